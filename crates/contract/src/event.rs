@@ -1,0 +1,184 @@
+//! What a lead says while it works: lines of `GET /v1/events`, and the job's status file.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One line of `GET /v1/events` (NDJSON).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Twice a second while the job runs.
+    Progress(Progress),
+    /// One object could not be moved.
+    ObjectFailed(FailedObject),
+    /// Something the user should know, once: a route went down or came back, a gateway is out of space, ….
+    Notice {
+        /// One line.
+        message: String,
+    },
+    /// `--dry-run`: one mapping.
+    WouldCopy {
+        /// Source URL.
+        source: String,
+        /// Destination URL.
+        destination: String,
+        /// Length.
+        size_bytes: u64,
+    },
+    /// `--dry-run` with `--delete`: one deletion.
+    WouldDelete {
+        /// Destination URL.
+        destination: String,
+    },
+    /// The last line. The job's end, good or bad.
+    Done(Summary),
+}
+
+/// How far the job is. Counts are of objects × destinations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Progress {
+    /// Whether the source has been listed to the end; until then totals only grow.
+    pub listed: bool,
+    /// Objects found so far that are to be moved.
+    pub objects_total: u64,
+    /// Bytes found so far that are to be moved.
+    pub bytes_total: u64,
+    /// Objects closed and proven.
+    pub objects_done: u64,
+    /// Bytes acked.
+    pub bytes_done: u64,
+    /// Objects the destination has already.
+    pub objects_skipped: u64,
+    /// Objects that failed.
+    pub objects_failed: u64,
+    /// Orders given again.
+    pub retries: u64,
+    /// Bytes per second over the last seconds.
+    pub bytes_per_s: f64,
+    /// Seconds since the start.
+    pub elapsed_s: f64,
+    /// Egress paid so far by the plan's prices.
+    pub cost_usd: f64,
+    /// What each route carries.
+    pub hops: Vec<HopActivity>,
+}
+
+/// Activity of one route.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HopActivity {
+    /// `a → b → c`.
+    pub name: String,
+    /// Bytes acked.
+    pub bytes: u64,
+    /// Whether it works now.
+    pub up: bool,
+}
+
+/// One object that could not be moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailedObject {
+    /// Source URL.
+    pub source: String,
+    /// Destination URL.
+    pub destination: String,
+    /// Meaning, e.g. `forbidden`, `not_found`, `changed`, `mismatch`, `invalid_key`, `no_space`, `unavailable`.
+    pub kind: String,
+    /// One line.
+    pub message: String,
+    /// One line of advice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// How the job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// All objects moved and proven (exit 0).
+    Done,
+    /// Failed as a whole (exit 1).
+    Failed,
+    /// The source, or everything under it, is not there (exit 3).
+    SourceNotFound,
+    /// Some objects failed (exit 4).
+    SomeFailed,
+    /// Only errors that a retry may mend (exit 5).
+    Unavailable,
+    /// Bytes did not match (exit 6).
+    Mismatch,
+    /// Not authorised (exit 7).
+    Unauthorised,
+    /// Stopped by the cost or size ceiling (exit 8).
+    Ceiling,
+    /// Interrupted, resumable (exit 130).
+    Interrupted,
+}
+
+/// Which proofs how many objects have. Names: see `docs/concepts/integrity.md`.
+pub type Proofs = BTreeMap<String, u64>;
+
+/// The end of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// One line for the user when it did not end well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// One line of advice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Final counts.
+    pub progress: Progress,
+    /// Objects deleted at the destinations, or at the source for `mv`.
+    pub objects_deleted: u64,
+    /// How the objects were proven.
+    pub proofs: Proofs,
+    /// Per destination.
+    pub destinations: Vec<DestinationSummary>,
+}
+
+/// What one destination got.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DestinationSummary {
+    /// URL with prefix.
+    pub url: String,
+    /// Objects moved.
+    pub objects: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Objects failed.
+    pub failed: u64,
+}
+
+/// State of a job as `jobs list` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// A lead works on it (or died without a word: see the lock beside the file).
+    Running,
+    /// Ended well.
+    Done,
+    /// Ended with failures.
+    Failed,
+    /// Stopped on the way; `jobs resume` goes on.
+    Interrupted,
+    /// Cancelled; uploads aborted.
+    Cancelled,
+}
+
+/// `status.json` in the job's folder: written by the lead at each change of state and every few seconds, by rename.
+/// While the lead lives it holds an exclusive `flock` on `lock` in the same folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobStatus {
+    /// State.
+    pub state: JobState,
+    /// Latest counts.
+    pub progress: Progress,
+    /// Set at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+    /// Milliseconds since the Unix epoch.
+    pub updated_unix_ms: i64,
+}

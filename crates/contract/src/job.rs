@@ -1,0 +1,190 @@
+//! What the user wants moved, after the command line has been resolved.
+
+use crate::StoreSpec;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A job as the lead gets it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// Store to read.
+    pub source: StoreSpec,
+    /// What to take from it.
+    pub selection: Selection,
+    /// Where it goes; each destination gets everything.
+    pub targets: Vec<Target>,
+    /// `None` copies everything selected; otherwise only what differs is copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compare: Option<Comparison>,
+    /// Deletes at the destinations what the source does not have. Only with `compare`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete: Option<Deletion>,
+    /// Deletes each source object after its verified copy (`mv`).
+    #[serde(default)]
+    pub delete_source: bool,
+    /// How hard to prove.
+    #[serde(default)]
+    pub verify: VerifyMode,
+    /// An empty selection is no error.
+    #[serde(default)]
+    pub allow_empty: bool,
+    /// Server-side copies where both sides are one store.
+    #[serde(default = "yes")]
+    pub server_side_copy: bool,
+    /// Chunk and part size; grows so that an object has at most 10,000 parts. Default 16 MiB.
+    #[serde(default = "default_chunk_bytes")]
+    pub chunk_bytes: u64,
+    /// Storage class to write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_class: Option<String>,
+    /// Tags to write.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    /// Compress chunks between gateways when a sample says it pays.
+    #[serde(default)]
+    pub compress: bool,
+    /// Ceiling on the mean egress price over all bytes sent, USD per GB; dearer routes are never used beyond it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_usd_per_gb: Option<f64>,
+    /// Stop before moving more than this many bytes (exit code 8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes: Option<u64>,
+    /// Bytes per second over all routes; `None` for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit_bytes_per_s: Option<u64>,
+    /// Give up (resumable) after no route has worked for so long. Default 60.
+    #[serde(default = "default_stall_s")]
+    pub stall_s: u32,
+    /// Plan only: emit the first mappings and totals, move nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Folder for journal, status and report. Absent: nothing is kept and the job cannot be resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<String>,
+    /// Where to write one JSON verdict per object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_file: Option<String>,
+    /// Go on with what `state_dir` says is not yet done.
+    #[serde(default)]
+    pub resume: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_chunk_bytes() -> u64 {
+    16 << 20
+}
+
+fn default_stall_s() -> u32 {
+    60
+}
+
+/// What is taken from the source store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Selection {
+    /// One object.
+    Object {
+        /// Its key.
+        key: String,
+    },
+    /// All keys that begin with `prefix` (empty, or ending in `/`).
+    Prefix {
+        /// The prefix, which is cut from the key to give the relative name.
+        prefix: String,
+        /// Which of them.
+        #[serde(default)]
+        filter: ObjectFilter,
+    },
+    /// The keys named, relative to `prefix`, one a line in `list_file`.
+    List {
+        /// The prefix.
+        prefix: String,
+        /// A file with one relative key a line (UTF-8).
+        list_file: String,
+        /// Which of them.
+        #[serde(default)]
+        filter: ObjectFilter,
+    },
+}
+
+/// One destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// The store.
+    pub store: StoreSpec,
+    /// For a single object the key itself; otherwise the prefix put before each relative name.
+    pub key: String,
+}
+
+/// One `--include` or `--exclude`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "rule", content = "glob", rename_all = "snake_case")]
+pub enum FilterRule {
+    /// Take what matches.
+    Include(String),
+    /// Leave what matches.
+    Exclude(String),
+}
+
+/// Which objects of a prefix. Rules are read in order and the last that matches wins; with no match an object is
+/// taken, unless the first rule is an include. Globs match the relative name: `*` within a folder, `**` across.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectFilter {
+    /// In the order given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<FilterRule>,
+    /// At least so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_min_bytes: Option<u64>,
+    /// At most so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_max_bytes: Option<u64>,
+    /// Modified at or after this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer_than_unix_ms: Option<i64>,
+    /// Modified before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than_unix_ms: Option<i64>,
+}
+
+/// How `sync` decides that two objects are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Comparison {
+    /// Size, and checksum where both listings give one, else time (the destination must not be older).
+    #[default]
+    Auto,
+    /// Size and checksum, asked for per object where the listings give none.
+    Checksum,
+    /// Size only.
+    Size,
+    /// Size and time.
+    Time,
+}
+
+/// Limits of `--delete`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deletion {
+    /// Delete nothing at all if more than this many would go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_max: Option<u64>,
+}
+
+/// How hard to prove that an object arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VerifyMode {
+    /// Hold our checksum against what both stores say for free.
+    #[default]
+    Auto,
+    /// Read back from the destination what no store vouches for.
+    Read,
+}

@@ -1,0 +1,20 @@
+//! What Python and a gateway say to each other: the types behind `contract/gateway-v1.schema.json`.
+//!
+//! Every document is JSON. Units stand last in the names. Unknown fields are refused, so that a typing error in a
+//! program is an error and not a silent default. No document ever holds a cloud credential; the one secret,
+//! [`Program::seal_key_hex`], travels only over the control API and is never written to disk or logged.
+
+mod event;
+mod job;
+mod program;
+mod store;
+mod task;
+
+pub use event::{DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary};
+pub use job::{Comparison, Deletion, FilterRule, JobSpec, ObjectFilter, Selection, Target, VerifyMode};
+pub use program::{HopSpec, Limits, Program, RouteSpec, Version};
+pub use store::StoreSpec;
+pub use task::Task;
+
+/// Version of the contract. A gateway refuses a program of another major version.
+pub const CONTRACT_VERSION: u32 = 1;

@@ -1,0 +1,112 @@
+//! What one gateway is told to do.
+
+use crate::{JobSpec, StoreSpec};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Answer of `GET /v1/version`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Version {
+    /// Version of the gateway program.
+    pub gateway: String,
+    /// [`crate::CONTRACT_VERSION`].
+    pub contract: u32,
+    /// Address of the data port, `ip:port`, where this gateway listens for peers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_address: Option<String>,
+}
+
+/// Body of `PUT /v1/program`: the whole work of one gateway for one job.
+///
+/// A route names its stations in the order lead, source, relays…, sink. The gateway looks its own name up: first
+/// station: lead; second: source; last: sink; between: relay. Consecutive stations of one name are the same process
+/// and are joined by memory instead of a hop (local mode is `["local", "local", "local"]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// [`crate::CONTRACT_VERSION`].
+    pub contract: u32,
+    /// Job id: 1 to 64 of `[a-z0-9-]`.
+    pub job_id: String,
+    /// Name of this gateway; equals the name in its certificate.
+    pub node: String,
+    /// All routes that pass this gateway.
+    pub routes: Vec<RouteSpec>,
+    /// Outgoing hops of this gateway.
+    #[serde(default)]
+    pub hops: Vec<HopSpec>,
+    /// For the lead: the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<JobSpec>,
+    /// For a source: the store to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<StoreSpec>,
+    /// For a sink: the stores to write, in the order of [`JobSpec::targets`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sinks: Vec<StoreSpec>,
+    /// Key of `--seal` (64 hex digits), for source and sink only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal_key_hex: Option<String>,
+    /// Named limits.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// One way through the overlay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteSpec {
+    /// Unique in the job.
+    pub id: u16,
+    /// Stations: lead, source, relays…, sink.
+    pub nodes: Vec<String>,
+    /// Wanted share of the bytes, in (0, 1]; shares are normalised by the lead.
+    pub share: f64,
+    /// Egress price of all hops together.
+    #[serde(default)]
+    pub usd_per_gb: f64,
+}
+
+/// One outgoing bundle of connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HopSpec {
+    /// Name of the gateway at the other end.
+    pub to: String,
+    /// Its data port, `ip:port`.
+    pub address: String,
+    /// TCP connections, 1 to 64.
+    pub connections: u16,
+}
+
+/// Named limits of a gateway; see `docs/reference/limits.md` for what happens at each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Object bytes held at once by source and sink together.
+    pub memory_bytes: u64,
+    /// Requests in flight to one store at most; adaptive below that.
+    pub store_requests_max: u32,
+    /// Tries of one store request before the object fails.
+    pub store_tries_max: u32,
+    /// Longest time spent on tries of one store request.
+    pub store_retry_s: u32,
+    /// No byte of an answer for so long: the request is given up and tried again.
+    pub store_idle_s: u32,
+    /// A peer silent for so long is dead.
+    pub peer_silence_s: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 256 << 20,
+            store_requests_max: 64,
+            store_tries_max: 10,
+            store_retry_s: 120,
+            store_idle_s: 30,
+            peer_silence_s: 15,
+        }
+    }
+}

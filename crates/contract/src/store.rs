@@ -1,0 +1,43 @@
+//! How to reach one store.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One side of a job. Holds the name of a credential profile, never a credential.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoreSpec {
+    /// Root: `s3://bucket`, `gs://bucket`, `az://account/container`, `r2://account/bucket`, `file:///dir` or `mem:`.
+    pub url: String,
+    /// Endpoint of a compatible server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Region; asked from the store when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Credential profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Bucket in the path (true) or in the host name (false).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_style: Option<bool>,
+    /// Send no credentials.
+    #[serde(default)]
+    pub anonymous: bool,
+    /// Agree to pay for requests and egress of someone else's bucket.
+    #[serde(default)]
+    pub requester_pays: bool,
+    /// PEM file with a private CA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<String>,
+    /// Files: flush to disk before a write counts as done.
+    #[serde(default)]
+    pub fsync: bool,
+    /// Files: follow symbolic links.
+    #[serde(default)]
+    pub follow_symlinks: bool,
+    /// Options of one kind of store only (`mem:`: `objects`, `size_bytes`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+}

@@ -1,0 +1,123 @@
+//! Work that needs no gateways and no journal: standard input of `tradewind-gateway task`.
+
+use crate::{Comparison, ObjectFilter, StoreSpec};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One task. Data goes to stdout, talk to stderr, the exit code is that of the command line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "task", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Task {
+    /// Lists keys.
+    Ls {
+        /// Store.
+        store: StoreSpec,
+        /// Prefix.
+        prefix: String,
+        /// Everything below, not one level.
+        recursive: bool,
+        /// Which.
+        #[serde(default)]
+        filter: ObjectFilter,
+        /// Size, time and storage class too.
+        long: bool,
+        /// NDJSON.
+        json: bool,
+    },
+    /// Sums sizes.
+    Du {
+        /// Store.
+        store: StoreSpec,
+        /// Prefix.
+        prefix: String,
+        /// Which.
+        #[serde(default)]
+        filter: ObjectFilter,
+        /// One JSON object.
+        json: bool,
+    },
+    /// Deletes.
+    Rm {
+        /// Store.
+        store: StoreSpec,
+        /// Key, or prefix when recursive.
+        key: String,
+        /// All below.
+        recursive: bool,
+        /// Which.
+        #[serde(default)]
+        filter: ObjectFilter,
+        /// Say, do not do.
+        dry_run: bool,
+        /// NDJSON.
+        json: bool,
+        /// Nothing there is no error.
+        allow_empty: bool,
+    },
+    /// Writes objects to stdout.
+    Cat {
+        /// Store.
+        store: StoreSpec,
+        /// Keys in order.
+        keys: Vec<String>,
+    },
+    /// Writes stdin to one object.
+    Put {
+        /// Store.
+        store: StoreSpec,
+        /// Key.
+        key: String,
+        /// Part size.
+        chunk_bytes: u64,
+        /// Storage class to write.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        storage_class: Option<String>,
+        /// End with one JSON object on stdout.
+        json: bool,
+    },
+    /// Compares two trees.
+    Check {
+        /// One side.
+        source: StoreSpec,
+        /// Its prefix.
+        source_prefix: String,
+        /// The other.
+        destination: StoreSpec,
+        /// Its prefix.
+        destination_prefix: String,
+        /// Which.
+        #[serde(default)]
+        filter: ObjectFilter,
+        /// By what.
+        compare: Comparison,
+        /// Read both sides of every object and compare the bytes' checksums.
+        read: bool,
+        /// Extra objects at the destination are no difference.
+        one_way: bool,
+        /// NDJSON.
+        json: bool,
+    },
+    /// Why a key is taken or left.
+    Explain {
+        /// Relative name.
+        name: String,
+        /// Length, where known.
+        size_bytes: Option<u64>,
+        /// Rules.
+        filter: ObjectFilter,
+    },
+    /// What reaches this store: credentials found (never shown), endpoint, clock skew, whether it can be listed.
+    Doctor {
+        /// Stores to try.
+        stores: Vec<StoreSpec>,
+        /// NDJSON.
+        json: bool,
+    },
+    /// Aborts the unfinished uploads of a job and marks it cancelled.
+    Cancel {
+        /// The job's folder.
+        state_dir: String,
+        /// Its destinations, in order.
+        stores: Vec<StoreSpec>,
+    },
+}

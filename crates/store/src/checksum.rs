@@ -1,0 +1,93 @@
+//! CRC-64/NVME and CRC-32C: computed while bytes pass, combined from parts to whole objects.
+//!
+//! Both are linear, so the checksum of a concatenation follows from those of its parts and their lengths alone.
+
+use bytes::Bytes;
+use crc_fast::CrcAlgorithm;
+use serde::{Deserialize, Serialize};
+
+/// CRC-64/NVME, as S3 calls `CRC64NVME`.
+pub type Crc64Nvme = u64;
+/// CRC-32C (Castagnoli), as GCS and S3 call it.
+pub type Crc32c = u32;
+
+/// What is known of some bytes. A field is `None` when nobody said or computed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checksums {
+    /// CRC-64/NVME of the bytes.
+    pub crc64nvme: Option<Crc64Nvme>,
+    /// CRC-32C of the bytes.
+    pub crc32c: Option<Crc32c>,
+    /// MD5 of the bytes.
+    pub md5: Option<[u8; 16]>,
+}
+
+impl Checksums {
+    /// Both CRCs of the segments, in order. Costs about 0.03 CPU-s per GB.
+    pub fn of_segments(segments: &[Bytes]) -> Self {
+        let mut crc64 = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
+        let mut crc32 = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
+        for segment in segments {
+            crc64.update(segment);
+            crc32.update(segment);
+        }
+        Self { crc64nvme: Some(crc64.finalize()), crc32c: Some(crc32.finalize() as u32), md5: None }
+    }
+
+    /// Of `first` followed by `second`, which is `second_bytes` long. A checksum that one side lacks is lost; MD5 always is.
+    pub fn concat(first: &Self, second: &Self, second_bytes: u64) -> Self {
+        Self {
+            crc64nvme: first.crc64nvme.zip(second.crc64nvme).map(|(a, b)| combine_crc64nvme(a, b, second_bytes)),
+            crc32c: first.crc32c.zip(second.crc32c).map(|(a, b)| combine_crc32c(a, b, second_bytes)),
+            md5: None,
+        }
+    }
+
+    /// `Some(true)` when at least one checksum is known on both sides and all such agree, `Some(false)` when one
+    /// differs, `None` when the two have nothing in common to compare.
+    pub fn agrees_with(&self, other: &Self) -> Option<bool> {
+        let verdicts = [
+            self.crc64nvme.zip(other.crc64nvme).map(|(a, b)| a == b),
+            self.crc32c.zip(other.crc32c).map(|(a, b)| a == b),
+            self.md5.zip(other.md5).map(|(a, b)| a == b),
+        ];
+        verdicts.into_iter().flatten().reduce(|a, b| a && b)
+    }
+}
+
+/// CRC-64/NVME of a concatenation.
+pub fn combine_crc64nvme(first: Crc64Nvme, second: Crc64Nvme, second_bytes: u64) -> Crc64Nvme {
+    crc_fast::checksum_combine(CrcAlgorithm::Crc64Nvme, first, second, second_bytes)
+}
+
+/// CRC-32C of a concatenation.
+pub fn combine_crc32c(first: Crc32c, second: Crc32c, second_bytes: u64) -> Crc32c {
+    crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, u64::from(first), u64::from(second), second_bytes) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_vectors() {
+        let sums = Checksums::of_segments(&[Bytes::from_static(b"123456789")]);
+        assert_eq!(sums.crc64nvme, Some(0xae8b_1486_0a79_9888));
+        assert_eq!(sums.crc32c, Some(0xe306_9283));
+    }
+
+    #[test]
+    fn concatenation_combines() {
+        let (a, b) = (Bytes::from_static(b"trade"), Bytes::from_static(b"wind"));
+        let whole = Checksums::of_segments(&[a.clone(), b.clone()]);
+        let combined = Checksums::concat(&Checksums::of_segments(&[a]), &Checksums::of_segments(&[b]), 4);
+        assert_eq!(whole, combined);
+        assert_eq!(whole.agrees_with(&combined), Some(true));
+    }
+
+    #[test]
+    fn nothing_in_common_is_no_verdict() {
+        let md5_only = Checksums { md5: Some([0; 16]), ..Checksums::default() };
+        assert_eq!(md5_only.agrees_with(&Checksums::of_segments(&[])), None);
+    }
+}

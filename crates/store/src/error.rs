@@ -1,0 +1,99 @@
+//! One error for all stores, by meaning.
+
+use std::fmt;
+
+/// Result of a store operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, as far as it matters to who called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// No such object.
+    NotFound,
+    /// No such bucket, container or root directory.
+    BucketNotFound,
+    /// The identity is known and may not do this.
+    Forbidden,
+    /// No credentials, or ones the store does not accept.
+    Unauthenticated,
+    /// The object is not the one named by the precondition.
+    PreconditionFailed,
+    /// The upload is unknown (aborted, completed or expired).
+    UploadNotFound,
+    /// The store asks for fewer requests (429, 503 SlowDown).
+    SlowDown,
+    /// No answer in time.
+    Timeout,
+    /// The connection could not be made or was lost.
+    Connection,
+    /// The store failed (5xx other than SlowDown).
+    Server,
+    /// A body ended before its announced length.
+    Truncated,
+    /// The store refused the bytes because their checksum did not match.
+    ChecksumMismatch,
+    /// The key cannot be held by this store.
+    InvalidKey,
+    /// Disk full or quota exhausted.
+    NoSpace,
+    /// The request itself is wrong (4xx not listed above).
+    BadRequest,
+    /// This store cannot do that.
+    Unsupported,
+    /// The configuration of this side cannot work (bad endpoint, bad CA file, missing account).
+    Configuration,
+}
+
+impl ErrorKind {
+    /// Whether the same request may succeed later.
+    pub fn is_transient(self) -> bool {
+        use ErrorKind::*;
+        matches!(self, SlowDown | Timeout | Connection | Server | Truncated | ChecksumMismatch)
+    }
+}
+
+/// An error of one operation on one key of one store.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// The meaning.
+    pub kind: ErrorKind,
+    /// What was tried: `get`, `put`, `list`, ….
+    pub operation: &'static str,
+    /// URL of the object or of the store. Never holds a secret.
+    pub url: String,
+    /// One line: what the store or the system said, with its code and request id where it gave one.
+    pub message: String,
+}
+
+impl Error {
+    /// An error of `operation` on `url`; `message` is cut to its first line.
+    pub fn new(kind: ErrorKind, operation: &'static str, url: impl Into<String>, message: impl fmt::Display) -> Self {
+        let message = message.to_string();
+        let message = message.lines().next().unwrap_or_default().to_owned();
+        Self { kind, operation, url: url.into(), message }
+    }
+
+    /// One line of advice, where there is any to give.
+    pub fn hint(&self) -> Option<&'static str> {
+        use ErrorKind::*;
+        Some(match self.kind {
+            NotFound => "check the key with `tradewind ls`",
+            BucketNotFound => "check the bucket's name, the region and the endpoint",
+            Forbidden => "this identity may not do that: check the bucket policy, or choose another profile",
+            Unauthenticated => "run `tradewind doctor` to see which credentials are found",
+            InvalidKey => "choose another destination name, or leave the object out with --exclude",
+            NoSpace => "free some space and run `tradewind jobs resume`",
+            SlowDown | Timeout | Connection | Server | Truncated => "try again: `tradewind jobs resume`",
+            Configuration => "see `tradewind config show`",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.operation, self.url, self.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,17 @@
+//! Ranges of keys, so that a listing can be shared out.
+
+/// The keys `k` with `after < k <= until` (an open end where `None`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Exclusive lower bound.
+    pub after: Option<String>,
+    /// Inclusive upper bound.
+    pub until: Option<String>,
+}
+
+impl KeyRange {
+    /// Whether `key` lies in the range.
+    pub fn contains(&self, key: &str) -> bool {
+        self.after.as_deref().is_none_or(|after| key > after) && self.until.as_deref().is_none_or(|until| key <= until)
+    }
+}

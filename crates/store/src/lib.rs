@@ -1,0 +1,104 @@
+//! Object stores behind one trait.
+//!
+//! Participants: a [`Store`] is one bucket, container or directory tree on one side of a job, with that side's own
+//! credentials, endpoint and region. Keys are exact byte strings (UTF-8): `a//b`, `/a` and `a/../b` are keys like any
+//! other, and a back end that cannot hold one says [`ErrorKind::InvalidKey`].
+//!
+//! Goals: exact keys, the store's own checksums made visible, errors by meaning, memory bounded by the caller.
+//! Not goals: retries and pacing (the gateway's, which knows the job), caching.
+
+mod checksum;
+mod config;
+mod error;
+mod key_range;
+mod model;
+
+pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme};
+pub use config::{StoreConfig, open};
+pub use error::{Error, ErrorKind, Result};
+pub use key_range::KeyRange;
+pub use model::{
+    Attributes, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
+    PutOptions, StoreLimits, UploadId, Written,
+};
+
+use async_trait::async_trait;
+use std::fmt::Debug;
+use std::ops::Range;
+
+/// One bucket, container or directory tree.
+///
+/// All methods are safe to call many times at once and to drop half-way (a dropped call leaves nothing visible).
+/// Errors carry the operation, the key and a meaning; none is retried inside.
+#[async_trait]
+pub trait Store: Debug + Send + Sync {
+    /// The URL of the root of this store as a user would write it, e.g. `s3://bucket`. Never holds a secret.
+    fn url(&self) -> &str;
+
+    /// What this store can hold and how parts must be cut.
+    fn limits(&self) -> StoreLimits;
+
+    /// One page of keys in ascending byte order, strictly after `start_after`.
+    async fn list(&self, request: &ListRequest) -> Result<ListPage>;
+
+    /// Size, version, checksums and attributes of one object.
+    async fn head(&self, key: &str) -> Result<ObjectInfo>;
+
+    /// Reads bytes `range` (all when `None`) provided the object is still the one `condition` names;
+    /// otherwise [`ErrorKind::PreconditionFailed`]. A body that ends early is an error on the stream
+    /// ([`ErrorKind::Truncated`]), never a short success.
+    async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download>;
+
+    /// Writes a whole object in one request and returns what the store now says of it.
+    /// `checksums` of the payload are passed to the store where it takes one, so that it refuses damaged bytes.
+    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, options: &PutOptions) -> Result<Written>;
+
+    /// Opens a multipart upload. Nothing is visible under `key` until [`Store::complete_upload`].
+    async fn open_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId>;
+
+    /// Writes one part; any process with the upload id may. `part` counts from 1; `offset` is where it lies in the
+    /// object. Idempotent: writing the same part again replaces it.
+    async fn put_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        part: u32,
+        offset: u64,
+        payload: Payload,
+        checksums: &Checksums,
+    ) -> Result<PartTag>;
+
+    /// Makes the parts (ascending, complete) the object. `checksums` are those of the whole object, passed to the
+    /// store where it takes them. `options` are those the upload was opened with (Azure wants them here).
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[PartTag],
+        checksums: &Checksums,
+        options: &PutOptions,
+    ) -> Result<Written>;
+
+    /// Forgets an upload and frees its parts. An upload that is already gone is no error.
+    async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()>;
+
+    /// Unfinished uploads of exactly `key`, for the sweep after a crash.
+    async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>>;
+
+    /// Whether [`Store::copy`] and [`Store::copy_part`] can read from `source` without the bytes passing through us.
+    fn can_copy_from(&self, source: &dyn Store) -> bool;
+
+    /// Server-side copy of a whole object that is at most `limits().copy_bytes_max` long.
+    /// Attributes travel with it unless `options.attributes` is set.
+    async fn copy(&self, key: &str, source: &PartSource, options: &PutOptions) -> Result<Written>;
+
+    /// Server-side copy of `source.range` as part `part` of an upload.
+    async fn copy_part(&self, key: &str, upload: &UploadId, part: u32, source: &PartSource) -> Result<PartTag>;
+
+    /// Deletes the keys (at most `limits().delete_keys_max`), one verdict per key in the same order.
+    /// A key that is not there is no error.
+    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>>;
+
+    /// For downcasting in [`Store::can_copy_from`].
+    fn as_any(&self) -> &dyn std::any::Any;
+}

@@ -1,0 +1,226 @@
+//! The nouns of a store.
+
+use crate::{Checksums, Error, Result};
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Bytes in order, as segments that are shared and never copied. A clone is cheap, so a write can be tried again.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    segments: Vec<Bytes>,
+    bytes: u64,
+}
+
+impl Payload {
+    /// From segments in order; empty ones are dropped.
+    pub fn new(segments: Vec<Bytes>) -> Self {
+        let segments: Vec<Bytes> = segments.into_iter().filter(|segment| !segment.is_empty()).collect();
+        let bytes = segments.iter().map(|segment| segment.len() as u64).sum();
+        Self { segments, bytes }
+    }
+
+    /// Total length in bytes.
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The segments in order.
+    pub fn segments(&self) -> &[Bytes] {
+        &self.segments
+    }
+
+    /// The segments in order.
+    pub fn into_segments(self) -> Vec<Bytes> {
+        self.segments
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(vec![bytes])
+    }
+}
+
+/// Headers that a reader of the object sees and that a transfer keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// `Content-Type`.
+    pub content_type: Option<String>,
+    /// `Content-Encoding`.
+    pub content_encoding: Option<String>,
+    /// `Content-Language`.
+    pub content_language: Option<String>,
+    /// `Content-Disposition`.
+    pub content_disposition: Option<String>,
+    /// `Cache-Control`.
+    pub cache_control: Option<String>,
+    /// User metadata (`x-amz-meta-*`, `x-goog-meta-*`, `x-ms-meta-*`), names in lower case without the prefix.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What a store says of one object. A listing leaves `attributes` empty and often `checksums` too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Full key, not relative to any prefix.
+    pub key: String,
+    /// Length in bytes.
+    pub size_bytes: u64,
+    /// Entity tag without quotes.
+    pub etag: Option<String>,
+    /// Generation or version id, where the store has versions.
+    pub version: Option<String>,
+    /// Last modification, milliseconds since the Unix epoch.
+    pub modified_unix_ms: i64,
+    /// Checksums of the whole object that the store vouches for. An ETag appears as `md5` only where it is known to be one.
+    pub checksums: Checksums,
+    /// Attributes, where the request returned them.
+    pub attributes: Attributes,
+    /// Storage class as the store names it.
+    pub storage_class: Option<String>,
+}
+
+/// Which state of an object a read is meant for. Default: whatever is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Precondition {
+    /// Read only if the ETag is this (HTTP If-Match, RFC 9110 §13.1.1).
+    pub etag: Option<String>,
+    /// Read this generation or version.
+    pub version: Option<String>,
+    /// For files: read only if size and modification time are these.
+    pub file_state: Option<(u64, i64)>,
+}
+
+/// A started read.
+pub struct Download {
+    /// What the answer's headers say (size is that of the whole object).
+    pub info: ObjectInfo,
+    /// The bytes of the asked range, in order. Ends with an error, not early, when the body is cut.
+    pub body: BoxStream<'static, Result<Bytes>>,
+}
+
+/// What to ask of a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListRequest {
+    /// Only keys that begin with this, byte for byte.
+    pub prefix: String,
+    /// Only keys strictly greater.
+    pub start_after: Option<String>,
+    /// Only keys less than or equal; a back end that cannot say so to its store cuts the page.
+    pub end_at: Option<String>,
+    /// Fold keys that have another `/` after the prefix into `ListPage::prefixes`.
+    pub delimited: bool,
+    /// At most so many entries; `None` for the store's page size (1,000 for S3).
+    pub max_keys: Option<u32>,
+    /// Opaque continuation from the previous page of the same request.
+    pub continuation: Option<String>,
+}
+
+/// One page of a listing.
+#[derive(Clone, Debug, Default)]
+pub struct ListPage {
+    /// Objects in ascending byte order of their keys.
+    pub objects: Vec<ObjectInfo>,
+    /// Folded prefixes, each ending in `/`, when the request was delimited.
+    pub prefixes: Vec<String>,
+    /// Entries that exist but cannot be transferred (a key that is no UTF-8, a socket, an unreadable directory):
+    /// what and why. The rest of the listing goes on.
+    pub refused: Vec<Error>,
+    /// Pass this to get the next page; `None` at the end.
+    pub continuation: Option<String>,
+}
+
+/// Names an open multipart upload. For files: the name of the temporary file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct UploadId(pub String);
+
+/// What a store returned for a part, to be given back at completion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartTag {
+    /// Counts from 1.
+    pub part: u32,
+    /// Length in bytes.
+    pub size_bytes: u64,
+    /// ETag or block id.
+    pub tag: String,
+    /// Checksums of the part's bytes that were passed to, or returned by, the store.
+    pub checksums: Checksums,
+}
+
+/// What a store says after a write became visible.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// ETag of the new object, without quotes.
+    pub etag: Option<String>,
+    /// Version or generation of the new object.
+    pub version: Option<String>,
+    /// Checksums of the whole object that the **store** states (or a file system where we read back), never our own echo.
+    pub checksums: Checksums,
+}
+
+/// An unfinished upload found in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingUpload {
+    /// Its id.
+    pub upload: UploadId,
+    /// When it was opened, milliseconds since the Unix epoch.
+    pub opened_unix_ms: i64,
+}
+
+/// Options of a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutOptions {
+    /// Attributes to set.
+    pub attributes: Attributes,
+    /// Storage class; `None` for the bucket's default.
+    pub storage_class: Option<String>,
+    /// Object tags.
+    pub tags: BTreeMap<String, String>,
+    /// Modification time to give a file, milliseconds since the Unix epoch; object stores ignore it.
+    pub modified_unix_ms: Option<i64>,
+    /// Expected length of the whole object, where known.
+    pub size_bytes: Option<u64>,
+}
+
+/// Where a server-side copy reads from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartSource {
+    /// Bucket or container.
+    pub bucket: String,
+    /// Key.
+    pub key: String,
+    /// State the object must be in.
+    pub condition: Precondition,
+    /// Bytes to copy; `None` for all.
+    pub range: Option<Range<u64>>,
+}
+
+/// What a store can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLimits {
+    /// Smallest part but the last.
+    pub part_bytes_min: u64,
+    /// Largest part.
+    pub part_bytes_max: u64,
+    /// Most parts of one object.
+    pub parts_max: u32,
+    /// Largest object written by one request.
+    pub put_bytes_max: u64,
+    /// Largest object copied by one request.
+    pub copy_bytes_max: u64,
+    /// Largest object.
+    pub object_bytes_max: u64,
+    /// Longest key in bytes.
+    pub key_bytes_max: usize,
+    /// Most keys in one delete request.
+    pub delete_keys_max: usize,
+    /// All parts but the last must have one size (R2).
+    pub equal_parts: bool,
+}
