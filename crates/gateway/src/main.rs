@@ -1,1 +1,3 @@
+//! The `tradewind-gateway` program.
+
 fn main() {}

@@ -1,0 +1,1 @@
+//! The lead: what is to be moved, what has been, and what is to be deleted in the end. No object byte passes here.

@@ -1,0 +1,8 @@
+//! One process of the data plane, as a library that the binary and the tests share.
+//!
+//! Participants: the [`lead`] finds what is to be moved and remembers what has been; [`task`] is work that needs no
+//! gateways (`ls`, `cat`, `check`, …); [`stores`] turns the contract's description of a store into an open one.
+
+pub mod lead;
+pub mod stores;
+pub mod task;
