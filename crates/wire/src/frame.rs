@@ -1,0 +1,309 @@
+//! Frames: an eight-byte header and a payload.
+//!
+//! ```text
+//!  byte 0      1        2..4         4..8
+//! +--------+--------+------------+----------------------+
+//! | kind   | zero   | route u16  | payload length u32   |  little endian
+//! +--------+--------+------------+----------------------+
+//! ```
+//!
+//! A request is one `Head` and then `Data` frames until `Head::wire_bytes` bytes have passed, or one `Abort`. Other
+//! frames may stand between `Data` frames (a ping, say), but no second `Head`. `Orders` and `Replies` are batches.
+//! Payloads but `Data` are postcard (<https://postcard.jamesmunns.com/wire-format>).
+
+use crate::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Length of a frame header.
+pub const HEADER_BYTES: usize = 8;
+/// Longest `Data` payload; a sender cuts longer bodies. Bounds what a relay must hold per connection.
+pub const DATA_BYTES_MAX: usize = 256 << 10;
+/// Longest payload of any other frame. A close of 10,000 parts needs about 700 KiB.
+pub const CONTROL_BYTES_MAX: usize = 4 << 20;
+/// Longest body of one request (a 5 TiB object in 10,000 parts has parts of 525 MiB).
+pub const BODY_BYTES_MAX: u64 = 1 << 30;
+/// Longest text in a Hello.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// First frame of each side of a connection.
+    Hello = 1,
+    /// A batch of orders, lead to source.
+    Orders = 2,
+    /// Begins a request.
+    Head = 3,
+    /// Bytes of the request begun last.
+    Data = 4,
+    /// The request begun last will not be finished; forget it.
+    Abort = 5,
+    /// A batch of replies, upstream.
+    Replies = 6,
+    /// Asks for a `Pong` with the same token.
+    Ping = 7,
+    /// Answers a `Ping`.
+    Pong = 8,
+    /// The sender will take no new request; those in flight are finished.
+    Drain = 9,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        use Kind::*;
+        [Hello, Orders, Head, Data, Abort, Replies, Ping, Pong, Drain].into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    fn payload_bytes_max(self) -> usize {
+        match self {
+            Kind::Hello => 1 << 10,
+            Kind::Head => 256,
+            Kind::Data => DATA_BYTES_MAX,
+            Kind::Abort | Kind::Drain => 0,
+            Kind::Ping | Kind::Pong => 8,
+            Kind::Orders | Kind::Replies => CONTROL_BYTES_MAX,
+        }
+    }
+}
+
+/// What a peer did wrong. Every one ends the connection.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// Unknown kind byte, or the reserved byte is not zero: this is not our protocol.
+    #[error("not a tradewind frame (header begins {0:02x} {1:02x})")]
+    Garbage(u8, u8),
+    /// The header announces more than the kind may have.
+    #[error("{kind:?} frame announces {length} bytes, more than its limit of {limit}")]
+    TooLong {
+        /// Kind of the frame.
+        kind: Kind,
+        /// Announced.
+        length: u32,
+        /// Allowed.
+        limit: usize,
+    },
+    /// The payload does not parse.
+    #[error("{0:?} payload does not parse")]
+    Payload(Kind),
+    /// Hello of another protocol or version.
+    #[error("peer speaks version {0}, this side speaks {WIRE_VERSION_MAJOR}")]
+    Version(u8),
+    /// A frame where it may not stand.
+    #[error("unexpected {0:?} frame: {1}")]
+    Unexpected(Kind, &'static str),
+}
+
+/// A parsed frame header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What follows.
+    pub kind: Kind,
+    /// Route, for `Head`; zero otherwise.
+    pub route: RouteId,
+    /// Payload length in bytes, within the kind's limit.
+    pub length: usize,
+}
+
+impl Header {
+    /// Parses and checks a header, before anything is allocated for its payload.
+    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
+        let garbage = FrameError::Garbage(bytes[0], bytes[1]);
+        let kind = Kind::from_byte(bytes[0]).filter(|_| bytes[1] == 0).ok_or(garbage)?;
+        let length = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let limit = kind.payload_bytes_max();
+        if length as usize > limit {
+            return Err(FrameError::TooLong { kind, length, limit });
+        }
+        Ok(Self { kind, route: RouteId(u16::from_le_bytes([bytes[2], bytes[3]])), length: length as usize })
+    }
+
+    /// The eight bytes.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let route = self.route.0.to_le_bytes();
+        let length = (self.length as u32).to_le_bytes();
+        [self.kind as u8, 0, route[0], route[1], length[0], length[1], length[2], length[3]]
+    }
+}
+
+/// First words of each side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`WIRE_VERSION_MAJOR`].
+    pub version: u8,
+    /// Job this connection serves.
+    pub job: String,
+    /// Name of who speaks; must equal the name in its certificate.
+    pub node: String,
+}
+
+/// How a body is coded on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Codec {
+    /// As it is.
+    Raw,
+    /// LZ4 block.
+    Lz4,
+    /// Zstandard.
+    Zstd,
+}
+
+/// What a request asks of its sink; all that a relay needs to know of it is in [`Head`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Write bytes (a part, or a bundle of whole objects).
+    Chunk,
+    /// Open, close or abort a destination object.
+    Control,
+}
+
+/// Begins a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The lead's id.
+    pub request: RequestId,
+    /// Route, also in the frame header.
+    pub route: RouteId,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Length of the manifest at the front of the decoded body.
+    pub manifest_bytes: u32,
+    /// Length of the decoded body: manifest and object bytes.
+    pub raw_bytes: u64,
+    /// Length of the body on the wire.
+    pub wire_bytes: u64,
+    /// Coding of the body.
+    pub codec: Codec,
+    /// Whether the coded body is sealed (AES-256-GCM).
+    pub sealed: bool,
+    /// BLAKE3 of the decoded body.
+    pub blake3: [u8; 32],
+}
+
+/// A reply to one request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The request.
+    pub request: RequestId,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// The sink's own words, read by source and lead only; sealed if the job is.
+    Sink(Bytes),
+    /// A node on the way could not do its part.
+    Failed {
+        /// Class.
+        fault: Fault,
+        /// Meaning for the report, e.g. `forbidden`.
+        kind: String,
+        /// One line, naming the node.
+        message: String,
+    },
+}
+
+/// A whole frame but `Data`, whose bytes are handled where they lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// See [`Kind::Hello`].
+    Hello(Hello),
+    /// See [`Kind::Orders`]; the payload belongs to lead and source.
+    Orders(Bytes),
+    /// See [`Kind::Head`].
+    Head(Head),
+    /// See [`Kind::Abort`].
+    Abort,
+    /// See [`Kind::Replies`].
+    Replies(Vec<Reply>),
+    /// See [`Kind::Ping`].
+    Ping(u64),
+    /// See [`Kind::Pong`].
+    Pong(u64),
+    /// See [`Kind::Drain`].
+    Drain,
+}
+
+impl Frame {
+    /// Parses the payload that belongs to `header`. `Data` is not parsed here.
+    pub fn parse(header: &Header, payload: Bytes) -> Result<Self, FrameError> {
+        let bad = |_| FrameError::Payload(header.kind);
+        Ok(match header.kind {
+            Kind::Hello => Frame::Hello(parse_hello(&payload)?),
+            Kind::Orders => Frame::Orders(payload),
+            Kind::Head => Frame::Head(parse_head(header, &payload)?),
+            Kind::Data => return Err(FrameError::Unexpected(Kind::Data, "not a control frame")),
+            Kind::Abort => Frame::Abort,
+            Kind::Replies => Frame::Replies(postcard::from_bytes(&payload).map_err(bad)?),
+            Kind::Ping => Frame::Ping(parse_token(header.kind, &payload)?),
+            Kind::Pong => Frame::Pong(parse_token(header.kind, &payload)?),
+            Kind::Drain => Frame::Drain,
+        })
+    }
+
+    /// Appends header and payload to `out`.
+    ///
+    /// # Panics
+    /// If the payload is longer than its kind allows: the caller cuts batches (see [`CONTROL_BYTES_MAX`]).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, route) = match self {
+            Frame::Hello(_) => (Kind::Hello, RouteId(0)),
+            Frame::Orders(_) => (Kind::Orders, RouteId(0)),
+            Frame::Head(head) => (Kind::Head, head.route),
+            Frame::Abort => (Kind::Abort, RouteId(0)),
+            Frame::Replies(_) => (Kind::Replies, RouteId(0)),
+            Frame::Ping(_) => (Kind::Ping, RouteId(0)),
+            Frame::Pong(_) => (Kind::Pong, RouteId(0)),
+            Frame::Drain => (Kind::Drain, RouteId(0)),
+        };
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        match self {
+            Frame::Hello(hello) => append(out, hello),
+            Frame::Orders(payload) => out.extend_from_slice(payload),
+            Frame::Head(head) => append(out, head),
+            Frame::Replies(replies) => append(out, replies),
+            Frame::Ping(token) | Frame::Pong(token) => out.extend_from_slice(&token.to_le_bytes()),
+            Frame::Abort | Frame::Drain => {}
+        }
+        let length = out.len() - start - HEADER_BYTES;
+        assert!(length <= kind.payload_bytes_max(), "{kind:?} frame of {length} bytes is over its limit");
+        out[start..start + HEADER_BYTES].copy_from_slice(&Header { kind, route, length }.encode());
+    }
+}
+
+fn append<T: Serialize>(out: &mut Vec<u8>, value: &T) {
+    // Serialising our own types into memory cannot fail: no maps of unknown length, no custom errors.
+    if let Ok(bytes) = postcard::to_stdvec(value) {
+        out.extend_from_slice(&bytes);
+    }
+}
+
+fn parse_hello(payload: &[u8]) -> Result<Hello, FrameError> {
+    let hello: Hello = postcard::from_bytes(payload).map_err(|_| FrameError::Payload(Kind::Hello))?;
+    if hello.version != WIRE_VERSION_MAJOR {
+        return Err(FrameError::Version(hello.version));
+    }
+    if hello.job.len() > NAME_BYTES_MAX || hello.node.len() > NAME_BYTES_MAX {
+        return Err(FrameError::Payload(Kind::Hello));
+    }
+    Ok(hello)
+}
+
+fn parse_head(header: &Header, payload: &[u8]) -> Result<Head, FrameError> {
+    let head: Head = postcard::from_bytes(payload).map_err(|_| FrameError::Payload(Kind::Head))?;
+    let sane = head.route == header.route
+        && head.wire_bytes <= BODY_BYTES_MAX
+        && head.raw_bytes <= BODY_BYTES_MAX
+        && u64::from(head.manifest_bytes) <= head.raw_bytes
+        && head.manifest_bytes as usize <= CONTROL_BYTES_MAX;
+    if sane { Ok(head) } else { Err(FrameError::Payload(Kind::Head)) }
+}
+
+fn parse_token(kind: Kind, payload: &[u8]) -> Result<u64, FrameError> {
+    payload.try_into().map(u64::from_le_bytes).map_err(|_| FrameError::Payload(kind))
+}

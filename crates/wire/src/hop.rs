@@ -1,0 +1,93 @@
+//! What a node remembers of a hop: requests passed on and not yet answered, and whether the peer lives.
+
+use crate::{ConnectionId, RequestId};
+use std::collections::HashMap;
+
+/// Requests passed on and not yet answered. `U` says where the answer goes (an upstream connection, an order, …).
+///
+/// Bounded by what upstream may have in flight: every request here was let in by the node's own limits.
+#[derive(Debug)]
+pub struct Flights<U> {
+    by_request: HashMap<RequestId, (ConnectionId, U)>,
+}
+
+impl<U> Default for Flights<U> {
+    fn default() -> Self {
+        Self { by_request: HashMap::new() }
+    }
+}
+
+impl<U> Flights<U> {
+    /// `request` was begun on `connection`. Call this **before** its first byte is written, so that no answer is early.
+    pub fn sent(&mut self, request: RequestId, connection: ConnectionId, upstream: U) {
+        self.by_request.insert(request, (connection, upstream));
+    }
+
+    /// An answer came. `None`: it is late (the request was given up) and must be dropped.
+    pub fn answered(&mut self, request: RequestId) -> Option<U> {
+        self.by_request.remove(&request).map(|(_, upstream)| upstream)
+    }
+
+    /// A connection died: the requests that were on it and are lost, in ascending order.
+    pub fn connection_lost(&mut self, connection: ConnectionId) -> Vec<(RequestId, U)> {
+        let mut lost: Vec<RequestId> =
+            self.by_request.iter().filter(|(_, (on, _))| *on == connection).map(|(request, _)| *request).collect();
+        lost.sort_unstable();
+        lost.into_iter().filter_map(|request| self.answered(request).map(|upstream| (request, upstream))).collect()
+    }
+
+    /// How many are in flight.
+    pub fn len(&self) -> usize {
+        self.by_request.len()
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.by_request.is_empty()
+    }
+}
+
+/// Whether the peer of one connection lives. Both sides ping when they have sent nothing for a third of the limit, so
+/// silence means death. Times are milliseconds of any monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Liveness {
+    silence_ms_max: u64,
+    heard_ms: u64,
+    sent_ms: u64,
+}
+
+impl Liveness {
+    /// A fresh connection.
+    pub fn new(now_ms: u64, silence_ms_max: u64) -> Self {
+        Self { silence_ms_max, heard_ms: now_ms, sent_ms: now_ms }
+    }
+
+    /// Something arrived. Returns false if it came too late: the other side has given this connection up (as it must
+    /// when *we* were frozen), so what arrived must not be acted upon.
+    #[must_use]
+    pub fn heard(&mut self, now_ms: u64) -> bool {
+        let alive = !self.is_dead(now_ms);
+        self.heard_ms = now_ms;
+        alive
+    }
+
+    /// We did not listen on purpose (back-pressure); silence meanwhile is not the peer's.
+    pub fn not_listening(&mut self, now_ms: u64) {
+        self.heard_ms = now_ms;
+    }
+
+    /// Something was sent.
+    pub fn sent(&mut self, now_ms: u64) {
+        self.sent_ms = now_ms;
+    }
+
+    /// Whether a ping is due.
+    pub fn ping_due(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.sent_ms) >= self.silence_ms_max / 3
+    }
+
+    /// Whether the peer has been silent for too long.
+    pub fn is_dead(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.heard_ms) > self.silence_ms_max
+    }
+}
