@@ -1,0 +1,14 @@
+"""Object-store servers on loopback: installed by ordinary clients, started on free ports, gone with their parent.
+
+Use ``with versitygw() as server:`` and give ``server.environment`` to the program under test. Each server lives in its
+own process group and dies with the process that started it, even when that one is killed.
+"""
+
+from testbed.servers.azurite import azurite
+from testbed.servers.gcs import gcs
+from testbed.servers.install import InstallError
+from testbed.servers.moto import moto
+from testbed.servers.process import Server, ServerError
+from testbed.servers.versitygw import versitygw
+
+__all__ = ["InstallError", "Server", "ServerError", "azurite", "gcs", "moto", "versitygw"]

@@ -1,0 +1,73 @@
+"""``python -m testbed.servers up [NAME…]``: starts servers for a human or a benchmark and prints how to reach them.
+
+Prints ``export`` lines for a shell on stdout, then keeps the servers until it is interrupted or its stdin ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+
+from testbed.servers import InstallError, Server, ServerError, azurite, gcs, moto, versitygw
+from testbed.servers.install import cache_folder
+
+STARTERS: dict[str, Callable[[], Server]] = {
+    "versitygw": versitygw,
+    "versitygw-tls": lambda: versitygw(tls=True),
+    "moto": moto,
+    "azurite": azurite,
+    "gcs": gcs,
+}
+DEFAULT = ["versitygw"]
+
+
+def main() -> int:
+    """Parses the command line and runs it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m testbed.servers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    up = verbs.add_parser("up", help="install if need be, start, print exports, stay until interrupted")
+    up.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(STARTERS)} (default: {' '.join(DEFAULT)})")
+    verbs.add_parser("where", help="print the folder that holds the installed servers")
+    arguments = parser.parse_args()
+    if arguments.verb == "where":
+        print(cache_folder())
+        return 0
+    names: list[str] = arguments.names or DEFAULT
+    if unknown := [name for name in names if name not in STARTERS]:
+        parser.error(f"unknown server: {', '.join(unknown)}")
+    return _up(names)
+
+
+def _up(names: list[str]) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.ExitStack() as stack:
+        try:
+            servers = [stack.enter_context(STARTERS[name]()) for name in names]
+        except (InstallError, ServerError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        for server in servers:
+            _print_exports(server)
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            while sys.stdin.readline():
+                pass
+    return 0
+
+
+def _print_exports(server: Server) -> None:
+    print(f"# {server.name}: {server.endpoint}, pid {server.process.pid}")
+    for name, value in server.environment.items():
+        print(f"export {name}={shlex.quote(value)}")
+    if server.ca_file is not None:
+        print(f"# private CA: {server.ca_file}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Google's XML API, answered by moto (see ``gcs_dialect.py`` for what that covers and what not)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from testbed.servers.install import python_environment
+from testbed.servers.moto import PART_BYTES_MIN, VERSION
+from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
+
+_DIALECT = str(Path(__file__).with_name("gcs_dialect.py"))
+
+
+def gcs() -> Server:
+    """Starts moto behind Google's dialect. Clients get a service account that asks nobody for a token."""
+    environment = python_environment(f"moto-{VERSION}", [f"moto[server]=={VERSION}"])
+    folder, port = temporary_folder("gcs"), free_port()
+    python = str(environment / "bin" / "python")
+    # -I: without it the folder of the script, which has a moto.py of its own, would come first on the path.
+    process = spawn([python, "-I", _DIALECT, str(port)], folder, {"S3_UPLOAD_PART_MIN_SIZE": PART_BYTES_MIN})
+    endpoint = f"http://127.0.0.1:{port}"
+    wait_until_answering(process, f"{endpoint}/moto-api/", folder)
+    account = folder / "service-account.json"
+    account.write_text(
+        json.dumps(
+            {
+                "gcs_base_url": endpoint,
+                "disable_oauth": True,
+                "client_email": "",
+                "private_key": "",
+                "private_key_id": "",
+            }
+        )
+    )
+    client = {"GOOGLE_APPLICATION_CREDENTIALS": str(account), "STORAGE_EMULATOR_HOST": endpoint}
+    return Server("gcs", endpoint, client, process, folder, "gcs", "gcs")

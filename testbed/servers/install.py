@@ -1,0 +1,113 @@
+"""Installs test servers once per machine, into the user's cache folder, with the ordinary package clients.
+
+Each tool has a folder named after its version, so a new version never meets an old one. A marker file says that a
+folder is whole; a lock keeps parallel test runs from installing the same thing twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+INSTALL_TIMEOUT_S = 1_800
+"""An install that takes longer is given up (the longest one, versitygw's build, takes 1 to 4 minutes on two cores)."""
+
+
+class InstallError(RuntimeError):
+    """A tool could not be installed; the message ends with the last lines that its installer said."""
+
+
+def cache_folder() -> Path:
+    """Where installed tools live: ``$XDG_CACHE_HOME/tradewind-testbed``."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "tradewind-testbed"
+
+
+def go_program(name: str, module: str, version: str) -> Path:
+    """The program ``name`` built by ``go install module@version``."""
+
+    def build(folder: Path) -> None:
+        require("go")
+        _run(["go", "install", f"{module}@{version}"], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
+
+    return _once(f"{name}-{version}", build) / name
+
+
+def python_environment(name: str, requirements: list[str]) -> Path:
+    """A virtual environment that holds ``requirements``; ``name`` must carry their versions."""
+
+    def build(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)])
+        _run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements])
+
+    return _once(f"{name}-py{sys.version_info.major}.{sys.version_info.minor}", build)
+
+
+def npm_package(name: str, version: str) -> Path:
+    """The folder of an npm package with its dependencies, without install scripts."""
+
+    def build(folder: Path) -> None:
+        require("npm")
+        _run(
+            [
+                "npm",
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+                "--prefix",
+                str(folder),
+                f"{name}@{version}",
+            ]
+        )
+
+    return _once(f"{name}-{version}", build) / "node_modules" / name
+
+
+def require(program: str) -> str:
+    """The path of a program that must be on ``PATH``."""
+    found = shutil.which(program)
+    if found is None:
+        raise InstallError(f"{program} is not on PATH")
+    return found
+
+
+def _once(name: str, build: Callable[[Path], None]) -> Path:
+    """The folder ``name`` of the cache, built first if it is not there yet."""
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    folder, marker = cache / name, cache / f"{name}.complete"
+    if marker.exists():
+        return folder
+    with _locked(cache / f"{name}.lock"):
+        if marker.exists():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        build(folder)
+        marker.touch()
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], extra_environment: dict[str, str] | None = None) -> None:
+    environment = {**os.environ, **(extra_environment or {})}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise InstallError(f"{' '.join(command)} did not end within {INSTALL_TIMEOUT_S} s") from error
+    if done.returncode != 0:
+        last_lines = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
+        raise InstallError(f"{' '.join(command)} failed with {done.returncode}:\n{last_lines}")

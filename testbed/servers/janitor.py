@@ -1,0 +1,57 @@
+"""Deletes folders when this process is gone, however it went: a small child that outlives it by a moment.
+
+Servers die with their parent by themselves (``guarded.py``), but a killed test run would leave their data behind. The
+janitor reads folder names from its stdin; at the end of the stream, which only this process can cause, it deletes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+_GRACE_S = 0.5
+"""Servers get the same death notice at the same moment; until they are gone they may still write."""
+
+
+def delete_when_gone(folder: Path) -> None:
+    """Has ``folder`` deleted after the end of this process, if it is still there."""
+    stream = _start()
+    stream.write(f"{folder}\n".encode())
+    stream.flush()
+
+
+@cache
+def _start() -> IO[bytes]:
+    program = [sys.executable, "-I", "-S", __file__]
+    janitor = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    if janitor.stdin is None:
+        raise RuntimeError("a piped stdin is missing")
+    _RUNNING.append(janitor)
+    return janitor.stdin
+
+
+_RUNNING: list[subprocess.Popen[bytes]] = []
+"""Keeps the handle, so that it is not reported as forgotten."""
+
+
+def main() -> None:
+    """Collects names until the end of the stream, then deletes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    folders = [line.rstrip("\n") for line in sys.stdin]
+    if any(Path(folder).exists() for folder in folders):
+        time.sleep(_GRACE_S)
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

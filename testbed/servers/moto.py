@@ -1,0 +1,28 @@
+"""moto: S3 in memory. The second S3 server: it holds every key, but checks neither signatures nor checksums."""
+
+from __future__ import annotations
+
+from testbed.servers.install import python_environment
+from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
+
+VERSION = "5.2.5"
+REGION = "us-east-1"
+PART_BYTES_MIN = "1"
+"""moto refuses parts below 5 MiB unless told otherwise; tests want objects of many tiny parts."""
+
+
+def moto() -> Server:
+    """Starts moto's server."""
+    environment = python_environment(f"moto-{VERSION}", [f"moto[server]=={VERSION}"])
+    folder, port = temporary_folder("moto"), free_port()
+    command = [str(environment / "bin" / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    process = spawn(command, folder, {"S3_UPLOAD_PART_MIN_SIZE": PART_BYTES_MIN})
+    endpoint = f"http://127.0.0.1:{port}"
+    wait_until_answering(process, f"{endpoint}/moto-api/", folder)
+    client = {
+        "AWS_ACCESS_KEY_ID": "testbed",
+        "AWS_SECRET_ACCESS_KEY": "testbed",
+        "AWS_REGION": REGION,
+        "AWS_ENDPOINT_URL_S3": endpoint,
+    }
+    return Server("moto", endpoint, client, process, folder, "testbed", "testbed")

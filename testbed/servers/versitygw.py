@@ -1,0 +1,46 @@
+"""versitygw: S3 over a folder. The first choice for S3: it checks signatures and checksums and costs little CPU.
+
+It cannot hold ``a`` beside ``a/b``, nor ``a//b``; its bucket names need three letters or more.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from testbed.servers.install import go_program
+from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
+from testbed.servers.tls import make_certificates
+
+VERSION = "v1.8.0"
+MODULE = "github.com/versity/versitygw/cmd/versitygw"
+REGION = "us-east-1"
+
+
+def versitygw(tls: bool = False, data_parent: Path | None = None, workers: int | None = None) -> Server:
+    """Starts versitygw; its data lies below ``data_parent`` (the temporary folder by default)."""
+    program = go_program("versitygw", MODULE, VERSION)
+    folder = temporary_folder("versitygw", data_parent)
+    for name in ("data", "versions"):
+        (folder / name).mkdir()
+    access, secret, port = "testbed", secrets.token_hex(16), free_port()
+    command = [str(program), "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", "--region", REGION]
+    ca_file = None
+    if tls:
+        made = make_certificates(folder / "tls")
+        ca_file = made.ca
+        command += ["--cert", str(made.certificate), "--key", str(made.key)]
+    command += ["posix", "--versioning-dir", str(folder / "versions"), str(folder / "data")]
+    environment = {"ROOT_ACCESS_KEY": access, "ROOT_SECRET_KEY": secret}
+    if workers is not None:
+        environment["GOMAXPROCS"] = str(workers)
+    process = spawn(command, folder, environment)
+    endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    wait_until_answering(process, endpoint, folder, ca_file)
+    client = {
+        "AWS_ACCESS_KEY_ID": access,
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_REGION": REGION,
+        "AWS_ENDPOINT_URL_S3": endpoint,
+    }
+    return Server("versitygw", endpoint, client, process, folder, access, secret, ca_file)
