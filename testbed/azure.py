@@ -1,0 +1,83 @@
+"""The smallest Azure Blob client that a test needs: containers, blobs, and which blocks are still uncommitted.
+
+Shared-key signatures as in the service's REST reference ("Authorize with Shared Key"), one connection, no retries.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hmac
+import http.client
+from urllib.parse import quote, urlsplit
+from xml.etree import ElementTree
+
+API_VERSION = "2021-12-02"
+REQUEST_TIMEOUT_S = 120
+
+
+class AzureError(RuntimeError):
+    """An answer other than the expected one."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"{status}: {body[:500]!r}")
+        self.status = status
+
+
+class Azure:
+    """A client of one account of an emulator: the account is the first part of the path."""
+
+    def __init__(self, endpoint: str, account: str, key: str) -> None:
+        self._account, self._key = account, base64.b64decode(key)
+        self._connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=REQUEST_TIMEOUT_S)
+
+    def create_container(self, container: str) -> None:
+        """Creates a container."""
+        self._call("PUT", container, {"restype": "container"})
+
+    def put(self, container: str, name: str, body: bytes) -> None:
+        """Writes a block blob in one request."""
+        self._call("PUT", f"{container}/{name}", {}, body, {"x-ms-blob-type": "BlockBlob"})
+
+    def get(self, container: str, name: str) -> bytes:
+        """The whole blob."""
+        return self._call("GET", f"{container}/{name}", {})
+
+    def sizes(self, container: str, include_uncommitted: bool = False) -> dict[str, int]:
+        """Size by name of the blobs (the first 5,000); uncommitted ones have no length."""
+        query = {"restype": "container", "comp": "list"}
+        if include_uncommitted:
+            query["include"] = "uncommittedblobs"
+        page = ElementTree.fromstring(self._call("GET", container, query))
+        return {
+            blob.findtext("Name", ""): int(blob.findtext("Properties/Content-Length", "0"))
+            for blob in page.iterfind("Blobs/Blob")
+        }
+
+    def _call(
+        self,
+        method: str,
+        resource: str,
+        query: dict[str, str],
+        body: bytes = b"",
+        headers: dict[str, str] | None = None,
+    ) -> bytes:
+        path = f"/{self._account}/{quote(resource, safe='/~')}"
+        date = datetime.datetime.now(datetime.timezone.utc).strftime("%a, %d %b %Y %H:%M:%S GMT")
+        own = {"x-ms-date": date, "x-ms-version": API_VERSION, **(headers or {})}
+        sent = {**own, "Authorization": f"SharedKey {self._account}:{self._signature(method, path, query, body, own)}"}
+        query_string = "&".join(f"{name}={quote(value)}" for name, value in query.items())
+        self._connection.request(method, f"{path}?{query_string}" if query else path, body=body, headers=sent)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        if not 200 <= answer.status < 300:
+            raise AzureError(answer.status, content)
+        return content
+
+    def _signature(self, method: str, path: str, query: dict[str, str], body: bytes, headers: dict[str, str]) -> str:
+        length = str(len(body)) if body else ""
+        canonical_headers = "".join(f"{name}:{value}\n" for name, value in sorted(headers.items()))
+        resource = f"/{self._account}{path}" + "".join(f"\n{name}:{query[name]}" for name in sorted(query))
+        standard = [method, "", "", length, "", "", "", "", "", "", "", ""]
+        to_sign = "\n".join(standard) + "\n" + canonical_headers + resource
+        return base64.b64encode(hmac.digest(self._key, to_sign.encode(), "sha256")).decode()

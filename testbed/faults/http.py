@@ -1,0 +1,284 @@
+"""An HTTP/1.1 proxy before an object store that breaks what its rules say.
+
+One thread per connection with blocking sockets: simple to follow, and fast enough (hundreds of MB/s), because the
+interpreter lock is released in every read and write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from urllib.parse import parse_qsl, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+from testbed.faults.rules import (
+    Action,
+    Answer,
+    Call,
+    Cut,
+    Delay,
+    Exchange,
+    FlipRequest,
+    FlipResponse,
+    Hang,
+    Request,
+    Rule,
+    Truncate,
+)
+from testbed.faults.stream import Head, Stream, StreamError
+
+_NO_BODY_STATUSES = {204, 304}
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class HttpProxy:
+    """Listens on a free loopback port and passes requests on to ``target`` (``http://127.0.0.1:PORT``)."""
+
+    def __init__(self, target: str) -> None:
+        parts = urlsplit(target)
+        if parts.scheme != "http" or parts.hostname is None or parts.port is None:
+            raise ValueError(f"no plain HTTP address with a port: {target}")
+        self._target = (parts.hostname, parts.port)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.exchanges: list[Exchange] = []
+        """Every request so far, in order of arrival."""
+        self._rules: list[Rule] = []
+        self._changed = threading.Condition()
+        self._sockets: set[socket.socket] = set()
+        self._stopped = False
+        threading.Thread(target=self._accept, name="fault-proxy", daemon=True).start()
+
+    def __enter__(self) -> HttpProxy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def add(self, rule: Rule) -> Rule:
+        """Puts a rule behind those that are there; the first that strikes is the one that counts."""
+        with self._changed:
+            self._rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        """Takes all rules away and forgets the record."""
+        with self._changed:
+            self._rules.clear()
+            self.exchanges.clear()
+
+    def requests(self, when: Callable[[Request], bool]) -> list[Exchange]:
+        """The exchanges so far whose request fits."""
+        with self._changed:
+            return [exchange for exchange in self.exchanges if when(exchange.request)]
+
+    def wait_for(self, condition: Callable[[list[Exchange]], bool], timeout_s: float = 60.0) -> None:
+        """Returns as soon as the record fulfils ``condition``; raises :class:`TimeoutError` otherwise."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: condition(self.exchanges), timeout_s):
+                raise TimeoutError(f"not within {timeout_s:.0f} s; {len(self.exchanges)} requests so far")
+
+    def stop(self) -> None:
+        """Closes the port and every connection."""
+        with self._changed:
+            self._stopped = True
+            sockets = list(self._sockets)
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        client, server = Stream(connection), _Upstream(self._target, self._sockets)
+        self._sockets.add(connection)
+        try:
+            while not self._stopped and (head := client.head()) is not None:
+                if not self._exchange(client, server, head):
+                    break
+        except (OSError, StreamError, ValueError):
+            # The peer will see the connection end, which is all that an HTTP proxy can say here.
+            pass
+        finally:
+            server.close()
+            self._sockets.discard(connection)
+            connection.close()
+
+    def _exchange(self, client: Stream, server: _Upstream, head: Head) -> bool:
+        """Handles one request; whether the connection goes on."""
+        request = _parse(head)
+        exchange, action = self._record(request)
+        if isinstance(action, Cut):
+            _reset(client.socket)
+            return False
+        if isinstance(action, Delay):
+            time.sleep(action.seconds)
+        if isinstance(action, Call):
+            action.function()
+        if head.headers.get("expect", "").lower() == "100-continue":
+            client.socket.sendall(_CONTINUE)
+        body = client.body(head, until_close=False)
+        if isinstance(action, Answer):
+            for piece in body:
+                exchange.request_bytes += len(piece)
+            self._answer(client, exchange, action)
+            return not head.closes
+        self._pass_request(server, head, body, exchange, action)
+        if isinstance(action, Hang) and action.after_bytes is None:
+            _wait_for_close(client.socket)
+            return False
+        return self._pass_answer(client, server, request, exchange, action) and not head.closes
+
+    def _record(self, request: Request) -> tuple[Exchange, Action | None]:
+        with self._changed:
+            exchange = Exchange(request)
+            self.exchanges.append(exchange)
+            rule = next((rule for rule in self._rules if rule.strikes_at(request)), None)
+            if rule is not None:
+                exchange.fault = type(rule.action).__name__
+            self._changed.notify_all()
+        return exchange, rule.action if rule else None
+
+    def _answer(self, client: Stream, exchange: Exchange, answer: Answer) -> None:
+        body = (
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f"<Error><Code>{answer.code}</Code><Message>{escape(answer.message)}</Message>"
+            f"<Resource>{escape(exchange.request.path)}</Resource><RequestId>FAULT</RequestId></Error>"
+        ).encode()
+        head = (
+            f"HTTP/1.1 {answer.status} {answer.code}\r\nContent-Type: application/xml\r\n"
+            f"x-ms-error-code: {answer.code}\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode()
+        client.socket.sendall(head if exchange.request.method == "HEAD" else head + body)
+        self._close_exchange(exchange, answer.status)
+
+    def _pass_request(
+        self, server: _Upstream, head: Head, body: Iterable[memoryview], exchange: Exchange, action: Action | None
+    ) -> None:
+        stream = server.stream()
+        stream.socket.sendall(head.without("expect"))
+        flip_at = action.at_byte if isinstance(action, FlipRequest) else None
+        for piece in _flipped(body, flip_at):
+            # A store that has refused already may have closed: its answer still says why.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                stream.socket.sendall(piece)
+            exchange.request_bytes += len(piece)
+
+    def _pass_answer(
+        self, client: Stream, server: _Upstream, request: Request, exchange: Exchange, action: Action | None
+    ) -> bool:
+        stream = server.stream()
+        head = stream.head()
+        while head is not None and _status(head) in (100, 102, 103):
+            head = stream.head()
+        if head is None:
+            raise StreamError("the store closed without an answer")
+        status = _status(head)
+        client.socket.sendall(head.raw)
+        if request.method != "HEAD" and status not in _NO_BODY_STATUSES:
+            flip_at = action.at_byte if isinstance(action, FlipResponse) else None
+            until_close = head.content_length is None and not head.is_chunked
+            for piece in _flipped(stream.body(head, until_close), flip_at):
+                if _stops(client.socket, piece, exchange, action):
+                    return False
+                client.socket.sendall(piece)
+                exchange.response_bytes += len(piece)
+            self._close_exchange(exchange, status)
+            return not (head.closes or until_close)
+        self._close_exchange(exchange, status)
+        return not head.closes
+
+    def _close_exchange(self, exchange: Exchange, status: int) -> None:
+        with self._changed:
+            exchange.status = status
+            self._changed.notify_all()
+
+
+class _Upstream:
+    """The connection to the real store, opened when first needed."""
+
+    def __init__(self, target: tuple[str, int], sockets: set[socket.socket]) -> None:
+        self._target = target
+        self._sockets = sockets
+        self._stream: Stream | None = None
+
+    def stream(self) -> Stream:
+        if self._stream is None:
+            connection = socket.create_connection(self._target)
+            self._sockets.add(connection)
+            self._stream = Stream(connection)
+        return self._stream
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._sockets.discard(self._stream.socket)
+            self._stream.socket.close()
+            self._stream = None
+
+
+def _parse(head: Head) -> Request:
+    method, target, _ = head.first_line.split(" ", 2)
+    parts = urlsplit(target)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    # SDKs name the operation in the query too; it selects nothing.
+    query.pop("x-id", None)
+    return Request(method, unquote(parts.path), query, head.headers)
+
+
+def _status(head: Head) -> int:
+    return int(head.first_line.split(" ", 2)[1])
+
+
+def _flipped(body: Iterable[memoryview], at_byte: int | None) -> Iterator[memoryview]:
+    """The pieces, with the lowest bit of byte ``at_byte`` of the whole inverted."""
+    offset = 0
+    for piece in body:
+        if at_byte is not None and offset <= at_byte < offset + len(piece):
+            changed = bytearray(piece)
+            changed[at_byte - offset] ^= 1
+            yield memoryview(changed)
+        else:
+            yield piece
+        offset += len(piece)
+
+
+def _stops(client: socket.socket, piece: memoryview, exchange: Exchange, action: Action | None) -> bool:
+    """Whether the answer's body ends, or stands still for good, within ``piece``."""
+    if not isinstance(action, (Truncate, Hang)) or action.after_bytes is None:
+        return False
+    left = action.after_bytes - exchange.response_bytes
+    if left >= len(piece):
+        return False
+    client.sendall(piece[:left])
+    exchange.response_bytes += left
+    if isinstance(action, Hang):
+        _wait_for_close(client)
+    return True
+
+
+def _wait_for_close(client: socket.socket) -> None:
+    """Blocks until the client gives up or the proxy is stopped."""
+    with contextlib.suppress(OSError):
+        while client.recv(64 << 10):
+            pass
+
+
+def _reset(connection: socket.socket) -> None:
+    """Ends a connection with RST instead of FIN."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,0 +1,146 @@
+"""A TCP proxy between two gateways: it cuts, freezes, corrupts or refuses, and knows nothing of what it carries."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from types import TracebackType
+
+PIECE_BYTES = 256 << 10
+
+
+class TcpProxy:
+    """Listens on a free loopback port and carries every connection to ``target`` (``IP:PORT``)."""
+
+    def __init__(self, target: str = "") -> None:
+        self.target = target
+        """May be set later, before the first connection: gateways often need each other's address first."""
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.bytes_forward = 0
+        """Carried from who connected to the target, over all connections."""
+        self.bytes_back = 0
+        self.connections_accepted = 0
+        self._flip_at: int | None = None
+        self._open: set[socket.socket] = set()
+        self._changed = threading.Condition()
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._refusing = False
+        threading.Thread(target=self._accept, name="tcp-proxy", daemon=True).start()
+
+    def __enter__(self) -> TcpProxy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def cut(self, connections_max: int | None = None) -> int:
+        """Resets connections that are open now (all of them, or so many); returns how many pairs it was."""
+        with self._changed:
+            clients = [each for each in self._open if each.getsockname()[1] == self._port()]
+        for each in clients[:connections_max]:
+            with contextlib.suppress(OSError):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                each.shutdown(socket.SHUT_RDWR)
+        return len(clients[:connections_max])
+
+    def freeze(self) -> None:
+        """Carries nothing more, but keeps all connections."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        """Carries again."""
+        self._flowing.set()
+
+    def refuse(self, refusing: bool = True) -> None:
+        """Ends every new connection at once."""
+        self._refusing = refusing
+
+    def flip_forward(self, after_bytes: int) -> None:
+        """Inverts one bit of the byte that comes ``after_bytes`` later on the way to the target."""
+        with self._changed:
+            self._flip_at = self.bytes_forward + after_bytes
+
+    def wait_forward(self, count: int, timeout_s: float = 60.0) -> None:
+        """Returns when so many bytes have gone to the target in all."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.bytes_forward >= count, timeout_s):
+                raise TimeoutError(f"{self.bytes_forward} of {count} bytes within {timeout_s:.0f} s")
+
+    @property
+    def flip_pending(self) -> bool:
+        """Whether a flip was asked for and has not happened yet."""
+        return self._flip_at is not None
+
+    def stop(self) -> None:
+        """Closes the port and every connection."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._flowing.set()
+        with self._changed:
+            for each in self._open:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def _port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._refusing:
+                client.close()
+                continue
+            host, _, port = self.target.rpartition(":")
+            try:
+                server = socket.create_connection((host, int(port)))
+            except OSError:
+                client.close()
+                continue
+            for each in (client, server):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._changed:
+                self.connections_accepted += 1
+                self._open |= {client, server}
+            for source, sink, forward in ((client, server, True), (server, client, False)):
+                threading.Thread(target=self._carry, args=(source, sink, forward), daemon=True).start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket, forward: bool) -> None:
+        buffer = bytearray(PIECE_BYTES)
+        try:
+            while count := source.recv_into(buffer):
+                self._flowing.wait()
+                if forward:
+                    self._flip(buffer, count)
+                sink.sendall(memoryview(buffer)[:count])
+                with self._changed:
+                    if forward:
+                        self.bytes_forward += count
+                    else:
+                        self.bytes_back += count
+                    self._changed.notify_all()
+        except OSError:
+            # A reset on one side becomes the end of both; the gateways must cope with either.
+            pass
+        finally:
+            for each in (source, sink):
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            with self._changed:
+                self._open.discard(source)
+            source.close()
+
+    def _flip(self, buffer: bytearray, count: int) -> None:
+        with self._changed:
+            if self._flip_at is not None and self._flip_at < self.bytes_forward + count:
+                buffer[max(0, self._flip_at - self.bytes_forward)] ^= 1
+                self._flip_at = None

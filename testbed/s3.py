@@ -1,0 +1,161 @@
+"""The smallest S3 client that a test needs to prepare a bucket, and to look at it with other eyes than Tradewind's.
+
+Signature version 4 with an unsigned payload, path-style addresses, one connection, no retries: a test wants errors.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import hmac
+import http.client
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+from xml.etree import ElementTree
+
+READ_BYTES = 1 << 20
+REQUEST_TIMEOUT_S = 120
+_UNSIGNED = "UNSIGNED-PAYLOAD"
+
+
+class S3Error(RuntimeError):
+    """An answer other than the expected one."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"{status}: {body[:500]!r}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An unfinished multipart upload."""
+
+    key: str
+    upload_id: str
+
+
+class S3:
+    """A client of one server."""
+
+    def __init__(self, endpoint: str, access_key: str, secret_key: str, ca_file: Path | None = None) -> None:
+        parts = urlsplit(endpoint)
+        self._host = parts.netloc
+        self._access_key, self._secret_key = access_key, secret_key
+        self._connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+            self._connection = http.client.HTTPSConnection(self._host, timeout=REQUEST_TIMEOUT_S, context=context)
+        else:
+            self._connection = http.client.HTTPConnection(self._host, timeout=REQUEST_TIMEOUT_S)
+
+    def create_bucket(self, bucket: str) -> None:
+        """Creates a bucket."""
+        self._call("PUT", bucket)
+
+    def set_versioning(self, bucket: str, enabled: bool) -> None:
+        """Turns versions on or off."""
+        status = "Enabled" if enabled else "Suspended"
+        body = f"<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>".encode()
+        self._call("PUT", bucket, query={"versioning": ""}, body=body)
+
+    def put(self, bucket: str, key: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+        """Writes an object; ``headers`` such as ``Content-Type`` or ``x-amz-meta-*``."""
+        self._call("PUT", bucket, key, body=body, headers=headers)
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """The whole object."""
+        return self._call("GET", bucket, key)[1]
+
+    def head(self, bucket: str, key: str) -> dict[str, str]:
+        """The object's headers, names in lower case."""
+        return self._call("HEAD", bucket, key)[0]
+
+    def sha256(self, bucket: str, key: str) -> str:
+        """SHA-256 of the object, read in pieces."""
+        digest = hashlib.sha256()
+        answer = self._request("GET", bucket, key, {}, b"", {})
+        if answer.status != 200:
+            raise S3Error(answer.status, answer.read())
+        while piece := answer.read(READ_BYTES):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Deletes an object."""
+        self._call("DELETE", bucket, key)
+
+    def sizes(self, bucket: str, prefix: str = "") -> dict[str, int]:
+        """Size by key of everything below ``prefix``."""
+        found: dict[str, int] = {}
+        query = {"list-type": "2", "prefix": prefix}
+        for page in self._pages(bucket, query, "NextContinuationToken", "continuation-token"):
+            for entry in page.iterfind("{*}Contents"):
+                found[_text(entry, "Key")] = int(_text(entry, "Size"))
+        return found
+
+    def uploads(self, bucket: str) -> list[Upload]:
+        """Unfinished multipart uploads (the first 1,000)."""
+        page = ElementTree.fromstring(self._call("GET", bucket, query={"uploads": ""})[1])
+        return [Upload(_text(entry, "Key"), _text(entry, "UploadId")) for entry in page.iterfind("{*}Upload")]
+
+    def _pages(self, bucket: str, query: dict[str, str], token: str, parameter: str) -> Iterator[ElementTree.Element]:
+        while True:
+            page = ElementTree.fromstring(self._call("GET", bucket, query=query)[1])
+            yield page
+            if page.findtext("{*}IsTruncated") != "true":
+                return
+            query = {**query, parameter: _text(page, token)}
+
+    def _call(
+        self,
+        method: str,
+        bucket: str,
+        key: str = "",
+        query: dict[str, str] | None = None,
+        body: bytes = b"",
+        headers: dict[str, str] | None = None,
+    ) -> tuple[dict[str, str], bytes]:
+        answer = self._request(method, bucket, key, query or {}, body, headers or {})
+        content = answer.read()
+        if not 200 <= answer.status < 300:
+            raise S3Error(answer.status, content)
+        return {name.lower(): value for name, value in answer.getheaders()}, content
+
+    def _request(
+        self, method: str, bucket: str, key: str, query: dict[str, str], body: bytes, headers: dict[str, str]
+    ) -> http.client.HTTPResponse:
+        path = "/" + quote(bucket) + ("/" + quote(key, safe="/~") if key else "")
+        query_string = "&".join(f"{quote(name, safe='~')}={quote(query[name], safe='~')}" for name in sorted(query))
+        signed = self._sign(method, path, query_string, {name.lower(): value for name, value in headers.items()})
+        target = f"{path}?{query_string}" if query_string else path
+        self._connection.request(method, target, body=body, headers=signed)
+        return self._connection.getresponse()
+
+    def _sign(self, method: str, path: str, query_string: str, headers: dict[str, str]) -> dict[str, str]:
+        """All headers to send, signed (version 4)."""
+        now = datetime.datetime.now(datetime.timezone.utc)
+        stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+        own = {"host": self._host, "x-amz-content-sha256": _UNSIGNED, "x-amz-date": stamp}
+        signed = dict(sorted({**headers, **own}.items()))
+        names = ";".join(signed)
+        canonical_headers = "".join(f"{name}:{value}\n" for name, value in signed.items())
+        canonical = "\n".join([method, path, query_string, canonical_headers, names, _UNSIGNED])
+        scope = f"{day}/us-east-1/s3/aws4_request"
+        to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+        key = f"AWS4{self._secret_key}".encode()
+        for part in scope.split("/"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
+        credential = f"Credential={self._access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
+        return {**signed, "Authorization": f"AWS4-HMAC-SHA256 {credential}"}
+
+
+def _text(element: ElementTree.Element, name: str) -> str:
+    """Text of a child that must be there; an empty one is the empty string."""
+    found = element.find(f"{{*}}{name}")
+    if found is None:
+        raise S3Error(200, f"no {name} in {element.tag}".encode())
+    return found.text or ""
