@@ -4,13 +4,17 @@
 //! program is an error and not a silent default. No document ever holds a cloud credential; the one secret,
 //! [`Program::seal_key_hex`], travels only over the control API and is never written to disk or logged.
 
+mod control;
 mod event;
 mod job;
 mod program;
 mod store;
 mod task;
 
-pub use event::{DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary};
+pub use control::{ProbeReport, ProbeRequest, Ready, Refusal};
+pub use event::{
+    DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary,
+};
 pub use job::{Comparison, Deletion, FilterRule, JobSpec, ObjectFilter, Selection, Target, VerifyMode};
 pub use program::{HopSpec, Limits, Program, RouteSpec, Version};
 pub use store::StoreSpec;

@@ -3,6 +3,7 @@
 use crate::{JobSpec, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Answer of `GET /v1/version`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +23,7 @@ pub struct Version {
 /// A route names its stations in the order lead, source, relays…, sink. The gateway looks its own name up: first
 /// station: lead; second: source; last: sink; between: relay. Consecutive stations of one name are the same process
 /// and are joined by memory instead of a hop (local mode is `["local", "local", "local"]`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// [`crate::CONTRACT_VERSION`].
@@ -51,6 +52,25 @@ pub struct Program {
     /// Named limits.
     #[serde(default)]
     pub limits: Limits,
+}
+
+/// By hand, so that no log line ever shows the seal key.
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { contract, job_id, node, routes, hops, lead, source, sinks, seal_key_hex, limits } = self;
+        f.debug_struct("Program")
+            .field("contract", contract)
+            .field("job_id", job_id)
+            .field("node", node)
+            .field("routes", routes)
+            .field("hops", hops)
+            .field("lead", lead)
+            .field("source", source)
+            .field("sinks", sinks)
+            .field("seal_key_hex", &seal_key_hex.as_ref().map(|_| "redacted"))
+            .field("limits", limits)
+            .finish()
+    }
 }
 
 /// One way through the overlay.

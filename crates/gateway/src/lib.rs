@@ -2,7 +2,12 @@
 //!
 //! Participants: the [`lead`] finds what is to be moved and remembers what has been; [`task`] is work that needs no
 //! gateways (`ls`, `cat`, `check`, …); [`stores`] turns the contract's description of a store into an open one.
+//! [`control`] is the API by which all of it is told what to do; [`identity`] and [`tls`] let only one fleet in.
 
+pub mod control;
+pub mod identity;
 pub mod lead;
+pub mod limits;
 pub mod stores;
 pub mod task;
+pub mod tls;

@@ -1,0 +1,308 @@
+//! The job's story, from the node that tells it to whoever reads `GET /v1/events`.
+//!
+//! The teller never waits: [`EventSender::send`] only appends. What a reader gets:
+//!
+//! - **Progress is lossy.** Only the newest is kept, so a slow or late reader sees the latest counts, not all of them.
+//! - **Everything else is kept** in the order in which it was told, and a late reader gets it from the start, up to
+//!   [`EVENT_SPOOL_BYTES_MAX`]. Beyond that the oldest lines go, and a reader that had not had them yet is told how many
+//!   it missed, in a `notice`. The report file of the job has them all.
+//! - **`done` is the last line** and is never dropped: nothing is told after it.
+
+use crate::limits::{EVENT_BATCH_BYTES, EVENT_SPOOL_BYTES_MAX};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use tradewind_contract::Event;
+
+/// Tells events. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct EventSender {
+    shared: Arc<Shared>,
+}
+
+/// Where events are read from.
+#[derive(Clone, Debug)]
+pub struct EventLog {
+    shared: Arc<Shared>,
+}
+
+/// One reader's place in the story.
+#[derive(Debug)]
+pub struct EventReader {
+    shared: Arc<Shared>,
+    changes: watch::Receiver<()>,
+    next_line: u64,
+    progress_seen: u64,
+}
+
+/// An empty story, with both of its ends.
+pub fn channel() -> (EventSender, EventLog) {
+    let shared = Arc::new(Shared { spool: Mutex::default(), changes: watch::Sender::new(()) });
+    (EventSender { shared: shared.clone() }, EventLog { shared })
+}
+
+#[derive(Debug)]
+struct Shared {
+    spool: Mutex<Spool>,
+    changes: watch::Sender<()>,
+}
+
+impl Shared {
+    /// The spool is a plain list that each change leaves whole, so a panic elsewhere does not spoil it.
+    fn spool(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Spool {
+    /// Lossless lines, oldest first; the first has the number `first_line`.
+    lines: VecDeque<Bytes>,
+    first_line: u64,
+    lines_bytes: usize,
+    progress: Option<Latest>,
+    progress_told: u64,
+    ended: bool,
+}
+
+/// The newest progress: its line, its serial number, and how many lossless lines came before it.
+#[derive(Debug)]
+struct Latest {
+    line: Bytes,
+    serial: u64,
+    after_lines: u64,
+}
+
+impl Spool {
+    fn lines_told(&self) -> u64 {
+        self.first_line + self.lines.len() as u64
+    }
+
+    fn push(&mut self, event: &Event) {
+        let line = json_line(event);
+        if matches!(event, Event::Progress(_)) {
+            self.progress_told += 1;
+            self.progress = Some(Latest { line, serial: self.progress_told, after_lines: self.lines_told() });
+            return;
+        }
+        self.ended = matches!(event, Event::Done(_));
+        self.lines_bytes += line.len();
+        self.lines.push_back(line);
+        while self.lines_bytes > EVENT_SPOOL_BYTES_MAX && self.lines.len() > 1 {
+            if let Some(oldest) = self.lines.pop_front() {
+                self.lines_bytes -= oldest.len();
+                self.first_line += 1;
+            }
+        }
+    }
+
+    /// What `reader` has not had yet, at most about [`EVENT_BATCH_BYTES`] of it; empty if it has had all.
+    fn read(&self, next_line: &mut u64, progress_seen: &mut u64) -> Bytes {
+        let mut batch = BytesMut::new();
+        let missed = self.first_line.saturating_sub(*next_line);
+        if missed > 0 {
+            let message =
+                format!("{missed} earlier lines were dropped because nobody read them; the job's report has them");
+            batch.put(json_line(&Event::Notice { message }));
+            *next_line = self.first_line;
+        }
+        let mut progress = self.progress.as_ref().filter(|latest| latest.serial > *progress_seen);
+        loop {
+            if let Some(latest) = progress.take_if(|latest| latest.after_lines <= *next_line) {
+                batch.put_slice(&latest.line);
+                *progress_seen = latest.serial;
+            }
+            let Some(line) = self.lines.get((*next_line - self.first_line) as usize) else { break };
+            if batch.len() >= EVENT_BATCH_BYTES {
+                break;
+            }
+            batch.put_slice(line);
+            *next_line += 1;
+        }
+        batch.freeze()
+    }
+}
+
+fn json_line(event: &Event) -> Bytes {
+    let mut line = BytesMut::new().writer();
+    // Writing JSON fails only for maps whose keys are no strings, and an `Event` has none; a `BytesMut` always grows.
+    if let Err(error) = serde_json::to_writer(&mut line, event) {
+        tracing::error!(%error, "an event could not be written as JSON");
+        return Bytes::new();
+    }
+    let mut line = line.into_inner();
+    line.put_u8(b'\n');
+    line.freeze()
+}
+
+impl EventSender {
+    /// Tells one event. Never waits and never fails; after `done` or the end of the node it does nothing.
+    pub fn send(&self, event: Event) {
+        {
+            let mut spool = self.shared.spool();
+            if spool.ended {
+                return;
+            }
+            spool.push(&event);
+        }
+        self.shared.changes.send_replace(());
+    }
+}
+
+impl EventLog {
+    /// A reader that starts at the oldest line still kept.
+    pub fn subscribe(&self) -> EventReader {
+        let changes = self.shared.changes.subscribe();
+        EventReader { shared: self.shared.clone(), changes, next_line: 0, progress_seen: 0 }
+    }
+
+    /// Ends the story without a `done`: a node without a lead has stopped. Readers get what is left and then the end.
+    pub fn close(&self) {
+        self.shared.spool().ended = true;
+        self.shared.changes.send_replace(());
+    }
+}
+
+impl EventReader {
+    /// The next lines (NDJSON), as soon as there are any; `None` after the last.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            self.changes.mark_unchanged();
+            {
+                let spool = self.shared.spool();
+                let batch = spool.read(&mut self.next_line, &mut self.progress_seen);
+                if !batch.is_empty() {
+                    return Some(batch);
+                }
+                if spool.ended {
+                    return None;
+                }
+            }
+            // The sender of changes lives in `shared`, which this reader holds, so this cannot fail.
+            self.changes.changed().await.ok()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tradewind_contract::{Outcome, Progress, Summary};
+
+    fn progress(bytes_done: u64) -> Event {
+        Event::Progress(Progress { bytes_done, ..Progress::default() })
+    }
+
+    fn notice(message: impl Into<String>) -> Event {
+        Event::Notice { message: message.into() }
+    }
+
+    fn done() -> Event {
+        Event::Done(Summary {
+            outcome: Outcome::Done,
+            message: None,
+            hint: None,
+            progress: Progress::default(),
+            objects_deleted: 0,
+            proofs: Default::default(),
+            destinations: Vec::new(),
+        })
+    }
+
+    fn parse(batch: &Bytes) -> Vec<Event> {
+        batch
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect()
+    }
+
+    async fn read_all(mut reader: EventReader) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(batch) = reader.next().await {
+            events.extend(parse(&batch));
+        }
+        events
+    }
+
+    #[tokio::test]
+    async fn a_late_reader_gets_every_notice_and_only_the_latest_progress_in_its_place() {
+        let (sender, log) = channel();
+        for event in [progress(1), notice("a"), progress(2), notice("b"), done()] {
+            sender.send(event);
+        }
+        assert_eq!(read_all(log.subscribe()).await, [notice("a"), progress(2), notice("b"), done()]);
+    }
+
+    #[tokio::test]
+    async fn each_reader_gets_everything() {
+        let (sender, log) = channel();
+        let early = tokio::spawn(read_all(log.subscribe()));
+        sender.send(notice("a"));
+        sender.send(done());
+        assert_eq!(early.await.unwrap(), [notice("a"), done()]);
+        assert_eq!(read_all(log.subscribe()).await, [notice("a"), done()]);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_keeps_up_gets_each_line_as_it_is_told() {
+        let (sender, log) = channel();
+        let mut reader = log.subscribe();
+        for bytes in 0..100 {
+            sender.send(progress(bytes));
+            assert_eq!(parse(&reader.next().await.unwrap()), [progress(bytes)]);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_told_after_done() {
+        let (sender, log) = channel();
+        for event in [done(), notice("late"), progress(1)] {
+            sender.send(event);
+        }
+        assert_eq!(read_all(log.subscribe()).await, [done()]);
+    }
+
+    #[tokio::test]
+    async fn closing_ends_the_story_of_a_node_without_lead() {
+        let (sender, log) = channel();
+        let waiting = tokio::spawn(read_all(log.subscribe()));
+        sender.send(notice("a"));
+        log.close();
+        sender.send(notice("b"));
+        assert_eq!(waiting.await.unwrap(), [notice("a")]);
+    }
+
+    #[tokio::test]
+    async fn the_spool_is_bounded_and_says_how_much_was_dropped() {
+        let (sender, log) = channel();
+        let message = "x".repeat(1 << 20);
+        let told = EVENT_SPOOL_BYTES_MAX / (1 << 20) + 10;
+        for _ in 0..told {
+            sender.send(notice(&message));
+        }
+        sender.send(done());
+        assert!(log.shared.spool().lines_bytes <= EVENT_SPOOL_BYTES_MAX);
+        let events = read_all(log.subscribe()).await;
+        let dropped = told + 1 - (events.len() - 1);
+        assert!(dropped > 0);
+        assert_eq!(
+            events[0],
+            notice(format!("{dropped} earlier lines were dropped because nobody read them; the job's report has them"))
+        );
+        assert_eq!(events.last(), Some(&done()));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_keeps_up_loses_nothing_however_long_the_story() {
+        let (sender, log) = channel();
+        let mut reader = log.subscribe();
+        let message = "x".repeat(1 << 20);
+        for number in 0..EVENT_SPOOL_BYTES_MAX / (1 << 20) + 10 {
+            let event = notice(format!("{number} {message}"));
+            sender.send(event.clone());
+            assert_eq!(parse(&reader.next().await.unwrap()), [event]);
+        }
+    }
+}

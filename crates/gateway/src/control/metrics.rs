@@ -1,0 +1,188 @@
+//! What a gateway counts, and the Prometheus text that `GET /metrics` answers.
+//!
+//! The node counts in atomics of its own and hands over a [`MetricsSnapshot`] when asked; the names, the help lines and
+//! the kinds are here, so that they are written once. The process's own figures (memory, CPU, files) are read here.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Prometheus's two kinds that a gateway uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// One thing that is counted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name, with its unit.
+    pub name: &'static str,
+    /// One line.
+    pub help: &'static str,
+    /// Kind.
+    pub kind: Kind,
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: Kind::Counter }
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: Kind::Gauge }
+}
+
+/// Labels: `peer` (gateway name), `direction` (`in` or `out`).
+pub const HOP_BYTES: Metric = counter("tradewind_hop_bytes_total", "Bytes that crossed a hop, headers included.");
+/// Labels: `peer`, `direction`.
+pub const HOP_CHUNKS: Metric = counter("tradewind_hop_chunks_total", "Chunks that crossed a hop.");
+/// Labels: `peer`.
+pub const HOP_CONNECTIONS: Metric = gauge("tradewind_hop_connections", "Connections of a hop that are up.");
+/// Labels: `side` (`source` or `sink`), `outcome` (`ok`, `slow_down`, `retried`, `failed`).
+pub const STORE_REQUESTS: Metric = counter("tradewind_store_requests_total", "Requests to a store by how they ended.");
+/// Labels: `side`.
+pub const STORE_REQUESTS_LIMIT: Metric =
+    gauge("tradewind_store_requests_limit", "Requests that may be in flight to a store now (adaptive).");
+/// No labels.
+pub const RETRIES: Metric = counter("tradewind_order_retries_total", "Orders given again.");
+/// No labels.
+pub const CHUNKS_IN_FLIGHT: Metric = gauge("tradewind_chunks_in_flight", "Chunks passed on and not yet acked.");
+/// No labels.
+pub const MEMORY_HELD_BYTES: Metric = gauge("tradewind_memory_held_bytes", "Object bytes held now.");
+/// No labels.
+pub const MEMORY_LIMIT_BYTES: Metric = gauge("tradewind_memory_limit_bytes", "Object bytes that may be held at once.");
+
+const PROCESS_RESIDENT_BYTES: Metric = gauge("process_resident_memory_bytes", "Resident memory.");
+const PROCESS_CPU_SECONDS: Metric = counter("process_cpu_seconds_total", "User and system CPU time.");
+const PROCESS_OPEN_FDS: Metric = gauge("process_open_fds", "Open file descriptors.");
+const PROCESS_MAX_FDS: Metric = gauge("process_max_fds", "Limit of open file descriptors.");
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Of what.
+    pub metric: &'static Metric,
+    /// Label names and values.
+    pub labels: Vec<(&'static str, Cow<'static, str>)>,
+    /// How much.
+    pub value: f64,
+}
+
+/// All figures of one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MetricsSnapshot {
+    samples: Vec<Sample>,
+}
+
+impl MetricsSnapshot {
+    /// Adds one figure.
+    pub fn add<const N: usize>(
+        &mut self,
+        metric: &'static Metric,
+        labels: [(&'static str, Cow<'static, str>); N],
+        value: f64,
+    ) {
+        self.samples.push(Sample { metric, labels: labels.into(), value });
+    }
+
+    /// The figures in the order in which they were added.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// Prometheus text, version 0.0.4: the samples of one metric stand together below its help line.
+    pub fn to_prometheus(&self) -> String {
+        let mut by_metric: Vec<&Sample> = self.samples.iter().collect();
+        by_metric.sort_by_key(|sample| sample.metric.name);
+        let mut text = String::new();
+        let mut previous = "";
+        for sample in by_metric {
+            let Metric { name, help, kind } = sample.metric;
+            if previous != *name {
+                let kind = match kind {
+                    Kind::Counter => "counter",
+                    Kind::Gauge => "gauge",
+                };
+                let _infallible = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+                previous = name;
+            }
+            let _infallible = writeln!(text, "{name}{} {}", label_set(&sample.labels), sample.value);
+        }
+        text
+    }
+}
+
+fn label_set(labels: &[(&'static str, Cow<'static, str>)]) -> String {
+    if labels.is_empty() {
+        return String::new();
+    }
+    let escape = |value: &str| value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
+    let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+/// Adds what the kernel knows about this process. Figures that it does not tell (no `/proc`) are left out.
+pub fn add_process_figures(snapshot: &mut MetricsSnapshot) {
+    if let Some(bytes) = resident_bytes() {
+        snapshot.add(&PROCESS_RESIDENT_BYTES, [], bytes as f64);
+    }
+    if let Some(seconds) = cpu_seconds() {
+        snapshot.add(&PROCESS_CPU_SECONDS, [], seconds);
+    }
+    if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
+        snapshot.add(&PROCESS_OPEN_FDS, [], files.count() as f64);
+    }
+    if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        snapshot.add(&PROCESS_MAX_FDS, [], limit as f64);
+    }
+}
+
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The program's name stands in brackets and may hold anything; what follows the last bracket has fixed fields.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_one_metric_stand_together_and_labels_are_escaped() {
+        let mut snapshot = MetricsSnapshot::default();
+        snapshot.add(&HOP_BYTES, [("peer", "b".into()), ("direction", "out".into())], 5.0);
+        snapshot.add(&RETRIES, [], 2.0);
+        snapshot.add(&HOP_BYTES, [("peer", "odd\"\\\n".into()), ("direction", "in".into())], 18_446_744_073_709.0);
+        assert_eq!(
+            snapshot.to_prometheus(),
+            "# HELP tradewind_hop_bytes_total Bytes that crossed a hop, headers included.\n\
+             # TYPE tradewind_hop_bytes_total counter\n\
+             tradewind_hop_bytes_total{peer=\"b\",direction=\"out\"} 5\n\
+             tradewind_hop_bytes_total{peer=\"odd\\\"\\\\\\n\",direction=\"in\"} 18446744073709\n\
+             # HELP tradewind_order_retries_total Orders given again.\n\
+             # TYPE tradewind_order_retries_total counter\n\
+             tradewind_order_retries_total 2\n"
+        );
+    }
+
+    #[test]
+    fn the_process_has_memory_and_files() {
+        let mut snapshot = MetricsSnapshot::default();
+        add_process_figures(&mut snapshot);
+        let value = |metric: &Metric| snapshot.samples().iter().find(|sample| sample.metric == metric).map(|s| s.value);
+        assert!(value(&PROCESS_RESIDENT_BYTES).is_some_and(|bytes| bytes > 100_000.0));
+        assert!(value(&PROCESS_OPEN_FDS).is_some_and(|files| files >= 3.0));
+        assert!(value(&PROCESS_CPU_SECONDS).is_some_and(|seconds| seconds < 1e6));
+    }
+}

@@ -1,0 +1,303 @@
+//! Whether a program makes sense, before anything is started: one clear line and a hint for the first fault found.
+//!
+//! What only the stores can know (does the bucket exist, may we write there) is not asked here.
+
+use crate::limits::{
+    CHUNK_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMORY_BYTES, NODE_NAME_CHARS_MAX, PROGRAM_TIMEOUT_S_MAX,
+    ROUTES_MAX, STATIONS_MAX, STORE_REQUESTS_MAX, STORE_TRIES_MAX, TARGETS_MAX,
+};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use tradewind_contract::{CONTRACT_VERSION, JobSpec, Limits, Program, Refusal, RouteSpec, Selection};
+
+/// What the gateway itself brings, against which a program is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// Name in its certificate, if it has an identity.
+    pub identity: Option<&'a str>,
+    /// Plain hops were allowed by flag.
+    pub plain: bool,
+    /// It has a data port.
+    pub data_port: bool,
+}
+
+/// The parts that a gateway plays in a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// First station of some route.
+    pub lead: bool,
+    /// Second station of some route.
+    pub source: bool,
+    /// Between source and sink on some route.
+    pub relay: bool,
+    /// Last station of some route.
+    pub sink: bool,
+}
+
+type Checked = Result<(), Refusal>;
+
+fn refuse<T>(error: impl Into<String>, hint: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal { error: error.into(), hint: Some(hint.into()) })
+}
+
+/// The parts that `node` plays on `routes`.
+pub fn roles(node: &str, routes: &[RouteSpec]) -> Roles {
+    let mut roles = Roles::default();
+    for route in routes {
+        let last = route.nodes.len().saturating_sub(1);
+        for (place, _) in route.nodes.iter().enumerate().filter(|(_, name)| *name == node) {
+            match place {
+                0 => roles.lead = true,
+                1 => roles.source = true,
+                _ if place == last => roles.sink = true,
+                _ => roles.relay = true,
+            }
+        }
+    }
+    roles
+}
+
+/// Checks all of a program.
+///
+/// # Errors
+/// The first fault, in the order contract version, names, routes, hops, roles, job, limits.
+pub fn check_program(program: &Program, setting: Setting<'_>) -> Checked {
+    if program.contract != CONTRACT_VERSION {
+        return refuse(
+            format!("this gateway speaks contract {CONTRACT_VERSION}, the program is of contract {}", program.contract),
+            "use client and gateways of one version",
+        );
+    }
+    check_names(program, setting)?;
+    check_routes(program)?;
+    check_hops(program, setting)?;
+    let roles = roles(&program.node, &program.routes);
+    check_roles(program, roles)?;
+    if let Some(job) = &program.lead {
+        check_job(job, &program.limits)?;
+        let (targets, sinks) = (job.targets.len(), program.sinks.len());
+        if roles.sink && targets != sinks {
+            return refuse(
+                format!("the job has {targets} destinations, the sink {sinks} stores"),
+                "list the same stores in both",
+            );
+        }
+    }
+    check_limits(&program.limits)
+}
+
+/// Checks a gateway's name: one DNS label in lower case, because its certificate carries it.
+///
+/// # Errors
+/// What is wrong with it, in one line.
+pub fn check_node_name(name: &str) -> Result<(), String> {
+    let label = is_label(name, NODE_NAME_CHARS_MAX) && !name.starts_with('-') && !name.ends_with('-');
+    let rule = "1 to 63 of a-z, 0-9 and -, with no - at either end";
+    if label { Ok(()) } else { Err(format!("{name:?} is no gateway name: {rule}")) }
+}
+
+fn is_label(text: &str, chars_max: usize) -> bool {
+    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=chars_max).contains(&text.len()) && text.bytes().all(known)
+}
+
+fn check_names(program: &Program, setting: Setting<'_>) -> Checked {
+    if !is_label(&program.job_id, JOB_ID_CHARS_MAX) {
+        return refuse(format!("{:?} is no job id", program.job_id), "a job id is 1 to 64 of a-z, 0-9 and -");
+    }
+    let named = program.routes.iter().flat_map(|route| &route.nodes).chain(program.hops.iter().map(|hop| &hop.to));
+    for name in named.chain([&program.node]) {
+        if let Err(error) = check_node_name(name) {
+            return refuse(error, "a gateway's name is also the name in its certificate");
+        }
+    }
+    match setting.identity {
+        Some(own) if own != program.node => refuse(
+            format!("this program is for {}, this gateway is {own}", program.node),
+            "send each gateway its own program",
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn check_routes(program: &Program) -> Checked {
+    let routes = &program.routes;
+    if routes.is_empty() || routes.len() > ROUTES_MAX {
+        return refuse(format!("{} routes", routes.len()), format!("a program has 1 to {ROUTES_MAX} routes"));
+    }
+    let mut ids = BTreeSet::new();
+    for route in routes {
+        if !ids.insert(route.id) {
+            return refuse(format!("two routes have the id {}", route.id), "give each route an id of its own");
+        }
+        check_route(route, &program.node)?;
+    }
+    let leads: BTreeSet<_> = routes.iter().filter_map(|route| route.nodes.first()).collect();
+    if leads.len() > 1 {
+        return refuse(format!("routes begin at {} different leads", leads.len()), "a job has one lead");
+    }
+    Ok(())
+}
+
+fn check_route(route: &RouteSpec, node: &str) -> Checked {
+    let (id, nodes) = (route.id, &route.nodes);
+    if !(3..=STATIONS_MAX).contains(&nodes.len()) {
+        return refuse(
+            format!("route {id} has {} stations", nodes.len()),
+            format!("a route names lead, source, relays and sink: 3 to {STATIONS_MAX} stations"),
+        );
+    }
+    let mut visited = BTreeSet::new();
+    for (place, name) in nodes.iter().enumerate() {
+        let stays = place > 0 && nodes[place - 1] == *name;
+        if !stays && !visited.insert(name) {
+            return refuse(format!("route {id} comes back to {name}"), "only neighbouring stations may be one gateway");
+        }
+    }
+    if !nodes.iter().any(|name| name == node) {
+        return refuse(format!("route {id} does not pass {node}"), "give a gateway only the routes that pass it");
+    }
+    if !(route.share > 0.0 && route.share <= 1.0) {
+        return refuse(format!("route {id} has the share {}", route.share), "a share is more than 0 and at most 1");
+    }
+    if !(route.usd_per_gb.is_finite() && route.usd_per_gb >= 0.0) {
+        return refuse(format!("route {id} has the price {}", route.usd_per_gb), "a price is 0 or more");
+    }
+    Ok(())
+}
+
+fn check_hops(program: &Program, setting: Setting<'_>) -> Checked {
+    let node = &program.node;
+    let joints = || program.routes.iter().flat_map(|route| route.nodes.windows(2)).filter(|pair| pair[0] != pair[1]);
+    let needed: BTreeSet<&String> = joints().filter(|pair| pair[0] == *node).map(|pair| &pair[1]).collect();
+    let mut given = BTreeSet::new();
+    for hop in &program.hops {
+        let to = &hop.to;
+        if !given.insert(to) {
+            return refuse(format!("two hops lead to {to}"), "one hop carries all routes to the same gateway");
+        }
+        if !needed.contains(to) {
+            return refuse(format!("no route goes from {node} to {to}"), "leave out the hop, or add the route");
+        }
+        if !(1..=HOP_CONNECTIONS_MAX).contains(&hop.connections) {
+            return refuse(
+                format!("the hop to {to} has {} connections", hop.connections),
+                format!("a hop has 1 to {HOP_CONNECTIONS_MAX} connections"),
+            );
+        }
+        if !hop.address.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0) {
+            return refuse(
+                format!("{:?} is no address for the hop to {to}", hop.address),
+                "an address is ip:port, the data_address of the other gateway",
+            );
+        }
+    }
+    if let Some(missing) = needed.difference(&given).next() {
+        return refuse(format!("there is no hop from {node} to {missing}"), "a route needs a hop to each next station");
+    }
+    if !given.is_empty() && setting.identity.is_none() && !setting.plain {
+        return refuse(
+            "this gateway has no identity for its hops",
+            "start it with --identity, or --plain to do without TLS",
+        );
+    }
+    if joints().any(|pair| pair[1] == *node) && !setting.data_port {
+        return refuse(format!("{node} has no data port, but a route comes to it"), "start it with --data IP:PORT");
+    }
+    Ok(())
+}
+
+fn check_roles(program: &Program, roles: Roles) -> Checked {
+    let node = &program.node;
+    let parts = [
+        ("lead", roles.lead, program.lead.is_some(), "lead (the job)"),
+        ("source", roles.source, program.source.is_some(), "source (the store to read)"),
+        ("sink", roles.sink, !program.sinks.is_empty(), "sinks (the stores to write)"),
+    ];
+    for (role, has_role, has_part, part) in parts {
+        if has_role && !has_part {
+            return refuse(format!("{node} is a {role} but the program does not say {part}"), "complete the program");
+        }
+        if has_part && !has_role {
+            return refuse(
+                format!("the program says {part} but {node} is no {role} on any route"),
+                "a gateway gets only what its role needs",
+            );
+        }
+    }
+    if program.sinks.len() > TARGETS_MAX {
+        return refuse(
+            format!("{} sinks", program.sinks.len()),
+            format!("a job has at most {TARGETS_MAX} destinations"),
+        );
+    }
+    let Some(key) = &program.seal_key_hex else { return Ok(()) };
+    if !(roles.source || roles.sink) {
+        return refuse(format!("{node} is neither source nor sink and must not have the seal key"), "leave it out");
+    }
+    if key.len() != 64 || !key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return refuse("seal_key_hex is no key", "a seal key is 64 hexadecimal digits");
+    }
+    Ok(())
+}
+
+fn check_job(job: &JobSpec, limits: &Limits) -> Checked {
+    if job.targets.is_empty() || job.targets.len() > TARGETS_MAX {
+        return refuse(
+            format!("{} destinations", job.targets.len()),
+            format!("a job has 1 to {TARGETS_MAX} destinations"),
+        );
+    }
+    if job.delete.is_some() && job.compare.is_none() {
+        return refuse("delete without compare", "only a sync deletes");
+    }
+    if job.resume && job.state_dir.is_none() {
+        return refuse("resume without state_dir", "a job is resumed from the folder that it keeps its state in");
+    }
+    if let Selection::Prefix { prefix, .. } | Selection::List { prefix, .. } = &job.selection
+        && !(prefix.is_empty() || prefix.ends_with('/'))
+    {
+        return refuse(format!("{prefix:?} is no prefix"), "a prefix is empty or ends in /");
+    }
+    if !CHUNK_BYTES.contains(&job.chunk_bytes) || job.chunk_bytes > limits.memory_bytes / 2 {
+        return refuse(
+            format!("chunk_bytes {} with memory_bytes {}", job.chunk_bytes, limits.memory_bytes),
+            format!("a chunk is {} to {} bytes and at most half of the memory", CHUNK_BYTES.start(), CHUNK_BYTES.end()),
+        );
+    }
+    if job.ceiling_usd_per_gb.is_some_and(|ceiling| !(ceiling.is_finite() && ceiling >= 0.0)) {
+        return refuse("ceiling_usd_per_gb is no price", "a price is 0 or more");
+    }
+    if job.rate_limit_bytes_per_s == Some(0) || !(1..=PROGRAM_TIMEOUT_S_MAX).contains(&job.stall_s) {
+        return refuse(
+            "a job cannot move with rate_limit_bytes_per_s or stall_s of 0",
+            format!("leave the rate out for no limit; stall_s is 1 to {PROGRAM_TIMEOUT_S_MAX}"),
+        );
+    }
+    Ok(())
+}
+
+fn check_limits(limits: &Limits) -> Checked {
+    if !MEMORY_BYTES.contains(&limits.memory_bytes) {
+        return refuse(
+            format!("limits.memory_bytes is {}", limits.memory_bytes),
+            format!("it is {} to {}", MEMORY_BYTES.start(), MEMORY_BYTES.end()),
+        );
+    }
+    let bounded = [
+        ("store_requests_max", limits.store_requests_max, STORE_REQUESTS_MAX),
+        ("store_tries_max", limits.store_tries_max, STORE_TRIES_MAX),
+        ("store_retry_s", limits.store_retry_s, PROGRAM_TIMEOUT_S_MAX),
+        ("store_idle_s", limits.store_idle_s, PROGRAM_TIMEOUT_S_MAX),
+        ("peer_silence_s", limits.peer_silence_s, PROGRAM_TIMEOUT_S_MAX),
+    ];
+    for (name, value, most) in bounded {
+        if !(1..=most).contains(&value) {
+            return refuse(format!("limits.{name} is {value}"), format!("it is 1 to {most}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

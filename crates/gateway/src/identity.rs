@@ -1,0 +1,283 @@
+//! A fleet's certificates: one CA made for it, and one identity per gateway, signed by that CA.
+//!
+//! The CA's private key is dropped when the command ends, so nobody can add a gateway to the fleet later; `--keep-ca`
+//! writes it (for fleets that grow), and a later call in the same folder signs with it. Nothing is ever overwritten.
+
+use crate::control::validate::check_node_name;
+use crate::limits::{IDENTITY_CLOCK_SKEW, IDENTITY_DAYS_MAX};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Why no identities were made.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// A name that no certificate can carry, or the same twice.
+    #[error("{0}")]
+    Name(String),
+    /// The life asked for is out of bounds.
+    #[error("a fleet's certificates live 1 to {IDENTITY_DAYS_MAX} days, not {0}")]
+    Days(u32),
+    /// Something is there already.
+    #[error("{} exists and is not overwritten", .0.display())]
+    Exists(PathBuf),
+    /// A file or folder could not be written or read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The certificate library refused.
+    #[error("certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Folder: `ca.pem`, and per gateway a folder with `ca.pem`, `cert.pem` and `key.pem`.
+    pub out: &'a Path,
+    /// Gateway names.
+    pub names: &'a [String],
+    /// Life of a new CA and of all its certificates.
+    pub days: u32,
+    /// Also write `ca-key.pem`.
+    pub keep_ca: bool,
+}
+
+/// A fleet's CA, with its key.
+pub struct FleetCa {
+    params: CertificateParams,
+    key: KeyPair,
+}
+
+/// One gateway's certificate and key, as the files hold them.
+pub struct NodeCertificate {
+    /// The certificate.
+    pub certificate: rcgen::Certificate,
+    /// Its key.
+    pub key: KeyPair,
+}
+
+impl NodeCertificate {
+    /// The key as TLS wants it.
+    pub fn key_der(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
+    }
+}
+
+impl FleetCa {
+    /// A CA with a new key. What it signs is valid from [`IDENTITY_CLOCK_SKEW`] before `now` until `life` after it.
+    ///
+    /// # Errors
+    /// The certificate library refused.
+    pub fn new(now: SystemTime, life: Duration) -> Result<Self, IdentityError> {
+        Ok(Self::with_key(KeyPair::generate()?, now, life))
+    }
+
+    /// The CA of a key. Its name comes from the key: so a kept key is enough to sign for the same fleet again, and a
+    /// peer of another fleet is an "unknown issuer" and not a "bad signature".
+    pub fn with_key(key: KeyPair, now: SystemTime, life: Duration) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.not_before = (now - IDENTITY_CLOCK_SKEW).into();
+        params.not_after = (now + life).into();
+        let key_id: String = params.key_identifier(&key).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        params.distinguished_name = common_name(&format!("Tradewind fleet {key_id}"));
+        Self { params, key }
+    }
+
+    /// The CA's own certificate.
+    ///
+    /// # Errors
+    /// The certificate library refused.
+    pub fn certificate(&self) -> Result<rcgen::Certificate, IdentityError> {
+        Ok(self.params.self_signed(&self.key)?)
+    }
+
+    /// An identity for one gateway, for both sides of a connection.
+    ///
+    /// # Errors
+    /// The certificate library refused the name.
+    pub fn sign(&self, name: &str) -> Result<NodeCertificate, IdentityError> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        params.distinguished_name = common_name(name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        params.not_before = self.params.not_before;
+        params.not_after = self.params.not_after;
+        let certificate = params.signed_by(&key, &Issuer::from_params(&self.params, &self.key))?;
+        Ok(NodeCertificate { certificate, key })
+    }
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+/// Makes what `request` asks for. In a folder with a kept CA it adds gateways to that fleet.
+///
+/// # Errors
+/// A bad name, something in the way (nothing is then written), or a file that cannot be written.
+pub fn make(request: &Request<'_>, now: SystemTime) -> Result<(), IdentityError> {
+    check_request(request)?;
+    create_folder(request.out)?;
+    let life = Duration::from_secs(u64::from(request.days) * 86_400);
+    let ca_path = request.out.join("ca.pem");
+    let (ca, ca_pem) = if ca_path.exists() {
+        (kept_ca(request.out, now, life)?, read(&ca_path)?)
+    } else {
+        let ca = FleetCa::new(now, life)?;
+        let pem = ca.certificate()?.pem();
+        write_new(&ca_path, &pem, MODE_PUBLIC)?;
+        if request.keep_ca {
+            write_new(&request.out.join(CA_KEY_FILE), &ca.key.serialize_pem(), MODE_SECRET)?;
+        }
+        (ca, pem)
+    };
+    for name in request.names {
+        let node = ca.sign(name)?;
+        let folder = request.out.join(name);
+        create_folder(&folder)?;
+        write_new(&folder.join("ca.pem"), &ca_pem, MODE_PUBLIC)?;
+        write_new(&folder.join("cert.pem"), &node.certificate.pem(), MODE_PUBLIC)?;
+        write_new(&folder.join("key.pem"), &node.key.serialize_pem(), MODE_SECRET)?;
+    }
+    Ok(())
+}
+
+const CA_KEY_FILE: &str = "ca-key.pem";
+const MODE_PUBLIC: u32 = 0o644;
+const MODE_SECRET: u32 = 0o600;
+const MODE_FOLDER: u32 = 0o700;
+
+fn check_request(request: &Request<'_>) -> Result<(), IdentityError> {
+    if !(1..=IDENTITY_DAYS_MAX).contains(&request.days) {
+        return Err(IdentityError::Days(request.days));
+    }
+    if request.out.join("ca.pem").exists() && !request.out.join(CA_KEY_FILE).exists() {
+        return Err(IdentityError::Exists(request.out.join("ca.pem")));
+    }
+    for (index, name) in request.names.iter().enumerate() {
+        check_node_name(name).map_err(IdentityError::Name)?;
+        if request.names[..index].contains(name) {
+            return Err(IdentityError::Name(format!("gateway {name} is named twice")));
+        }
+        let folder = request.out.join(name);
+        if folder.exists() {
+            return Err(IdentityError::Exists(folder));
+        }
+    }
+    Ok(())
+}
+
+fn kept_ca(folder: &Path, now: SystemTime, life: Duration) -> Result<FleetCa, IdentityError> {
+    let key = KeyPair::from_pem(&read(&folder.join(CA_KEY_FILE))?)?;
+    Ok(FleetCa::with_key(key, now, life))
+}
+
+fn read(path: &Path) -> Result<String, IdentityError> {
+    std::fs::read_to_string(path).map_err(|source| IdentityError::Io { path: path.to_owned(), source })
+}
+
+fn create_folder(path: &Path) -> Result<(), IdentityError> {
+    let made = DirBuilder::new().recursive(true).mode(MODE_FOLDER).create(path);
+    made.map_err(|source| IdentityError::Io { path: path.to_owned(), source })
+}
+
+fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), IdentityError> {
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AlreadyExists => IdentityError::Exists(path.to_owned()),
+        _ => IdentityError::Io { path: path.to_owned(), source },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::Identity;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn request<'a>(out: &'a Path, names: &'a [String], keep_ca: bool) -> Request<'a> {
+        Request { out, names, days: 7, keep_ca }
+    }
+
+    #[test]
+    fn a_fleet_gets_usable_identities_with_private_keys_and_no_ca_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("fleet");
+        make(&request(&out, &names(&["lead", "source"]), false), SystemTime::now()).unwrap();
+        for name in ["lead", "source"] {
+            assert_eq!(Identity::load(&out.join(name)).unwrap().name(), name);
+            let key = std::fs::metadata(out.join(name).join("key.pem")).unwrap();
+            assert_eq!(key.permissions().mode() & 0o777, 0o600);
+            assert_eq!(std::fs::metadata(out.join(name)).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        assert!(!out.join("ca-key.pem").exists());
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let lead = names(&["lead"]);
+        make(&request(folder.path(), &lead, false), SystemTime::now()).unwrap();
+        let key = std::fs::read(folder.path().join("lead/key.pem")).unwrap();
+        for again in [&lead, &names(&["other"])] {
+            let error = make(&request(folder.path(), again, false), SystemTime::now()).unwrap_err();
+            assert!(matches!(error, IdentityError::Exists(_)), "{error}");
+        }
+        assert_eq!(std::fs::read(folder.path().join("lead/key.pem")).unwrap(), key);
+        assert!(!folder.path().join("other").exists());
+    }
+
+    #[test]
+    fn a_kept_ca_signs_later_gateways_of_the_same_fleet() {
+        let folder = tempfile::tempdir().unwrap();
+        make(&request(folder.path(), &names(&["lead"]), true), SystemTime::now()).unwrap();
+        make(&request(folder.path(), &names(&["late"]), false), SystemTime::now()).unwrap();
+        let key = std::fs::metadata(folder.path().join("ca-key.pem")).unwrap();
+        assert_eq!(key.permissions().mode() & 0o777, 0o600);
+        // Loading checks the certificate against the CA's.
+        assert_eq!(Identity::load(&folder.path().join("late")).unwrap().name(), "late");
+        let ca = |path: &str| std::fs::read(folder.path().join(path)).unwrap();
+        assert_eq!(ca("late/ca.pem"), ca("lead/ca.pem"));
+    }
+
+    #[test]
+    fn bad_names_and_lives_are_refused_before_anything_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("fleet");
+        for bad in [&["../x"][..], &[""], &["Upper"], &["twice", "twice"]] {
+            assert!(matches!(make(&request(&out, &names(bad), false), SystemTime::now()), Err(IdentityError::Name(_))));
+        }
+        for days in [0, IDENTITY_DAYS_MAX + 1] {
+            let request = Request { days, ..request(&out, &[], false) };
+            assert!(matches!(make(&request, SystemTime::now()), Err(IdentityError::Days(_))));
+        }
+        assert!(!out.exists());
+    }
+}

@@ -1,0 +1,84 @@
+//! Named limits of the control side of a gateway, and what happens at each.
+//! `docs/reference/limits.md` lists them for users; a test holds the two against each other.
+
+use std::time::Duration;
+
+/// Threads of the async runtime at most: as many as there are processors, and no more than this. A gateway moves bytes;
+/// beyond this the links are the limit, not the processors.
+pub const WORKERS_MAX: usize = 16;
+/// Threads of the async runtime at least, so that one long computation does not hold up the control API.
+pub const WORKERS_MIN: usize = 2;
+
+/// Connections to the control port at once. Further ones are answered 503 and closed.
+pub const CONTROL_CONNECTIONS_MAX: usize = 64;
+/// TLS handshakes at once on the control port. Further clients wait in the kernel's backlog.
+pub const CONTROL_HANDSHAKES_MAX: usize = 16;
+/// A TLS handshake that takes longer is given up and the connection closed.
+pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A request's head that takes longer to arrive, and a connection idle for so long, is closed.
+pub const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A request's body that takes longer to arrive is answered 408.
+pub const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Headers of one request; more are answered 431.
+pub const REQUEST_HEADERS_MAX: usize = 64;
+/// Bytes of one request's head; more are answered 431.
+pub const REQUEST_HEAD_BYTES_MAX: usize = 32 << 10;
+/// Bytes of one request's body; more are answered 413.
+pub const REQUEST_BODY_BYTES_MAX: usize = 4 << 20;
+/// Pause after the kernel refuses to accept a connection (out of files or memory), so that waiting costs nothing.
+pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Readers of `GET /v1/events` at once; further ones are answered 429.
+pub const EVENT_READERS_MAX: usize = 16;
+/// Event lines kept for late and slow readers; beyond it the oldest are dropped and counted (see `control::events`).
+pub const EVENT_SPOOL_BYTES_MAX: usize = 16 << 20;
+/// Event lines handed to one connection at a time; a reader gets more when it has taken these.
+pub const EVENT_BATCH_BYTES: usize = 64 << 10;
+
+/// Probes at once; further ones are answered 429.
+pub const PROBES_MAX: usize = 4;
+/// Connections that one probe times; more are refused (422).
+pub const PROBE_CONNECTS_MAX: u16 = 20;
+/// A probe that takes longer is answered 504.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// `POST /v1/drain` is answered 202 when the node is not done after this; it goes on draining.
+pub const DRAIN_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A gateway told to end (signal, or end of stdin) leaves after this even if its node has not finished draining.
+pub const DRAIN_AT_EXIT_TIMEOUT: Duration = Duration::from_secs(8);
+/// After that, open answers (the last events) have so long to be read.
+pub const CONNECTIONS_AT_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Bytes of plain text that one TLS connection takes before it must write: larger means fewer system calls.
+pub const TLS_SEND_BUFFER_BYTES: usize = 256 << 10;
+/// Life of a fleet's certificates unless `--days` says otherwise; a gateway then refuses its peers and they it.
+pub const IDENTITY_DAYS_DEFAULT: u32 = 7;
+/// Longest life that `--days` takes.
+pub const IDENTITY_DAYS_MAX: u32 = 365;
+/// Certificates are valid from so long before they are made, because clocks differ.
+pub const IDENTITY_CLOCK_SKEW: Duration = Duration::from_secs(3600);
+/// Bytes of a certificate or key file; a larger one is refused.
+pub const PEM_FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// Routes of one program.
+pub const ROUTES_MAX: usize = 256;
+/// Stations of one route, the lead included.
+pub const STATIONS_MAX: usize = 16;
+/// Connections of one hop.
+pub const HOP_CONNECTIONS_MAX: u16 = 64;
+/// Destinations of one job.
+pub const TARGETS_MAX: usize = 16;
+/// Characters of a gateway's name: one DNS label, because its certificate carries it.
+pub const NODE_NAME_CHARS_MAX: usize = 63;
+/// Characters of a job id.
+pub const JOB_ID_CHARS_MAX: usize = 64;
+/// Least and most bytes of a chunk (5 TiB, the largest object, in 10,000 parts makes 525 MiB).
+pub const CHUNK_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(1 << 30);
+/// Least and most object bytes that a program may let a gateway hold.
+pub const MEMORY_BYTES: std::ops::RangeInclusive<u64> = (8 << 20)..=(1 << 40);
+/// Most requests in flight to a store that a program may ask for.
+pub const STORE_REQUESTS_MAX: u32 = 1024;
+/// Most tries of one store request that a program may ask for.
+pub const STORE_TRIES_MAX: u32 = 100;
+/// Longest of the time limits that a program may set.
+pub const PROGRAM_TIMEOUT_S_MAX: u32 = 86_400;

@@ -1,0 +1,303 @@
+//! Mutual TLS between the gateways of one fleet.
+//!
+//! Each gateway has an [`Identity`]: the fleet's CA, and a certificate by that CA for its own name. Whoever connects and
+//! whoever accepts shows one; nothing else is trusted, no public CA and no other fleet. TLS 1.3 only, and no session
+//! resumption: a hop's connections live as long as the job, and a ticket would be one more secret to keep.
+//!
+//! - The side that connects checks that the certificate carries the name it wanted: [`connect`].
+//! - The side that accepts learns the name from the certificate, to hold it against what the peer then says: [`accept`].
+//!
+//! In TLS 1.3 the client finishes first. A server's refusal therefore reaches it with its first read, not with the
+//! handshake; [`TlsError::explain`] words such an error.
+
+use crate::limits::{PEM_FILE_BYTES_MAX, TLS_HANDSHAKE_TIMEOUT, TLS_SEND_BUFFER_BYTES};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+/// How the hops of a gateway are protected.
+#[derive(Clone, Debug)]
+pub enum Security {
+    /// Mutual TLS as this identity.
+    Tls(Arc<Identity>),
+    /// No TLS: asked for by flag (benchmarks), or there are no hops.
+    Plain,
+}
+
+/// Why a peer was refused, or an identity could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file of the identity cannot be read or holds something else.
+    #[error("identity file {}: {reason}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The files do not belong together or their time is over.
+    #[error("the identity is not usable: {0}")]
+    Identity(String),
+    /// No name that a certificate can carry.
+    #[error("{0:?} is not a gateway name")]
+    Name(String),
+    /// The other side is not who it must be, or will not talk to us.
+    #[error("{0}")]
+    Peer(String),
+    /// The connection broke.
+    #[error("TLS handshake: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl TlsError {
+    /// Words an error of a TLS stream: a refusal by what was wrong with the certificate, everything else as it is.
+    pub fn explain(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(tls) => Self::Peer(explain(tls)),
+            None => Self::Io(error),
+        }
+    }
+}
+
+fn explain(error: &rustls::Error) -> String {
+    use CertificateError as Cert;
+    let reason = match error {
+        rustls::Error::InvalidCertificate(Cert::Expired | Cert::ExpiredContext { .. }) => {
+            "the peer's certificate has expired"
+        }
+        rustls::Error::InvalidCertificate(Cert::NotValidYet | Cert::NotValidYetContext { .. }) => {
+            "the peer's certificate is not valid yet; compare the clocks"
+        }
+        rustls::Error::InvalidCertificate(Cert::NotValidForName | Cert::NotValidForNameContext { .. }) => {
+            "the peer's certificate carries another name"
+        }
+        rustls::Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature) => {
+            "the peer's certificate is not of this fleet"
+        }
+        rustls::Error::NoCertificatesPresented => "the peer showed no certificate",
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the peer wants a certificate and got none"
+        }
+        rustls::Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
+            "the peer says that our certificate is not of its fleet"
+        }
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "the peer says that our certificate has expired"
+        }
+        rustls::Error::AlertReceived(AlertDescription::BadCertificate | AlertDescription::CertificateUnknown) => {
+            "the peer does not accept our certificate"
+        }
+        rustls::Error::InvalidMessage(_) => "the peer does not speak TLS",
+        other => return format!("TLS: {other}"),
+    };
+    reason.to_owned()
+}
+
+/// Who a gateway is.
+pub struct Identity {
+    name: String,
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    /// Reads `ca.pem`, `cert.pem` and `key.pem` from a folder.
+    ///
+    /// # Errors
+    /// A file is missing or no PEM; the key is not the certificate's; the certificate is not by the CA, or not valid now.
+    pub fn load(folder: &Path) -> Result<Self, TlsError> {
+        let ca = one_certificate(&folder.join("ca.pem"))?;
+        let certificate = one_certificate(&folder.join("cert.pem"))?;
+        let key_path = folder.join("key.pem");
+        let key = PrivateKeyDer::from_pem_slice(&read_small(&key_path)?)
+            .map_err(|error| TlsError::File { path: key_path, reason: error.to_string() })?;
+        Self::new(ca, certificate, key)
+    }
+
+    /// An identity from its parts, checked as in [`Identity::load`].
+    ///
+    /// # Errors
+    /// The parts do not belong together, or the certificate is not valid now.
+    pub fn new(
+        ca: CertificateDer<'static>,
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, TlsError> {
+        let name = certificate_name(&certificate).map_err(|error| TlsError::Identity(error.to_string()))?;
+        let unusable = |error: rustls::Error| TlsError::Identity(own_fault(&error));
+        let mut roots = RootCertStore::empty();
+        roots.add(ca).map_err(unusable)?;
+        let roots = Arc::new(roots);
+        let provider = Arc::new(provider());
+
+        let server_verifier = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+            .build()
+            .map_err(|error| TlsError::Identity(error.to_string()))?;
+        server_verifier
+            .verify_server_cert(&certificate, &[], &server_name(&name)?, &[], UnixTime::now())
+            .map_err(unusable)?;
+        let client_verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
+            .build()
+            .map_err(|error| TlsError::Identity(error.to_string()))?;
+
+        let mut client = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(unusable)?
+            .with_webpki_verifier(server_verifier)
+            .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
+            .map_err(unusable)?;
+        client.resumption = rustls::client::Resumption::disabled();
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(unusable)?
+            .with_client_cert_verifier(client_verifier)
+            .with_single_cert(vec![certificate], key)
+            .map_err(unusable)?;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        Ok(Self { name, client: Arc::new(client), server: Arc::new(server) })
+    }
+
+    /// The gateway's name, as its certificate carries it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn own_fault(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "its certificate has expired".to_owned()
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+        ) => "its certificate is not valid yet; check the clock".to_owned(),
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "cert.pem is not signed by ca.pem".to_owned()
+        }
+        rustls::Error::InconsistentKeys(_) => "key.pem is not the key of cert.pem".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn read_small(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let fault = |reason: String| TlsError::File { path: path.to_owned(), reason };
+    let file = std::fs::File::open(path).map_err(|error| fault(error.to_string()))?;
+    let mut bytes = Vec::new();
+    file.take(PEM_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| fault(error.to_string()))?;
+    if bytes.len() as u64 > PEM_FILE_BYTES_MAX {
+        return Err(fault(format!("larger than {PEM_FILE_BYTES_MAX} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn one_certificate(path: &Path) -> Result<CertificateDer<'static>, TlsError> {
+    let fault = |reason: String| TlsError::File { path: path.to_owned(), reason };
+    CertificateDer::from_pem_slice(&read_small(path)?).map_err(|error| fault(error.to_string()))
+}
+
+/// The cheapest cipher suite that is still secure, alone, so that both sides always agree on it
+/// (`docs/decisions/0002-tls.md` has the figures), and a key exchange that today's recordings cannot be opened by a
+/// quantum computer later, with the classical one as second choice.
+fn provider() -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
+        kx_groups: vec![aws_lc_rs::kx_group::X25519MLKEM768, aws_lc_rs::kx_group::X25519],
+        ..aws_lc_rs::default_provider()
+    }
+}
+
+/// Configuration of the side that connects. Give [`server_name`] of the wanted peer with each connection.
+pub fn client_config(identity: &Identity) -> Arc<ClientConfig> {
+    identity.client.clone()
+}
+
+/// Configuration of the side that accepts: a client without a certificate of the fleet is refused.
+pub fn server_config(identity: &Identity) -> Arc<ServerConfig> {
+    identity.server.clone()
+}
+
+/// A gateway's name as TLS wants it.
+///
+/// # Errors
+/// It is not a DNS name.
+pub fn server_name(peer: &str) -> Result<ServerName<'static>, TlsError> {
+    match ServerName::try_from(peer.to_owned()) {
+        Ok(name @ ServerName::DnsName(_)) => Ok(name),
+        _ => Err(TlsError::Name(peer.to_owned())),
+    }
+}
+
+/// Runs the handshake on a connection that we opened to `peer`, and checks that it is `peer`.
+///
+/// # Errors
+/// The peer is another or of another fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
+pub async fn connect(
+    identity: &Identity,
+    peer: &str,
+    tcp: TcpStream,
+) -> Result<client::TlsStream<TcpStream>, TlsError> {
+    let handshake = TlsConnector::from(client_config(identity)).connect(server_name(peer)?, tcp);
+    let mut stream = in_time(handshake).await?;
+    stream.get_mut().1.set_buffer_limit(Some(TLS_SEND_BUFFER_BYTES));
+    Ok(stream)
+}
+
+/// Runs the handshake on a connection that was opened to us, and tells the peer's name.
+///
+/// # Errors
+/// The peer shows no certificate of the fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
+pub async fn accept(identity: &Identity, tcp: TcpStream) -> Result<(server::TlsStream<TcpStream>, String), TlsError> {
+    let mut stream = in_time(TlsAcceptor::from(server_config(identity)).accept(tcp)).await?;
+    let connection = stream.get_mut().1;
+    connection.set_buffer_limit(Some(TLS_SEND_BUFFER_BYTES));
+    let name = peer_name(connection.peer_certificates())?;
+    Ok((stream, name))
+}
+
+async fn in_time<T>(handshake: impl Future<Output = io::Result<T>>) -> Result<T, TlsError> {
+    match tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await {
+        Ok(done) => done.map_err(TlsError::explain),
+        Err(_elapsed) => Err(TlsError::Io(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))),
+    }
+}
+
+/// The gateway name in the certificates that the other side of a finished handshake showed.
+///
+/// # Errors
+/// It showed none, or one that does not carry exactly one name.
+pub fn peer_name(certificates: Option<&[CertificateDer<'_>]>) -> Result<String, TlsError> {
+    let first = certificates
+        .and_then(<[_]>::first)
+        .ok_or_else(|| TlsError::Peer("the peer showed no certificate".to_owned()))?;
+    certificate_name(first)
+}
+
+fn certificate_name(certificate: &CertificateDer<'_>) -> Result<String, TlsError> {
+    let parsed = webpki::EndEntityCert::try_from(certificate)
+        .map_err(|error| TlsError::Peer(format!("bad certificate: {error}")))?;
+    let mut names = parsed.valid_dns_names();
+    match (names.next(), names.next()) {
+        (Some(name), None) => Ok(name.to_owned()),
+        _ => Err(TlsError::Peer("a gateway's certificate carries exactly one name".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests;
