@@ -1,11 +1,12 @@
 """The smallest Azure Blob client that a test needs: containers, blobs, and which blocks are still uncommitted.
 
-Shared-key signatures as in the service's REST reference ("Authorize with Shared Key"), one connection, no retries.
+Shared-key signatures as in the REST reference, one connection per request, no retries: a test wants to see errors.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import hmac
 import http.client
@@ -29,7 +30,7 @@ class Azure:
 
     def __init__(self, endpoint: str, account: str, key: str) -> None:
         self._account, self._key = account, base64.b64decode(key)
-        self._connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=REQUEST_TIMEOUT_S)
+        self._host = urlsplit(endpoint).netloc
 
     def create_container(self, container: str) -> None:
         """Creates a container."""
@@ -67,9 +68,10 @@ class Azure:
         own = {"x-ms-date": date, "x-ms-version": API_VERSION, **(headers or {})}
         sent = {**own, "Authorization": f"SharedKey {self._account}:{self._signature(method, path, query, body, own)}"}
         query_string = "&".join(f"{name}={quote(value)}" for name, value in query.items())
-        self._connection.request(method, f"{path}?{query_string}" if query else path, body=body, headers=sent)
-        answer = self._connection.getresponse()
-        content = answer.read()
+        with contextlib.closing(http.client.HTTPConnection(self._host, timeout=REQUEST_TIMEOUT_S)) as connection:
+            connection.request(method, f"{path}?{query_string}" if query else path, body=body, headers=sent)
+            with connection.getresponse() as answer:
+                content = answer.read()
         if not 200 <= answer.status < 300:
             raise AzureError(answer.status, content)
         return content

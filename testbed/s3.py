@@ -1,10 +1,12 @@
 """The smallest S3 client that a test needs to prepare a bucket, and to look at it with other eyes than Tradewind's.
 
-Signature version 4 with an unsigned payload, path-style addresses, one connection, no retries: a test wants errors.
+Signature version 4 with an unsigned payload, path-style addresses, one connection per request, no retries: a test
+wants to see errors.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import hmac
@@ -40,16 +42,20 @@ class Upload:
 class S3:
     """A client of one server."""
 
-    def __init__(self, endpoint: str, access_key: str, secret_key: str, ca_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        access_key: str,
+        secret_key: str,
+        ca_file: Path | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
         parts = urlsplit(endpoint)
-        self._host = parts.netloc
+        self._host, self._timeout_s = parts.netloc, timeout_s
         self._access_key, self._secret_key = access_key, secret_key
-        self._connection: http.client.HTTPConnection
+        self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
-            self._connection = http.client.HTTPSConnection(self._host, timeout=REQUEST_TIMEOUT_S, context=context)
-        else:
-            self._connection = http.client.HTTPConnection(self._host, timeout=REQUEST_TIMEOUT_S)
+            self._tls = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
 
     def create_bucket(self, bucket: str) -> None:
         """Creates a bucket."""
@@ -76,11 +82,9 @@ class S3:
     def sha256(self, bucket: str, key: str) -> str:
         """SHA-256 of the object, read in pieces."""
         digest = hashlib.sha256()
-        answer = self._request("GET", bucket, key, {}, b"", {})
-        if answer.status != 200:
-            raise S3Error(answer.status, answer.read())
-        while piece := answer.read(READ_BYTES):
-            digest.update(piece)
+        with self._request("GET", bucket, key, {}, b"", {}) as answer:
+            while piece := answer.read(READ_BYTES):
+                digest.update(piece)
         return digest.hexdigest()
 
     def delete(self, bucket: str, key: str) -> None:
@@ -118,21 +122,29 @@ class S3:
         body: bytes = b"",
         headers: dict[str, str] | None = None,
     ) -> tuple[dict[str, str], bytes]:
-        answer = self._request(method, bucket, key, query or {}, body, headers or {})
-        content = answer.read()
-        if not 200 <= answer.status < 300:
-            raise S3Error(answer.status, content)
-        return {name.lower(): value for name, value in answer.getheaders()}, content
+        with self._request(method, bucket, key, query or {}, body, headers or {}) as answer:
+            return {name.lower(): value for name, value in answer.getheaders()}, answer.read()
 
+    @contextlib.contextmanager
     def _request(
         self, method: str, bucket: str, key: str, query: dict[str, str], body: bytes, headers: dict[str, str]
-    ) -> http.client.HTTPResponse:
+    ) -> Iterator[http.client.HTTPResponse]:
+        """An answer that is a success."""
         path = "/" + quote(bucket) + ("/" + quote(key, safe="/~") if key else "")
         query_string = "&".join(f"{quote(name, safe='~')}={quote(query[name], safe='~')}" for name in sorted(query))
         signed = self._sign(method, path, query_string, {name.lower(): value for name, value in headers.items()})
         target = f"{path}?{query_string}" if query_string else path
-        self._connection.request(method, target, body=body, headers=signed)
-        return self._connection.getresponse()
+        with contextlib.closing(self._connect()) as connection:
+            connection.request(method, target, body=body, headers=signed)
+            with connection.getresponse() as answer:
+                if not 200 <= answer.status < 300:
+                    raise S3Error(answer.status, answer.read())
+                yield answer
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._tls is not None:
+            return http.client.HTTPSConnection(self._host, timeout=self._timeout_s, context=self._tls)
+        return http.client.HTTPConnection(self._host, timeout=self._timeout_s)
 
     def _sign(self, method: str, path: str, query_string: str, headers: dict[str, str]) -> dict[str, str]:
         """All headers to send, signed (version 4)."""

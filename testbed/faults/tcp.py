@@ -72,6 +72,12 @@ class TcpProxy:
             if not self._changed.wait_for(lambda: self.bytes_forward >= count, timeout_s):
                 raise TimeoutError(f"{self.bytes_forward} of {count} bytes within {timeout_s:.0f} s")
 
+    def wait_connections(self, count: int, timeout_s: float = 60.0) -> None:
+        """Returns when so many connections have been made in all."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.connections_accepted >= count, timeout_s):
+                raise TimeoutError(f"{self.connections_accepted} of {count} connections within {timeout_s:.0f} s")
+
     @property
     def flip_pending(self) -> bool:
         """Whether a flip was asked for and has not happened yet."""
@@ -111,6 +117,7 @@ class TcpProxy:
             with self._changed:
                 self.connections_accepted += 1
                 self._open |= {client, server}
+                self._changed.notify_all()
             for source, sink, forward in ((client, server, True), (server, client, False)):
                 threading.Thread(target=self._carry, args=(source, sink, forward), daemon=True).start()
 

@@ -6,6 +6,7 @@ janitor reads folder names from its stdin; at the end of the stream, which only 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import shutil
 import signal
@@ -33,12 +34,15 @@ def _start() -> IO[bytes]:
     janitor = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
     if janitor.stdin is None:
         raise RuntimeError("a piped stdin is missing")
-    _RUNNING.append(janitor)
+    atexit.register(_end, janitor)
     return janitor.stdin
 
 
-_RUNNING: list[subprocess.Popen[bytes]] = []
-"""Keeps the handle, so that it is not reported as forgotten."""
+def _end(janitor: subprocess.Popen[bytes]) -> None:
+    """An orderly end of this process waits for the janitor's work."""
+    if janitor.stdin is not None:
+        janitor.stdin.close()
+    janitor.wait()
 
 
 def main() -> None:

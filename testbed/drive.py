@@ -1,0 +1,282 @@
+"""Runs the real ``tradewind`` command as a user would, and watches it from outside: events, processes, CPU, memory.
+
+Each :class:`Command` has a home folder of its own (state, configuration, credentials), and marks everything it starts
+with an environment variable, so that a test can prove that no process was left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed.servers.process import guarded, process_cpu_s
+
+MARK = "TRADEWIND_TESTBED_RUN"
+"""Environment variable that marks a process and all that it starts."""
+RUN_TIMEOUT_S = 240.0
+"""A command that runs longer is killed, and the test fails."""
+
+Event = dict[str, Any]
+
+
+class MissingBinary(RuntimeError):
+    """The project has not been built."""
+
+
+def find_binary(name: str) -> Path:
+    """``name`` beside the running Python, on ``PATH``, or in Cargo's release folder."""
+    root = Path(__file__).resolve().parent.parent
+    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    beside = Path(sys.executable).parent / name
+    on_path = shutil.which(name)
+    for candidate in (beside, root / ".venv" / "bin" / name, target / "release" / name, on_path and Path(on_path)):
+        if candidate and candidate.exists():
+            return candidate
+    raise MissingBinary(f"{name} is not built: run `make setup`")
+
+
+@dataclass
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    events: list[Event]
+    """With ``--json``: the lines of stdout."""
+
+    @property
+    def summary(self) -> Event:
+        """The last event, which must be ``done``."""
+        assert self.events, f"no events; stderr: {self.stderr}"
+        assert self.events[-1]["event"] == "done", self.events[-1]
+        return self.events[-1]
+
+    @property
+    def failures(self) -> list[Event]:
+        """The objects that failed."""
+        return [event for event in self.events if event["event"] == "object_failed"]
+
+    def expect(self, code: int) -> Finished:
+        """Itself, if it ended with ``code``; otherwise the test fails and shows what was said."""
+        assert self.code == code, (
+            f"exit {self.code}, expected {code}\nstderr: {self.stderr}\nstdout: {self.stdout[-3000:]}"
+        )
+        return self
+
+
+@dataclass
+class Command:
+    """The ``tradewind`` command with a home folder and an environment of its own."""
+
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def __post_init__(self) -> None:
+        self.binary = find_binary("tradewind")
+        self.home.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def state(self) -> Path:
+        """Where Tradewind keeps its jobs."""
+        return self.home / "state" / "tradewind"
+
+    def run(self, *arguments: str | Path, stdin: bytes | None = None, timeout_s: float = RUN_TIMEOUT_S) -> Finished:
+        """Runs to the end. Output is text; for object bytes use :meth:`run_bytes`."""
+        code, stdout, stderr = self._run(arguments, stdin, timeout_s)
+        text = stdout.decode(errors="replace")
+        return Finished(code, text, stderr, parse_events(text) if "--json" in arguments else [])
+
+    def run_bytes(self, *arguments: str | Path, timeout_s: float = RUN_TIMEOUT_S) -> tuple[int, bytes, str]:
+        """Exit code, stdout as bytes, stderr."""
+        return self._run(arguments, None, timeout_s)
+
+    def start(self, *arguments: str | Path) -> Running:
+        """Starts with ``--json`` and returns at once."""
+        process = subprocess.Popen(
+            guarded([str(self.binary), *map(str, arguments), "--json"]),
+            env=self.full_environment(),
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        return Running(process, self)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """What ``jobs list --json`` says."""
+        listed = self.run("jobs", "list", "--json")
+        assert listed.code == 0, listed.stderr
+        return [json.loads(line) for line in listed.stdout.splitlines()]
+
+    def full_environment(self) -> dict[str, str]:
+        """What the command runs in: nothing of the user's own clouds or settings."""
+        clouds = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR", "TRADEWIND_", "XDG_")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(clouds)}
+        return {
+            **inherited,
+            "HOME": str(self.home),
+            "XDG_STATE_HOME": str(self.home / "state"),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "XDG_CACHE_HOME": str(self.home / "cache"),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "TRADEWIND_GATEWAY": str(find_binary("tradewind-gateway")),
+            MARK: self.mark,
+            **self.environment,
+        }
+
+    def processes(self) -> list[int]:
+        """Live processes that this command started, directly or not."""
+        wanted = f"{MARK}={self.mark}".encode()
+        return [pid for pid in _live_pids() if wanted in _read(Path(f"/proc/{pid}/environ")).split(b"\0")]
+
+    def wait_until_alone(self, timeout_s: float = 30.0) -> None:
+        """Returns when nothing that this command started lives any more: gateways end with their client."""
+        for pid in self.processes():
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            ended, _, _ = select.select([descriptor], [], [], timeout_s)
+            os.close(descriptor)
+            assert ended, f"process {pid} outlives its client"
+
+    def _run(self, arguments: tuple[str | Path, ...], stdin: bytes | None, timeout_s: float) -> tuple[int, bytes, str]:
+        done = subprocess.run(
+            guarded([str(self.binary), *map(str, arguments)]),
+            env=self.full_environment(),
+            cwd=self.home,
+            input=stdin if stdin is not None else b"",
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr.decode(errors="replace")
+
+
+class Running:
+    """A command that is under way, its events read by a thread."""
+
+    def __init__(self, process: subprocess.Popen[bytes], command: Command) -> None:
+        self.process, self._command = process, command
+        self.events: list[Event] = []
+        self._lines: list[str] = []
+        self._stderr = b""
+        self._changed = threading.Condition()
+        self._ended = False
+        self._readers = [threading.Thread(target=each, daemon=True) for each in (self._read_events, self._read_stderr)]
+        for reader in self._readers:
+            reader.start()
+
+    def wait_for(self, condition: Callable[[Event], bool], timeout_s: float = RUN_TIMEOUT_S) -> Event:
+        """The first event, past or future, that fulfils ``condition``."""
+        with self._changed:
+            found: list[Event] = []
+
+            def look() -> bool:
+                found.extend(event for event in self.events if condition(event))
+                return bool(found) or self._ended
+
+            self._changed.wait_for(look, timeout_s)
+            if found:
+                return found[0]
+        said = self._stderr.decode(errors="replace")
+        raise AssertionError(f"no such event; the last of {len(self.events)}: {self.events[-1:]}\nstderr: {said}")
+
+    def wait_for_bytes(self, count: int) -> Event:
+        """Progress with at least so many bytes acked."""
+        return self.wait_for(lambda event: event["event"] == "progress" and event["bytes_done"] >= count)
+
+    def wait_for_objects(self, count: int) -> Event:
+        """Progress with at least so many objects done."""
+        return self.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= count)
+
+    def gateways(self) -> dict[str, int]:
+        """Process id by gateway name: the last part of ``--control unix:…/NAME``."""
+        found = {}
+        for pid in self._command.processes():
+            arguments = _read(Path(f"/proc/{pid}/cmdline")).decode(errors="replace").split("\0")
+            if len(arguments) > 1 and arguments[1] == "serve" and "--control" in arguments:
+                found[arguments[arguments.index("--control") + 1].rpartition("/")[2]] = pid
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the command itself, not to its gateways."""
+        self.process.send_signal(number)
+
+    def finish(self, timeout_s: float = RUN_TIMEOUT_S) -> Finished:
+        """Waits for the end."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            said = self._stderr.decode(errors="replace")
+            raise AssertionError(
+                f"not done within {timeout_s:.0f} s; last event {self.events[-1:]}\nstderr: {said}"
+            ) from None
+        for reader in self._readers:
+            reader.join()
+        return Finished(code, "".join(self._lines), self._stderr.decode(errors="replace"), self.events)
+
+    def _read_events(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            for raw in stream:
+                line = raw.decode()
+                with self._changed:
+                    self._lines.append(line)
+                    self.events.extend(parse_events(line))
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _read_stderr(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            for raw in stream:
+                self._stderr += raw
+
+
+def parse_events(text: str) -> list[Event]:
+    """NDJSON to objects; a line that is no JSON object fails the test, for stdout is data."""
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def peak_rss_bytes(pid: int) -> int:
+    """The most resident memory that a live process has had (``VmHWM``)."""
+    for line in _read(Path(f"/proc/{pid}/status")).decode().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a live process has used."""
+    return process_cpu_s(pid)
+
+
+def _live_pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _read(path: Path) -> bytes:
+    """The file of a process, or nothing if the process has just gone or is not ours."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

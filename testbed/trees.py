@@ -1,0 +1,90 @@
+"""File trees and object sets with content that can be told apart, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from pathlib import Path
+
+MIB = 1 << 20
+
+ODD_NAMES = [
+    "with space",
+    "trailing space ",
+    "ünïcödé/日本語/🦀",
+    "plus+and%20percent%",
+    "quote\"'`and&amp;<angle>",
+    "question?mark#hash=equals;semicolon,comma:colon@at",
+    "back\\slash",
+    "tilde~star*brackets[1]{2}",
+    "-leading-dash",
+    ".hidden/.file",
+    "dots...and..more",
+    "tab\there",
+    "deep/" * 20 + "end",
+]
+"""Names that both a file system and an object store can hold."""
+ODD_KEYS = [
+    *ODD_NAMES,
+    "double//slash",
+    "many////slashes",
+    "a",
+    "a/b",
+    "a/b/c",
+    "marker/",
+    "dot/./inside",
+    "dotdot/../inside",
+    "k" * 1024,
+    "ü" * 512,
+]
+"""Those, and keys that only an object store holds: a file system has names of 255 bytes and knows what ``..`` is."""
+
+
+def payload(name: str, size: int) -> bytes:
+    """Bytes that depend on ``name``, so that mixed-up objects show."""
+    return random.Random(name).randbytes(size)
+
+
+def write_tree(folder: Path, sizes: dict[str, int]) -> None:
+    """Files with :func:`payload` as content."""
+    for name, size in sizes.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(payload(name, size))
+
+
+def write_large(path: Path, size: int, seed: int = 1) -> str:
+    """A file of pseudo-random bytes, written in pieces; its SHA-256."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    generator, digest = random.Random(seed), hashlib.sha256()
+    with path.open("wb") as file:
+        for start in range(0, size, MIB):
+            piece = generator.randbytes(min(MIB, size - start))
+            digest.update(piece)
+            file.write(piece)
+    return digest.hexdigest()
+
+
+def sha256(content: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(MIB):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def tree_hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 by relative name of every file, hidden and temporary ones too."""
+    found = {}
+    for where, _, names in os.walk(folder):
+        for name in names:
+            path = Path(where) / name
+            found[str(path.relative_to(folder))] = file_sha256(path)
+    return found

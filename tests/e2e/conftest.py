@@ -1,0 +1,123 @@
+"""Servers, stores and the command under test, for stories that are told with the real binaries."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+# The testbed stands beside `tests`; it is found however pytest was started.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from testbed.drive import Command
+from testbed.faults import HttpProxy
+from testbed.places import AzurePlace, FilePlace, GcsPlace, Place, S3Place
+from testbed.s3 import S3
+from testbed.servers import Server, azurite, gcs, moto, versitygw
+
+PROCESS_END_S = 20.0
+"""Gateways whose client was killed are gone after this, however busy the machine."""
+
+
+def started(start: Callable[[], Server], needs: str) -> Iterator[Server]:
+    """A running server; skips, outside of CI, where the program that installs it is missing."""
+    if shutil.which(needs) is None and "CI" not in os.environ:
+        pytest.skip(f"{needs} is not on PATH, and {start.__name__} is installed with it")
+    with start() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[Server]:
+    yield from started(versitygw, "go")
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[Server]:
+    yield from started(moto, "python3")
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[Server]:
+    yield from started(gcs, "python3")
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[Server]:
+    yield from started(azurite, "npm")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Command]:
+    """The command with nothing configured. At the end none of its processes may live."""
+    made = Command(tmp_path / "home")
+    yield made
+    end = time.monotonic() + PROCESS_END_S
+    while (left := made.processes()) and time.monotonic() < end:
+        time.sleep(0.05)
+    names = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in left]
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, f"processes left behind: {names}"
+
+
+@pytest.fixture
+def s3(s3_server: Server, command: Command) -> S3Place:
+    """A fresh bucket of versitygw, and `command` with the credentials for it."""
+    return S3Place(s3_server, command)
+
+
+@pytest.fixture
+def client(s3_server: Server) -> S3:
+    """Our own eyes on versitygw."""
+    return S3(s3_server.endpoint, s3_server.access_key, s3_server.secret_key)
+
+
+@pytest.fixture
+def proxy(s3_server: Server) -> Iterator[HttpProxy]:
+    """A proxy that can misbehave, before versitygw."""
+    with HttpProxy(s3_server.endpoint) as made:
+        yield made
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, command: Command, tmp_path: Path) -> Callable[[str], Place]:
+    """Makes an empty place of a kind: `file`, `versitygw`, `moto`, `gcs` or `azure`."""
+
+    def make(kind: str) -> Place:
+        if kind == "file":
+            return FilePlace(tmp_path / f"files-{os.urandom(4).hex()}")
+        if kind == "azure":
+            return AzurePlace(request.getfixturevalue("azure_server"), command)
+        if kind == "gcs":
+            return GcsPlace(request.getfixturevalue("gcs_server"), command)
+        return S3Place(request.getfixturevalue({"versitygw": "s3_server", "moto": "moto_server"}[kind]), command)
+
+    return make
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB; only root can mount one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system to fill")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        pytest.skip(f"this machine lets nobody mount a tmpfs: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -1,0 +1,196 @@
+"""Gateways and clients that die, freeze or lose their connections, at the middle of a transfer, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from testbed.chains import Document, chain, twin, with_detour, write
+from testbed.drive import Command, Running
+from testbed.faults import HttpProxy, TcpProxy
+from testbed.places import FilePlace, S3Place
+from testbed.servers.process import free_port
+from testbed.trees import MIB, payload, tree_hashes, write_large, write_tree
+
+LARGE_BYTES = 96 * MIB
+SMALL = {f"small/{number:03}": 30_000 for number in range(200)}
+TOTAL_BYTES = LARGE_BYTES + sum(SMALL.values())
+RATE = "25MB/s"
+"""Slow enough that there is a middle to strike at."""
+MIDDLE_BYTES = TOTAL_BYTES // 4
+FREEZE_S = 20.0
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FilePlace:
+    place = FilePlace(tmp_path / "tree")
+    write_large(place.folder / "large", LARGE_BYTES)
+    write_tree(place.folder, SMALL)
+    return place
+
+
+def start(command: Command, files: FilePlace, bucket: S3Place, *more: str | Path) -> Running:
+    return command.start("cp", "-r", files.url, bucket.url, *bucket.flags("dst"), "--limit-rate", RATE, *more)
+
+
+def assert_arrived(bucket: S3Place, files: FilePlace) -> None:
+    assert bucket.sizes() == files.sizes()
+    assert bucket.client.sha256(bucket.bucket, "large") == tree_hashes(files.folder)["large"]
+    for key, size in SMALL.items():
+        assert bucket.get(key) == payload(key, size), key
+    assert bucket.unfinished() == []
+
+
+def only_job(command: Command) -> dict[str, object]:
+    (job,) = command.jobs()
+    return job
+
+
+def resume(command: Command) -> None:
+    command.run("jobs", "resume", str(only_job(command)["id"])).expect(0)
+    assert only_job(command)["state"] == "done"
+
+
+@pytest.mark.parametrize("role", ["source", "relay", "sink"])
+def test_kill_9_of_one_gateway_of_each_role(
+    command: Command, files: FilePlace, s3: S3Place, tmp_path: Path, role: str
+) -> None:
+    running = start(command, files, s3, "--topology", write(twin(), tmp_path / "topology.json"))
+    running.wait_for_bytes(MIDDLE_BYTES)
+    os.kill(running.gateways()[f"{role}-a"], signal.SIGKILL)
+    done = running.finish().expect(0)
+    assert_arrived(s3, files)
+    assert done.summary["progress"]["objects_done"] == len(SMALL) + 1
+
+
+def test_kill_9_of_the_lead_is_resumable(command: Command, files: FilePlace, s3: S3Place, tmp_path: Path) -> None:
+    running = start(command, files, s3, "--topology", write(chain("relay"), tmp_path / "topology.json"))
+    running.wait_for_bytes(MIDDLE_BYTES)
+    os.kill(running.gateways()["lead"], signal.SIGKILL)
+    done = running.finish().expect(5)
+    assert "tradewind jobs resume" in done.stderr
+    assert command.processes() == []
+    resume(command)
+    assert_arrived(s3, files)
+
+
+def test_kill_9_of_the_only_process_of_local_mode_is_resumable(command: Command, files: FilePlace, s3: S3Place) -> None:
+    running = start(command, files, s3)
+    running.wait_for_bytes(MIDDLE_BYTES)
+    (gateway,) = running.gateways().values()
+    os.kill(gateway, signal.SIGKILL)
+    running.finish().expect(5)
+    resume(command)
+    assert_arrived(s3, files)
+
+
+@pytest.mark.parametrize("topology", [None, chain("relay")], ids=["local", "chain"])
+def test_kill_9_of_the_client_sends_no_acked_part_twice(
+    command: Command, files: FilePlace, s3: S3Place, proxy: HttpProxy, tmp_path: Path, topology: Document | None
+) -> None:
+    s3.endpoint = proxy.endpoint
+    more: list[str | Path] = [] if topology is None else ["--topology", write(topology, tmp_path / "topology.json")]
+    running = start(command, files, s3, *more)
+    proxy.wait_for(lambda exchanges: sum(each.request.is_part and each.status == 200 for each in exchanges) >= 3)
+    running.wait_for_bytes(MIDDLE_BYTES)
+    running.signal(signal.SIGKILL)
+    running.process.wait()
+    command.wait_until_alone()
+    first = proxy.requests(lambda request: request.is_part)
+    finished = {each.request.query["partNumber"] for each in first if each.status == 200}
+    in_doubt = {each.request.query["partNumber"] for each in first if each.status != 200}
+
+    resume(command)
+    assert_arrived(s3, files)
+    parts = [each.request.query["partNumber"] for each in proxy.requests(lambda request: request.is_part)][len(first) :]
+    # The journal is written in batches: what was acked in the last moment may not be in it.
+    again = [part for part in parts if part in finished - in_doubt]
+    assert len(again) <= 2, f"parts {again} of {sorted(finished)} were sent again"
+
+
+def test_ctrl_c_checkpoints_and_says_how_to_go_on(
+    command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
+) -> None:
+    running = start(command, files, s3, "--topology", write(chain("relay"), tmp_path / "topology.json"))
+    running.wait_for_bytes(MIDDLE_BYTES)
+    running.signal(signal.SIGINT)
+    done = running.finish().expect(130)
+    assert "tradewind jobs resume" in done.stderr
+    assert only_job(command)["state"] == "interrupted"
+    resume(command)
+    assert_arrived(s3, files)
+
+
+def test_cancel_leaves_no_upload_behind(command: Command, files: FilePlace, s3: S3Place) -> None:
+    running = start(command, files, s3)
+    running.wait_for_bytes(MIDDLE_BYTES)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    command.run("jobs", "cancel", str(only_job(command)["id"])).expect(0)
+    assert only_job(command)["state"] == "cancelled"
+    assert s3.unfinished() == []
+
+
+def test_a_relay_frozen_for_20_s_does_not_stop_the_job(
+    command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
+) -> None:
+    running = start(command, files, s3, "--topology", write(chain("relay"), tmp_path / "topology.json"))
+    running.wait_for_bytes(MIDDLE_BYTES)
+    relay = running.gateways()["relay"]
+    os.kill(relay, signal.SIGSTOP)
+    threading.Timer(FREEZE_S, os.kill, (relay, signal.SIGCONT)).start()
+    running.finish().expect(0)
+    assert_arrived(s3, files)
+
+
+@pytest.mark.parametrize("connections", [1, None], ids=["one-connection", "all-connections"])
+def test_a_cut_connection_costs_nothing_but_time(
+    command: Command, files: FilePlace, s3: S3Place, tmp_path: Path, connections: int | None
+) -> None:
+    with TcpProxy() as between:
+        running = start(command, files, s3, "--topology", detoured(between, tmp_path))
+        between.wait_forward(MIDDLE_BYTES)
+        assert between.cut(connections) >= 1
+        running.finish().expect(0)
+    assert_arrived(s3, files)
+
+
+def test_a_hop_that_falls_silent_is_given_up_and_made_anew(
+    command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
+) -> None:
+    with TcpProxy() as between:
+        running = start(command, files, s3, "--topology", detoured(between, tmp_path, peer_silence_s=3))
+        between.wait_forward(MIDDLE_BYTES)
+        before = between.connections_accepted
+        between.freeze()
+        between.wait_connections(before + 1)
+        between.thaw()
+        running.finish().expect(0)
+    assert_arrived(s3, files)
+
+
+@pytest.mark.parametrize("after_bytes", [0, 3, 100_000, 5_000_000])
+def test_a_byte_flipped_on_a_plain_hop_never_reaches_the_store(
+    command: Command, files: FilePlace, s3: S3Place, tmp_path: Path, after_bytes: int
+) -> None:
+    with TcpProxy() as between:
+        topology = detoured(between, tmp_path, plain=True)
+        running = start(command, files, s3, "--topology", topology)
+        between.wait_forward(MIDDLE_BYTES)
+        between.flip_forward(after_bytes)
+        running.finish().expect(0)
+        assert not between.flip_pending
+    assert_arrived(s3, files)
+
+
+def detoured(between: TcpProxy, tmp_path: Path, plain: bool = False, **limits: int) -> Path:
+    """A topology file of source and sink with `between` in their hop."""
+    listen = f"127.0.0.1:{free_port()}"
+    between.target = listen
+    document = with_detour(chain(plain=plain), "source", "sink", listen, between.address)
+    for gateway in document["gateways"].values():
+        gateway["limits"] = limits
+    return write(document, tmp_path / "topology.json")

@@ -1,0 +1,77 @@
+"""Names that one side can hold and the other cannot; objects of no bytes; markers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from testbed.drive import Command
+from testbed.places import FilePlace, S3Place
+from testbed.servers import Server
+from testbed.trees import ODD_KEYS, payload
+
+REFUSED_BY_FILES = {"double//slash", "many////slashes", "dot/./inside", "dotdot/../inside", "k" * 1024, "ü" * 512}
+"""What a file system cannot hold under that very name."""
+
+
+@pytest.fixture
+def odd(moto_server: Server, command: Command) -> S3Place:
+    """A bucket full of odd keys, in the one server that holds them all. `/leading` has an empty first folder."""
+    place = S3Place(moto_server, command)
+    for key in [*ODD_KEYS, "/leading"]:
+        place.put(key, payload(key, len(key)))
+    return place
+
+
+def test_every_key_survives_between_stores(command: Command, odd: S3Place, moto_server: Server) -> None:
+    other = S3Place(moto_server, command)
+    command.run("cp", "-r", "--no-server-side-copy", odd.url, other.url, *odd.flags("src"), *other.flags("dst")).expect(
+        0
+    )
+    assert other.sizes() == odd.sizes()
+    for key in odd.sizes():
+        assert other.get(key) == payload(key, len(key)), key
+
+
+def test_every_key_survives_a_server_side_copy(command: Command, odd: S3Place, moto_server: Server) -> None:
+    other = S3Place(moto_server, command)
+    command.run("cp", "-r", odd.url, other.url, *odd.flags("src"), *other.flags("dst")).expect(0)
+    assert other.sizes() == odd.sizes()
+    for key in odd.sizes():
+        assert other.get(key) == payload(key, len(key)), key
+
+
+def test_what_a_file_system_cannot_hold_is_refused_by_name_and_the_rest_goes_on(
+    command: Command, odd: S3Place, tmp_path: Path
+) -> None:
+    back = FilePlace(tmp_path / "back")
+    done = command.run("cp", "-r", "--json", odd.url, back.url, *odd.flags("src")).expect(4)
+    refused = {failure["source"].removeprefix(f"{odd.url}/"): failure["kind"] for failure in done.failures}
+    assert set(refused) >= REFUSED_BY_FILES | {"/leading"}
+    assert set(refused) - REFUSED_BY_FILES - {"/leading"} <= {"a", "a/b", "a/b/c"}, "a file and a folder of one name"
+    assert set(refused.values()) == {"invalid_key"}
+    kept = {key for key in odd.sizes() if key not in refused and not key.endswith("/")}
+    assert set(back.sizes()) == kept
+    for key in kept:
+        assert back.get(key) == payload(key, len(key)), key
+    assert (back.folder / "marker").is_dir()
+
+
+def test_nothing_escapes_from_the_destination_folder(command: Command, moto_server: Server, tmp_path: Path) -> None:
+    bucket, back = S3Place(moto_server, command), FilePlace(tmp_path / "inner" / "back")
+    for key in ("../escaped", "a/../../escaped", "/etc/escaped", "fine"):
+        bucket.put(key, b"x")
+    command.run("cp", "-r", bucket.url, back.url, *bucket.flags("src")).expect(4)
+    assert back.sizes() == {"fine": 1}
+    assert {path.name for path in tmp_path.rglob("*escaped*")} == set()
+
+
+def test_a_file_name_that_is_no_utf_8_is_reported_and_the_rest_goes_on(
+    command: Command, s3: S3Place, tmp_path: Path
+) -> None:
+    source = FilePlace(tmp_path / "tree")
+    source.put("fine", b"x")
+    (source.folder / "bad-\udcff").write_bytes(b"y")
+    done = command.run("cp", "-r", "--json", source.url, s3.url, *s3.flags("dst")).expect(4)
+    assert len(done.failures) == 1
+    assert s3.sizes() == {"fine": 1}
