@@ -1,0 +1,71 @@
+# Each target sets up all that it needs. `make demo` and `make test` are the two to know.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CARGO_TARGET_DIR ?= target
+export CARGO_TARGET_DIR
+GATEWAY := $(CARGO_TARGET_DIR)/release/tradewind-gateway
+
+.PHONY: help setup demo test test-all check format schema docs bench lock clean
+
+help: ## Say what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: $(VENV)/tools.stamp ## Leave .venv/bin/tradewind and .venv/bin/tradewind-gateway ready
+	@command -v cargo >/dev/null || { echo "error: cargo is not on PATH; install Rust 1.88 or newer: https://rustup.rs" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "error: no C compiler (cc) on PATH; install one, e.g. gcc" >&2; exit 1; }
+	cargo build --release --locked --package tradewind-gateway
+	@cmp -s $(GATEWAY) $(BIN)/tradewind-gateway && [ $(BIN)/tradewind -nt pyproject.toml ] \
+	  || $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(BIN)/tradewind
+
+$(VENV)/tools.stamp: requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "error: $(PYTHON) is missing or older than 3.10; name another: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { echo "error: $(PYTHON) cannot make virtual environments; install its venv module, e.g. apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
+	@touch $@
+
+demo: setup ## Move a real tree through five gateways, kill one on the way, prove every byte
+	$(BIN)/tradewind demo
+
+test: setup ## All tests that finish in about 15 minutes
+	cargo test --workspace --locked --quiet
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: setup ## Also the slow ones
+	cargo test --workspace --locked --quiet -- --include-ignored
+	$(BIN)/python -m pytest
+
+check: setup ## Format, lint, types, schema drift
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(BIN)/tradewind-gateway schema | diff -u contract/gateway-v1.schema.json - \
+	  || { echo "error: contract/gateway-v1.schema.json is not what the gateway prints; run make schema" >&2; exit 1; }
+	$(BIN)/python docs/generate.py --check
+
+format: setup ## Put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	cargo fmt --all
+
+schema: setup ## Write the contract's schema anew
+	$(BIN)/tradewind-gateway schema > contract/gateway-v1.schema.json
+
+docs: setup ## Write the generated reference pages
+	$(BIN)/python docs/generate.py
+
+bench: setup ## Measure against the peers; see benchmarks/README.md
+	$(BIN)/python benchmarks/run.py
+
+lock: $(VENV)/tools.stamp ## Pin the development tools anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.10 \
+	  --custom-compile-command "make lock" requirements-dev.in --output-file requirements-dev.lock
+
+clean: ## Remove all that was built
+	rm -rf $(VENV) $(CARGO_TARGET_DIR) build dist .mypy_cache .ruff_cache .pytest_cache

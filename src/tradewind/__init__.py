@@ -1,0 +1,89 @@
+"""Tradewind moves bulk data between object stores and proves that every byte arrived.
+
+The public names are those of `__all__`. They are loaded when first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tradewind._version import __version__
+
+if TYPE_CHECKING:
+    from tradewind import errors
+    from tradewind.model.event import (
+        DestinationSummary,
+        Event,
+        HopActivity,
+        Notice,
+        ObjectFailed,
+        Progress,
+        Summary,
+        WouldCopy,
+        WouldDelete,
+    )
+    from tradewind.model.job import FilterRule, ObjectFilter
+    from tradewind.model.store import Access
+    from tradewind.transfer.client import Client, Result, RunningJob, copy, sync
+    from tradewind.transfer.jobs import JobRecord
+    from tradewind.transfer.request import Options
+
+__all__ = [
+    "Access",
+    "Client",
+    "DestinationSummary",
+    "Event",
+    "FilterRule",
+    "HopActivity",
+    "JobRecord",
+    "Notice",
+    "ObjectFailed",
+    "ObjectFilter",
+    "Options",
+    "Progress",
+    "Result",
+    "RunningJob",
+    "Summary",
+    "WouldCopy",
+    "WouldDelete",
+    "__version__",
+    "copy",
+    "errors",
+    "sync",
+]
+
+_HOMES = {
+    "Access": "tradewind.model.store",
+    "Client": "tradewind.transfer.client",
+    "DestinationSummary": "tradewind.model.event",
+    "Event": "tradewind.model.event",
+    "FilterRule": "tradewind.model.job",
+    "HopActivity": "tradewind.model.event",
+    "JobRecord": "tradewind.transfer.jobs",
+    "Notice": "tradewind.model.event",
+    "ObjectFailed": "tradewind.model.event",
+    "ObjectFilter": "tradewind.model.job",
+    "Options": "tradewind.transfer.request",
+    "Progress": "tradewind.model.event",
+    "Result": "tradewind.transfer.client",
+    "RunningJob": "tradewind.transfer.client",
+    "Summary": "tradewind.model.event",
+    "WouldCopy": "tradewind.model.event",
+    "WouldDelete": "tradewind.model.event",
+    "copy": "tradewind.transfer.client",
+    "sync": "tradewind.transfer.client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "errors":
+        return import_module("tradewind.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tradewind' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

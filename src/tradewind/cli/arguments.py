@@ -1,0 +1,95 @@
+"""Parsing for all verbs: one parser per verb, made only when the verb is used; errors with the nearest option."""
+
+from __future__ import annotations
+
+import argparse
+from types import ModuleType
+from typing import Any, NoReturn
+
+from tradewind.cli.config import SETTINGS, Configuration
+from tradewind.errors import UsageError
+
+
+class VerbParser(argparse.ArgumentParser):
+    """Raises UsageError instead of leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse for every mistake."""
+        raise UsageError(message, hint=f"`{self.prog} --help` says how")
+
+    def parse_strictly(self, words: list[str]) -> argparse.Namespace:
+        """Like parse_args, but names the nearest option for an unknown one."""
+        namespace, unknown = self.parse_known_intermixed_args(words)
+        if unknown:
+            from difflib import get_close_matches
+
+            word = unknown[0].partition("=")[0]
+            options = [option for action in self._actions for option in action.option_strings]
+            near = get_close_matches(word, options, n=1) if word.startswith("-") else []
+            what = "option" if word.startswith("-") else "argument"
+            raise UsageError(
+                f"unknown {what} {word}",
+                hint=f"did you mean {near[0]}?" if near else f"`{self.prog} --help` says how",
+            )
+        return namespace
+
+
+def build_parser(verb: str, module: ModuleType) -> VerbParser:
+    """The parser of one verb; also the source of its reference page and of shell completion."""
+    from tradewind.cli.main import EXIT_CODES
+
+    parser = VerbParser(
+        prog=f"tradewind {verb}",
+        description=module.HELP,
+        epilog=f"examples:\n{module.EXAMPLES}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    group = parser.add_argument_group("everywhere")
+    group.add_argument("-q", "--quiet", action="store_true", help="say only what went wrong")
+    group.add_argument("-v", "--verbose", action="store_true", help="say more; show tracebacks of internal errors")
+    group.add_argument("--json", action="store_true", help="one JSON document a line on standard output")
+    group.add_argument("-y", "--yes", action="store_true", help="ask nothing")
+    group.add_argument("--config", metavar="FILE", help="read this instead of the usual config.toml")
+    group.add_argument("--profile", metavar="NAME", help="use the settings in [profiles.NAME] of config.toml")
+    return parser
+
+
+def parse(verb: str, module: ModuleType, words: list[str]) -> argparse.Namespace:
+    """Parses, then fills every setting that no flag gave from environment and configuration. Raises UsageError."""
+    args = build_parser(verb, module).parse_strictly(words)
+    args.verb = verb
+    args.words = words
+    args.configuration = Configuration(args.config, args.profile)
+    for name in SETTINGS:
+        if getattr(args, name, None) is None:
+            setattr(args, name, args.configuration.value(name))
+    return args
+
+
+def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None) -> None:
+    """Adds the flag of a setting: `--limit-rate VALUE`, or `--seal/--no-seal` for a switch."""
+    from tradewind.cli.config import parse_switch
+
+    setting = SETTINGS[name]
+    names = flags or (f"--{name.replace('_', '-')}",)
+    default = f" (default {setting.default})" if setting.default and setting.parse is not parse_switch else ""
+    help_text = (setting.help + default).replace("%", "%%")
+    if setting.parse is parse_switch:
+        parser.add_argument(*names, dest=name, action=argparse.BooleanOptionalAction, default=None, help=help_text)
+    else:
+        parser.add_argument(*names, dest=name, metavar=metavar or "VALUE", type=typed(setting.parse), help=help_text)
+
+
+def typed(parse_text: Any) -> Any:
+    """A parser of text as argparse wants it: its message, and no other, reaches the user."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse_text(text)
+        except UsageError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            raise argparse.ArgumentTypeError(f"{error}{hint}") from None
+
+    return convert

@@ -1,0 +1,49 @@
+"""`tradewind check`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from tradewind.cli.one_store import finish_as, place_of
+from tradewind.cli.options import access, add_filter_arguments, add_side_arguments, object_filter
+from tradewind.model.document import to_document
+from tradewind.transfer.request import directory_place
+
+HELP = "Compares two trees without changing either, and names what is missing, extra or different (exit code 6)."
+EXAMPLES = """\
+  tradewind check /data s3://bucket/data
+  tradewind check s3://bucket/data gs://other/data --read     # reads both sides of every object
+  tradewind check /data s3://bucket/data --one-way            # further objects at DST are no difference"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """--compare, --read, --one-way, the filters and both sides."""
+    parser.add_argument("source", metavar="SRC", help="one tree")
+    parser.add_argument("destination", metavar="DST", help="the other")
+    parser.add_argument("--compare", choices=["auto", "checksum", "size", "time"], default="auto", help="as in sync")
+    parser.add_argument("--read", action="store_true", help="read both sides of every object and compare the bytes")
+    parser.add_argument("--one-way", action="store_true", help="what only DST has is no difference")
+    add_filter_arguments(parser)
+    add_side_arguments(parser, "src", "source side")
+    add_side_arguments(parser, "dst", "destination side")
+
+
+def run(args: Namespace) -> int:
+    """Compares."""
+    source, source_prefix = directory_place(place_of(args.source), access(args, "src"))
+    destination, destination_prefix = directory_place(place_of(args.destination), access(args, "dst"))
+    finish_as(
+        args,
+        {
+            "task": "check",
+            "source": to_document(source),
+            "source_prefix": source_prefix,
+            "destination": to_document(destination),
+            "destination_prefix": destination_prefix,
+            "filter": to_document(object_filter(args)),
+            "compare": args.compare,
+            "read": args.read,
+            "one_way": args.one_way,
+            "json": args.json,
+        },
+    )

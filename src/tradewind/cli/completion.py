@@ -1,0 +1,131 @@
+"""`tradewind completion bash|zsh|fish`: scripts made from the parsers themselves."""
+
+from __future__ import annotations
+
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Iterable
+
+HELP = "Prints the completion script of a shell."
+EXAMPLES = """\
+  source <(tradewind completion bash)
+  tradewind completion zsh > "${fpath[1]}/_tradewind"
+  tradewind completion fish > ~/.config/fish/completions/tradewind.fish"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The shell."""
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="which shell")
+
+
+def run(args: Namespace) -> int:
+    """Prints the script."""
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](), end="")
+    return 0
+
+
+def _verbs() -> dict[str, tuple[str, list[Action]]]:
+    """Verb → what it does, and its arguments."""
+    from importlib import import_module
+
+    from tradewind.cli.arguments import build_parser
+    from tradewind.cli.main import VERBS
+
+    return {
+        verb: (what, build_parser(verb, import_module(f"tradewind.cli.{verb}"))._actions)
+        for verb, what in VERBS.items()
+    }
+
+
+def _options(actions: Iterable[Action]) -> list[str]:
+    return [option for action in actions for option in action.option_strings if option.startswith("--")]
+
+
+def _choices(actions: Iterable[Action]) -> list[str]:
+    return [str(choice) for action in actions if not action.option_strings for choice in action.choices or ()]
+
+
+def _bash() -> str:
+    verbs = _verbs()
+    cases = "\n".join(
+        f"    {verb}) words={' '.join(_options(actions) + _choices(actions))!r};;"
+        for verb, (_, actions) in verbs.items()
+    )
+    return f"""\
+_tradewind() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} words=
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W {" ".join(verbs)!r} -- "$word"))
+    return
+  fi
+  case ${{COMP_WORDS[1]}} in
+{cases}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -F _tradewind tradewind
+"""
+
+
+def _zsh() -> str:
+    verbs = _verbs()
+    lines = "\n".join(f"    '{verb}:{_quoted(what)}'" for verb, (what, _) in verbs.items())
+    cases = "\n".join(
+        f"    {verb}) _arguments {_zsh_arguments(actions)} '*:file:_files';;" for verb, (_, actions) in verbs.items()
+    )
+    return f"""\
+#compdef tradewind
+_tradewind() {{
+  local -a verbs=(
+{lines}
+  )
+  if (( CURRENT == 2 )); then
+    _describe verb verbs
+    return
+  fi
+  local verb=${{words[2]}}
+  shift words; (( CURRENT-- ))
+  case $verb in
+{cases}
+  esac
+}}
+_tradewind "$@"
+"""
+
+
+def _zsh_arguments(actions: Iterable[Action]) -> str:
+    parts = []
+    for action in actions:
+        for option in action.option_strings:
+            if option.startswith("--"):
+                value = ":value:_files" if action.nargs != 0 else ""
+                parts.append(f"'{option}[{_quoted(_help_of(action))}]{value}'")
+    choices = _choices(actions)
+    if choices:
+        parts.append(f"'1:action:({' '.join(choices)})'")
+    return " ".join(parts)
+
+
+def _fish() -> str:
+    lines = []
+    for verb, (what, actions) in _verbs().items():
+        lines.append(f"complete -c tradewind -n __fish_use_subcommand -a {verb} -d '{_quoted(what)}'")
+        for action in actions:
+            for option in action.option_strings:
+                if option.startswith("--"):
+                    value = " -r" if action.nargs != 0 else ""
+                    lines.append(
+                        f"complete -c tradewind -n '__fish_seen_subcommand_from {verb}' "
+                        f"-l {option[2:]}{value} -d '{_quoted(_help_of(action))}'"
+                    )
+        lines += [
+            f"complete -c tradewind -n '__fish_seen_subcommand_from {verb}' -a {choice}" for choice in _choices(actions)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _help_of(action: Action) -> str:
+    return (action.help or "").replace("%%", "%")
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "").replace("[", "(").replace("]", ")").replace(":", " ").replace("\n", " ")

@@ -1,0 +1,232 @@
+"""Settings: flag > TRADEWIND_* > profile > config.toml > default; and `tradewind config show`."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.errors import ConfigError, UsageError
+from tradewind.model.job import MIN_CHUNK_BYTES
+from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
+
+HELP = """\
+Shows each setting, its value and where the value comes from: a flag wins over TRADEWIND_*, that over the profile,
+that over config.toml."""
+EXAMPLES = """\
+  tradewind config show
+  TRADEWIND_LIMIT_RATE=100MB/s tradewind config show
+  tradewind config show --profile lab --json"""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `parse` turns text from anywhere into the value; `default` is text, or None for unset."""
+
+    name: str
+    parse: Callable[[str], Any]
+    help: str
+    default: str | None = None
+
+    @property
+    def variable(self) -> str:
+        """Name of its environment variable."""
+        return "TRADEWIND_" + self.name.upper()
+
+
+def parse_switch(text: str) -> bool:
+    """`yes`/`no`, `true`/`false`, `on`/`off`, `1`/`0`. Raises UsageError."""
+    lower = text.strip().lower()
+    if lower in ("1", "true", "yes", "on"):
+        return True
+    if lower in ("0", "false", "no", "off"):
+        return False
+    raise UsageError(f"yes or no, not {text!r}")
+
+
+def parse_count(text: str) -> int:
+    """A whole number, at least 0. Raises UsageError."""
+    if not text.strip().isdecimal():
+        raise UsageError(f"a whole number, not {text!r}")
+    return int(text)
+
+
+def parse_chunk_bytes(text: str) -> int:
+    """A size of at least 5MiB. Raises UsageError."""
+    size = parse_bytes(text)
+    if size < MIN_CHUNK_BYTES:
+        raise UsageError(f"chunks must be at least 5MiB, not {text}", hint="S3 takes no smaller parts")
+    return size
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise UsageError(f"one of {', '.join(choices)}, not {text!r}")
+        return text
+
+    return parse
+
+
+def _side_settings(side: str, words: str) -> list[Setting]:
+    return [
+        Setting(f"{side}_endpoint", str, f"address of a compatible server, {words}"),
+        Setting(f"{side}_region", str, f"region, {words}"),
+        Setting(f"{side}_profile", str, f"credential profile of the cloud's own configuration, {words}"),
+        Setting(f"{side}_path_style", parse_switch, f"bucket in the path instead of the host name, {words}"),
+        Setting(f"{side}_no_sign", parse_switch, f"send no credentials (public buckets), {words}", "no"),
+        Setting(f"{side}_ca_bundle", str, f"PEM file with a private CA, {words}"),
+        Setting(f"{side}_requester_pays", parse_switch, f"agree to pay for someone else's bucket, {words}", "no"),
+    ]
+
+
+#: All settings that may stand in config.toml, in a profile of it, or in the environment.
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in [
+        Setting("chunk_size", parse_chunk_bytes, "chunk and part size, at least 5MiB", "16MiB"),
+        Setting("concurrency", parse_count, "most requests in flight to one store (64 unless set)"),
+        Setting("limit_rate", parse_rate, "most bytes per second over all routes, e.g. 100MB/s or 800Mbit/s"),
+        Setting("verify", _one_of("auto", "read"), "read: read back what no store vouches for", "auto"),
+        Setting("storage_class", str, "storage class to write"),
+        Setting("compress", parse_switch, "compress between gateways where a sample says it pays", "no"),
+        Setting("seal", parse_switch, "encrypt end to end, so that relays see nothing", "no"),
+        Setting("stall", parse_duration_s, "give up, resumable, after no route has worked for so long", "60s"),
+        Setting("max_delete", parse_count, "delete nothing if more than so many would go"),
+        *_side_settings("src", "source side"),
+        *_side_settings("dst", "destination side"),
+        Setting("state_dir", str, "folder of the jobs ($XDG_STATE_HOME/tradewind unless set)"),
+        Setting("gateway", str, "path of the gateway program (found by itself unless set)"),
+    ]
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A setting's text and where it was found; text is None if it is set nowhere."""
+
+    text: str | None
+    place: str
+
+
+class Configuration:
+    """What environment and config.toml say. Raises ConfigError when made if the file cannot be understood."""
+
+    def __init__(self, path: str | None = None, profile: str | None = None) -> None:
+        self.path = path or os.environ.get("TRADEWIND_CONFIG") or config_path()
+        self._file = _read(self.path, required=path is not None)
+        self.profile = profile or os.environ.get("TRADEWIND_PROFILE") or self._file.get("profile")
+        self._profile = self._chosen_profile()
+        for table, place in ((self._file, self.path), (self._profile, f"{self.path} [profile.{self.profile}]")):
+            _check_names(table, place)
+
+    def origin(self, name: str) -> Origin:
+        """Where a setting's value comes from, flags aside."""
+        setting = SETTINGS[name]
+        if setting.variable in os.environ:
+            return Origin(os.environ[setting.variable], setting.variable)
+        for table, place in ((self._profile, f"profile {self.profile}"), (self._file, self.path)):
+            if name in table:
+                return Origin(_text(table[name]), place)
+        return Origin(setting.default, "default")
+
+    def value(self, name: str) -> Any:
+        """The parsed value; None if set nowhere. Raises ConfigError."""
+        origin = self.origin(name)
+        if origin.text is None:
+            return None
+        try:
+            return SETTINGS[name].parse(origin.text)
+        except UsageError as error:
+            raise ConfigError(f"{name} from {origin.place}: {error}", hint=error.hint) from None
+
+    def _chosen_profile(self) -> Mapping[str, Any]:
+        if self.profile is None:
+            return {}
+        profiles = self._file.get("profiles", {})
+        if self.profile not in profiles:
+            raise ConfigError(f"{self.path} has no profile {self.profile!r}", hint="it would stand in [profiles.NAME]")
+        chosen: Mapping[str, Any] = profiles[self.profile]
+        return chosen
+
+
+def config_path() -> str:
+    """`$XDG_CONFIG_HOME/tradewind/config.toml`, by default below `~/.config`."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(base, "tradewind", "config.toml")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """`config show`."""
+    parser.add_argument("action", choices=["show"], help="show: print each setting and its origin")
+
+
+def run(args: Namespace) -> int:
+    """Prints the settings on standard output."""
+    configuration: Configuration = args.configuration
+    rows = [(name, configuration.origin(name)) for name in SETTINGS]
+    for name in SETTINGS:
+        configuration.value(name)
+    if args.json:
+        import json
+
+        for name, origin in rows:
+            print(json.dumps({"setting": name, "value": origin.text, "origin": origin.place}))
+        return 0
+    width = max(len(name) for name in SETTINGS)
+    for name, origin in rows:
+        print(f"{name:<{width}}  {origin.text or '-':<10}  {origin.place}")
+    return 0
+
+
+def _check_names(table: Mapping[str, Any], place: str) -> None:
+    known = {*SETTINGS, "profile", "profiles"}
+    for name, content in table.items():
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`tradewind config show` lists all settings"
+            raise ConfigError(f"{place}: unknown setting {name!r}", hint=hint)
+        if isinstance(content, (list, dict)) and name != "profiles":
+            raise ConfigError(f"{place}: {name} must be one value")
+
+
+def _text(content: object) -> str:
+    if isinstance(content, bool):
+        return "yes" if content else "no"
+    return str(content)
+
+
+def _read(path: str, *, required: bool) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        if required:
+            raise ConfigError(f"{path}: no such file") from None
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    loads = _toml_reader(path)
+    try:
+        document: dict[str, Any] = loads(content.decode())
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return document
+
+
+def _toml_reader(path: str) -> Callable[[str], dict[str, Any]]:
+    from importlib import import_module
+
+    for name in ("tomllib", "tomli"):
+        try:
+            loads: Callable[[str], dict[str, Any]] = import_module(name).loads
+        except ImportError:
+            continue
+        return loads
+    raise ConfigError(
+        f"{path} cannot be read by Python 3.10 alone", hint="pip install 'tradewind[config]', or use Python 3.11"
+    )

@@ -1,0 +1,80 @@
+"""`tradewind cp`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from tradewind.cli.options import access
+from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
+from tradewind.errors import UsageError
+
+HELP = """\
+Copies one object, or with -r everything below a prefix, and proves that every byte arrived.
+
+One object to x/ lands in x/NAME, to x it is called x. -r copies the contents of a directory, with or without a slash
+behind it; --as-subdir adds its name. Nothing depends on whether the destination exists. A prefix means a directory:
+s3://b/te never matches test/. `-` is standard input (one destination) or standard output."""
+EXAMPLES = """\
+  tradewind cp report.pdf s3://bucket/reports/            # lands in reports/report.pdf
+  tradewind cp -r s3://bucket/data gs://other/copy        # the contents of data/
+  tradewind cp -r logs/ az://account/container/logs --exclude '**.tmp' --exclude 'cache/**'
+  tradewind cp -r s3://here/x s3://there/x --src-profile lab --dst-endpoint https://minio.lab:9000
+  pg_dump db | tradewind cp - s3://bucket/db.sql
+  tradewind cp -r /data s3://bucket/data --topology two-routes.json --max-cost 5"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """-r and all options of a transfer."""
+    parser.add_argument("-r", "--recursive", action="store_true", help="everything below SRC")
+    add_transfer_arguments(parser)
+
+
+def run(args: Namespace) -> int:
+    """Copies."""
+    if args.source == "-":
+        return _put(args)
+    if "-" in args.destinations:
+        return _write_out(args)
+    recursive = args.recursive or args.files_from is not None
+    return transfer(args, options_from(args, recursive=recursive))
+
+
+def _put(args: Namespace) -> int:
+    """Standard input to one object."""
+    import os
+    from dataclasses import replace
+
+    from tradewind.gateway.find import find_gateway
+    from tradewind.gateway.task import become_task
+    from tradewind.model.document import to_document
+    from tradewind.model.url import parse_url
+    from tradewind.transfer.request import object_place
+
+    if len(args.destinations) != 1 or args.recursive:
+        raise UsageError("standard input is one object and goes to one destination")
+    place = parse_url(args.destinations[0], cwd=os.getcwd())
+    if place.kind == "pipe":
+        raise UsageError("from standard input to standard output there is nothing to do")
+    if place.is_directory:
+        raise UsageError("standard input has no name of its own", hint="end the destination with a name, not with /")
+    store, key = object_place(replace(place), access(args, "dst", fsync=args.fsync))
+    become_task(
+        args.gateway or find_gateway(),
+        {
+            "task": "put",
+            "store": to_document(store),
+            "key": key,
+            "chunk_bytes": args.chunk_size,
+            **({"storage_class": args.storage_class} if args.storage_class else {}),
+            "json": args.json,
+        },
+    )
+
+
+def _write_out(args: Namespace) -> int:
+    """One object to standard output."""
+    from tradewind.cli.cat import write_objects
+
+    if args.destinations != ["-"] or args.recursive:
+        raise UsageError("standard output takes one object", hint="`tradewind cat` writes several")
+    return write_objects(args, [args.source])

@@ -1,0 +1,105 @@
+"""Follows one job from the command line: signals, events, the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from argparse import Namespace
+from types import FrameType, TracebackType
+
+from tradewind.cli.output import Talk
+from tradewind.errors import Interrupted, TransferError
+from tradewind.model.event import Summary, event_from_document
+from tradewind.transfer.client import RunningJob
+from tradewind.transfer.report import plan_lines, summary_lines
+
+
+class Follower:
+    """First SIGINT or SIGTERM: drain, the job can be resumed. Second: leave now; the journal is safe all the same."""
+
+    def __init__(self, args: Namespace) -> None:
+        self._json: bool = args.json
+        self._verb: str = args.verb
+        self._talk = Talk(quiet=args.quiet or args.json)
+        self._job: RunningJob | None = None
+        self._interrupts = 0
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Follower:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def run(self, job: RunningJob, source: str, destinations: tuple[str, ...]) -> int:
+        """Shows the job to its end and returns its exit code. Raises TradewindError for all but a good end."""
+        self._job = job
+        if self._interrupts:
+            job.drain()
+        self._talk.say(*plan_lines(self._verb, source, destinations, job.plan))
+        try:
+            self._follow(job)
+        finally:
+            self._talk.end()
+            job.close()
+        if self._json:
+            return self._json_end(job)
+        if job.summary is not None and not job.spec.dry_run:
+            self._talk.say(*summary_lines(job.summary, job.plan))
+        if job.summary is not None and job.spec.dry_run:
+            self._talk.say(f"would move {job.summary.progress.objects_total:,} objects; nothing was done")
+        job.result()
+        return 0
+
+    def _follow(self, job: RunningJob) -> None:
+        for line in job.lines():
+            if self._json:
+                if job.summary is None:
+                    sys.stdout.write(line.decode())
+                    sys.stdout.flush()
+                continue
+            event = event_from_document(json.loads(line))
+            if event is not None and not isinstance(event, Summary):
+                self._talk.event(event)
+
+    def _json_end(self, job: RunningJob) -> int:
+        """The last line: the summary with job id and exit code."""
+        from tradewind.model.document import to_document
+
+        try:
+            job.result()
+            code = 0
+        except TransferError as error:
+            code = error.exit_code
+            print(f"error: {error}", file=sys.stderr)
+            if error.hint:
+                print(f"hint: {error.hint}", file=sys.stderr)
+        print(json.dumps({**to_document(job.summary), "job_id": job.id, "exit_code": code}))
+        return code
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._interrupts += 1
+        if self._job is None:
+            raise KeyboardInterrupt
+        if self._interrupts == 1:
+            # Not through the stream object: the signal may have come in the middle of a write to it.
+            os.write(2, b"\nstopping: what is under way is closed or kept for later; once more leaves at once\n")
+            self._job.drain()
+            return
+        job_id, resumable = self._job.id, self._job.spec.state_dir is not None
+        self._job.kill()
+        raise Interrupted(
+            "left at once", hint=f"go on with: tradewind jobs resume {job_id}" if resumable else None, job_id=job_id
+        )
+
+
+def follow(args: Namespace) -> Follower:
+    """A follower as a context: the signals are its own within."""
+    return Follower(args)

@@ -1,0 +1,125 @@
+"""`tradewind jobs list|show|resume|cancel`."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from tradewind.cli.output import printable
+from tradewind.errors import UsageError
+from tradewind.model.document import to_document
+from tradewind.model.plan import local_plan
+from tradewind.model.units import format_bytes
+from tradewind.transfer.client import Client
+from tradewind.transfer.jobs import JobRecord
+from tradewind.transfer.report import summary_lines
+
+HELP = """\
+Lists jobs, shows one, goes on with an interrupted one, or cancels one: stops it and aborts its unfinished uploads.
+What a cancelled job has copied stays. States: running, done, failed, interrupted, cancelled."""
+EXAMPLES = """\
+  tradewind jobs list
+  tradewind jobs show 20250131-120000-k3f9
+  tradewind jobs resume 20250131-120000-k3f9
+  tradewind jobs list --json | jq -r 'select(.state == "interrupted").id'"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The action and the job."""
+    parser.add_argument("action", choices=["list", "show", "resume", "cancel"], help="what to do")
+    parser.add_argument("id", metavar="ID", nargs="?", help="which job, for all but list")
+    parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
+
+
+def run(args: Namespace) -> int:
+    """Does the action."""
+    client = Client(state_dir=args.state_dir, gateway=args.gateway)
+    if args.action == "list":
+        if args.id is not None:
+            raise UsageError("jobs list takes no ID", hint=f"`tradewind jobs show {args.id}` shows one job")
+        return _list(args, client)
+    if args.id is None:
+        raise UsageError(f"jobs {args.action} needs the ID of a job", hint="`tradewind jobs list` shows all")
+    if args.action == "show":
+        return _show(args, client.job(args.id))
+    if args.action == "resume":
+        return _resume(args, client)
+    record = client.cancel(args.id)
+    if args.json:
+        print(json.dumps(_document(record)))
+    return 0
+
+
+def _list(args: Namespace, client: Client) -> int:
+    for record in client.store.records():
+        if args.json:
+            print(json.dumps(_document(record), ensure_ascii=False))
+            continue
+        progress = record.progress
+        counts = f"{progress.objects_done:,}/{progress.objects_total:,} objects, {format_bytes(progress.bytes_done)}"
+        ends = ", ".join(record.destinations)
+        print(printable(f"{record.id}  {record.state:<11}  {record.verb:<4}  {record.source} → {ends}  ({counts})"))
+    return 0
+
+
+def _show(args: Namespace, record: JobRecord) -> int:
+    if args.json:
+        summary = None if record.summary is None else to_document(record.summary)
+        print(
+            json.dumps({**_document(record), "summary": summary, "spec": record.document["spec"]}, ensure_ascii=False)
+        )
+        return 0
+    created = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created_unix_ms / 1000))
+    rows = [("job", record.id), ("state", record.state), ("created", created), ("source", record.source)]
+    rows += [("to", end) for end in record.destinations]
+    progress = record.progress
+    rows.append(
+        ("objects", f"{progress.objects_done:,} done of {progress.objects_total:,}, {progress.objects_failed:,} failed")
+    )
+    rows.append(("bytes", f"{format_bytes(progress.bytes_done)} of {format_bytes(progress.bytes_total)}"))
+    for name, content in rows:
+        print(printable(f"{name:<8}{content}"))
+    if record.summary is not None:
+        for line in summary_lines(record.summary, _plan(record)):
+            print(printable(line))
+        if record.summary.message:
+            print(printable(f"error   {record.summary.message}"))
+    if record.state == "interrupted":
+        print(f"resume  tradewind jobs resume {record.id}")
+    return 0
+
+
+def _resume(args: Namespace, client: Client) -> int:
+    from tradewind.cli.follow import follow
+
+    record = client.job(args.id)
+    args.verb = record.verb
+    with follow(args) as follower:
+        job = client.resume(args.id, keep_logs=args.keep_logs)
+        return follower.run(job, record.source, record.destinations)
+
+
+def _plan(record: JobRecord) -> Any:
+    from tradewind.transfer.topology import topology_from_document
+
+    topology = record.document["topology"]
+    return local_plan() if topology is None else topology_from_document(topology).plan
+
+
+def _document(record: JobRecord) -> dict[str, Any]:
+    progress = record.progress
+    return {
+        "id": record.id,
+        "state": record.state,
+        "verb": record.verb,
+        "source": record.source,
+        "destinations": list(record.destinations),
+        "created_unix_ms": record.created_unix_ms,
+        "objects_total": progress.objects_total,
+        "objects_done": progress.objects_done,
+        "objects_failed": progress.objects_failed,
+        "bytes_total": progress.bytes_total,
+        "bytes_done": progress.bytes_done,
+    }

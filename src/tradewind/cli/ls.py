@@ -1,0 +1,40 @@
+"""`tradewind ls`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from tradewind.cli.one_store import add_store_arguments, directory_of, finish_as
+from tradewind.cli.options import add_filter_arguments, object_filter
+from tradewind.model.document import to_document
+
+HELP = "Lists one level below URL, or with -r everything. URL means a directory, with or without a slash behind it."
+EXAMPLES = """\
+  tradewind ls s3://bucket/data
+  tradewind ls -rl gs://bucket --include '**.parquet'
+  tradewind ls -r --json /scratch | jq .size_bytes"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """-r, -l and the filters."""
+    parser.add_argument("-r", "--recursive", action="store_true", help="everything below, not one level")
+    parser.add_argument("-l", "--long", action="store_true", help="size, time and storage class too")
+    add_store_arguments(parser)
+    add_filter_arguments(parser)
+
+
+def run(args: Namespace) -> int:
+    """Lists."""
+    store, prefix = directory_of(args, args.url)
+    finish_as(
+        args,
+        {
+            "task": "ls",
+            "store": store,
+            "prefix": prefix,
+            "recursive": args.recursive,
+            "filter": to_document(object_filter(args)),
+            "long": args.long,
+            "json": args.json,
+        },
+    )

@@ -1,0 +1,151 @@
+"""Entry point: finds the verb, imports its file alone, maps errors to exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tradewind._version import __version__
+
+#: Verb → what it does, in the order of `--help`. The file of a verb is `cli/VERB.py`.
+VERBS = {
+    "cp": "copy one object, or with -r everything below a prefix",
+    "sync": "copy what differs; with --delete also remove what the source does not have",
+    "mv": "copy, then delete each source object whose copy is proven",
+    "ls": "list",
+    "du": "count objects and bytes",
+    "rm": "delete one object, or with -r everything below a prefix",
+    "cat": "write objects to standard output",
+    "check": "compare two trees",
+    "jobs": "list, show, resume and cancel jobs",
+    "doctor": "what works here, and how to mend what does not",
+    "config": "show each setting and where it comes from",
+    "demo": "move a real tree through five gateways, kill one on the way, prove every byte",
+    "completion": "print the completion script of a shell",
+}
+
+EXIT_CODES = """\
+exit codes:
+  0    done
+  1    failed
+  2    usage
+  3    source not found (an empty prefix too, unless --allow-empty)
+  4    some objects failed; the others are done and proven
+  5    only errors that a retry may mend
+  6    verification mismatch
+  7    not authorised
+  8    stopped by the cost or size ceiling
+  130  interrupted, resumable"""
+
+_GLOBAL_FLAGS = ("-q", "--quiet", "-v", "--verbose", "--json", "-y", "--yes")
+_GLOBAL_VALUES = ("--config", "--profile")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command line and returns its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    if words in (["--version"], ["-V"]):
+        print(f"tradewind {__version__}")
+        return 0
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has what it wanted. Python must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:  # noqa: BLE001 - the one place; the rest raises by meaning
+        return _report(error, words)
+    return code
+
+
+def _run(words: list[str]) -> int:
+    moved, rest = _leading_flags(words)
+    if not rest or rest[0] in ("-h", "--help") or rest == ["help"]:
+        print(_help())
+        return 0 if rest else 2
+    verb, *arguments = rest
+    if verb == "help":
+        verb, *arguments = [*arguments, "--help"]
+    if verb not in VERBS:
+        _refuse_verb(verb)
+    from importlib import import_module
+
+    from tradewind.cli.arguments import parse
+
+    module = import_module(f"tradewind.cli.{verb}")
+    settings = parse(verb, module, moved + arguments)
+    code: int = module.run(settings)
+    return code
+
+
+def _leading_flags(words: list[str]) -> tuple[list[str], list[str]]:
+    """`tradewind -q cp …` means `tradewind cp -q …`."""
+    index = 0
+    while index < len(words):
+        if words[index] in _GLOBAL_FLAGS or words[index].startswith(tuple(f"{flag}=" for flag in _GLOBAL_VALUES)):
+            index += 1
+        elif words[index] in _GLOBAL_VALUES:
+            index += 2
+        else:
+            break
+    return words[:index], words[index:]
+
+
+def _refuse_verb(verb: str) -> None:
+    from difflib import get_close_matches
+
+    from tradewind.errors import UsageError
+
+    near = get_close_matches(verb, VERBS, n=1)
+    hint = f"did you mean `tradewind {near[0]}`?" if near else "`tradewind --help` lists all"
+    what = "option" if verb.startswith("-") else "command"
+    raise UsageError(f"unknown {what} {verb}", hint=hint)
+
+
+def _report(error: Exception, words: list[str]) -> int:
+    from tradewind.errors import TradewindError
+
+    if not isinstance(error, TradewindError):
+        if isinstance(error, OSError) and error.strerror:
+            print(f"error: {error.filename or ''}: {error.strerror}".replace(": :", ":"), file=sys.stderr)
+            return 1
+        if "-v" in words or "--verbose" in words:
+            import traceback
+
+            traceback.print_exc()
+        print(f"error: internal: {type(error).__name__}: {error}", file=sys.stderr)
+        print("hint: this is a bug in tradewind; run again with -v and report what it prints", file=sys.stderr)
+        return 1
+    print(f"error: {error}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+    return error.exit_code
+
+
+def _help() -> str:
+    verbs = "\n".join(f"  {verb:<11} {what}" for verb, what in VERBS.items())
+    return f"""\
+usage: tradewind VERB …
+
+Moves bulk data between object stores and proves that every byte arrived.
+
+verbs:
+{verbs}
+
+places: s3://BUCKET/KEY  gs://BUCKET/KEY  az://ACCOUNT/CONTAINER/KEY  r2://ACCOUNT/BUCKET/KEY
+        file:///PATH  PATH  - (standard input or output)  https://… of S3, GCS and Azure
+
+slashes: -r, sync and mv -r copy the contents of a directory, with or without a slash behind it.
+         One object to x/ lands in x/NAME, to x it is called x. Nothing depends on what exists.
+
+`tradewind VERB --help` says more. Settings: `tradewind config show`.
+
+{EXIT_CODES}"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

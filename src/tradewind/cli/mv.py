@@ -1,0 +1,27 @@
+"""`tradewind mv`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+
+from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
+
+HELP = """\
+Copies like cp, and deletes each source object once its copy is proven at every destination. What could not be copied
+stays where it is."""
+EXAMPLES = """\
+  tradewind mv s3://bucket/in/a.csv s3://bucket/done/
+  tradewind mv -r /scratch/run42 s3://archive/run42"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """-r and all options of a transfer."""
+    parser.add_argument("-r", "--recursive", action="store_true", help="everything below SRC")
+    add_transfer_arguments(parser)
+
+
+def run(args: Namespace) -> int:
+    """Moves."""
+    recursive = args.recursive or args.files_from is not None
+    return transfer(args, replace(options_from(args, recursive=recursive), delete_source=True))

@@ -1,0 +1,103 @@
+"""Talk on standard error: live lines on a terminal, a plain line now and then otherwise."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TextIO
+
+from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
+from tradewind.model.units import format_bytes
+from tradewind.transfer.progress import ProgressLines, plain_line
+
+#: Without a terminal, seconds between two lines.
+PLAIN_EVERY_S = 10.0
+#: So many failed objects are named; the report names all.
+FAILURES_SHOWN_MAX = 100
+
+
+class Talk:
+    """What a person is told while a job runs. Data (`--dry-run` mappings) goes to standard output."""
+
+    def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._live = self._stream.isatty() and os.environ.get("TERM") != "dumb" and not quiet
+        self._shown = 0
+        self._lines = ProgressLines()
+        self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
+        self._failures = 0
+
+    def say(self, *lines: str) -> None:
+        """Lines that stay, unless quiet."""
+        if not self._quiet:
+            self._write(lines)
+
+    def warn(self, *lines: str) -> None:
+        """Lines that stay, quiet or not."""
+        self._write(lines)
+
+    def event(self, event: Event) -> None:
+        """Shows one event; the summary is not its business."""
+        if isinstance(event, Progress):
+            self._progress(event)
+        elif isinstance(event, ObjectFailed):
+            self._failure(event)
+        elif isinstance(event, Notice):
+            self.say(f"note: {event.message}")
+        elif isinstance(event, WouldCopy):
+            print(f"copy\t{event.source}\t{event.destination}\t{format_bytes(event.size_bytes)}")
+        elif isinstance(event, WouldDelete):
+            print(f"delete\t{event.destination}")
+
+    def end(self) -> None:
+        """Takes the live lines away."""
+        self._erase()
+        self._stream.flush()
+
+    def _progress(self, progress: Progress) -> None:
+        if self._live:
+            self._erase()
+            self._draw(self._lines.update(progress))
+        elif not self._quiet and time.monotonic() >= self._next_plain_s:
+            self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
+            self._write((plain_line(progress),))
+
+    def _failure(self, failed: ObjectFailed) -> None:
+        self._failures += 1
+        if self._failures > FAILURES_SHOWN_MAX:
+            if self._failures == FAILURES_SHOWN_MAX + 1:
+                self.warn("error: further failed objects are only in the --report")
+            return
+        lines = [f"error: {failed.source}: {failed.message}"]
+        if failed.hint:
+            lines.append(f"hint: {failed.hint}")
+        self.warn(*lines)
+
+    def _write(self, lines: tuple[str, ...] | list[str]) -> None:
+        self._erase()
+        for line in lines:
+            self._stream.write(f"{printable(line)}\n")
+        self._stream.flush()
+
+    def _draw(self, lines: list[str]) -> None:
+        try:
+            width = os.get_terminal_size(self._stream.fileno()).columns
+        except OSError:
+            width = 80
+        for line in lines:
+            self._stream.write(f"{line[: max(1, width - 1)]}\n")
+        self._shown = len(lines)
+        self._stream.flush()
+
+    def _erase(self) -> None:
+        if self._shown:
+            self._stream.write(f"\x1b[{self._shown}A\x1b[J")
+            self._shown = 0
+
+
+def printable(line: str) -> str:
+    """A key may hold anything: control characters must not reach the terminal, half characters must not stop us."""
+    shown = "".join(c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" if ord(c) < 256 else "?" for c in line)
+    return shown.encode("utf-8", "replace").decode()

@@ -1,0 +1,45 @@
+"""`tradewind sync`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+
+from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
+
+HELP = """\
+Makes DST hold what SRC holds: copies what is missing or differs, always the contents of SRC, with or without a slash.
+
+Compares size and checksum where both listings give one without further requests, else size and time. Never deletes
+without --delete; --delete refuses when the source is missing, empty or was not listed to the end, and deletes only
+after verified copies."""
+EXAMPLES = """\
+  tradewind sync /data s3://bucket/data
+  tradewind sync s3://bucket/data gs://other/data --delete --max-delete 100
+  tradewind sync /data s3://bucket/data --compare checksum --dry-run"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """--compare, --delete and all options of a transfer."""
+    parser.add_argument(
+        "--compare",
+        choices=["auto", "checksum", "size", "time"],
+        default="auto",
+        help="checksum: ask for it per object where listings give none; size: size alone; time: size and time",
+    )
+    parser.add_argument("--delete", action="store_true", help="delete at DST what SRC does not have")
+    from tradewind.cli.arguments import add_setting
+
+    add_setting(parser, "max_delete", metavar="N")
+    add_transfer_arguments(parser)
+
+
+def run(args: Namespace) -> int:
+    """Syncs."""
+    options = replace(
+        options_from(args, recursive=True),
+        compare=args.compare,
+        delete=args.delete,
+        max_delete=args.max_delete if args.delete else None,
+    )
+    return transfer(args, options)

@@ -1,0 +1,170 @@
+"""What cp, sync and mv share: their options, and running one job from the first line to the exit code."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import NoReturn
+
+from tradewind.cli.arguments import add_setting, typed
+from tradewind.cli.options import access, add_filter_arguments, add_side_arguments, object_filter
+from tradewind.errors import UsageError
+from tradewind.model.units import parse_bytes
+from tradewind.transfer.request import Options
+
+
+def add_transfer_arguments(parser: ArgumentParser) -> None:
+    """All options of a transfer."""
+    parser.add_argument("source", metavar="SRC", help="what to take")
+    parser.add_argument("destinations", metavar="DST", nargs="+", help="where it goes; each gets everything")
+    parser.add_argument(
+        "--as-subdir", action="store_true", help="put a directory below its own name at the destination"
+    )
+    parser.add_argument("--files-from", metavar="FILE", help="take the keys in FILE, one a line, relative to SRC")
+    parser.add_argument("--allow-empty", action="store_true", help="nothing to take is no error")
+    parser.add_argument("--dry-run", action="store_true", help="stop after the plan and the first mappings")
+    parser.add_argument("--explain", metavar="KEY", help="say why a key would be taken or left, and do nothing")
+    parser.add_argument("--report", metavar="FILE", help="write a JSON verdict per object, one a line")
+    add_setting(parser, "verify", metavar="auto|read")
+    parser.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
+    parser.add_argument(
+        "--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; may be repeated"
+    )
+    add_filter_arguments(parser)
+    speed = parser.add_argument_group("speed and limits")
+    add_setting(speed, "limit_rate", metavar="RATE")
+    add_setting(speed, "chunk_size", metavar="SIZE")
+    add_setting(speed, "concurrency", metavar="N")
+    add_setting(speed, "stall", metavar="TIME")
+    speed.add_argument(
+        "--max-bytes", metavar="SIZE", type=typed(parse_bytes), help="stop before moving more than this (exit code 8)"
+    )
+    way = parser.add_argument_group("gateways")
+    way.add_argument("--topology", metavar="FILE", help="go through the gateways in FILE (docs/reference/topology.md)")
+    way.add_argument(
+        "--max-cost",
+        metavar="USD",
+        type=typed(parse_cost),
+        help="ceiling on egress by the prices in --topology: 2.50 in all, or 0.03/GB on average",
+    )
+    add_setting(way, "compress")
+    add_setting(way, "seal")
+    way.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
+    add_side_arguments(parser, "src", "source side")
+    add_side_arguments(parser, "dst", "destination side")
+    files = parser.add_argument_group("local files")
+    files.add_argument("--fsync", action="store_true", help="flush to the disk before a write counts as done")
+    files.add_argument("--follow-symlinks", action="store_true", help="copy what symbolic links point to")
+
+
+def parse_cost(text: str) -> tuple[str, float]:
+    """`2.50` or `$2.50` in all, `0.03/GB` on average. Raises UsageError."""
+    amount, slash, unit = text.strip().removeprefix("$").partition("/")
+    try:
+        usd = float(amount.strip().lower().removesuffix("usd"))
+    except ValueError:
+        usd = -1.0
+    if not 0 <= usd < float("inf") or (slash and unit.strip() != "GB"):
+        raise UsageError(f"not an amount of USD: {text!r}", hint="2.50 in all, or 0.03/GB on average")
+    return ("usd_per_gb" if slash else "usd"), usd
+
+
+def options_from(args: Namespace, *, recursive: bool) -> Options:
+    """The options of a transfer as the library has them. Raises UsageError."""
+    if args.max_cost is not None and args.topology is None:
+        raise UsageError("--max-cost needs --topology", hint="without gateways there is no route with a price")
+    kind, usd = args.max_cost or (None, None)
+    return Options(
+        recursive=recursive,
+        as_subdir=args.as_subdir,
+        filter=object_filter(args),
+        files_from=args.files_from,
+        verify=args.verify,
+        allow_empty=args.allow_empty,
+        chunk_bytes=args.chunk_size,
+        concurrency=args.concurrency,
+        storage_class=args.storage_class,
+        tags=dict(_tag(text) for text in args.tag),
+        compress=args.compress,
+        seal=args.seal,
+        max_cost_usd=usd if kind == "usd" else None,
+        max_usd_per_gb=usd if kind == "usd_per_gb" else None,
+        max_bytes=args.max_bytes,
+        limit_bytes_per_s=args.limit_rate,
+        stall_s=max(1, round(args.stall)),
+        dry_run=args.dry_run,
+        report_file=args.report,
+        source=access(args, "src", follow_symlinks=args.follow_symlinks),
+        destination=access(args, "dst", fsync=args.fsync),
+    )
+
+
+def transfer(args: Namespace, options: Options) -> int:
+    """Runs the job and returns its exit code."""
+    from tradewind.cli.follow import follow
+    from tradewind.transfer.client import Client
+
+    if args.explain is not None:
+        explain(args)
+    client = Client(state_dir=args.state_dir, gateway=args.gateway)
+    confirm_cost(args)
+    with follow(args) as follower:
+        job = client.start(
+            args.source,
+            args.destinations,
+            options,
+            topology=args.topology,
+            verb=args.verb,
+            argv=[args.verb, *args.words],
+            keep_logs=args.keep_logs,
+        )
+        return follower.run(job, args.source, tuple(args.destinations))
+
+
+def explain(args: Namespace) -> NoReturn:
+    """Says why a key is taken or left; knows the size of a local file. Does not return."""
+    import os
+
+    from tradewind.gateway.find import find_gateway
+    from tradewind.gateway.task import become_task
+    from tradewind.model.document import to_document
+    from tradewind.model.url import parse_url
+
+    place = parse_url(args.source, cwd=os.getcwd())
+    size: int | None = None
+    if place.kind == "file":
+        try:
+            size = os.stat(os.path.join(place.key, args.explain)).st_size
+        except OSError:
+            size = None
+    become_task(
+        args.gateway or find_gateway(),
+        {"task": "explain", "name": args.explain, "size_bytes": size, "filter": to_document(object_filter(args))},
+    )
+
+
+def confirm_cost(args: Namespace) -> None:
+    """On a terminal, asks before routes with prices are used without a ceiling. Raises UsageError for a no."""
+    if args.topology is None or args.max_cost is not None or args.yes or args.dry_run:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    from tradewind.transfer.topology import read_topology
+
+    price = read_topology(args.topology).plan.mean_usd_per_gb
+    if price > 0:
+        confirm(f"This costs ${price:.3f} per GB sent, without a ceiling (--max-cost). Go on?")
+
+
+def confirm(question: str) -> None:
+    """Asks on the terminal. Raises UsageError unless the answer is yes."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was done", hint="-y skips the question")
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, equals, content = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--tag {text}: not NAME=VALUE")
+    return name, content

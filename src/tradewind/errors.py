@@ -1,0 +1,154 @@
+"""What can go wrong, by meaning.
+
+::
+
+    TradewindError
+    ├── UsageError                 2    asked for something that makes no sense
+    │   ├── UrlError               2    a URL or path that cannot be understood
+    │   ├── TopologyError          2    a topology or plan that cannot be carried out
+    │   └── ConfigError            2    config.toml or a TRADEWIND_* variable
+    ├── JobNotFound                1    no such job in the state folder
+    ├── JobBusy                    1    another process works on this job
+    ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
+    │   └── GatewayLost            5    a gateway that was needed died
+    └── TransferError                   a job ended, and not well; has `.summary` and `.job_id`
+        ├── JobFailed              1    failed as a whole
+        ├── SourceNotFound         3    the source, or everything under it, is not there
+        ├── SomeObjectsFailed      4    the other objects are done and proven
+        ├── Unavailable            5    only errors that a retry may mend
+        ├── VerificationMismatch   6    bytes did not match
+        ├── Unauthorised           7    credentials missing or refused
+        ├── CeilingReached         8    stopped by the cost or size ceiling
+        └── Interrupted            130  stopped on the way; resumable
+
+Each error says in one line what happened; `hint`, where set, says in one line what to do. The number is the exit code
+of the command line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from tradewind.model.event import Outcome, Summary
+
+
+class TradewindError(Exception):
+    """Root of all errors that Tradewind raises on purpose.
+
+    `hint` is one line of advice or None; `exit_code` is what the command line returns for it.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(TradewindError):
+    """Asked for something that makes no sense; nothing was started."""
+
+    exit_code = 2
+
+
+class UrlError(UsageError):
+    """A URL or path that cannot be understood."""
+
+
+class TopologyError(UsageError):
+    """A topology or plan that cannot be carried out."""
+
+
+class ConfigError(UsageError):
+    """A setting in config.toml or in a TRADEWIND_* variable that cannot be understood."""
+
+
+class JobNotFound(TradewindError):
+    """No such job in the state folder."""
+
+
+class JobBusy(TradewindError):
+    """Another process works on this job."""
+
+
+class GatewayError(TradewindError):
+    """The gateway program is missing, of another version, or refused what it was told."""
+
+
+class GatewayLost(GatewayError):
+    """A gateway that was needed died. The journal is safe; the job can be resumed."""
+
+    exit_code = 5
+
+
+class TransferError(TradewindError):
+    """A job ended, and not well. `summary` has the counts, `job_id` names it for `jobs show` and `jobs resume`."""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, summary: Summary | None = None, job_id: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.summary = summary
+        self.job_id = job_id
+
+
+class JobFailed(TransferError):
+    """Failed as a whole."""
+
+    exit_code = 1
+
+
+class SourceNotFound(TransferError):
+    """The source, or everything under it, is not there."""
+
+    exit_code = 3
+
+
+class SomeObjectsFailed(TransferError):
+    """Some objects could not be moved; the others are done and proven."""
+
+    exit_code = 4
+
+
+class Unavailable(TransferError):
+    """Only errors that a retry may mend."""
+
+    exit_code = 5
+
+
+class VerificationMismatch(TransferError):
+    """Bytes did not match; what was wrong was not left visible as if good."""
+
+    exit_code = 6
+
+
+class Unauthorised(TransferError):
+    """Credentials are missing, or the store refused them."""
+
+    exit_code = 7
+
+
+class CeilingReached(TransferError):
+    """Stopped by the cost or size ceiling."""
+
+    exit_code = 8
+
+
+class Interrupted(TransferError):
+    """Stopped on the way by a signal or by `drain`; `jobs resume` goes on."""
+
+    exit_code = 130
+
+
+#: The error for each way a job can end that is not `done`.
+ERROR_BY_OUTCOME: dict[Outcome, type[TransferError]] = {
+    "failed": JobFailed,
+    "source_not_found": SourceNotFound,
+    "some_failed": SomeObjectsFailed,
+    "unavailable": Unavailable,
+    "mismatch": VerificationMismatch,
+    "unauthorised": Unauthorised,
+    "ceiling": CeilingReached,
+    "interrupted": Interrupted,
+}

@@ -1,0 +1,135 @@
+"""Client of one gateway's control API, over a Unix socket or over HTTPS with the fleet's identities."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import GatewayError, GatewayLost
+from tradewind.gateway.tls import client_context
+from tradewind.model.program import CONTRACT_VERSION
+
+#: A gateway answers any request but events within so long, else it is lost.
+REQUEST_S = 30.0
+#: Most of an answer that is read; larger ones are a mistake.
+ANSWER_BYTES_MAX = 16 << 20
+#: Longest line of events that is read.
+EVENT_BYTES_MAX = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FleetIdentity:
+    """Who we are to a gateway over HTTPS: folder made by `make_identities`, our name in it, and the gateway's name."""
+
+    folder: Path
+    own_name: str
+    peer_name: str
+
+
+class GatewayClient:
+    """One gateway's control API. Each request has its own connection, so that any thread and a signal handler may call.
+
+    `control` is `unix:PATH` or `ip:port`; the latter needs `identity`.
+    """
+
+    def __init__(self, control: str, identity: FleetIdentity | None = None) -> None:
+        self.control = control
+        self._identity = identity
+
+    def version(self) -> dict[str, Any]:
+        """`GET /v1/version`. Raises GatewayError if the gateway speaks another major version of the contract."""
+        answer: dict[str, Any] = json.loads(self._request("GET", "/v1/version"))
+        if answer["contract"] != CONTRACT_VERSION:
+            raise GatewayError(
+                f"gateway {answer['gateway']} speaks contract {answer['contract']}, this is {CONTRACT_VERSION}",
+                hint="install tradewind and tradewind-gateway of one version",
+            )
+        return answer
+
+    def put_program(self, program: dict[str, Any]) -> None:
+        """`PUT /v1/program`. Raises GatewayError if the gateway refuses it."""
+        self._request("PUT", "/v1/program", json.dumps(program).encode())
+
+    def drain(self) -> None:
+        """`POST /v1/drain`: checkpoint and stop; the event stream then ends with outcome `interrupted`."""
+        self._request("POST", "/v1/drain")
+
+    def metrics(self) -> str:
+        """`GET /metrics`, in the Prometheus text format."""
+        return self._request("GET", "/metrics").decode()
+
+    def events(self) -> Iterator[bytes]:
+        """`GET /v1/events`: one JSON line per item, until the gateway ends the stream. Raises GatewayLost."""
+        connection = self._connect(timeout_s=None)
+        try:
+            connection.request("GET", "/v1/events")
+            response = connection.getresponse()
+            if response.status != 200:
+                raise _refused("GET /v1/events", response)
+            while line := response.readline(EVENT_BYTES_MAX):
+                yield line
+        except (OSError, HTTPException) as error:
+            raise GatewayLost(f"the gateway at {self.control} is gone: {error}") from error
+        finally:
+            connection.close()
+
+    def _request(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        connection = self._connect(timeout_s=REQUEST_S)
+        try:
+            connection.request(method, path, body, {"content-type": "application/json"} if body else {})
+            response = connection.getresponse()
+            if response.status >= 300:
+                raise _refused(f"{method} {path}", response)
+            return response.read(ANSWER_BYTES_MAX)
+        except (OSError, HTTPException) as error:
+            raise GatewayLost(f"the gateway at {self.control} does not answer: {error}") from error
+        finally:
+            connection.close()
+
+    def _connect(self, timeout_s: float | None) -> HTTPConnection:
+        if self.control.startswith("unix:"):
+            return _UnixConnection(self.control.removeprefix("unix:"), timeout_s)
+        if self._identity is None:
+            raise GatewayError(f"the gateway at {self.control} is reached over HTTPS only with a fleet identity")
+        host, _, port = self.control.rpartition(":")
+        return _FleetConnection(host, int(port), timeout_s, self._identity)
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, path: str, timeout_s: float | None) -> None:
+        super().__init__("gateway", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class _FleetConnection(HTTPConnection):
+    """HTTPS where the peer is known by its gateway's name, whatever its address."""
+
+    def __init__(self, host: str, port: int, timeout_s: float | None, identity: FleetIdentity) -> None:
+        super().__init__(host, port, timeout=timeout_s)
+        self._identity = identity
+
+    def connect(self) -> None:
+        context: ssl.SSLContext = client_context(self._identity.folder, self._identity.own_name)
+        plain = socket.create_connection((self.host, self.port), self.timeout)
+        self.sock = context.wrap_socket(plain, server_hostname=self._identity.peer_name)
+
+
+def _refused(request: str, response: HTTPResponse) -> GatewayError:
+    text = response.read(ANSWER_BYTES_MAX).decode(errors="replace").strip()
+    try:
+        answer = json.loads(text)
+        text, hint = answer["error"], answer.get("hint")
+    except (ValueError, KeyError, TypeError):
+        hint = None
+    return GatewayError(f"the gateway refused {request} ({response.status}): {text}", hint=hint)

@@ -1,0 +1,115 @@
+"""One gateway process on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from contextlib import suppress
+
+from tradewind.errors import GatewayError
+
+#: A gateway prints its readiness line within so long, even on a busy machine.
+READY_S = 60.0
+#: A gateway ends within so long after its standard input is closed, else it is killed.
+STOP_S = 10.0
+#: Of a dead gateway's log so much is shown.
+TAIL_BYTES = 2000
+#: The readiness line is no longer than this.
+READY_BYTES_MAX = 65536
+
+
+class GatewayProcess:
+    """A running `tradewind-gateway serve`.
+
+    It has its own process group, so that Ctrl-C in the terminal reaches only the client. Its standard input is a pipe
+    that we hold: when we die, however we die, it reads end of file and ends too. Its standard error goes to `log_file`.
+    """
+
+    def __init__(self, binary: str, name: str, arguments: list[str], log_file: str) -> None:
+        self.name = name
+        self.log_file = log_file
+        self.control = ""
+        self.data_address: str | None = None
+        with open(log_file, "ab") as log:
+            try:
+                self._process = subprocess.Popen(
+                    [binary, "serve", *arguments, "--exit-with-stdin"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise GatewayError(f"{binary} cannot be started: {error}") from error
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; a negative number is the signal that ended it."""
+        return self._process.poll()
+
+    def wait_ready(self) -> None:
+        """Waits for the readiness line and takes the addresses from it. Raises GatewayError if it ends before."""
+        line = self._first_line(time.monotonic() + READY_S)
+        try:
+            ready = json.loads(line)
+            self.control, self.data_address = ready["control"], ready.get("data_address")
+        except (ValueError, KeyError, TypeError) as error:
+            self.kill()
+            raise GatewayError(f"gateway {self.name} did not start: {self.log_tail() or line!r}") from error
+
+    def _first_line(self, deadline: float) -> bytes:
+        assert self._process.stdout is not None
+        descriptor, line = self._process.stdout.fileno(), b""
+        while not line.endswith(b"\n") and len(line) < READY_BYTES_MAX:
+            if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self.kill()
+                raise GatewayError(f"gateway {self.name} was not ready within {READY_S:.0f} s: {self.log_tail()}")
+            piece = os.read(descriptor, 4096)
+            if not piece:
+                break
+            line += piece
+        return line
+
+    def log_tail(self) -> str:
+        """The end of what it wrote to standard error."""
+        with suppress(OSError), open(self.log_file, "rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+            return log.read().decode(errors="replace").strip()
+        return ""
+
+    def begin_stop(self) -> None:
+        """Closes its standard input: it ends by itself."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+
+    def stop(self) -> None:
+        """Ends it and waits; kills it if it does not end within STOP_S."""
+        self.begin_stop()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._close_output()
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for it to be gone."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self.begin_stop()
+        self._process.wait()
+        self._close_output()
+
+    def _close_output(self) -> None:
+        assert self._process.stdout is not None
+        self._process.stdout.close()

@@ -1,0 +1,55 @@
+"""`tradewind-gateway task`: work that needs no gateways and no journal (ls, du, rm, cat, check, …)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any, NoReturn
+
+from tradewind.errors import GatewayError
+
+
+def become_task(binary: str, task: dict[str, Any]) -> NoReturn:
+    """Replaces this process by the task: its output, exit code and signals are then the user's own.
+
+    The task travels through an anonymous file, so that standard input stays free for data. Raises GatewayError.
+    """
+    descriptor = _task_file(task)
+    os.set_inheritable(descriptor, True)
+    try:
+        os.execv(binary, [binary, "task", "--file", f"/dev/fd/{descriptor}"])
+    except OSError as error:
+        raise GatewayError(f"{binary} cannot be started: {error}") from error
+
+
+def run_task(binary: str, task: dict[str, Any], *, quiet: bool = False) -> int:
+    """Runs the task as a child with our standard streams and returns its exit code. Raises GatewayError."""
+    descriptor = _task_file(task)
+    try:
+        return subprocess.run(
+            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
+            pass_fds=[descriptor],
+            stdout=subprocess.DEVNULL if quiet else None,
+            check=False,
+        ).returncode
+    except OSError as error:
+        raise GatewayError(f"{binary} cannot be started: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _task_file(task: dict[str, Any]) -> int:
+    body = json.dumps(task).encode()
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("tradewind-task")
+    else:
+        import tempfile
+
+        descriptor, path = tempfile.mkstemp()
+        os.unlink(path)
+    view = memoryview(body)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

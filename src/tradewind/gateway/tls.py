@@ -1,0 +1,36 @@
+"""TLS identities of one fleet: a CA that lives as long as the fleet, and one certificate per gateway."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from tradewind.errors import GatewayError
+
+#: Making the identities of a fleet takes milliseconds; beyond this something is wrong.
+IDENTITY_S = 60.0
+
+
+def make_identities(binary: str, folder: Path, names: Iterable[str]) -> None:
+    """Writes `folder/ca.pem` and `folder/NAME/{cert,key}.pem` for each name. The CA's key is not kept.
+
+    Raises GatewayError.
+    """
+    command = [binary, "identity", "--out", str(folder), "--name", *names]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=IDENTITY_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise GatewayError(f"identities for the gateways could not be made: {error}") from error
+    if done.returncode != 0:
+        raise GatewayError(f"identities for the gateways could not be made: {done.stderr.strip()}")
+
+
+def client_context(folder: Path, own_name: str) -> ssl.SSLContext:
+    """TLS 1.3 with our certificate, trusting only the fleet's CA, checking the peer's name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_verify_locations(folder / "ca.pem")
+    context.load_cert_chain(folder / own_name / "cert.pem", folder / own_name / "key.pem")
+    return context

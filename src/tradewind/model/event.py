@@ -1,0 +1,166 @@
+"""What a lead says while it works. Mirrors `crates/contract/src/event.rs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from tradewind.model.document import known_fields
+
+Outcome = Literal[
+    "done",
+    "failed",
+    "source_not_found",
+    "some_failed",
+    "unavailable",
+    "mismatch",
+    "unauthorised",
+    "ceiling",
+    "interrupted",
+]
+JobState = Literal["running", "done", "failed", "interrupted", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class HopActivity:
+    """Activity of one route: `name` as `a → b → c`, bytes acked, whether it works now."""
+
+    name: str
+    bytes: int = 0
+    up: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the job is. Counts are of objects × destinations; until `listed` the totals only grow."""
+
+    TAG: ClassVar[tuple[str, str]] = ("event", "progress")
+    listed: bool = False
+    objects_total: int = 0
+    bytes_total: int = 0
+    objects_done: int = 0
+    bytes_done: int = 0
+    objects_skipped: int = 0
+    objects_failed: int = 0
+    retries: int = 0
+    bytes_per_s: float = 0.0
+    elapsed_s: float = 0.0
+    cost_usd: float = 0.0
+    hops: tuple[HopActivity, ...] = ()
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Progress:
+        """From the contract's JSON."""
+        known = known_fields(cls, document)
+        known["hops"] = tuple(HopActivity(**known_fields(HopActivity, hop)) for hop in document.get("hops", ()))
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFailed:
+    """One object could not be moved. `kind` is the meaning, e.g. `forbidden`, `changed`, `mismatch`, `no_space`."""
+
+    TAG: ClassVar[tuple[str, str]] = ("event", "object_failed")
+    source: str
+    destination: str
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know, once."""
+
+    TAG: ClassVar[tuple[str, str]] = ("event", "notice")
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WouldCopy:
+    """`dry_run`: one mapping of source URL to destination URL."""
+
+    TAG: ClassVar[tuple[str, str]] = ("event", "would_copy")
+    source: str
+    destination: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WouldDelete:
+    """`dry_run` with deletion: one object that would go."""
+
+    TAG: ClassVar[tuple[str, str]] = ("event", "would_delete")
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationSummary:
+    """What one destination got."""
+
+    url: str
+    objects: int = 0
+    bytes: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a job ended. `proofs` counts objects by how they were proven (docs/concepts/integrity.md)."""
+
+    TAG: ClassVar[tuple[str, str]] = ("event", "done")
+    outcome: Outcome
+    progress: Progress = field(default_factory=Progress)
+    message: str | None = None
+    hint: str | None = None
+    objects_deleted: int = 0
+    proofs: Mapping[str, int] = field(default_factory=dict)
+    destinations: tuple[DestinationSummary, ...] = ()
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Summary:
+        """From the contract's JSON."""
+        known = known_fields(cls, document)
+        known["progress"] = Progress.from_document(document["progress"])
+        known["destinations"] = tuple(
+            DestinationSummary(**known_fields(DestinationSummary, entry)) for entry in document.get("destinations", ())
+        )
+        return cls(**known)
+
+
+Event = Progress | ObjectFailed | Notice | WouldCopy | WouldDelete | Summary
+
+
+def event_from_document(document: Mapping[str, Any]) -> Event | None:
+    """One line of the event stream. None for an event that this version does not know."""
+    kind = document["event"]
+    if kind == "progress":
+        return Progress.from_document(document)
+    if kind == "done":
+        return Summary.from_document(document)
+    for plain in (ObjectFailed, Notice, WouldCopy, WouldDelete):
+        if kind == plain.TAG[1]:
+            return plain(**known_fields(plain, document))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """`status.json` in a job's folder, as the lead last wrote it."""
+
+    state: JobState
+    progress: Progress
+    summary: Summary | None
+    updated_unix_ms: int
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> JobStatus:
+        """From the contract's JSON."""
+        summary = document.get("summary")
+        return cls(
+            state=document["state"],
+            progress=Progress.from_document(document["progress"]),
+            summary=None if summary is None else Summary.from_document(summary),
+            updated_unix_ms=document["updated_unix_ms"],
+        )

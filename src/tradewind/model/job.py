@@ -1,0 +1,146 @@
+"""What the user wants moved, after the command line has been resolved. Mirrors `crates/contract/src/job.rs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from tradewind.model.document import known_fields
+from tradewind.model.store import StoreSpec
+
+Comparison = Literal["auto", "checksum", "size", "time"]
+VerifyMode = Literal["auto", "read"]
+
+#: Chunk and part size unless told otherwise.
+DEFAULT_CHUNK_BYTES = 16 << 20
+#: The least chunk size: S3 takes no smaller parts.
+MIN_CHUNK_BYTES = 5 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRule:
+    """One `--include` or `--exclude`. Globs match the relative name: `*` within a folder, `**` across."""
+
+    rule: Literal["include", "exclude"]
+    glob: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFilter:
+    """Which objects of a prefix.
+
+    Rules are read in order and the last that matches wins; with no match an object is taken, unless the first rule is
+    an include.
+    """
+
+    rules: tuple[FilterRule, ...] = ()
+    size_min_bytes: int | None = None
+    size_max_bytes: int | None = None
+    newer_than_unix_ms: int | None = None
+    older_than_unix_ms: int | None = None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ObjectFilter:
+        """From the contract's JSON."""
+        known = known_fields(cls, document)
+        known["rules"] = tuple(FilterRule(**rule) for rule in document.get("rules", ()))
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSelection:
+    """One object."""
+
+    TAG: ClassVar[tuple[str, str]] = ("kind", "object")
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixSelection:
+    """All keys that begin with `prefix` (empty, or ending in `/`)."""
+
+    TAG: ClassVar[tuple[str, str]] = ("kind", "prefix")
+    prefix: str
+    filter: ObjectFilter = field(default_factory=ObjectFilter)
+
+
+@dataclass(frozen=True, slots=True)
+class ListSelection:
+    """The keys in `list_file`, one a line, relative to `prefix`."""
+
+    TAG: ClassVar[tuple[str, str]] = ("kind", "list")
+    prefix: str
+    list_file: str
+    filter: ObjectFilter = field(default_factory=ObjectFilter)
+
+
+Selection = ObjectSelection | PrefixSelection | ListSelection
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One destination. `key` is the key itself for a single object, else the prefix before each relative name."""
+
+    store: StoreSpec
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Limits of `--delete`: with more than `keys_max` to delete, nothing is deleted."""
+
+    keys_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A job as the lead gets it."""
+
+    source: StoreSpec
+    selection: Selection
+    targets: tuple[Target, ...]
+    compare: Comparison | None = None
+    delete: Deletion | None = None
+    delete_source: bool = False
+    verify: VerifyMode = "auto"
+    allow_empty: bool = False
+    server_side_copy: bool = True
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    storage_class: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    compress: bool = False
+    ceiling_usd_per_gb: float | None = None
+    ceiling_bytes: int | None = None
+    rate_limit_bytes_per_s: int | None = None
+    stall_s: int = 60
+    dry_run: bool = False
+    state_dir: str | None = None
+    report_file: str | None = None
+    resume: bool = False
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> JobSpec:
+        """From the contract's JSON."""
+        known = known_fields(cls, document)
+        known["source"] = StoreSpec.from_document(document["source"])
+        known["selection"] = selection_from_document(document["selection"])
+        known["targets"] = tuple(
+            Target(StoreSpec.from_document(target["store"]), target["key"]) for target in document["targets"]
+        )
+        if document.get("delete") is not None:
+            known["delete"] = Deletion(**document["delete"])
+        return cls(**known)
+
+
+def selection_from_document(document: Mapping[str, Any]) -> Selection:
+    """From the contract's JSON. Raises ValueError for a kind that this version does not know."""
+    kind = document["kind"]
+    if kind == "object":
+        return ObjectSelection(document["key"])
+    object_filter = ObjectFilter.from_document(document.get("filter", {}))
+    if kind == "prefix":
+        return PrefixSelection(document["prefix"], object_filter)
+    if kind == "list":
+        return ListSelection(document["prefix"], document["list_file"], object_filter)
+    raise ValueError(f"unknown selection {kind!r}")

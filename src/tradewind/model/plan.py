@@ -1,0 +1,136 @@
+"""The immutable answer to a job: which gateways, which routes with which shares, how many connections per hop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tradewind.errors import TopologyError
+from tradewind.model.program import CONNECTIONS_MAX, Limits
+
+#: Most routes of one plan: a route id has 16 bits on the wire, and a plan beyond this is a mistake.
+ROUTES_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedGateway:
+    """One gateway process. `region` is a region of the catalog (`site:local` is this machine)."""
+
+    name: str
+    region: str = "site:local"
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHop:
+    """The bundle of TCP connections from gateway `start` to gateway `end`."""
+
+    start: str
+    end: str
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRoute:
+    """One way from a source to a sink: gateway names in order, wanted share of the bytes, egress price of all hops."""
+
+    nodes: tuple[str, ...]
+    share: float
+    usd_per_gb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the plan is expected to do."""
+
+    throughput_gbps: float
+    time_s: float
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Gateways, hops and routes. `lead` names the gateway that lists, orders and journals; no data flows through it.
+
+    Routes begin at a source; hops from the lead to the sources may be left out, they then have a standard number of
+    connections. Making a plan checks it; raises TopologyError with what is wrong.
+    """
+
+    gateways: tuple[PlannedGateway, ...]
+    hops: tuple[PlannedHop, ...]
+    routes: tuple[PlannedRoute, ...]
+    lead: str = "lead"
+    prediction: Prediction | None = None
+
+    def __post_init__(self) -> None:
+        _check_names(self)
+        _check_routes(self)
+        _check_hops(self)
+
+    @property
+    def mean_usd_per_gb(self) -> float:
+        """Egress price of one GB sent, averaged over the routes by their shares."""
+        total = sum(route.share for route in self.routes)
+        return sum(route.share * route.usd_per_gb for route in self.routes) / total
+
+    def stations(self) -> tuple[tuple[str, str], ...]:
+        """Ordered pairs of distinct gateways that some route joins, without repeats."""
+        pairs = dict.fromkeys(
+            (start, end)
+            for route in self.routes
+            for start, end in zip(route.nodes, route.nodes[1:], strict=False)
+            if start != end
+        )
+        return tuple(pairs)
+
+
+def local_plan() -> Plan:
+    """Lead, source and sink in one process on this machine."""
+    return Plan((PlannedGateway("local"),), (), (PlannedRoute(("local", "local"), 1.0),), lead="local")
+
+
+def _check_names(plan: Plan) -> None:
+    names = [gateway.name for gateway in plan.gateways]
+    for name in names:
+        if not name or len(name) > 63 or not all(c.isascii() and (c.isalnum() or c == "-") for c in name):
+            raise TopologyError(f"gateway name {name!r}: 1 to 63 of letters, digits and -")
+    if len(set(names)) != len(names):
+        raise TopologyError("two gateways have one name")
+    if plan.lead not in names:
+        raise TopologyError(f"the plan has no gateway {plan.lead!r} to lead it")
+
+
+def _check_routes(plan: Plan) -> None:
+    names = {gateway.name for gateway in plan.gateways}
+    if not 1 <= len(plan.routes) <= ROUTES_MAX:
+        raise TopologyError(f"a plan has 1 to {ROUTES_MAX} routes, not {len(plan.routes)}")
+    for route in plan.routes:
+        label = " → ".join(route.nodes)
+        for name in route.nodes:
+            if name not in names:
+                raise TopologyError(f"route {label}: no gateway {name!r}")
+        if len(route.nodes) < 2:
+            raise TopologyError(f"route {label!r}: needs a source and a sink")
+        inner = [name for index, name in enumerate(route.nodes) if index == 0 or route.nodes[index - 1] != name]
+        if len(set(inner)) != len(inner):
+            raise TopologyError(f"route {label}: comes back to a gateway it has passed")
+        if not 0 < route.share <= 1:
+            raise TopologyError(f"route {label}: share {route.share} is not above 0 and at most 1")
+        if not 0 <= route.usd_per_gb < float("inf"):
+            raise TopologyError(f"route {label}: usd_per_gb {route.usd_per_gb} is not a price")
+
+
+def _check_hops(plan: Plan) -> None:
+    planned = {(hop.start, hop.end) for hop in plan.hops}
+    if len(planned) != len(plan.hops):
+        raise TopologyError("two hops join the same gateways in one direction")
+    for hop in plan.hops:
+        if not 1 <= hop.connections <= CONNECTIONS_MAX:
+            raise TopologyError(
+                f"hop {hop.start} → {hop.end}: {hop.connections} connections; must be 1 to {CONNECTIONS_MAX}"
+            )
+    needed = set(plan.stations())
+    for start, end in needed - planned:
+        raise TopologyError(f"no hop {start} → {end}, but a route takes it")
+    from_lead = {(plan.lead, route.nodes[0]) for route in plan.routes}
+    for start, end in planned - needed - from_lead:
+        raise TopologyError(f"hop {start} → {end} is on no route")

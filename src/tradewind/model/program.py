@@ -1,0 +1,80 @@
+"""What one gateway is told to do. Mirrors `crates/contract/src/program.rs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.model.document import known_fields
+from tradewind.model.job import JobSpec
+from tradewind.model.store import StoreSpec
+
+#: Version of the contract; a gateway of another major version is refused.
+CONTRACT_VERSION = 1
+#: Most TCP connections of one hop.
+CONNECTIONS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Named limits of a gateway; see docs/reference/limits.md for what happens at each."""
+
+    memory_bytes: int = 256 << 20
+    store_requests_max: int = 64
+    store_tries_max: int = 10
+    store_retry_s: int = 120
+    store_idle_s: int = 30
+    peer_silence_s: int = 15
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSpec:
+    """One way through the overlay. `nodes`: lead, source, relays…, sink; `share` in (0, 1]."""
+
+    id: int
+    nodes: tuple[str, ...]
+    share: float
+    usd_per_gb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HopSpec:
+    """One outgoing bundle of `connections` TCP connections to gateway `to` at `address` (`ip:port`)."""
+
+    to: str
+    address: str
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Body of `PUT /v1/program`: the whole work of one gateway for one job.
+
+    `seal_key_hex` is the one secret; it is kept out of the representation and of every file.
+    """
+
+    job_id: str
+    node: str
+    routes: tuple[RouteSpec, ...]
+    hops: tuple[HopSpec, ...] = ()
+    lead: JobSpec | None = None
+    source: StoreSpec | None = None
+    sinks: tuple[StoreSpec, ...] = ()
+    seal_key_hex: str | None = field(default=None, repr=False)
+    limits: Limits = field(default_factory=Limits)
+    contract: int = CONTRACT_VERSION
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Program:
+        """From the contract's JSON."""
+        known = known_fields(cls, document)
+        known["routes"] = tuple(RouteSpec(**{**route, "nodes": tuple(route["nodes"])}) for route in document["routes"])
+        known["hops"] = tuple(HopSpec(**hop) for hop in document.get("hops", ()))
+        known["sinks"] = tuple(StoreSpec.from_document(sink) for sink in document.get("sinks", ()))
+        known["limits"] = Limits(**document.get("limits", {}))
+        if document.get("lead") is not None:
+            known["lead"] = JobSpec.from_document(document["lead"])
+        if document.get("source") is not None:
+            known["source"] = StoreSpec.from_document(document["source"])
+        return cls(**known)

@@ -1,0 +1,49 @@
+"""How to reach one store: one side of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.model.document import known_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How one side is reached: endpoint, region, name of a credential profile. Never a credential.
+
+    `path_style` None lets the store decide (a custom endpoint: in the path). `ca_file` is a PEM file.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    path_style: bool | None = None
+    anonymous: bool = False
+    requester_pays: bool = False
+    ca_file: str | None = None
+    fsync: bool = False
+    follow_symlinks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """One store of a job, as the contract has it. `url` is its root: `s3://bucket`, `file:///dir`, `mem:`."""
+
+    url: str
+    endpoint: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    path_style: bool | None = None
+    anonymous: bool = False
+    requester_pays: bool = False
+    ca_file: str | None = None
+    fsync: bool = False
+    follow_symlinks: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> StoreSpec:
+        """From the contract's JSON."""
+        return cls(**known_fields(cls, document))

@@ -1,0 +1,181 @@
+"""URLs and paths as people type them, to (store root, key).
+
+Understood: `s3://bucket/key`, `gs://bucket/key`, `az://account/container/key`, `r2://account/bucket/key`,
+`file:///path`, `mem:`, plain paths, `-`, and pasted `https://` addresses of S3, GCS and Azure. In our own schemes a key
+is taken as it is (`%20` is three characters); `file://` and `https://` are real URLs and are percent-decoded.
+A URL never holds a credential: user names, passwords and signatures are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tradewind.errors import UrlError
+
+Kind = Literal["s3", "gs", "az", "r2", "file", "mem", "pipe"]
+
+#: How many parts of the path stand before the key.
+_ROOT_PARTS: dict[str, int] = {"s3": 1, "gs": 1, "az": 2, "r2": 2}
+_ROOT_NAMES = {
+    "s3": "s3://BUCKET/KEY",
+    "gs": "gs://BUCKET/KEY",
+    "az": "az://ACCOUNT/CONTAINER/KEY",
+    "r2": "r2://ACCOUNT/BUCKET/KEY",
+}
+
+#: Query parameters that only a signed address has.
+_SIGNED = re.compile(
+    r"(?i)(^|&)(x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|awsaccesskeyid|googleaccessid)="
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One place: `root` is the store (`s3://bucket`; for files the absolute directory path `file:///`), `key` the rest.
+
+    For `file` the key is the absolute path as typed, with a trailing `/` kept. `mem:` options stand in `options`;
+    `endpoint` and `region` are what a pasted https address says of them.
+    """
+
+    kind: Kind
+    root: str
+    key: str
+    endpoint: str | None = None
+    region: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it was typed as a directory: a bare bucket, or a trailing slash, or `.` and `..` as last part."""
+        if self.kind == "mem":
+            return True
+        last = self.key.rpartition("/")[2]
+        return last == "" or (self.kind == "file" and last in (".", ".."))
+
+    @property
+    def name(self) -> str:
+        """Last part of the key without a trailing slash; empty at the root."""
+        return self.key.rstrip("/").rpartition("/")[2]
+
+    def __str__(self) -> str:
+        if self.kind == "pipe":
+            return "-"
+        if self.kind == "file":
+            return self.key
+        if self.kind == "mem":
+            return self.root
+        return f"{self.root}/{self.key}"
+
+
+def parse_url(text: str, *, cwd: str = "") -> Location:
+    """Understands one argument; `cwd` (absolute) makes plain relative paths absolute. Raises UrlError."""
+    if text == "-":
+        return Location("pipe", "-", "")
+    if not text:
+        raise UrlError("an empty path", hint="to mean the working directory write .")
+    if "\0" in text:
+        raise UrlError("a path cannot hold a NUL character")
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        if text == "mem:" or text.startswith("mem:?"):
+            return _memory(text)
+        return _path(text, cwd)
+    scheme = scheme.lower()
+    if scheme in _ROOT_PARTS:
+        return _bucket(scheme, rest, text)
+    if scheme == "file":
+        return _file_url(rest, text)
+    if scheme in ("http", "https"):
+        return _pasted(scheme, rest)
+    raise UrlError(f"{text}: unknown scheme {scheme}://", hint=_nearest_scheme(scheme))
+
+
+def _nearest_scheme(scheme: str) -> str:
+    aliases = {"gcs": "gs", "s3a": "s3", "s3n": "s3", "azure": "az", "abfs": "az", "wasb": "az"}
+    known = "s3://, gs://, az://, r2://, file://, https:// and plain paths are understood"
+    return f"write {aliases[scheme]}://" if scheme in aliases else known
+
+
+def _bucket(scheme: str, rest: str, text: str) -> Location:
+    parts = rest.split("/", _ROOT_PARTS[scheme])
+    names, key = parts[: _ROOT_PARTS[scheme]], "".join(parts[_ROOT_PARTS[scheme] :])
+    if len(names) < _ROOT_PARTS[scheme] or not all(names):
+        raise UrlError(f"{text}: incomplete", hint=f"the form is {_ROOT_NAMES[scheme]}")
+    if "@" in "".join(names) or ":" in "".join(names):
+        raise UrlError(
+            f"{scheme}:// URL with credentials or a port in it",
+            hint="credentials come from the cloud's own chain; see --src-profile and --src-endpoint",
+        )
+    return Location(scheme, f"{scheme}://{'/'.join(names)}", key)  # type: ignore[arg-type]
+
+
+def _memory(text: str) -> Location:
+    options = {}
+    for pair in filter(None, text[5:].split("&")):
+        name, equals, content = pair.partition("=")
+        if not equals:
+            raise UrlError(f"{text}: {pair!r} is not NAME=VALUE", hint="for example mem:?objects=1000&size_bytes=65536")
+        options[name] = content
+    return Location("mem", "mem:", "", options=options)
+
+
+def _path(text: str, cwd: str) -> Location:
+    path = text if text.startswith("/") else f"{cwd.rstrip('/')}/{text}"
+    return Location("file", "file:///", path)
+
+
+def _file_url(rest: str, text: str) -> Location:
+    from urllib.parse import unquote
+
+    host, slash, path = rest.partition("/")
+    if not slash or host not in ("", "localhost"):
+        raise UrlError(f"{text}: a file URL names this machine", hint="the form is file:///absolute/path")
+    return Location("file", "file:///", "/" + unquote(path, errors="surrogateescape"))
+
+
+_S3_HOST = re.compile(
+    r"(?:(?P<bucket>[a-z0-9][a-z0-9.-]+)\.)?s3(?:[.-](?:dualstack\.)?(?P<region>[a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com(?:\.cn)?"
+)
+_AZURE_HOST = re.compile(
+    r"(?P<account>[a-z0-9]{3,24})\.(?:blob|dfs)\.core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)"
+)
+_R2_HOST = re.compile(r"(?P<account>[0-9a-f]{32})(?:\.(?:eu|fedramp))?\.r2\.cloudflarestorage\.com")
+_GCS_HOSTS = ("storage.googleapis.com", "storage.cloud.google.com")
+
+
+def _pasted(scheme: str, rest: str) -> Location:
+    from urllib.parse import unquote
+
+    host, _, tail = rest.partition("/")
+    tail, _, query = tail.partition("?")
+    if "@" in host or _SIGNED.search(query):
+        raise UrlError(
+            "the address holds a credential (a user name or a signature)",
+            hint="paste the part before the ? and give credentials through the cloud's own chain",
+        )
+    tail, host = unquote(tail.partition("#")[0]), host.lower()
+    first, _, key = tail.partition("/")
+    if match := _S3_HOST.fullmatch(host):
+        bucket, key = (match["bucket"], tail) if match["bucket"] else (first, key)
+        found = Location("s3", f"s3://{bucket}", key, region=match["region"])
+    elif match := _R2_HOST.fullmatch(host):
+        found = Location("r2", f"r2://{match['account']}/{first}", key)
+        bucket = first
+    elif match := _AZURE_HOST.fullmatch(host):
+        found = Location("az", f"az://{match['account']}/{first}", key)
+        bucket = first
+    elif host in _GCS_HOSTS:
+        found, bucket = Location("gs", f"gs://{first}", key), first
+    elif host.endswith(".storage.googleapis.com"):
+        bucket = host.removesuffix(".storage.googleapis.com")
+        found = Location("gs", f"gs://{bucket}", tail)
+    else:
+        raise UrlError(
+            f"{scheme}://{host}: not an address of S3, GCS, Azure Blob or R2",
+            hint="for a compatible server write s3://BUCKET/KEY with --src-endpoint or --dst-endpoint",
+        )
+    if not bucket:
+        raise UrlError(f"{scheme}://{host}: names no bucket")
+    return found

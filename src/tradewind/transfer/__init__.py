@@ -1,0 +1,1 @@
+"""Transfers: from what the user asked for to a verified end."""

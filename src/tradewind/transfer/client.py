@@ -1,0 +1,360 @@
+"""Running jobs: what the command line, notebooks and workflow engines call. No event loop is needed.
+
+>>> import tradewind
+>>> result = tradewind.copy("s3://bucket/data/", "/scratch/data", tradewind.Options(recursive=True))
+>>> result.progress.objects_done
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tradewind.errors import (
+    ERROR_BY_OUTCOME,
+    GatewayError,
+    GatewayLost,
+    Interrupted,
+    JobBusy,
+    TransferError,
+    UsageError,
+)
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.find import find_gateway
+from tradewind.gateway.task import run_task
+from tradewind.model.document import to_document
+from tradewind.model.event import Event, Progress, Summary, event_from_document
+from tradewind.model.job import JobSpec
+from tradewind.model.plan import Plan, local_plan
+from tradewind.transfer.compile import RunSettings, compile_programs
+from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
+from tradewind.transfer.launch import LaunchSettings, LocalGateways
+from tradewind.transfer.request import Options, resolve
+from tradewind.transfer.topology import Topology, read_topology, topology_from_document
+
+EventCallback = Callable[[Event], None]
+#: Where a running job's lead can be reached, in the job's folder.
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a job ended well: its id and the lead's summary."""
+
+    job_id: str
+    summary: Summary
+
+    @property
+    def progress(self) -> Progress:
+        """Final counts."""
+        return self.summary.progress
+
+    def __repr__(self) -> str:
+        progress = self.progress
+        return (
+            f"<Result {self.job_id}: {progress.objects_done} objects, {progress.bytes_done} bytes in "
+            f"{progress.elapsed_s:.1f} s, proofs {dict(self.summary.proofs)}>"
+        )
+
+
+class RunningJob:
+    """A job under way. Iterate `events()` to its end, or call `wait()`; `close()` ends its processes in any case.
+
+    `drain` and `kill` may be called from a signal handler or another thread.
+    """
+
+    def __init__(self, job_id: str, spec: JobSpec, plan: Plan, gateways: LocalGateways, *, keep_logs: bool) -> None:
+        self.id = job_id
+        self.spec = spec
+        self.plan = plan
+        self.summary: Summary | None = None
+        self._gateways = gateways
+        self._keep_logs = keep_logs
+        self._closed = False
+        self._lead = GatewayClient(gateways.processes[plan.lead].control)
+
+    @property
+    def gateway_pids(self) -> Mapping[str, int]:
+        """Process id of each gateway, by name."""
+        return {name: process.pid for name, process in self._gateways.processes.items()}
+
+    def lines(self) -> Iterator[bytes]:
+        """The lead's events as they come, one JSON document a line. Raises GatewayLost if the lead dies."""
+        lost: GatewayLost | None = None
+        try:
+            for line in self._lead.events():
+                document = json.loads(line)
+                if document["event"] == "done":
+                    self.summary = Summary.from_document(document)
+                yield line
+        except GatewayLost as error:
+            lost = error
+        if self.summary is None and not self._closed:
+            raise self._lead_died() from lost
+
+    def events(self) -> Iterator[Event]:
+        """The lead's events, typed. The last one is the Summary. Raises GatewayLost if the lead dies."""
+        for line in self.lines():
+            event = event_from_document(json.loads(line))
+            if event is not None:
+                yield event
+
+    def wait(self, on_event: EventCallback | None = None) -> Result:
+        """Follows the job to its end and ends its processes.
+
+        On KeyboardInterrupt, or if `on_event` raises, the job is drained first, so that it can be resumed. Raises the
+        TransferError of its outcome.
+        """
+        try:
+            for event in self.events():
+                if on_event is not None:
+                    on_event(event)
+        except KeyboardInterrupt as interrupt:
+            self._drain_to_end()
+            raise self._outcome_error() from interrupt
+        finally:
+            if self.summary is None:
+                self._drain_to_end()
+            self.close()
+        return self.result()
+
+    def result(self) -> Result:
+        """The result of an ended job. Raises the TransferError of its outcome."""
+        if self.summary is None or self.summary.outcome != "done":
+            raise self._outcome_error()
+        return Result(self.id, self.summary)
+
+    def drain(self) -> None:
+        """Asks the lead to checkpoint and stop; events then end with outcome `interrupted`."""
+        with suppress(GatewayLost):
+            self._lead.drain()
+
+    def kill(self) -> None:
+        """Ends all processes at once. The journal is safe; the job can be resumed."""
+        self._closed = True
+        self._gateways.kill()
+
+    def close(self) -> None:
+        """Ends the processes; logs are kept if asked for, or if the job did not end well."""
+        if self._closed:
+            return
+        self._closed = True
+        well = self.summary is not None and self.summary.outcome == "done"
+        self._gateways.stop(keep_logs=self._keep_logs or not well)
+        if self.spec.state_dir is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.spec.state_dir, RUN_FILE))
+
+    def _drain_to_end(self) -> None:
+        self.drain()
+        with suppress(GatewayLost):
+            for _ in self.lines():
+                pass
+
+    def _lead_died(self) -> GatewayLost:
+        process = self._gateways.processes[self.plan.lead]
+        process.kill()
+        code = process.exit_code
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        log = process.log_tail()
+        return GatewayLost(
+            f"the lead ended without a word ({how}){': ' + log.splitlines()[-1] if log else ''}",
+            hint=f"what was acked is kept; go on with: tradewind jobs resume {self.id}",
+        )
+
+    def _outcome_error(self) -> TransferError:
+        summary = self.summary
+        if summary is None:
+            return Interrupted("interrupted", hint=_resume_hint(self.id), job_id=self.id)
+        hint = summary.hint
+        if summary.outcome in ("interrupted", "unavailable", "ceiling") and self.spec.state_dir is not None:
+            hint = hint or _resume_hint(self.id)
+        error = ERROR_BY_OUTCOME[summary.outcome]
+        return error(summary.message or _words(summary), hint=hint, summary=summary, job_id=self.id)
+
+
+class Client:
+    """Starts, resumes, cancels and lists jobs.
+
+    `state_dir` defaults to `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the gateway program, found by itself
+    when None. A client holds no connection and may be shared by threads.
+    """
+
+    def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:
+        self.store = JobStore(state_dir)
+        self._gateway = gateway
+
+    @property
+    def gateway(self) -> str:
+        """Path of the gateway program. Raises GatewayError if it is missing."""
+        return self._gateway or find_gateway()
+
+    def copy(
+        self,
+        source: str,
+        destination: str | Sequence[str],
+        options: Options | None = None,
+        *,
+        topology: str | None = None,
+        on_event: EventCallback | None = None,
+    ) -> Result:
+        """Copies, and returns when every byte is proven. `topology` is the path of a topology file.
+
+        Raises UsageError before anything is started, and the TransferError of the job's outcome.
+        """
+        return self.start(source, destination, options, topology=topology).wait(on_event)
+
+    def sync(
+        self,
+        source: str,
+        destination: str | Sequence[str],
+        options: Options | None = None,
+        *,
+        topology: str | None = None,
+        on_event: EventCallback | None = None,
+    ) -> Result:
+        """Copies what differs; with `Options(delete=True)` also removes what the source does not have."""
+        options = options or Options()
+        options = replace(options, recursive=True, compare=options.compare or "auto")
+        return self.start(source, destination, options, topology=topology, verb="sync").wait(on_event)
+
+    def start(
+        self,
+        source: str,
+        destination: str | Sequence[str],
+        options: Options | None = None,
+        *,
+        topology: str | None = None,
+        verb: str = "cp",
+        argv: Sequence[str] = (),
+        keep_logs: bool = False,
+    ) -> RunningJob:
+        """Starts a job and returns at once. Raises UsageError, TopologyError, GatewayError."""
+        options = options or Options()
+        destinations = (destination,) if isinstance(destination, str) else tuple(destination)
+        shape = None if topology is None else read_topology(topology)
+        spec = resolve(source, destinations, options, shape.plan if shape else local_plan())
+        job_id = new_job_id()
+        if not options.dry_run:
+            spec = replace(spec, state_dir=self.store.path(job_id))
+        settings = {"concurrency": options.concurrency, "seal": options.seal}
+        request = {
+            "verb": verb,
+            "source": source,
+            "destinations": list(destinations),
+            "argv": list(argv),
+            "settings": settings,
+        }
+        self.store.create(job_id, spec, request, shape.document if shape else None)
+        self.store.prune()
+        return self._launch(job_id, spec, shape, settings, keep_logs=keep_logs)
+
+    def resume(self, job_id: str, *, keep_logs: bool = False) -> RunningJob:
+        """Goes on with an interrupted job. Raises JobNotFound, JobBusy, UsageError if it has nothing left to do."""
+        record = self.store.load(job_id)
+        self.store.require_unled(job_id)
+        if record.state in ("done", "cancelled"):
+            raise UsageError(f"job {job_id} is {record.state}; there is nothing to resume")
+        document = record.document
+        spec = replace(JobSpec.from_document(document["spec"]), resume=True)
+        shape = None if document["topology"] is None else topology_from_document(document["topology"])
+        return self._launch(job_id, spec, shape, document["settings"], keep_logs=keep_logs)
+
+    def cancel(self, job_id: str) -> JobRecord:
+        """Stops a job if it runs, and aborts its unfinished uploads. What is copied stays. Raises JobNotFound."""
+        record = self.store.load(job_id)
+        if record.state in ("done", "cancelled"):
+            raise UsageError(f"job {job_id} is {record.state}; there is nothing to cancel")
+        if record.state == "running":
+            self._drain_running(job_id)
+        stores = [target["store"] for target in record.document["spec"]["targets"]]
+        task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
+        code = run_task(self.gateway, task)
+        if code != 0:
+            raise GatewayError(f"job {job_id} could not be cancelled wholly (exit code {code})")
+        return self.store.load(job_id)
+
+    def jobs(self) -> list[JobRecord]:
+        """All jobs known here, oldest first."""
+        return list(self.store.records())
+
+    def job(self, job_id: str) -> JobRecord:
+        """One job. Raises JobNotFound."""
+        return self.store.load(job_id)
+
+    def _launch(
+        self, job_id: str, spec: JobSpec, shape: Topology | None, settings: Mapping[str, Any], *, keep_logs: bool
+    ) -> RunningJob:
+        plan = shape.plan if shape else local_plan()
+        launch = LaunchSettings(shape.listen, shape.detours, shape.plain) if shape else LaunchSettings()
+        gateways = LocalGateways(self.gateway, plan, self.store.path(job_id), launch)
+        job = RunningJob(job_id, spec, plan, gateways, keep_logs=keep_logs)
+        try:
+            run = RunSettings(
+                job_id, settings.get("concurrency"), secrets.token_hex(32) if _seals(settings, plan) else None
+            )
+            deployment = gateways.deployment()
+            for name, program in compile_programs(deployment, spec, run).items():
+                GatewayClient(deployment.addresses[name].control).put_program(to_document(program))
+            if spec.state_dir is not None:
+                control = deployment.addresses[plan.lead].control
+                write_json(os.path.join(spec.state_dir, RUN_FILE), {"control": control})
+        except BaseException:
+            job.kill()
+            raise
+        return job
+
+    def _drain_running(self, job_id: str) -> None:
+        try:
+            with open(os.path.join(self.store.path(job_id), RUN_FILE), encoding="utf-8") as file:
+                control = json.load(file)["control"]
+            GatewayClient(control).drain()
+        except (OSError, ValueError, KeyError, GatewayLost):
+            if self.store.is_led(job_id):
+                raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None
+        else:
+            self.store.wait_unled(job_id)
+
+
+def copy(
+    source: str,
+    destination: str | Sequence[str],
+    options: Options | None = None,
+    *,
+    topology: str | None = None,
+    on_event: EventCallback | None = None,
+) -> Result:
+    """Copies with a default Client; see Client.copy."""
+    return Client().copy(source, destination, options, topology=topology, on_event=on_event)
+
+
+def sync(
+    source: str,
+    destination: str | Sequence[str],
+    options: Options | None = None,
+    *,
+    topology: str | None = None,
+    on_event: EventCallback | None = None,
+) -> Result:
+    """Makes the destination like the source with a default Client; see Client.sync."""
+    return Client().sync(source, destination, options, topology=topology, on_event=on_event)
+
+
+def _seals(settings: Mapping[str, Any], plan: Plan) -> bool:
+    return bool(settings.get("seal")) and bool(plan.stations())
+
+
+def _resume_hint(job_id: str) -> str:
+    return f"go on with: tradewind jobs resume {job_id}"
+
+
+def _words(summary: Summary) -> str:
+    progress = summary.progress
+    if summary.outcome == "some_failed":
+        return f"{progress.objects_failed} of {progress.objects_total} objects failed"
+    return summary.outcome.replace("_", " ")

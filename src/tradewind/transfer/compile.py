@@ -1,0 +1,85 @@
+"""Compiles plan + deployment + job into one program per gateway. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tradewind.model.deployment import Deployment
+from tradewind.model.job import JobSpec
+from tradewind.model.plan import Plan, PlannedGateway
+from tradewind.model.program import HopSpec, Limits, Program, RouteSpec
+
+#: Connections from the lead to each source: orders and acks are small, two survive the loss of one.
+LEAD_CONNECTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What a run adds to plan and job. `seal_key_hex` is secret and goes to sources and sinks only."""
+
+    job_id: str
+    store_requests_max: int | None = None
+    seal_key_hex: str | None = None
+
+
+def compile_programs(deployment: Deployment, job: JobSpec, settings: RunSettings) -> dict[str, Program]:
+    """One program per gateway, by name, in the order in which to push them: sinks before those that dial them."""
+    plan = deployment.plan
+    routes = tuple(
+        RouteSpec(index, (plan.lead, *route.nodes), route.share, route.usd_per_gb)
+        for index, route in enumerate(plan.routes)
+    )
+    gateways = {gateway.name: gateway for gateway in plan.gateways}
+    programs = {}
+    for name in push_order(plan):
+        programs[name] = _program(gateways[name], routes, deployment, job, settings)
+    return programs
+
+
+def push_order(plan: Plan) -> tuple[str, ...]:
+    """Gateway names from the far end to the near end; the lead last, because it starts the work."""
+    distance: dict[str, int] = {}
+    for route in plan.routes:
+        for hops_to_sink, name in enumerate(reversed(route.nodes)):
+            distance[name] = max(distance.get(name, 0), hops_to_sink)
+    distance.pop(plan.lead, None)
+    return (*sorted(distance, key=lambda name: (distance[name], name)), plan.lead)
+
+
+def _program(
+    gateway: PlannedGateway, routes: tuple[RouteSpec, ...], deployment: Deployment, job: JobSpec, settings: RunSettings
+) -> Program:
+    name = gateway.name
+    mine = tuple(route for route in routes if name in route.nodes)
+    is_source = any(route.nodes[1] == name for route in mine)
+    is_sink = any(route.nodes[-1] == name for route in mine)
+    return Program(
+        job_id=settings.job_id,
+        node=name,
+        routes=mine,
+        hops=_outgoing(name, mine, deployment),
+        lead=job if name == deployment.plan.lead else None,
+        source=job.source if is_source else None,
+        sinks=tuple(target.store for target in job.targets) if is_sink else (),
+        seal_key_hex=settings.seal_key_hex if is_source or is_sink else None,
+        limits=_limits(gateway, settings),
+    )
+
+
+def _outgoing(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) -> tuple[HopSpec, ...]:
+    connections = {(hop.start, hop.end): hop.connections for hop in deployment.plan.hops}
+    ends = dict.fromkeys(
+        end
+        for route in routes
+        for start, end in zip(route.nodes, route.nodes[1:], strict=False)
+        if start == name and end != name
+    )
+    return tuple(
+        HopSpec(end, deployment.dial(name, end), connections.get((name, end), LEAD_CONNECTIONS)) for end in ends
+    )
+
+
+def _limits(gateway: PlannedGateway, settings: RunSettings) -> Limits:
+    if settings.store_requests_max is None:
+        return gateway.limits
+    return replace(gateway.limits, store_requests_max=settings.store_requests_max)

@@ -1,0 +1,189 @@
+"""The state folder: one folder per job below `$XDG_STATE_HOME/tradewind/jobs`.
+
+`job.json` is written here before the start; `journal`, `status.json` and `lock` are the lead's. While a lead lives it
+holds an exclusive flock on `lock`: that, and not what `status.json` says, decides whether a job is running.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.errors import JobBusy, JobNotFound
+from tradewind.model.document import to_document
+from tradewind.model.event import JobState, JobStatus, Progress, Summary
+from tradewind.model.job import JobSpec
+
+#: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
+FINISHED_JOBS_MAX = 1000
+#: Looking through the folder costs a read per job, so it is done only when so many more have gathered.
+FINISHED_JOBS_SLACK = 100
+#: Unix socket paths are at most 107 bytes; a longer state folder has its sockets below /tmp.
+SOCKET_PATH_BYTES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is known of one job. `document` is `job.json`."""
+
+    id: str
+    state: JobState
+    source: str
+    destinations: tuple[str, ...]
+    created_unix_ms: int
+    verb: str
+    progress: Progress
+    summary: Summary | None
+    document: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        done = f"{self.progress.objects_done}/{self.progress.objects_total} objects"
+        return f"<JobRecord {self.id} {self.state}: {self.source} → {', '.join(self.destinations)}, {done}>"
+
+
+def state_home() -> str:
+    """`$XDG_STATE_HOME/tradewind`, by default `~/.local/state/tradewind`."""
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "tradewind")
+
+
+class JobStore:
+    """The jobs below one state folder."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = os.path.join(os.path.abspath(folder) if folder else state_home(), "jobs")
+
+    def path(self, job_id: str) -> str:
+        """Folder of a job, whether it exists or not."""
+        return os.path.join(self.folder, job_id)
+
+    def create(
+        self, job_id: str, spec: JobSpec, request: Mapping[str, Any], topology: Mapping[str, Any] | None
+    ) -> None:
+        """Writes a new job's folder. `request` has `verb`, `source`, `destinations`, `argv` and `settings`, without
+        secrets.
+        """
+        os.makedirs(self.path(job_id), mode=0o700)
+        document = {
+            "id": job_id,
+            "created_unix_ms": time.time_ns() // 1_000_000,
+            **request,
+            "topology": topology,
+            "spec": to_document(spec),
+        }
+        write_json(os.path.join(self.path(job_id), "job.json"), document)
+
+    def load(self, job_id: str) -> JobRecord:
+        """One job. Raises JobNotFound."""
+        try:
+            document = _read_json(os.path.join(self.path(job_id), "job.json")) if _is_id(job_id) else None
+        except (OSError, ValueError):
+            document = None
+        if document is None:
+            raise JobNotFound(f"no job {job_id}", hint="`tradewind jobs list` shows all")
+        status = self._status(job_id)
+        return JobRecord(
+            id=job_id,
+            state=self._state(job_id, status),
+            source=document["source"],
+            destinations=tuple(document["destinations"]),
+            created_unix_ms=document["created_unix_ms"],
+            verb=document["verb"],
+            progress=status.progress if status else Progress(),
+            summary=status.summary if status else None,
+            document=document,
+        )
+
+    def records(self) -> Iterator[JobRecord]:
+        """All jobs, oldest first."""
+        for job_id in self._ids():
+            try:
+                yield self.load(job_id)
+            except JobNotFound:
+                continue  # Removed, or not yet written, by another process.
+
+    def is_led(self, job_id: str) -> bool:
+        """Whether a lead lives and works on it."""
+        try:
+            descriptor = os.open(os.path.join(self.path(job_id), "lock"), os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def wait_unled(self, job_id: str) -> None:
+        """Returns when no lead works on it any more."""
+        descriptor = os.open(os.path.join(self.path(job_id), "lock"), os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        finally:
+            os.close(descriptor)
+
+    def require_unled(self, job_id: str) -> None:
+        """Raises JobBusy if a lead works on it."""
+        if self.is_led(job_id):
+            raise JobBusy(f"job {job_id} is running", hint=f"stop it with `tradewind jobs cancel {job_id}`")
+
+    def prune(self) -> int:
+        """Removes the oldest finished jobs beyond FINISHED_JOBS_MAX; returns how many."""
+        ids = self._ids()
+        if len(ids) < FINISHED_JOBS_MAX + FINISHED_JOBS_SLACK:
+            return 0
+        import shutil
+
+        finished = [record.id for record in self.records() if record.state in ("done", "failed", "cancelled")]
+        excess = finished[: max(0, len(finished) - FINISHED_JOBS_MAX)]
+        for job_id in excess:
+            shutil.rmtree(self.path(job_id), ignore_errors=True)
+        return len(excess)
+
+    def _ids(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self.folder) if _is_id(name))
+        except FileNotFoundError:
+            return []
+
+    def _status(self, job_id: str) -> JobStatus | None:
+        try:
+            return JobStatus.from_document(_read_json(os.path.join(self.path(job_id), "status.json")))
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _state(self, job_id: str, status: JobStatus | None) -> JobState:
+        if status is not None and status.state not in ("running", "interrupted"):
+            return status.state
+        return "running" if self.is_led(job_id) else "interrupted"
+
+
+def new_job_id() -> str:
+    """Time to the second, then four random letters: ids sort by age."""
+    letters = "".join("abcdefghijkmnpqrstuvwxyz23456789"[byte & 31] for byte in os.urandom(4))
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{letters}"
+
+
+def write_json(path: str, document: Any) -> None:
+    """Writes by rename: a reader sees the old file or the new one."""
+    fresh = f"{path}.{os.getpid()}.new"
+    with open(fresh, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1, ensure_ascii=False)
+        file.write("\n")
+    os.replace(fresh, path)
+
+
+def _read_json(path: str) -> Any:
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _is_id(name: str) -> bool:
+    return 0 < len(name) <= 64 and all(c in "abcdefghijklmnopqrstuvwxyz0123456789-" for c in name)

@@ -1,0 +1,66 @@
+"""The end of a job in words."""
+
+from __future__ import annotations
+
+from tradewind.model.event import Summary
+from tradewind.model.plan import Plan
+from tradewind.model.units import format_bytes, format_duration, format_rate
+
+#: What each proof means; the names are the contract's.
+PROOF_WORDS = {
+    "crc64nvme": "by CRC64NVME of both stores",
+    "crc32c": "by CRC32C of both stores",
+    "md5": "by MD5 of both stores",
+    "sha256": "by SHA-256 of both stores",
+    "read_back": "by reading back",
+    "read": "by reading back",
+}
+
+
+def summary_lines(summary: Summary, plan: Plan) -> list[str]:
+    """Objects, bytes, time, rate, retries; how each object was proven; predicted and actual cost."""
+    progress = summary.progress
+    rate = progress.bytes_done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+    lines = [
+        f"moved   {progress.objects_done:,} objects, {format_bytes(progress.bytes_done)} in "
+        f"{format_duration(progress.elapsed_s)} ({format_rate(rate)}), {progress.retries:,} "
+        f"{'retry' if progress.retries == 1 else 'retries'}"
+    ]
+    rest = [
+        f"{count:,} {what}"
+        for count, what in (
+            (progress.objects_skipped, "already there"),
+            (summary.objects_deleted, "deleted"),
+            (progress.objects_failed, "failed"),
+        )
+        if count
+    ]
+    if rest:
+        lines.append(f"also    {', '.join(rest)}")
+    proofs = sorted(summary.proofs.items(), key=lambda item: (-item[1], item[0]))
+    if proofs:
+        lines.append(
+            "proven  " + ", ".join(f"{count:,} {PROOF_WORDS.get(name, 'by ' + name)}" for name, count in proofs)
+        )
+    predicted = plan.mean_usd_per_gb * progress.bytes_done / 1e9
+    lines.append(f"cost    ${predicted:.2f} predicted, ${progress.cost_usd:.2f} actual")
+    if len(summary.destinations) > 1:
+        lines += [
+            f"        {end.url}: {end.objects:,} objects, {format_bytes(end.bytes)}, {end.failed:,} failed"
+            for end in summary.destinations
+        ]
+    return lines
+
+
+def plan_lines(verb: str, source: str, destinations: tuple[str, ...], plan: Plan) -> list[str]:
+    """Two lines before the start: what will be done, and along which way at what price."""
+    words = {"cp": "copy", "mv": "move", "sync": "sync"}
+    first = f"{words.get(verb, verb):<7} {source} → {', '.join(destinations)}"
+    if not plan.stations():
+        return [first, "via     this machine, no gateways in between; $0.00 per GB"]
+    relays = len({name for route in plan.routes for name in route.nodes[1:-1]})
+    ways = "1 route" if len(plan.routes) == 1 else f"{len(plan.routes)} routes"
+    return [
+        first,
+        f"via     {len(plan.gateways)} gateways ({relays} relaying) on {ways}; ${plan.mean_usd_per_gb:.3f} per GB",
+    ]

@@ -1,0 +1,295 @@
+"""What was asked for, in two stages: as typed (`Request`), then resolved into the contract's `JobSpec`.
+
+The slash rules live here: a prefix means a directory; one object to `x/` lands in `x/name`, to `x` it is called `x`;
+nothing depends on whether the destination exists.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tradewind.errors import UsageError
+from tradewind.model.job import (
+    DEFAULT_CHUNK_BYTES,
+    MIN_CHUNK_BYTES,
+    Comparison,
+    Deletion,
+    JobSpec,
+    ListSelection,
+    ObjectFilter,
+    ObjectSelection,
+    PrefixSelection,
+    Selection,
+    Target,
+    VerifyMode,
+)
+from tradewind.model.plan import Plan
+from tradewind.model.store import Access, StoreSpec
+from tradewind.model.url import Location, parse_url
+
+#: Most destinations of one job; each chunk is held until all have it.
+DESTINATIONS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to copy. Every default is what the command line does without a flag.
+
+    - `recursive`: everything below the source; `as_subdir` puts it below the source's name at the destination
+    - `filter`, `files_from`: which objects (`files_from`: a file with one relative key a line)
+    - `compare`: None copies everything; otherwise only what differs. `delete` removes at the destinations what the
+      source does not have (needs `compare`); with more than `max_delete` to remove, nothing is removed
+    - `delete_source`: deletes each source object after its verified copy
+    - `verify`: `read` reads back from the destination what no store vouches for
+    - `chunk_bytes`: chunk and part size; `concurrency`: most requests in flight to one store
+    - `storage_class`, `tags`: written with each object
+    - `compress`, `seal`: between gateways; without gateways there is nothing to compress or seal
+    - `max_cost_usd`, `max_usd_per_gb`: ceilings on egress paid by a plan with prices; `max_bytes`: on bytes moved
+    - `limit_bytes_per_s`: over all routes
+    - `stall_s`: give up, resumable, after no route has worked for so long
+    - `report_file`: one JSON verdict per object
+    - `source`, `destination`: how each side is reached
+    """
+
+    recursive: bool = False
+    as_subdir: bool = False
+    filter: ObjectFilter = field(default_factory=ObjectFilter)
+    files_from: str | None = None
+    compare: Comparison | None = None
+    delete: bool = False
+    max_delete: int | None = None
+    delete_source: bool = False
+    verify: VerifyMode = "auto"
+    allow_empty: bool = False
+    server_side_copy: bool = True
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    concurrency: int | None = None
+    storage_class: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    compress: bool = False
+    seal: bool = False
+    max_cost_usd: float | None = None
+    max_usd_per_gb: float | None = None
+    max_bytes: int | None = None
+    limit_bytes_per_s: int | None = None
+    stall_s: int = 60
+    dry_run: bool = False
+    report_file: str | None = None
+    source: Access = field(default_factory=Access)
+    destination: Access = field(default_factory=Access)
+
+
+def resolve(source: str, destinations: tuple[str, ...], options: Options, plan: Plan) -> JobSpec:
+    """The job for these arguments. Looks at the source only where it is a local path. Raises UsageError."""
+    if not 1 <= len(destinations) <= DESTINATIONS_MAX:
+        raise UsageError(f"a job has 1 to {DESTINATIONS_MAX} destinations, not {len(destinations)}")
+    _check_options(options)
+    cwd = os.getcwd()
+    start = parse_url(source, cwd=cwd)
+    ends = [parse_url(text, cwd=cwd) for text in destinations]
+    if start.kind == "pipe" or any(end.kind == "pipe" for end in ends):
+        raise UsageError("a job cannot read or write a pipe", hint="`tradewind cp - DST` and `tradewind cp SRC -` can")
+    tree = _is_tree(start, options)
+    selection = _selection(start, tree, options)
+    store = _tree_store(start, options.source) if tree else object_place(start, options.source)[0]
+    targets = tuple(_target(start, end, tree, options) for end in ends)
+    for target, end in zip(targets, ends, strict=True):
+        _refuse_overlap(store, selection, target, end)
+    price = _ceiling_price(options, plan)
+    return JobSpec(
+        source=store,
+        selection=selection,
+        targets=targets,
+        compare=options.compare,
+        delete=Deletion(options.max_delete) if options.delete else None,
+        delete_source=options.delete_source,
+        verify=options.verify,
+        allow_empty=options.allow_empty,
+        server_side_copy=options.server_side_copy and plan.lead == plan.routes[0].nodes[0],
+        chunk_bytes=options.chunk_bytes,
+        storage_class=options.storage_class,
+        tags=options.tags,
+        compress=options.compress,
+        ceiling_usd_per_gb=price,
+        ceiling_bytes=_ceiling_bytes(options, plan, price),
+        rate_limit_bytes_per_s=options.limit_bytes_per_s,
+        stall_s=options.stall_s,
+        dry_run=options.dry_run,
+        report_file=None if options.report_file is None else os.path.abspath(options.report_file),
+    )
+
+
+def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
+    """The store of a place. Settings that mean nothing there, such as an endpoint for files, are left out."""
+    if place.kind in ("file", "mem"):
+        return StoreSpec(root, fsync=access.fsync, follow_symlinks=access.follow_symlinks, extra=place.options)
+    return StoreSpec(
+        root,
+        endpoint=access.endpoint or place.endpoint,
+        region=access.region or place.region,
+        profile=access.profile,
+        path_style=access.path_style,
+        anonymous=access.anonymous,
+        requester_pays=access.requester_pays,
+        ca_file=None if access.ca_file is None else os.path.abspath(access.ca_file),
+    )
+
+
+def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
+    """Store and prefix (empty or ending in `/`) of a place that means a directory."""
+    if place.kind == "file":
+        return store_spec(_file_root(place.key), place, access), ""
+    prefix = place.key if place.key.endswith("/") or not place.key else place.key + "/"
+    return store_spec(place.root, place, access), prefix
+
+
+def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
+    """Store and key of a place that means one object. Raises UsageError for a directory."""
+    if place.is_directory:
+        raise UsageError(f"{place} is a directory, not an object", hint="add -r to take everything below it")
+    if place.kind == "file":
+        folder, _, name = place.key.rpartition("/")
+        return store_spec(_file_root(folder or "/"), place, access), name
+    return store_spec(place.root, place, access), place.key
+
+
+def _tree_store(place: Location, access: Access) -> StoreSpec:
+    return directory_place(place, access)[0]
+
+
+def _file_root(path: str) -> str:
+    """`file:///dir`. Only what a URL cannot hold is escaped: `%`, `?`, `#` and bytes that are not UTF-8."""
+    if any(part in (".", "..") for part in path.split("/")):
+        path = os.path.realpath(path)
+    escaped = path.rstrip("/").replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+    pieces = [c if not "\udc80" <= c <= "\udcff" else f"%{ord(c) - 0xDC00:02X}" for c in escaped]
+    return "file://" + ("".join(pieces) or "/")
+
+
+def _is_tree(start: Location, options: Options) -> bool:
+    """Whether the source means everything below it. Asks the file system only for a local path."""
+    tree = options.recursive or options.compare is not None or options.files_from is not None or start.kind == "mem"
+    if start.kind != "file":
+        return tree
+    try:
+        mode = os.stat(start.key).st_mode
+    except OSError:
+        return tree  # The lead reports it: not found, or forbidden.
+    if stat.S_ISDIR(mode) and not tree:
+        raise UsageError(f"{start} is a directory", hint="add -r to copy what is in it")
+    if stat.S_ISREG(mode) and tree:
+        if options.compare is not None or options.files_from is not None or start.is_directory:
+            raise UsageError(f"{start} is a file, not a directory", hint="to copy one file: tradewind cp FILE DST")
+        return False
+    return tree
+
+
+def _selection(start: Location, tree: bool, options: Options) -> Selection:
+    if not tree:
+        if options.filter != ObjectFilter():
+            raise UsageError("filters choose among the objects of a directory", hint="add -r")
+        return ObjectSelection(object_place(start, options.source)[1])
+    prefix = directory_place(start, options.source)[1]
+    if options.files_from is not None:
+        return ListSelection(prefix, os.path.abspath(options.files_from), options.filter)
+    return PrefixSelection(prefix, options.filter)
+
+
+def _target(start: Location, end: Location, tree: bool, options: Options) -> Target:
+    if tree:
+        store, prefix = directory_place(_below(end, start) if options.as_subdir else end, options.destination)
+        return Target(store, prefix)
+    if options.as_subdir:
+        raise UsageError("--as-subdir adds the name of a directory", hint="to copy into a directory end DST with /")
+    if end.is_directory:
+        end = replace(end, key=_with_slash(end.key) + _name_of(start)) if end.kind != "mem" else end
+    elif end.kind == "file" and os.path.isdir(end.key):
+        raise UsageError(f"{end} is a directory", hint=f"to copy into it write {end}/")
+    if end.kind == "mem":
+        return Target(store_spec(end.root, end, options.destination), _name_of(start))
+    store, key = object_place(end, options.destination)
+    return Target(store, key)
+
+
+def _name_of(start: Location) -> str:
+    if not start.name:
+        raise UsageError(f"{start} has no name of its own", hint="end the destination with a name, not with /")
+    return start.name
+
+
+def _below(end: Location, start: Location) -> Location:
+    if start.kind == "file":
+        name = os.path.basename(os.path.realpath(start.key))
+    else:
+        name = start.name or start.root.rpartition("/")[2]
+    return replace(end, key=_with_slash(end.key) + name + "/")
+
+
+def _with_slash(key: str) -> str:
+    return key if not key or key.endswith("/") else key + "/"
+
+
+def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end: Location) -> None:
+    """A destination that is the source, or below it, would copy onto itself or without end; `mv` would lose data."""
+    if isinstance(selection, ObjectSelection):
+        same, inside = selection.key == target.key, False
+        ours, theirs = store, target.store
+        if end.kind == "file" and ours.url.startswith("file:"):
+            same = _local_path(ours, selection.key) == _local_path(theirs, target.key)
+            theirs = ours
+    elif end.kind == "file" and store.url.startswith("file:"):
+        ours = theirs = store
+        one, other = _local_path(store, ""), _local_path(target.store, "")
+        same, inside = one == other, other.startswith(one.rstrip("/") + "/")
+    else:
+        ours, theirs = store, target.store
+        same = selection.prefix == target.key
+        inside = target.key.startswith(selection.prefix)
+    if (ours.url, ours.endpoint) != (theirs.url, theirs.endpoint) or ours.url == "mem:":
+        return
+    if same:
+        raise UsageError(f"source and destination are the same: {end}")
+    if inside and not isinstance(selection, ListSelection):
+        raise UsageError(f"the destination {end} lies inside the source", hint="choose a place outside")
+
+
+def _local_path(store: StoreSpec, key: str) -> str:
+    from urllib.parse import unquote
+
+    return os.path.realpath(os.path.join(unquote(store.url.removeprefix("file://"), errors="surrogateescape"), key))
+
+
+def _check_options(options: Options) -> None:
+    if options.delete and options.compare is None:
+        raise UsageError("deletion goes with a comparison", hint="use `tradewind sync --delete`")
+    if options.max_delete is not None and not options.delete:
+        raise UsageError("--max-delete goes with --delete")
+    if options.chunk_bytes < MIN_CHUNK_BYTES:
+        raise UsageError(
+            f"chunks of {options.chunk_bytes} bytes: must be at least 5MiB", hint="S3 takes no smaller parts"
+        )
+    if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
+        raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
+
+
+def _ceiling_price(options: Options, plan: Plan) -> float | None:
+    """The mean price that may be paid: the user's, or with a ceiling in USD the plan's own."""
+    dearest = max(route.usd_per_gb for route in plan.routes)
+    if options.max_cost_usd is None and options.max_usd_per_gb is None:
+        return None
+    if dearest == 0:
+        raise UsageError("a cost ceiling needs routes with prices", hint="give usd_per_gb in --topology FILE")
+    if options.max_usd_per_gb is not None:
+        return options.max_usd_per_gb
+    return plan.mean_usd_per_gb
+
+
+def _ceiling_bytes(options: Options, plan: Plan, price: float | None) -> int | None:
+    """So many bytes that mean price × bytes stays at or under the ceiling in USD, whatever comes."""
+    ceilings = [] if options.max_bytes is None else [options.max_bytes]
+    if options.max_cost_usd is not None and price:
+        ceilings.append(int(options.max_cost_usd / price * 1e9))
+    return min(ceilings, default=None)

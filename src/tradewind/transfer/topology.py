@@ -1,0 +1,147 @@
+"""Topology files: a graph of gateways given by hand, read into a `model.Plan` (docs/reference/topology.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from tradewind.errors import TopologyError
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+from tradewind.model.program import Limits
+
+#: Connections of a hop for which the file names no other number.
+DEFAULT_CONNECTIONS = 8
+#: Name of the gateway that leads.
+LEAD = "lead"
+ROLES = ("source", "relay", "sink")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A plan, and what the file says of addresses on this machine.
+
+    `listen` gives the data port of a gateway, `ip:port`; `detours` what a hop dials instead. With `plain` the hops
+    are neither encrypted nor authenticated: for benchmarks on one machine only.
+    """
+
+    plan: Plan
+    document: Mapping[str, Any]
+    listen: Mapping[str, str] = field(default_factory=dict)
+    detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    plain: bool = False
+
+
+def read_topology(path: str) -> Topology:
+    """Reads and checks a topology file. Raises TopologyError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise TopologyError(f"{path}: not JSON: {error}") from error
+    try:
+        return topology_from_document(document)
+    except TopologyError as error:
+        raise TopologyError(f"{path}: {error}", hint=error.hint or "the format: docs/reference/topology.md") from None
+
+
+def topology_from_document(document: Any) -> Topology:
+    """From the file's JSON. Raises TopologyError."""
+    _expect(document, "the file", {"gateways", "routes"}, {"connections", "hops", "plain", "description"})
+    roles, gateways, listen = {}, [PlannedGateway(LEAD)], {}
+    for name, entry in _mapping(document["gateways"], "gateways").items():
+        _expect(entry, f"gateway {name}", {"role"}, {"region", "listen", "limits"})
+        if name == LEAD:
+            raise TopologyError(f"the name {LEAD!r} is taken by the gateway that leads")
+        roles[name] = _roles(name, entry["role"])
+        gateways.append(PlannedGateway(name, entry.get("region", "site:local"), _limits(name, entry.get("limits", {}))))
+        if "listen" in entry:
+            listen[name] = str(entry["listen"])
+    routes = tuple(_route(entry, roles) for entry in _list(document["routes"], "routes"))
+    hops, detours = _hops(document, routes)
+    plan = Plan(tuple(gateways), hops, routes, lead=LEAD)
+    idle = set(roles) - {name for route in plan.routes for name in route.nodes}
+    if idle:
+        raise TopologyError(f"gateway {min(idle)} is on no route")
+    return Topology(plan, document, listen, detours, bool(document.get("plain", False)))
+
+
+def _roles(name: str, role: Any) -> tuple[str, ...]:
+    roles = tuple(role) if isinstance(role, list) else (role,)
+    if not roles or any(one not in ROLES for one in roles):
+        raise TopologyError(f"gateway {name}: role {role!r} is not one of {', '.join(ROLES)}")
+    return roles
+
+
+def _route(entry: Any, roles: Mapping[str, tuple[str, ...]]) -> PlannedRoute:
+    _expect(entry, "a route", {"nodes", "share"}, {"usd_per_gb"})
+    nodes = tuple(str(name) for name in _list(entry["nodes"], "nodes"))
+    for index, name in enumerate(nodes):
+        role = "source" if index == 0 else "sink" if index == len(nodes) - 1 else "relay"
+        if role not in roles.get(name, (role,)):
+            raise TopologyError(f"route {' → '.join(nodes)}: {name} would be a {role}, but has role {roles[name][0]}")
+    return PlannedRoute(nodes, _number(entry["share"], "share"), _number(entry.get("usd_per_gb", 0), "usd_per_gb"))
+
+
+def _hops(
+    document: Mapping[str, Any], routes: tuple[PlannedRoute, ...]
+) -> tuple[tuple[PlannedHop, ...], dict[tuple[str, str], str]]:
+    """The hops that the routes need; those that the file lists have their own connections and addresses.
+
+    The lead is not in the routes of a topology: its hops to the sources are added when programs are compiled.
+    """
+    default = int(_number(document.get("connections", DEFAULT_CONNECTIONS), "connections"))
+    connections = {
+        pair: default
+        for route in routes
+        for pair in zip(route.nodes, route.nodes[1:], strict=False)
+        if pair[0] != pair[1]
+    }
+    detours = {}
+    for entry in _list(document.get("hops", []), "hops"):
+        _expect(entry, "a hop", {"from", "to"}, {"connections", "address"})
+        pair = (str(entry["from"]), str(entry["to"]))
+        if pair not in connections and pair[0] != LEAD:
+            raise TopologyError(f"hop {pair[0]} → {pair[1]} is on no route")
+        if "connections" in entry:
+            connections[pair] = int(_number(entry["connections"], "connections"))
+        if "address" in entry:
+            detours[pair] = str(entry["address"])
+    return tuple(PlannedHop(*pair, count) for pair, count in connections.items()), detours
+
+
+def _limits(name: str, document: Any) -> Limits:
+    _expect(document, f"limits of gateway {name}", set(), {entry.name for entry in fields(Limits)})
+    return Limits(**{key: int(_number(content, key)) for key, content in document.items()})
+
+
+def _expect(document: Any, what: str, required: set[str], optional: set[str]) -> None:
+    keys = set(_mapping(document, what))
+    if required - keys:
+        raise TopologyError(f"{what} has no {min(required - keys)!r}")
+    if keys - required - optional:
+        raise TopologyError(
+            f"{what}: unknown entry {min(keys - required - optional)!r}",
+            hint="known are " + ", ".join(sorted(required | optional)),
+        )
+
+
+def _mapping(document: Any, what: str) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise TopologyError(f"{what} must be an object")
+    return document
+
+
+def _list(document: Any, what: str) -> list[Any]:
+    if not isinstance(document, list):
+        raise TopologyError(f"{what} must be a list")
+    return document
+
+
+def _number(content: Any, what: str) -> float:
+    if isinstance(content, bool) or not isinstance(content, (int, float)):
+        raise TopologyError(f"{what} must be a number, not {content!r}")
+    return content
