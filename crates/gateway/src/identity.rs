@@ -41,6 +41,21 @@ pub enum IdentityError {
     Certificate(#[from] rcgen::Error),
 }
 
+impl IdentityError {
+    /// One line of advice.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Name(_) => "a gateway's name is 1 to 63 of a-z, 0-9 and -, each name once",
+            Self::Days(_) => "short-lived certificates need no revocation; a fleet lives as long as its job",
+            Self::Exists(_) => {
+                "choose another folder; to add gateways to a fleet, its CA must have been made with --keep-ca"
+            }
+            Self::Io { .. } => "is the folder yours, and the disk not full?",
+            Self::Certificate(_) => "is ca-key.pem the file that --keep-ca wrote?",
+        }
+    }
+}
+
 /// What to make.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {

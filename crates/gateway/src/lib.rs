@@ -8,6 +8,8 @@ pub mod control;
 pub mod identity;
 pub mod lead;
 pub mod limits;
+pub mod schema;
+pub mod serve;
 pub mod stores;
 pub mod task;
 pub mod tls;

@@ -49,8 +49,6 @@ pub const DRAIN_AT_EXIT_TIMEOUT: Duration = Duration::from_secs(8);
 /// After that, open answers (the last events) have so long to be read.
 pub const CONNECTIONS_AT_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Bytes of plain text that one TLS connection takes before it must write: larger means fewer system calls.
-pub const TLS_SEND_BUFFER_BYTES: usize = 256 << 10;
 /// Life of a fleet's certificates unless `--days` says otherwise; a gateway then refuses its peers and they it.
 pub const IDENTITY_DAYS_DEFAULT: u32 = 7;
 /// Longest life that `--days` takes.

@@ -1,3 +1,153 @@
-//! The `tradewind-gateway` program.
+//! The `tradewind-gateway` program: takes the command line apart and hands over.
 
-fn main() {}
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::SystemTime;
+use tokio::net::TcpListener;
+use tradewind_contract::{Program, Refusal};
+use tradewind_gateway::control::events::EventSender;
+use tradewind_gateway::control::runner::{Runner, Running};
+use tradewind_gateway::limits::{IDENTITY_DAYS_DEFAULT, WORKERS_MAX, WORKERS_MIN};
+use tradewind_gateway::tls::Security;
+use tradewind_gateway::{identity, schema, serve};
+
+/// Data-plane buffers come and go in megabytes on all threads; see docs/decisions/0004-mimalloc.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// One process of Tradewind's data plane.
+#[derive(Parser)]
+#[command(version, about)]
+struct Cli {
+    /// What goes to stderr
+    #[arg(long, global = true, value_enum, default_value_t = LogLevel::Warn)]
+    log_level: LogLevel,
+    /// Threads of the runtime [default: one per processor, 2 to 16]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
+    workers: Option<u16>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs one gateway until it is told to end
+    Serve(serve::ServeArgs),
+    /// Makes a fleet's CA and one identity per gateway
+    Identity {
+        /// Folder to make them in
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Names of the gateways
+        #[arg(long = "name", value_name = "NODE", required = true, num_args = 1..)]
+        names: Vec<String>,
+        /// Days that they are valid
+        #[arg(long, default_value_t = IDENTITY_DAYS_DEFAULT)]
+        days: u32,
+        /// Also write the CA's private key, so that gateways can be added later
+        #[arg(long)]
+        keep_ca: bool,
+    },
+    /// Prints the JSON schema of the contract
+    Schema,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl From<LogLevel> for tracing::Level {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::from(cli.log_level))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    match cli.command {
+        Command::Serve(args) => run_gateway(&args, cli.workers),
+        Command::Identity { out, names, days, keep_ca } => {
+            let request = identity::Request { out: &out, names: &names, days, keep_ca };
+            match identity::make(&request, SystemTime::now()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error, error.hint()),
+            }
+        }
+        Command::Schema => print(&schema::text()),
+    }
+}
+
+/// Exit code for failures that are not the command line's (clap answers those with 2).
+fn fail(error: &dyn std::fmt::Display, hint: &str) -> ExitCode {
+    eprintln!("error: {error}\nhint: {hint}");
+    ExitCode::FAILURE
+}
+
+/// A closed pipe (`… schema | head`) is no failure worth a word.
+fn print(text: &str) -> ExitCode {
+    match std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run_gateway(args: &serve::ServeArgs, workers: Option<u16>) -> ExitCode {
+    raise_file_limit();
+    let served = serve::Bound::new(args).and_then(|bound| {
+        let runtime = runtime(workers)?;
+        let code = runtime.block_on(bound.run(NodeRunner));
+        // What still runs (a blocked system call of a store, a thread on stdin) ends with the process.
+        runtime.shutdown_background();
+        code
+    });
+    served.unwrap_or_else(|error| fail(&error, error.hint()))
+}
+
+fn runtime(workers: Option<u16>) -> std::io::Result<tokio::runtime::Runtime> {
+    let processors = std::thread::available_parallelism().map_or(WORKERS_MIN, usize::from);
+    let workers = workers.map_or(processors.clamp(WORKERS_MIN, WORKERS_MAX), usize::from);
+    tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()
+}
+
+/// Many connections and files are a gateway's work, and the soft limit of 1,024 dates from `select`.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// Starts nodes for the control API.
+struct NodeRunner;
+
+#[async_trait::async_trait]
+impl Runner for NodeRunner {
+    async fn start(
+        &self,
+        _program: Program,
+        _security: Security,
+        _data_listener: Option<TcpListener>,
+        _events: EventSender,
+    ) -> Result<Box<dyn Running>, Refusal> {
+        Err(Refusal { error: "this build has no data plane yet".to_owned(), hint: None })
+    }
+}

@@ -10,7 +10,7 @@
 //! In TLS 1.3 the client finishes first. A server's refusal therefore reaches it with its first read, not with the
 //! handshake; [`TlsError::explain`] words such an error.
 
-use crate::limits::{PEM_FILE_BYTES_MAX, TLS_HANDSHAKE_TIMEOUT, TLS_SEND_BUFFER_BYTES};
+use crate::limits::{PEM_FILE_BYTES_MAX, TLS_HANDSHAKE_TIMEOUT};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -163,6 +163,8 @@ impl Identity {
             .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
             .map_err(unusable)?;
         client.resumption = rustls::client::Resumption::disabled();
+        // The data plane seals records itself after the handshake, with the keys that rustls agreed on.
+        client.enable_secret_extraction = true;
         let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(unusable)?
@@ -171,6 +173,7 @@ impl Identity {
             .map_err(unusable)?;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
+        server.enable_secret_extraction = true;
         Ok(Self { name, client: Arc::new(client), server: Arc::new(server) })
     }
 
@@ -253,10 +256,7 @@ pub async fn connect(
     peer: &str,
     tcp: TcpStream,
 ) -> Result<client::TlsStream<TcpStream>, TlsError> {
-    let handshake = TlsConnector::from(client_config(identity)).connect(server_name(peer)?, tcp);
-    let mut stream = in_time(handshake).await?;
-    stream.get_mut().1.set_buffer_limit(Some(TLS_SEND_BUFFER_BYTES));
-    Ok(stream)
+    in_time(TlsConnector::from(client_config(identity)).connect(server_name(peer)?, tcp)).await
 }
 
 /// Runs the handshake on a connection that was opened to us, and tells the peer's name.
@@ -264,10 +264,8 @@ pub async fn connect(
 /// # Errors
 /// The peer shows no certificate of the fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
 pub async fn accept(identity: &Identity, tcp: TcpStream) -> Result<(server::TlsStream<TcpStream>, String), TlsError> {
-    let mut stream = in_time(TlsAcceptor::from(server_config(identity)).accept(tcp)).await?;
-    let connection = stream.get_mut().1;
-    connection.set_buffer_limit(Some(TLS_SEND_BUFFER_BYTES));
-    let name = peer_name(connection.peer_certificates())?;
+    let stream = in_time(TlsAcceptor::from(server_config(identity)).accept(tcp)).await?;
+    let name = peer_name(stream.get_ref().1.peer_certificates())?;
     Ok((stream, name))
 }
 

@@ -1,8 +1,21 @@
 //! The control API of a gateway: what it is told to do, and what it tells.
 //!
-//! [`validate`] holds a program against the rules before anything starts; [`events`] carries the job's story to its
-//! readers; [`metrics`] words the figures.
+//! ```text
+//!  client ── server (sockets, TLS, limits) ── routes (HTTP) ── gateway (one program's life) ── runner (the node)
+//!                                                │                  │
+//!                                              probe            validate · events · metrics
+//! ```
+//!
+//! Who may do what: over a Unix socket whoever may open it (its owner); over TCP a peer of the fleet may read the
+//! version and the metrics, and only the identities named as controllers may do the rest. A gateway takes one program in
+//! its life. `docs/reference/control-api.md` is the description for users.
 
+mod answer;
 pub mod events;
+pub mod gateway;
 pub mod metrics;
+mod probe;
+mod routes;
+pub mod runner;
+pub mod server;
 pub mod validate;

@@ -1,0 +1,152 @@
+//! One program's life in one gateway: none yet, running, drained. It never goes back.
+
+use super::answer::Refused;
+use super::events::{self, EventLog, EventSender};
+use super::metrics::MetricsSnapshot;
+use super::runner::{Runner, Running};
+use super::validate::{Setting, check_program};
+use crate::tls::{Identity, Security};
+use axum::http::StatusCode;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use tradewind_contract::{CONTRACT_VERSION, Program, Refusal, Version};
+
+/// What the gateway was started with.
+#[derive(Debug, Default)]
+pub struct Equipment {
+    /// Who it is.
+    pub identity: Option<Arc<Identity>>,
+    /// Plain hops were allowed.
+    pub plain: bool,
+    /// Its data port, bound and listening, not blocking.
+    pub data_listener: Option<TcpListener>,
+}
+
+/// A gateway, from start to end.
+pub struct Gateway {
+    runner: Box<dyn Runner>,
+    identity: Option<Arc<Identity>>,
+    plain: bool,
+    data_address: Option<SocketAddr>,
+    teller: EventSender,
+    log: EventLog,
+    life: Mutex<Life>,
+}
+
+enum Life {
+    /// No program yet. Holds the data port, so that peers that are earlier than the program wait in its backlog.
+    Waiting(Option<TcpListener>),
+    /// One program, perhaps at its end already.
+    Running(Arc<Job>),
+    /// Told to stop before it got a program.
+    Stopped,
+}
+
+struct Job {
+    program: Program,
+    node: Box<dyn Running>,
+}
+
+impl Gateway {
+    /// A gateway without a program.
+    ///
+    /// # Errors
+    /// The data port's address cannot be read.
+    pub fn new(runner: Box<dyn Runner>, equipment: Equipment) -> std::io::Result<Self> {
+        let Equipment { identity, plain, data_listener } = equipment;
+        let data_address = data_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let (teller, log) = events::channel();
+        let life = Mutex::new(Life::Waiting(data_listener));
+        Ok(Self { runner, identity, plain, data_address, teller, log, life })
+    }
+
+    /// Answer of `GET /v1/version`.
+    pub fn version(&self) -> Version {
+        Version {
+            gateway: env!("CARGO_PKG_VERSION").to_owned(),
+            contract: CONTRACT_VERSION,
+            data_address: self.data_address.map(|address| address.to_string()),
+        }
+    }
+
+    /// The job's story.
+    pub fn events(&self) -> &EventLog {
+        &self.log
+    }
+
+    /// Who the gateway is to its peers.
+    pub(super) fn identity(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref()
+    }
+
+    /// Checks and starts a program. The same program again is a success that changes nothing, so that a client that
+    /// missed the answer may ask again.
+    pub(super) async fn start(&self, program: Program) -> Result<(), Refused> {
+        let mut life = self.life.lock().await;
+        let listener = match &*life {
+            Life::Waiting(listener) => listener,
+            Life::Running(job) if job.program == program => return Ok(()),
+            Life::Running(job) => {
+                let error = format!("this gateway has a program already, of job {}", job.program.job_id);
+                return Err(Refused::new(StatusCode::CONFLICT, error, "start another gateway for another job"));
+            }
+            Life::Stopped => {
+                return Err(Refused::new(StatusCode::CONFLICT, "this gateway was drained", "start another gateway"));
+            }
+        };
+        let setting = Setting {
+            identity: self.identity.as_deref().map(Identity::name),
+            plain: self.plain,
+            data_port: self.data_address.is_some(),
+        };
+        check_program(&program, setting).map_err(Refused::unprocessable)?;
+        // A second handle on the data port: if the node does not start, the port stays ours for the next program.
+        let lent = listener.as_ref().map(lend).transpose().map_err(|error| {
+            let refusal = Refusal { error: format!("the data port cannot be used: {error}"), hint: None };
+            Refused { status: StatusCode::INTERNAL_SERVER_ERROR, refusal }
+        })?;
+        let started = self.runner.start(program.clone(), self.security(), lent, self.teller.clone()).await;
+        let node = started.map_err(Refused::unprocessable)?;
+        tracing::info!(job = program.job_id, node = program.node, "program started");
+        *life = Life::Running(Arc::new(Job { program, node }));
+        Ok(())
+    }
+
+    fn security(&self) -> Security {
+        match &self.identity {
+            Some(identity) => Security::Tls(identity.clone()),
+            None => Security::Plain,
+        }
+    }
+
+    /// Checkpoints and stops the node, waits for that, and ends the story. From then on no program is taken.
+    pub async fn drain(&self) {
+        let running = {
+            let mut life = self.life.lock().await;
+            match &*life {
+                Life::Running(job) => Some(job.clone()),
+                Life::Waiting(_) | Life::Stopped => {
+                    *life = Life::Stopped;
+                    None
+                }
+            }
+        };
+        if let Some(job) = running {
+            job.node.drain().await;
+        }
+        self.log.close();
+    }
+
+    /// The node's figures; none without a node.
+    pub(super) async fn node_metrics(&self) -> MetricsSnapshot {
+        match &*self.life.lock().await {
+            Life::Running(job) => job.node.metrics(),
+            Life::Waiting(_) | Life::Stopped => MetricsSnapshot::default(),
+        }
+    }
+}
+
+fn lend(listener: &TcpListener) -> std::io::Result<tokio::net::TcpListener> {
+    tokio::net::TcpListener::from_std(listener.try_clone()?)
+}

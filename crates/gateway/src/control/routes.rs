@@ -1,0 +1,163 @@
+//! The HTTP side of the control API.
+
+use super::answer::Refused;
+use super::gateway::Gateway;
+use super::metrics::add_process_figures;
+use super::probe;
+use crate::limits::{
+    DRAIN_ANSWER_TIMEOUT, EVENT_READERS_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_TIMEOUT,
+};
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tradewind_contract::{ProbeReport, ProbeRequest, Program, Version};
+
+/// Who is at the other end of a connection; the server puts it beside each request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// Whoever may open the socket: the gateway's own user, or with `--plain` a process on this machine.
+    Local,
+    /// A peer of the fleet, by the name in its certificate.
+    Fleet(String),
+}
+
+/// What all handlers share.
+#[derive(Clone)]
+pub(super) struct Api {
+    gateway: Arc<Gateway>,
+    controllers: Arc<[String]>,
+    readers: Arc<Semaphore>,
+    probes: Arc<Semaphore>,
+}
+
+/// The API's routes. `controllers` are the identities that may do more than read version and metrics.
+pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Router {
+    let api = Api {
+        gateway,
+        controllers,
+        readers: Arc::new(Semaphore::new(EVENT_READERS_MAX)),
+        probes: Arc::new(Semaphore::new(PROBES_MAX)),
+    };
+    Router::new()
+        .route("/v1/version", get(version))
+        .route("/v1/program", put(put_program))
+        .route("/v1/events", get(events))
+        .route("/v1/drain", post(drain))
+        .route("/v1/probe", post(post_probe))
+        .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(async || {
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method", API_HINT)
+        })
+        .fallback(async || Refused::new(StatusCode::NOT_FOUND, "there is no such path", API_HINT))
+        .with_state(api)
+}
+
+const API_HINT: &str = "see docs/reference/control-api.md";
+
+/// A peer that may tell this gateway what to do. Handlers that change or reveal a job take it as an argument.
+struct Controller;
+
+impl FromRequestParts<Api> for Controller {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refused> {
+        // Only browsers send it: a web page must not steer a gateway that happens to listen on the user's machine.
+        if parts.headers.contains_key(header::ORIGIN) {
+            return Err(Refused::new(StatusCode::FORBIDDEN, "no requests from web pages", API_HINT));
+        }
+        match parts.extensions.get::<Peer>() {
+            Some(Peer::Local) => Ok(Self),
+            Some(Peer::Fleet(name)) if api.controllers.contains(name) => Ok(Self),
+            Some(Peer::Fleet(name)) => {
+                let error = format!("{name} may not control this gateway");
+                Err(Refused::new(StatusCode::FORBIDDEN, error, "the gateway's --controller names who may"))
+            }
+            None => Err(Refused::new(StatusCode::FORBIDDEN, "nobody knows who you are", API_HINT)),
+        }
+    }
+}
+
+async fn version(State(api): State<Api>) -> Json<Version> {
+    Json(api.gateway.version())
+}
+
+async fn put_program(_: Controller, State(api): State<Api>, body: Body) -> Result<Response, Refused> {
+    let program: Program = read_json(body).await?;
+    // In a task of its own: a client that goes away must not leave a node half started.
+    detached(async move { api.gateway.start(program).await }).await??;
+    Ok(Json(serde_json::json!({})).into_response())
+}
+
+async fn events(_: Controller, State(api): State<Api>) -> Result<Response, Refused> {
+    let place = take_place(&api.readers, "readers of the events")?;
+    let reader = api.gateway.events().subscribe();
+    let lines = futures::stream::unfold((reader, place), async |(mut reader, place)| {
+        let batch = reader.next().await?;
+        Some((Ok::<Bytes, std::convert::Infallible>(batch), (reader, place)))
+    });
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
+async fn drain(_: Controller, State(api): State<Api>) -> Result<StatusCode, Refused> {
+    let drained = detached(async move { api.gateway.drain().await });
+    match tokio::time::timeout(DRAIN_ANSWER_TIMEOUT, drained).await {
+        Ok(done) => done.map(|()| StatusCode::NO_CONTENT),
+        Err(_elapsed) => Ok(StatusCode::ACCEPTED),
+    }
+}
+
+async fn post_probe(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<ProbeReport>, Refused> {
+    let _place = take_place(&api.probes, "probes")?;
+    let request: ProbeRequest = read_json(body).await?;
+    probe::probe(request, api.gateway.identity().map(AsRef::as_ref)).await.map(Json)
+}
+
+async fn metrics(State(api): State<Api>) -> Response {
+    let mut snapshot = api.gateway.node_metrics().await;
+    add_process_figures(&mut snapshot);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], snapshot.to_prometheus()).into_response()
+}
+
+fn take_place(places: &Arc<Semaphore>, of_what: &str) -> Result<OwnedSemaphorePermit, Refused> {
+    places.clone().try_acquire_owned().map_err(|_| {
+        Refused::new(StatusCode::TOO_MANY_REQUESTS, format!("too many {of_what} at once"), "close one first")
+    })
+}
+
+/// Runs `work` to its end even if the request that asked for it is given up.
+async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T, Refused> {
+    tokio::spawn(work).await.map_err(|error| {
+        tracing::error!(%error, "a request's work ended without an answer");
+        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed inside", "its log says more")
+    })
+}
+
+async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
+    let collected = tokio::time::timeout(REQUEST_BODY_TIMEOUT, Limited::new(body, REQUEST_BODY_BYTES_MAX).collect());
+    let bytes = match collected.await {
+        Ok(Ok(collected)) => collected.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let hint = format!("a body has at most {REQUEST_BODY_BYTES_MAX} bytes");
+            return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", hint));
+        }
+        Ok(Err(error)) => {
+            return Err(Refused::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}"), "send it again"));
+        }
+        Err(_elapsed) => {
+            let hint = format!("a body arrives within {} s", REQUEST_BODY_TIMEOUT.as_secs());
+            return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", hint));
+        }
+    };
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let hint = "the body is JSON as contract/gateway-v1.schema.json says";
+        Refused::new(StatusCode::BAD_REQUEST, format!("not understood: {error}"), hint)
+    })
+}

@@ -1,0 +1,34 @@
+//! What the control API needs from the data plane.
+
+use super::events::EventSender;
+use super::metrics::MetricsSnapshot;
+use crate::tls::Security;
+use async_trait::async_trait;
+use tokio::net::TcpListener;
+use tradewind_contract::{Program, Refusal};
+
+/// Starts nodes.
+#[async_trait]
+pub trait Runner: Send + Sync + 'static {
+    /// Starts the node of a program that has passed [`super::validate`]. Returns when it runs, not when it is done.
+    ///
+    /// # Errors
+    /// The program cannot be run here; nothing is left running, and another program may be tried.
+    async fn start(
+        &self,
+        program: Program,
+        security: Security,
+        data_listener: Option<TcpListener>,
+        events: EventSender,
+    ) -> Result<Box<dyn Running>, Refusal>;
+}
+
+/// A node that runs.
+#[async_trait]
+pub trait Running: Send + Sync {
+    /// Checkpoints and stops; returns when that is done. Every call after the first only waits for the first.
+    async fn drain(&self);
+
+    /// The node's figures now.
+    fn metrics(&self) -> MetricsSnapshot;
+}

@@ -1,0 +1,162 @@
+//! The sockets below the control API: who gets in, how many, and for how long.
+
+use super::gateway::Gateway;
+use super::routes::{self, Peer};
+use crate::limits::{
+    ACCEPT_RETRY_PAUSE, CONNECTIONS_AT_EXIT_TIMEOUT, CONTROL_CONNECTIONS_MAX, CONTROL_HANDSHAKES_MAX,
+    REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
+};
+use crate::tls::{self, Identity};
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Where control connections come from.
+pub enum Listener {
+    /// A socket file that only its owner may open.
+    Unix(UnixListener),
+    /// TCP on the loopback interface, without TLS.
+    Plain(TcpListener),
+    /// TCP with mutual TLS.
+    Tls(TcpListener, Arc<Identity>),
+}
+
+/// The running control API.
+pub struct Server {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What every connection needs.
+#[derive(Clone)]
+struct Shared {
+    router: Router,
+    places: Arc<Semaphore>,
+    handshakes: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Server {
+    /// Starts to answer. `controllers` are the fleet's identities that may control the gateway.
+    pub fn start(listener: Listener, gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Self {
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let shared = Shared {
+            router: routes::router(gateway, controllers),
+            places: Arc::new(Semaphore::new(CONTROL_CONNECTIONS_MAX)),
+            handshakes: Arc::new(Semaphore::new(CONTROL_HANDSHAKES_MAX)),
+            stop: stop.clone(),
+        };
+        tasks.spawn(accept_all(listener, shared, tasks.clone()));
+        Self { stop, tasks }
+    }
+
+    /// Stops to accept, lets open answers end for [`CONNECTIONS_AT_EXIT_TIMEOUT`], and closes what is then left.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(CONNECTIONS_AT_EXIT_TIMEOUT, self.tasks.wait()).await.is_err() {
+            tracing::warn!(connections = self.tasks.len(), "control connections still open at exit");
+        }
+    }
+}
+
+async fn accept_all(listener: Listener, shared: Shared, tasks: TaskTracker) {
+    let stop = shared.stop.clone();
+    let accepting = async {
+        loop {
+            if let Err(error) = accept_one(&listener, &shared, &tasks).await {
+                tracing::warn!(%error, "a control connection could not be accepted");
+                tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
+            }
+        }
+    };
+    stop.run_until_cancelled(accepting).await;
+}
+
+async fn accept_one(listener: &Listener, shared: &Shared, tasks: &TaskTracker) -> io::Result<()> {
+    match listener {
+        Listener::Unix(listener) => {
+            let (stream, _) = listener.accept().await?;
+            tasks.spawn(serve(stream, Peer::Local, shared.clone()));
+        }
+        Listener::Plain(listener) => {
+            let (stream, _) = listener.accept().await?;
+            tasks.spawn(serve(stream, Peer::Local, shared.clone()));
+        }
+        Listener::Tls(listener, identity) => {
+            // Before accepting, so that strangers who never finish a handshake queue in the kernel. Never closed.
+            let Ok(handshake) = shared.handshakes.clone().acquire_owned().await else { return Ok(()) };
+            let (stream, _) = listener.accept().await?;
+            tasks.spawn(serve_tls(stream, identity.clone(), handshake, shared.clone()));
+        }
+    }
+    Ok(())
+}
+
+async fn serve_tls(tcp: TcpStream, identity: Arc<Identity>, handshake: OwnedSemaphorePermit, shared: Shared) {
+    let from = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+    let accepted = shared.stop.run_until_cancelled(tls::accept(&identity, tcp)).await;
+    drop(handshake);
+    match accepted {
+        Some(Ok((stream, name))) => serve(stream, Peer::Fleet(name), shared).await,
+        Some(Err(error)) => tracing::warn!(from, %error, "control connection refused"),
+        None => {}
+    }
+}
+
+async fn serve<S>(mut stream: S, peer: Peer, shared: Shared)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Ok(_place) = shared.places.clone().try_acquire_owned() else {
+        tracing::warn!("control connection refused: {CONTROL_CONNECTIONS_MAX} are open");
+        if let Err(error) = stream.write_all(BUSY).await {
+            tracing::debug!(%error, "nobody reads the refusal");
+        }
+        return;
+    };
+    let service = TowerToHyperService::new(shared.router.layer(Extension(peer)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_HEAD_TIMEOUT)
+        .max_headers(REQUEST_HEADERS_MAX)
+        .max_buf_size(REQUEST_HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shared.stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "control connection ended");
+    }
+}
+
+/// Answer to one connection too many, written by hand because no request is read from it.
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n\
+    content-length: 80\r\n\r\n\
+    {\"error\":\"too many control connections\",\"hint\":\"close some, or try again later\"}";
+
+#[cfg(test)]
+mod tests {
+    use super::BUSY;
+
+    #[test]
+    fn the_busy_answer_says_its_own_length() {
+        let text = std::str::from_utf8(BUSY).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len()).trim_end().to_owned()), "{}", body.len());
+        assert!(serde_json::from_str::<tradewind_contract::Refusal>(body).is_ok());
+    }
+}

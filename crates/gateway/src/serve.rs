@@ -1,0 +1,332 @@
+//! `tradewind-gateway serve`: one gateway, from its sockets to its end.
+//!
+//! Sockets are bound before the first thread is started: a wrong address is an error at once, and the socket file is
+//! made under a file mode mask that no other thread can see.
+//!
+//! The end comes by signal, or by the end of standard input (`--exit-with-stdin`: whoever started the gateway is gone).
+//! The node is then drained, the last events are read, and the socket file removed. A second signal leaves at once.
+
+use crate::control::gateway::{Equipment, Gateway};
+use crate::control::runner::Runner;
+use crate::control::server::{Listener, Server};
+use crate::limits::DRAIN_AT_EXIT_TIMEOUT;
+use crate::tls::{Identity, TlsError};
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tradewind_contract::Ready;
+
+/// What `serve` is told on the command line.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeArgs {
+    /// Where the control API answers: `unix:PATH`, or `IP:PORT` (mutual TLS; port 0 for any free one)
+    #[arg(long, value_name = "unix:PATH|IP:PORT")]
+    pub control: ControlAddress,
+    /// Where other gateways reach this one (port 0 for any free one)
+    #[arg(long, value_name = "IP:PORT")]
+    pub data: Option<SocketAddr>,
+    /// Folder with ca.pem, cert.pem and key.pem, as `identity` makes them
+    #[arg(long, value_name = "DIR", conflicts_with = "plain")]
+    pub identity: Option<PathBuf>,
+    /// Do without TLS; the control API then answers on the loopback interface only
+    #[arg(long)]
+    pub plain: bool,
+    /// Identity that may control this gateway over TCP; can be given more than once
+    #[arg(long = "controller", value_name = "NAME", default_value = "lead")]
+    pub controllers: Vec<String>,
+    /// End when standard input ends
+    #[arg(long)]
+    pub exit_with_stdin: bool,
+}
+
+/// Where the control API answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlAddress {
+    /// A socket file.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp(SocketAddr),
+}
+
+impl FromStr for ControlAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("unix: needs a path".to_owned()),
+            Some(path) => Ok(Self::Unix(PathBuf::from(path))),
+            None => text.parse().map(Self::Tcp).map_err(|_| "neither unix:PATH nor IP:PORT".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for ControlAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A TCP port without anybody's certificate.
+    #[error("{0} would answer anybody")]
+    Unprotected(SocketAddr),
+    /// The control API in clear text for the whole network.
+    #[error("the control API is never served in clear text beyond this machine, and {0} is not a loopback address")]
+    PlainBeyondLoopback(SocketAddr),
+    /// The identity cannot be used.
+    #[error(transparent)]
+    Identity(#[from] TlsError),
+    /// A gateway is at that socket.
+    #[error("another process answers at {}", .0.display())]
+    SocketTaken(PathBuf),
+    /// Something else is at that path.
+    #[error("{} exists and is no socket", .0.display())]
+    NoSocket(PathBuf),
+    /// A socket could not be made.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refused something else that a gateway needs.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl ServeError {
+    /// One line of advice.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Unprotected(_) => "give --identity DIR, or --plain to do without TLS",
+            Self::PlainBeyondLoopback(_) => "give --identity DIR, or listen at 127.0.0.1 or a unix: socket",
+            Self::Identity(_) => "make identities with `tradewind-gateway identity`",
+            Self::SocketTaken(_) | Self::NoSocket(_) => "choose another path",
+            Self::Listen { .. } => {
+                "is the address one of this machine's, the port free, and the path short and writable?"
+            }
+            Self::Io(_) => "is the machine out of files or memory?",
+        }
+    }
+}
+
+/// A gateway whose sockets are bound.
+pub struct Bound {
+    control: BoundControl,
+    equipment: Equipment,
+    controllers: Arc<[String]>,
+    exit_with_stdin: bool,
+}
+
+enum BoundControl {
+    Unix(UnixListener, SocketFile),
+    Plain(TcpListener),
+    Tls(TcpListener, Arc<Identity>),
+}
+
+/// Removes the socket file when the gateway ends.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::warn!(%error, path = %self.0.display(), "the socket file stays behind");
+        }
+    }
+}
+
+impl Bound {
+    /// Checks the arguments and binds the sockets. To be called while the process has one thread.
+    ///
+    /// # Errors
+    /// See [`ServeError`]; nothing is then left behind.
+    pub fn new(args: &ServeArgs) -> Result<Self, ServeError> {
+        let identity = args.identity.as_deref().map(Identity::load).transpose()?.map(Arc::new);
+        let tcp_control = match args.control {
+            ControlAddress::Tcp(address) => Some(address),
+            ControlAddress::Unix(_) => None,
+        };
+        if identity.is_none() {
+            if let Some(address) = tcp_control.into_iter().chain(args.data).find(|_| !args.plain) {
+                return Err(ServeError::Unprotected(address));
+            }
+            if let Some(address) = tcp_control.filter(|address| !address.ip().is_loopback()) {
+                return Err(ServeError::PlainBeyondLoopback(address));
+            }
+        }
+        let data_listener = args.data.map(bind_tcp).transpose()?;
+        let control = match (&args.control, &identity) {
+            (ControlAddress::Unix(path), _) => bind_unix(path)?,
+            (ControlAddress::Tcp(address), None) => BoundControl::Plain(bind_tcp(*address)?),
+            (ControlAddress::Tcp(address), Some(identity)) => BoundControl::Tls(bind_tcp(*address)?, identity.clone()),
+        };
+        let equipment = Equipment { identity, plain: args.plain, data_listener };
+        let controllers = args.controllers.clone().into();
+        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin })
+    }
+
+    /// Serves until the end, on the runtime that it is awaited on.
+    ///
+    /// # Errors
+    /// The system refused signal handlers or sockets.
+    pub async fn run(self, runner: impl Runner) -> Result<ExitCode, ServeError> {
+        let mut endings = Endings::new(self.exit_with_stdin)?;
+        let gateway = Arc::new(Gateway::new(Box::new(runner), self.equipment)?);
+        let (listener, control, _socket_file) = self.control.into_listener()?;
+        let server = Server::start(listener, gateway.clone(), self.controllers);
+        say_ready(&Ready { control: control.to_string(), data_address: gateway.version().data_address });
+        tracing::info!(reason = endings.first().await, "ending");
+        let leaving = async {
+            let drained = tokio::time::timeout(DRAIN_AT_EXIT_TIMEOUT, gateway.drain()).await;
+            server.stop().await;
+            drained
+        };
+        tokio::select! {
+            drained = leaving => Ok(match drained {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_elapsed) => {
+                    tracing::warn!("the node was still draining after {DRAIN_AT_EXIT_TIMEOUT:?}");
+                    ExitCode::FAILURE
+                }
+            }),
+            code = endings.second() => Ok(code),
+        }
+    }
+}
+
+impl BoundControl {
+    fn into_listener(self) -> io::Result<(Listener, ControlAddress, Option<SocketFile>)> {
+        let tcp = |listener: TcpListener| {
+            let address = ControlAddress::Tcp(listener.local_addr()?);
+            Ok::<_, io::Error>((tokio::net::TcpListener::from_std(listener)?, address))
+        };
+        match self {
+            Self::Unix(listener, file) => {
+                let address = ControlAddress::Unix(file.0.clone());
+                Ok((Listener::Unix(tokio::net::UnixListener::from_std(listener)?), address, Some(file)))
+            }
+            Self::Plain(listener) => {
+                tcp(listener).map(|(listener, address)| (Listener::Plain(listener), address, None))
+            }
+            Self::Tls(listener, identity) => {
+                tcp(listener).map(|(listener, address)| (Listener::Tls(listener, identity), address, None))
+            }
+        }
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let bound = TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    bound.map_err(|source| ServeError::Listen { address: address.to_string(), source })
+}
+
+/// Listens at a socket file that only this user may open, in the place of one that nobody answers at any more.
+fn bind_unix(path: &Path) -> Result<BoundControl, ServeError> {
+    remove_stale_socket(path)?;
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = bound.map_err(|source| ServeError::Listen { address: path.display().to_string(), source })?;
+    let file = SocketFile(path.to_owned());
+    listener.set_nonblocking(true)?;
+    Ok(BoundControl::Unix(listener, file))
+}
+
+fn remove_stale_socket(path: &Path) -> Result<(), ServeError> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(ServeError::Listen { address: path.display().to_string(), source }),
+        Ok(found) if !found.file_type().is_socket() => Err(ServeError::NoSocket(path.to_owned())),
+        Ok(_) => match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(std::fs::remove_file(path)?),
+            _ => Err(ServeError::SocketTaken(path.to_owned())),
+        },
+    }
+}
+
+/// The one line on stdout. Whoever started the gateway may have closed its end: then nobody waits for the line.
+fn say_ready(ready: &Ready) {
+    let mut stdout = io::stdout().lock();
+    let said = serde_json::to_writer(&mut stdout, ready)
+        .map_err(io::Error::from)
+        .and_then(|()| stdout.write_all(b"\n"))
+        .and_then(|()| stdout.flush());
+    if let Err(error) = said {
+        tracing::warn!(%error, "nobody reads the readiness line");
+    }
+}
+
+/// All that can end a gateway.
+struct Endings {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    /// `None` without `--exit-with-stdin`, and once it has come.
+    stdin_end: Option<oneshot::Receiver<()>>,
+}
+
+impl Endings {
+    fn new(exit_with_stdin: bool) -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            stdin_end: if exit_with_stdin { Some(watch_stdin()?) } else { None },
+        })
+    }
+
+    /// Waits for the first reason to end, and names it.
+    async fn first(&mut self) -> &'static str {
+        let stdin_end = async {
+            match self.stdin_end.take() {
+                // An error means that the watching thread is gone; its end is the end of stdin too.
+                Some(end) => drop(end.await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hangup.recv() => "SIGHUP",
+            () = stdin_end => "end of standard input",
+        }
+    }
+
+    /// Waits for a signal after that, and gives the exit code that shells expect of it.
+    async fn second(&mut self) -> ExitCode {
+        let signal = tokio::select! {
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.hangup.recv() => SignalKind::hangup(),
+        };
+        ExitCode::from(128 + signal.as_raw_value() as u8)
+    }
+}
+
+/// Reads stdin to its end in a thread of its own: a read cannot be given up, and a runtime's thread that sits in one
+/// would hold up the exit.
+fn watch_stdin() -> io::Result<oneshot::Receiver<()>> {
+    let (tell, end) = oneshot::channel();
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        if let Err(error) = io::copy(&mut io::stdin().lock(), &mut io::sink()) {
+            tracing::warn!(%error, "standard input cannot be read");
+        }
+        // Nobody listens any more when the gateway is ending already.
+        let _ = tell.send(());
+    })?;
+    Ok(end)
+}
