@@ -1,6 +1,8 @@
 //! The contract between Python and the gateways: the schema in the tree is the one of the types, and the examples
 //! that both suites parse say nothing that a type does not know.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

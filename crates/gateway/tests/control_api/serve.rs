@@ -1,0 +1,328 @@
+//! The real binary: its sockets, who gets in, and how it ends.
+
+use crate::http::Client;
+use hyper::{Method, StatusCode};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use serde_json::{Value, json};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::process::{Child, ChildStderr, Command};
+use tradewind_gateway::tls::{self, Identity};
+
+fn gateway(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind-gateway"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+async fn run(arguments: &[&str]) -> Output {
+    gateway(arguments).output().await.unwrap()
+}
+
+/// A gateway that has said that it is ready.
+struct Serving {
+    child: Child,
+    ready: Value,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Serving {
+    async fn start(arguments: &[&str]) -> Self {
+        let mut child = gateway(&[&["serve", "--log-level", "info"], arguments].concat()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = stdout.next_line().await.unwrap().expect("a readiness line");
+        Self { child, ready: serde_json::from_str(&line).unwrap(), log }
+    }
+
+    fn control(&self) -> &str {
+        self.ready["control"].as_str().unwrap()
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id().unwrap() as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    async fn log_says(&mut self, text: &str) {
+        loop {
+            let line = self.log.next_line().await.unwrap().unwrap_or_else(|| panic!("the log never said {text:?}"));
+            if line.contains(text) {
+                return;
+            }
+        }
+    }
+
+    async fn end_of_stdin(mut self) -> ExitStatus {
+        drop(self.child.stdin.take());
+        self.child.wait().await.unwrap()
+    }
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn socket(&self) -> String {
+        format!("unix:{}", self.text("socket"))
+    }
+
+    /// Makes a fleet in the folder `name`, with the real command.
+    async fn fleet(&self, name: &str, nodes: &[&str]) {
+        let out = self.text(name);
+        let made = run(&[&["identity", "--out", &out, "--name"], nodes].concat()).await;
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+}
+
+/// Asserts that the command failed with `code`, and said `error` and some hint on stderr and nothing on stdout.
+fn assert_refused(output: &Output, code: i32, error: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains("error: ") && stderr.contains(error), "{stderr}");
+    assert!(output.stdout.is_empty());
+    if code == 1 {
+        assert!(stderr.contains("\nhint: "), "{stderr}");
+    }
+}
+
+#[tokio::test]
+async fn a_local_gateway_answers_its_owner_and_ends_with_stdin() {
+    let folder = Folder::new();
+    let serving = Serving::start(&["--control", &folder.socket(), "--exit-with-stdin"]).await;
+    assert_eq!(serving.ready, json!({ "control": folder.socket(), "data_address": null }));
+    let socket = std::fs::metadata(folder.path("socket")).unwrap();
+    assert!(socket.file_type().is_socket());
+    assert_eq!(socket.permissions().mode() & 0o777, 0o600);
+    let (status, version) = Client::unix(&folder.path("socket")).await.get("/v1/version").await;
+    assert_eq!((status, version), (StatusCode::OK, json!({ "gateway": env!("CARGO_PKG_VERSION"), "contract": 1 })));
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+    assert!(!folder.path("socket").exists());
+}
+
+#[tokio::test]
+async fn without_the_flag_the_end_of_stdin_is_no_reason_to_end() {
+    let folder = Folder::new();
+    let mut serving = Serving::start(&["--control", &folder.socket()]).await;
+    drop(serving.child.stdin.take());
+    assert_eq!(Client::unix(&folder.path("socket")).await.get("/v1/version").await.0, StatusCode::OK);
+    serving.signal(rustix::process::Signal::TERM);
+    assert_eq!(serving.child.wait().await.unwrap().code(), Some(0));
+    assert!(!folder.path("socket").exists());
+}
+
+#[tokio::test]
+async fn a_second_signal_leaves_at_once() {
+    let folder = Folder::new();
+    let mut serving = Serving::start(&["--control", &folder.socket()]).await;
+    // Half a request holds the exit up.
+    let mut holding = UnixStream::connect(folder.path("socket")).await.unwrap();
+    holding.write_all(b"GET /v1/ver").await.unwrap();
+    assert_eq!(Client::unix(&folder.path("socket")).await.get("/v1/version").await.0, StatusCode::OK);
+    serving.signal(rustix::process::Signal::INT);
+    serving.log_says("ending").await;
+    serving.signal(rustix::process::Signal::TERM);
+    assert_eq!(serving.child.wait().await.unwrap().code(), Some(143));
+    assert!(!folder.path("socket").exists());
+}
+
+#[tokio::test]
+async fn a_stale_socket_is_replaced_and_a_living_one_or_a_file_is_not() {
+    let folder = Folder::new();
+    let mut killed = Serving::start(&["--control", &folder.socket()]).await;
+    killed.child.kill().await.unwrap();
+    assert!(folder.path("socket").exists());
+    let serving = Serving::start(&["--control", &folder.socket(), "--exit-with-stdin"]).await;
+    assert_refused(&run(&["serve", "--control", &folder.socket()]).await, 1, "another process answers");
+    assert_eq!(Client::unix(&folder.path("socket")).await.get("/v1/version").await.0, StatusCode::OK);
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+    std::fs::write(folder.path("socket"), "precious").unwrap();
+    assert_refused(&run(&["serve", "--control", &folder.socket()]).await, 1, "is no socket");
+    assert_eq!(std::fs::read(folder.path("socket")).unwrap(), b"precious");
+}
+
+#[tokio::test]
+async fn nothing_is_served_unprotected_by_accident() {
+    let folder = Folder::new();
+    let socket = folder.socket();
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["--control", "127.0.0.1:0"], 1, "would answer anybody"),
+        (&["--control", &socket, "--data", "127.0.0.1:0"], 1, "would answer anybody"),
+        (&["--control", "0.0.0.0:0", "--plain"], 1, "not a loopback address"),
+        (&["--control", &socket, "--identity", "/nowhere"], 1, "/nowhere/ca.pem"),
+        (&["--control", "127.0.0.1:0", "--identity", "/nowhere", "--plain"], 2, "cannot be used with"),
+        (&["--control", "nowhere"], 2, "neither unix:PATH nor IP:PORT"),
+        (&["--control", "unix:/nowhere/socket"], 1, "cannot listen at /nowhere/socket"),
+    ];
+    for (arguments, code, error) in cases {
+        assert_refused(&run(&[&["serve"], arguments].concat()).await, code, error);
+    }
+    assert!(!folder.path("socket").exists());
+}
+
+#[tokio::test]
+async fn plain_ports_are_free_ones_and_said() {
+    let serving =
+        Serving::start(&["--control", "127.0.0.1:0", "--data", "127.0.0.1:0", "--plain", "--exit-with-stdin"]).await;
+    let mut client = Client::over(TcpStream::connect(serving.control()).await.unwrap()).await;
+    let (_, version) = client.get("/v1/version").await;
+    assert_eq!(version["data_address"], serving.ready["data_address"]);
+    TcpStream::connect(serving.ready["data_address"].as_str().unwrap()).await.unwrap();
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+}
+
+async fn mutual(serving: &Serving, identity: &Path, wanted: &str) -> Result<Client, tls::TlsError> {
+    let tcp = TcpStream::connect(serving.control()).await.unwrap();
+    let stream = tls::connect(&Identity::load(identity).unwrap(), wanted, tcp).await?;
+    Ok(Client::over(stream).await)
+}
+
+/// What a server says to a client whose handshake it refuses: with TLS 1.3 it comes with the first read.
+async fn first_read(mut stream: impl tokio::io::AsyncRead + Unpin) -> String {
+    match stream.read(&mut [0; 1]).await {
+        Ok(0) => "closed".to_owned(),
+        Ok(_) => "data".to_owned(),
+        Err(error) => tls::TlsError::explain(error).to_string(),
+    }
+}
+
+#[tokio::test]
+async fn over_tcp_the_fleet_may_look_and_the_controller_may_act() {
+    let folder = Folder::new();
+    folder.fleet("fleet", &["lead", "relay", "sink"]).await;
+    let identity = folder.text("fleet/sink");
+    let serving = Serving::start(&[
+        "--control",
+        "127.0.0.1:0",
+        "--data",
+        "127.0.0.1:0",
+        "--identity",
+        &identity,
+        "--exit-with-stdin",
+    ])
+    .await;
+
+    let mut lead = mutual(&serving, &folder.path("fleet/lead"), "sink").await.unwrap();
+    let (status, version) = lead.get("/v1/version").await;
+    assert_eq!((status, &version["data_address"]), (StatusCode::OK, &serving.ready["data_address"]));
+    let (status, refusal) = lead.put_program(&json!({ "contract": 1 })).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{refusal}");
+
+    let mut relay = mutual(&serving, &folder.path("fleet/relay"), "sink").await.unwrap();
+    assert_eq!(relay.get("/v1/version").await.0, StatusCode::OK);
+    assert_eq!(relay.get("/metrics").await.0, StatusCode::OK);
+    for (method, path) in [(Method::PUT, "/v1/program"), (Method::GET, "/v1/events"), (Method::POST, "/v1/drain")] {
+        let (status, refusal) = relay.call(method, path, "{}").await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        assert_eq!(refusal["error"], "relay may not control this gateway");
+    }
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn over_tcp_nobody_else_gets_in() {
+    let folder = Folder::new();
+    folder.fleet("ours", &["lead", "sink"]).await;
+    folder.fleet("theirs", &["lead", "sink"]).await;
+    let identity = folder.text("ours/sink");
+    let mut serving = Serving::start(&["--control", "127.0.0.1:0", "--identity", &identity, "--exit-with-stdin"]).await;
+
+    // They do not trust our gateway, and if they did, it would not trust them.
+    let refused = mutual(&serving, &folder.path("theirs/lead"), "sink").await.err().unwrap();
+    assert_eq!(refused.to_string(), "the peer's certificate is not of this fleet");
+    let refused = mutual(&serving, &folder.path("ours/lead"), "relay").await.err().unwrap();
+    assert_eq!(refused.to_string(), "the peer's certificate carries another name");
+    for (shown, answer) in [
+        (Some("theirs/lead"), "the peer says that our certificate is not of its fleet"),
+        (None, "the peer wants a certificate and got none"),
+    ] {
+        let config = trusting(&folder.path("ours/ca.pem"), shown.map(|name| folder.path(name)).as_deref());
+        let tcp = TcpStream::connect(serving.control()).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let stream = connector.connect(ServerName::try_from("sink").unwrap(), tcp).await.unwrap();
+        assert_eq!(first_read(stream).await, answer);
+    }
+    let mut garbage = TcpStream::connect(serving.control()).await.unwrap();
+    garbage.write_all(b"GET /v1/version HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    drop(garbage.read_to_end(&mut answer).await);
+    assert!(!answer.starts_with(b"HTTP"));
+    serving.log_says("the peer does not speak TLS").await;
+
+    let mut lead = mutual(&serving, &folder.path("ours/lead"), "sink").await.unwrap();
+    assert_eq!(lead.get("/v1/version").await.0, StatusCode::OK);
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+}
+
+/// A client that trusts one CA and shows any certificate, or none.
+fn trusting(ca: &Path, shown: Option<&Path>) -> rustls::ClientConfig {
+    let certificate = |path: &Path| CertificateDer::from_pem_file(path).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate(ca)).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    match shown {
+        Some(folder) => {
+            let key = rustls_pki_types::PrivateKeyDer::from_pem_file(folder.join("key.pem")).unwrap();
+            builder.with_client_auth_cert(vec![certificate(&folder.join("cert.pem"))], key).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    }
+}
+
+#[tokio::test]
+async fn garbage_and_oversized_bodies_do_not_hurt() {
+    let folder = Folder::new();
+    let serving = Serving::start(&["--control", &folder.socket(), "--exit-with-stdin"]).await;
+    let mut garbage = UnixStream::connect(folder.path("socket")).await.unwrap();
+    garbage.write_all(&[0xff; 4096]).await.unwrap();
+    let mut answer = String::new();
+    garbage.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let mut client = Client::unix(&folder.path("socket")).await;
+    let (status, _) = client.call(Method::PUT, "/v1/program", vec![b' '; 5 << 20]).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(Client::unix(&folder.path("socket")).await.get("/v1/version").await.0, StatusCode::OK);
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn schema_and_version_are_printed() {
+    let schema = run(&["schema"]).await;
+    assert_eq!(schema.stdout, include_bytes!("../../../../contract/gateway-v1.schema.json"));
+    let version = run(&["--version"]).await;
+    assert_eq!(
+        String::from_utf8(version.stdout).unwrap(),
+        format!("tradewind-gateway {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[tokio::test]
+async fn identities_are_not_overwritten() {
+    let folder = Folder::new();
+    folder.fleet("fleet", &["a"]).await;
+    let again = run(&["identity", "--out", &folder.text("fleet"), "--name", "a"]).await;
+    assert_refused(&again, 1, "is not overwritten");
+    let bad = run(&["identity", "--out", &folder.text("other"), "--name", "../a"]).await;
+    assert_refused(&bad, 1, "is no gateway name");
+    assert!(!folder.path("other").exists());
+}
