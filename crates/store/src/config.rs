@@ -1,8 +1,11 @@
 //! How to reach one store, and [`open`].
 
-use crate::{Result, Store};
+use crate::file::FileStore;
+use crate::mem::MemStore;
+use crate::s3::{open_gcs, open_r2, open_s3};
+use crate::{Error, ErrorKind, Result, Store};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Everything needed to reach one side of a job. Holds names of credentials (a profile), never credentials.
@@ -35,5 +38,36 @@ pub struct StoreConfig {
 
 /// Opens a store. Makes no request: a wrong bucket shows at the first call, a wrong configuration here.
 pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
-    todo!("{}", config.url)
+    let wrong = |why: String| Error::new(ErrorKind::Configuration, "open", config.url.clone(), why);
+    if config.url == "mem:" {
+        return Ok(Arc::new(MemStore::new(config)?));
+    }
+    let (scheme, rest) = config.url.split_once("://").ok_or_else(|| wrong("the URL has no scheme".to_owned()))?;
+    if scheme == "file" {
+        return Ok(Arc::new(FileStore::new(Path::new(rest), config)?));
+    }
+    let name = rest.strip_suffix('/').unwrap_or(rest);
+    let pair = || name.split_once('/').ok_or_else(|| wrong(format!("a root here is {scheme}://account/bucket")));
+    Ok(match scheme {
+        "s3" => Arc::new(open_s3(config, name)?),
+        "gs" => Arc::new(open_gcs(config, name)?),
+        "r2" => {
+            let (account, bucket) = pair()?;
+            Arc::new(open_r2(config, account, bucket)?)
+        }
+        other => return Err(wrong(format!("stores of kind `{other}` are not known"))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_roots_are_configuration_errors() {
+        for url in ["", "b", "ftp://b", "s3://", "s3://b/key", "r2://b", "az://a", "file://relative"] {
+            let config = StoreConfig { url: url.to_owned(), anonymous: true, ..StoreConfig::default() };
+            assert_eq!(open(&config).unwrap_err().kind, ErrorKind::Configuration, "{url}");
+        }
+    }
 }

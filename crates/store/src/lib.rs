@@ -10,13 +10,20 @@
 mod checksum;
 mod config;
 mod error;
+mod file;
 mod key_range;
+mod listing;
+mod mem;
 mod model;
+mod rest;
+mod s3;
+mod xml;
 
 pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme};
 pub use config::{StoreConfig, open};
 pub use error::{Error, ErrorKind, Result};
 pub use key_range::KeyRange;
+pub use listing::{list_range, split_ranges};
 pub use model::{
     Attributes, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
     PutOptions, StoreLimits, UploadId, Written,

@@ -1,0 +1,54 @@
+//! Errors of the system by meaning.
+
+use super::Tree;
+use crate::{Error, ErrorKind};
+use nix::errno::Errno;
+
+/// The meaning of a failed system call on a file that was to be read.
+fn meaning(errno: Errno) -> ErrorKind {
+    match errno {
+        Errno::ENOENT => ErrorKind::NotFound,
+        Errno::EACCES | Errno::EPERM | Errno::EROFS => ErrorKind::Forbidden,
+        Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => ErrorKind::NoSpace,
+        Errno::ENAMETOOLONG | Errno::EILSEQ | Errno::EINVAL | Errno::ENOTDIR | Errno::EISDIR | Errno::EEXIST => {
+            ErrorKind::InvalidKey
+        }
+        Errno::ELOOP => ErrorKind::InvalidKey,
+        // Too many open files: fewer at once will do.
+        Errno::EMFILE | Errno::ENFILE => ErrorKind::SlowDown,
+        _ => ErrorKind::Server,
+    }
+}
+
+impl Tree {
+    /// An error of `operation` on `key`.
+    pub(super) fn error(
+        &self,
+        kind: ErrorKind,
+        operation: &'static str,
+        key: &str,
+        message: impl std::fmt::Display,
+    ) -> Error {
+        let slash = if self.url.ends_with('/') { "" } else { "/" };
+        Error::new(kind, operation, format!("{}{slash}{key}", self.url), message)
+    }
+
+    /// What a failed system call means for `operation` on `key`.
+    pub(super) fn system_error(&self, operation: &'static str, key: &str, errno: Errno) -> Error {
+        let message = match errno {
+            Errno::ELOOP => "a symbolic link is in the way, and following links was not asked for".to_owned(),
+            Errno::ENOTDIR => "a file stands where a directory is needed".to_owned(),
+            Errno::EISDIR | Errno::EEXIST => "a directory stands where the file should be".to_owned(),
+            other => other.desc().to_owned(),
+        };
+        self.error(meaning(errno), operation, key, message)
+    }
+
+    /// As [`Tree::system_error`] for errors that come from the standard library.
+    pub(super) fn io_error(&self, operation: &'static str, key: &str, error: &std::io::Error) -> Error {
+        match error.raw_os_error() {
+            Some(code) => self.system_error(operation, key, Errno::from_raw(code)),
+            None => self.error(ErrorKind::Server, operation, key, error),
+        }
+    }
+}

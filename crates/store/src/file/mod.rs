@@ -1,0 +1,191 @@
+//! A directory tree as a store.
+//!
+//! A key is a path below the root, with `/` between segments. What a tree cannot hold ([`path::check_key`]) is refused
+//! by name. Decisions that users meet:
+//! - An empty directory is listed as a zero-byte object `dir/`; writing `dir/` makes a directory. A directory that
+//!   holds anything is no object.
+//! - Deleting the last file of a directory leaves the directory.
+//! - Symbolic links are followed only when the configuration says so. Otherwise no operation passes through one, so
+//!   nothing below the root leads out of it; listings report links as refused.
+//! - Writes go to a temporary file beside the target and become visible by `rename`. Its name is the upload id, so any
+//!   process on the machine may write parts. Listings never show such files.
+//! - Files have no ETag: a read is guarded by size and modification time, before its first and after its last byte.
+
+mod errors;
+mod path;
+mod read;
+mod walk;
+mod write;
+
+use crate::{
+    Checksums, Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
+    PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreLimits, UploadId, Written,
+};
+use async_trait::async_trait;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+const TIB: u64 = 1 << 40;
+
+/// PATH_MAX of Linux; a key that passes it together with the root is refused by the kernel.
+const KEY_BYTES_MAX: usize = 4095;
+
+const LIMITS: StoreLimits = StoreLimits {
+    part_bytes_min: 1,
+    part_bytes_max: 16 * TIB,
+    parts_max: 1_000_000,
+    put_bytes_max: 16 * TIB,
+    copy_bytes_max: 0,
+    object_bytes_max: 16 * TIB,
+    key_bytes_max: KEY_BYTES_MAX,
+    delete_keys_max: 1000,
+    equal_parts: false,
+};
+
+/// A store over the directory `root`.
+#[derive(Clone, Debug)]
+pub(crate) struct FileStore(Arc<Tree>);
+
+/// What the blocking half of the store works with.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    root: PathBuf,
+    url: String,
+    fsync: bool,
+    follow_symlinks: bool,
+    /// Whether names that differ only in case are one file here; found out at the first write.
+    folds_case: OnceLock<bool>,
+    cursors: walk::Cursors,
+}
+
+impl FileStore {
+    /// A store over `root`, which need not exist yet: the first write makes it.
+    pub(crate) fn new(root: &Path, config: &StoreConfig) -> Result<Self> {
+        if !root.is_absolute() {
+            let message = "a file URL needs an absolute path";
+            return Err(Error::new(ErrorKind::Configuration, "open", config.url.clone(), message));
+        }
+        Ok(Self(Arc::new(Tree {
+            root: root.to_owned(),
+            url: format!("file://{}", root.display()),
+            fsync: config.fsync,
+            follow_symlinks: config.follow_symlinks,
+            folds_case: OnceLock::new(),
+            cursors: walk::Cursors::default(),
+        })))
+    }
+
+    /// Runs `work` where blocking is allowed.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Arc<Tree>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let tree = Arc::clone(&self.0);
+        match tokio::task::spawn_blocking(move || work(&tree)).await {
+            Ok(result) => result,
+            Err(error) => Err(Error::new(ErrorKind::Server, operation, self.0.url.clone(), error)),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    fn url(&self) -> &str {
+        &self.0.url
+    }
+
+    fn limits(&self) -> StoreLimits {
+        LIMITS
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
+        let request = request.clone();
+        self.blocking("list", move |tree| tree.list_page(&request)).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectInfo> {
+        let key = key.to_owned();
+        self.blocking("head", move |tree| tree.head(&key)).await
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download> {
+        let (key, condition) = (key.to_owned(), condition.clone());
+        self.blocking("get", move |tree| tree.start_read(&key, range, &condition)).await.map(read::download)
+    }
+
+    async fn put(&self, key: &str, payload: Payload, _checksums: &Checksums, options: &PutOptions) -> Result<Written> {
+        let (key, modified) = (key.to_owned(), options.modified_unix_ms);
+        self.blocking("put", move |tree| tree.put(&key, &payload, modified)).await
+    }
+
+    async fn open_upload(&self, key: &str, _options: &PutOptions) -> Result<UploadId> {
+        let key = key.to_owned();
+        self.blocking("open upload", move |tree| tree.open_upload(&key)).await
+    }
+
+    async fn put_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        part: u32,
+        offset: u64,
+        payload: Payload,
+        checksums: &Checksums,
+    ) -> Result<PartTag> {
+        let (key, upload, size_bytes) = (key.to_owned(), upload.clone(), payload.len());
+        self.blocking("put part", move |tree| tree.put_part(&key, &upload, offset, &payload)).await?;
+        Ok(PartTag { part, size_bytes, tag: offset.to_string(), checksums: *checksums })
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[PartTag],
+        _checksums: &Checksums,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        let (key, upload, modified) = (key.to_owned(), upload.clone(), options.modified_unix_ms);
+        let size: u64 = parts.iter().map(|part| part.size_bytes).sum();
+        self.blocking("complete upload", move |tree| tree.complete_upload(&key, &upload, size, modified)).await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
+        let (key, upload) = (key.to_owned(), upload.clone());
+        self.blocking("abort upload", move |tree| tree.abort_upload(&key, &upload)).await
+    }
+
+    async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
+        let key = key.to_owned();
+        self.blocking("list uploads", move |tree| tree.pending_uploads(&key)).await
+    }
+
+    /// Never: a copy inside the kernel would skip the hashing that proves the bytes.
+    fn can_copy_from(&self, _source: &dyn Store) -> bool {
+        false
+    }
+
+    async fn copy(&self, key: &str, _source: &PartSource, _options: &PutOptions) -> Result<Written> {
+        Err(self.0.error(ErrorKind::Unsupported, "copy", key, "files are copied by reading them"))
+    }
+
+    async fn copy_part(&self, key: &str, _upload: &UploadId, _part: u32, _source: &PartSource) -> Result<PartTag> {
+        Err(self.0.error(ErrorKind::Unsupported, "copy part", key, "files are copied by reading them"))
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        if keys.len() > LIMITS.delete_keys_max {
+            let message = format!("{} keys, {} at most", keys.len(), LIMITS.delete_keys_max);
+            return Err(Error::new(ErrorKind::BadRequest, "delete", self.0.url.clone(), message));
+        }
+        let keys = keys.to_vec();
+        self.blocking("delete", move |tree| Ok(keys.iter().map(|key| tree.delete(key)).collect())).await
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}

@@ -1,0 +1,173 @@
+//! Keys as paths: what a tree can hold, and directories opened step by step so that no link leads out.
+
+use super::Tree;
+use crate::{ErrorKind, Result};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, mkdirat};
+use std::os::fd::OwnedFd;
+
+/// NAME_MAX of all file systems in use.
+const NAME_BYTES_MAX: usize = 255;
+/// What marks a temporary file; 16 hex digits follow: 8 of the full name's CRC-32C, 8 random.
+const TEMPORARY_MARK: &str = ".tradewind-";
+const TEMPORARY_DIGITS: usize = 16;
+
+/// A key split into the directory that holds it and the name in there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Split<'a> {
+    /// Directory below the root, empty or without a final slash.
+    pub(super) parent: &'a str,
+    /// Name of the file, or of the directory when `is_directory`.
+    pub(super) name: &'a str,
+    /// The key ends in `/`.
+    pub(super) is_directory: bool,
+}
+
+/// Splits a key, or says why no tree can hold it.
+pub(super) fn check_key(key: &str) -> Result<Split<'_>, String> {
+    let (path, is_directory) = match key.strip_suffix('/') {
+        Some(path) => (path, true),
+        None => (key, false),
+    };
+    if path.is_empty() {
+        return Err("no file can be named so".to_owned());
+    }
+    for segment in path.split('/') {
+        match segment {
+            "" => return Err("a file system cannot hold an empty name (`//` or a leading `/`)".to_owned()),
+            "." | ".." => return Err(format!("a file system cannot hold the name `{segment}`")),
+            _ if segment.contains('\0') => return Err("a file system cannot hold a NUL in a name".to_owned()),
+            _ if segment.len() > NAME_BYTES_MAX => {
+                return Err(format!("a name has {} bytes, {NAME_BYTES_MAX} at most", segment.len()));
+            }
+            _ => {}
+        }
+    }
+    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if is_temporary(name) {
+        return Err(format!("names with `{TEMPORARY_MARK}` are kept for unfinished writes"));
+    }
+    Ok(Split { parent, name, is_directory })
+}
+
+fn name_digits(name: &str) -> String {
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, name.as_bytes()) as u32;
+    format!("{crc:08x}")
+}
+
+/// A new temporary name beside `name`, at most 255 bytes long.
+pub(super) fn temporary_name(name: &str) -> String {
+    let kept = NAME_BYTES_MAX - 1 - TEMPORARY_MARK.len() - TEMPORARY_DIGITS;
+    let mut end = name.len().min(kept);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!(".{}{TEMPORARY_MARK}{}{:08x}", &name[..end], name_digits(name), rand::random::<u32>())
+}
+
+/// Whether `name` is one that [`temporary_name`] makes.
+pub(super) fn is_temporary(name: &str) -> bool {
+    let Some((start, digits)) = name.rsplit_once(TEMPORARY_MARK) else { return false };
+    start.starts_with('.') && digits.len() == TEMPORARY_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether `temporary` belongs to a write of `name`.
+pub(super) fn is_temporary_of(temporary: &str, name: &str) -> bool {
+    let Some((start, digits)) = temporary.rsplit_once(TEMPORARY_MARK) else { return false };
+    is_temporary(temporary)
+        && !temporary.contains('/')
+        && start.strip_prefix('.').is_some_and(|start| name.starts_with(start))
+        && digits.starts_with(&name_digits(name))
+}
+
+const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_CLOEXEC);
+
+impl Tree {
+    /// Splits a key, or refuses it.
+    pub(super) fn split<'a>(&self, operation: &'static str, key: &'a str) -> Result<Split<'a>> {
+        check_key(key).map_err(|why| self.error(ErrorKind::InvalidKey, operation, key, why))
+    }
+
+    /// Flags that keep an open from passing a link, unless links are followed.
+    pub(super) fn no_follow(&self) -> OFlag {
+        if self.follow_symlinks { OFlag::empty() } else { OFlag::O_NOFOLLOW }
+    }
+
+    /// Opens the root. It may itself be a link: the user named it.
+    pub(super) fn open_root(&self) -> Result<OwnedFd, Errno> {
+        open(&self.root, OFlag::O_RDONLY | DIRECTORY, Mode::empty())
+    }
+
+    /// Opens a directory below the root, one segment at a time.
+    pub(super) fn open_directory(&self, path: &str) -> Result<OwnedFd, Errno> {
+        let mut directory = self.open_root()?;
+        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+            directory = openat(&directory, segment, OFlag::O_RDONLY | DIRECTORY | self.no_follow(), Mode::empty())
+                .map_err(|errno| self.link_or(&directory, segment, errno))?;
+        }
+        Ok(directory)
+    }
+
+    /// With O_DIRECTORY and O_NOFOLLOW a link answers ENOTDIR like a file does; callers want to know which.
+    fn link_or(&self, directory: &OwnedFd, name: &str, errno: Errno) -> Errno {
+        let is_link = errno == Errno::ENOTDIR
+            && !self.follow_symlinks
+            && nix::sys::stat::fstatat(directory, name, nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+                nix::sys::stat::SFlag::from_bits_truncate(stat.st_mode & nix::libc::S_IFMT)
+                    == nix::sys::stat::SFlag::S_IFLNK
+            });
+        if is_link { Errno::ELOOP } else { errno }
+    }
+
+    /// As [`Tree::open_directory`], making what is missing, the root too.
+    pub(super) fn make_directory(&self, path: &str) -> Result<OwnedFd, Errno> {
+        match self.open_directory(path) {
+            Err(Errno::ENOENT) => {}
+            result => return result,
+        }
+        std::fs::create_dir_all(&self.root)
+            .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+        let mut directory = self.open_root()?;
+        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+            match mkdirat(&directory, segment, Mode::from_bits_truncate(0o777)) {
+                Ok(()) if self.fsync => nix::unistd::fsync(&directory)?,
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            directory = openat(&directory, segment, OFlag::O_RDONLY | DIRECTORY | self.no_follow(), Mode::empty())
+                .map_err(|errno| self.link_or(&directory, segment, errno))?;
+        }
+        Ok(directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn keys_that_a_tree_cannot_hold_are_named() {
+        for key in ["", "/", "/a", "a//b", "a/./b", "..", "a/..", "a\0b", "a//"] {
+            assert!(check_key(key).is_err(), "{key:?}");
+        }
+        assert!(check_key(&"x".repeat(256)).is_err());
+        assert!(check_key(&format!("d/{}", "x".repeat(255))).is_ok());
+        let split = check_key("a/b/").unwrap();
+        assert_eq!(split, Split { parent: "a", name: "b", is_directory: true });
+    }
+
+    proptest! {
+        #[test]
+        fn temporary_names_belong_to_their_key_alone(name in "[^/\0]{1,255}", other in "[^/\0]{1,20}") {
+            prop_assume!(name.len() <= 255 && name != other);
+            let temporary = temporary_name(&name);
+            prop_assert!(temporary.len() <= 255);
+            prop_assert!(is_temporary(&temporary));
+            prop_assert!(is_temporary_of(&temporary, &name));
+            prop_assert!(!is_temporary_of(&temporary, &other));
+            prop_assert!(!is_temporary(&name) || check_key(&name).is_err());
+        }
+    }
+}

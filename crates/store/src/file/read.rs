@@ -1,0 +1,224 @@
+//! Reading files: guarded by size and time, in buffers that are used again.
+
+use super::Tree;
+use crate::{Download, Error, ErrorKind, ObjectInfo, Precondition, Result};
+use bytes::Bytes;
+use futures::StreamExt;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::libc;
+use nix::sys::stat::{FileStat, Mode, fstatat};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of one read. Large enough that the hand-over between threads does not count, small enough for the cache.
+const BUFFER_BYTES: usize = 1024 * 1024;
+/// Buffers kept for use again, all stores of a process together (32 MiB); more are given back to the system. The first
+/// touch of fresh memory costs more than the read itself.
+const KEPT_BUFFERS_MAX: usize = 32;
+
+static KEPT_BUFFERS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// A full-size buffer that goes back to the kept ones when its last reader drops it.
+struct Buffer {
+    bytes: Vec<u8>,
+    filled: usize,
+}
+
+impl Buffer {
+    fn take() -> Vec<u8> {
+        let kept = KEPT_BUFFERS.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.unwrap_or_else(|| vec![0; BUFFER_BYTES])
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut kept = KEPT_BUFFERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT_BUFFERS_MAX {
+            kept.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// A file that is being read, and what is still to come of it.
+pub(super) struct Reader {
+    tree: Arc<Tree>,
+    key: String,
+    file: File,
+    range: Range<u64>,
+    /// Size and time at the start; at the end they must be the same.
+    state: (u64, i64),
+}
+
+/// A read that has begun: the first buffer is already there, so a small file takes one hand-over to a thread.
+pub(super) struct Started {
+    info: ObjectInfo,
+    first: Option<Bytes>,
+    reader: Reader,
+}
+
+impl Reader {
+    fn fail(&self, kind: ErrorKind, message: impl std::fmt::Display) -> Error {
+        self.tree.error(kind, "get", &self.key, message)
+    }
+
+    /// The next bytes; `None` at the end of the range.
+    fn next(&mut self) -> Result<Option<Bytes>> {
+        let left = self.range.end - self.range.start;
+        if left == 0 {
+            return Ok(None);
+        }
+        let wanted = left.min(BUFFER_BYTES as u64) as usize;
+        let bytes = if wanted == BUFFER_BYTES {
+            let mut bytes = Buffer::take();
+            self.fill(&mut bytes)?;
+            Bytes::from_owner(Buffer { bytes, filled: wanted })
+        } else {
+            let mut bytes = vec![0; wanted];
+            self.fill(&mut bytes)?;
+            Bytes::from(bytes)
+        };
+        self.range.start += wanted as u64;
+        if self.range.start == self.range.end {
+            self.check_unchanged()?;
+        }
+        Ok(Some(bytes))
+    }
+
+    fn fill(&self, buffer: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(buffer, self.range.start).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.fail(ErrorKind::Truncated, "the file became shorter"),
+            _ => self.tree.io_error("get", &self.key, &error),
+        })
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        let metadata = self.file.metadata().map_err(|error| self.tree.io_error("get", &self.key, &error))?;
+        let state = (metadata.len(), modified_ms(metadata.mtime(), metadata.mtime_nsec()));
+        if state != self.state {
+            return Err(self.fail(ErrorKind::PreconditionFailed, "the file changed while it was read"));
+        }
+        Ok(())
+    }
+}
+
+/// Turns a started read into a stream.
+pub(super) fn download(started: Started) -> Download {
+    let Started { info, first, reader } = started;
+    let first = futures::stream::iter(first.map(Ok));
+    let rest = futures::stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
+        let (url, key) = (reader.tree.url.clone(), reader.key.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let next = reader.next();
+            (next, reader)
+        });
+        match read.await {
+            Ok((Ok(None), _)) => None,
+            Ok((Ok(Some(bytes)), reader)) => {
+                let done = reader.range.is_empty();
+                Some((Ok(bytes), (!done).then_some(reader)))
+            }
+            Ok((Err(error), _)) => Some((Err(error), None)),
+            Err(error) => Some((Err(Error::new(ErrorKind::Server, "get", format!("{url}/{key}"), error)), None)),
+        }
+    });
+    Download { info, body: first.chain(rest).boxed() }
+}
+
+/// Milliseconds since the Unix epoch, rounded down.
+fn modified_ms(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds * 1000 + nanoseconds / 1_000_000
+}
+
+/// What a listing or a head says of a file; a directory is a zero-byte object.
+pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
+    let is_directory = key.ends_with('/');
+    ObjectInfo {
+        key,
+        size_bytes: if is_directory { 0 } else { u64::try_from(stat.st_size).unwrap_or(0) },
+        modified_unix_ms: modified_ms(stat.st_mtime, stat.st_mtime_nsec),
+        ..ObjectInfo::default()
+    }
+}
+
+pub(super) fn is_kind(stat: &FileStat, kind: libc::mode_t) -> bool {
+    stat.st_mode & libc::S_IFMT == kind
+}
+
+impl Tree {
+    /// An error of a read, where what is missing may be the root itself.
+    fn read_error(&self, operation: &'static str, key: &str, errno: Errno) -> Error {
+        match errno {
+            Errno::ENOENT | Errno::ENOTDIR if !self.root.is_dir() => {
+                self.error(ErrorKind::BucketNotFound, operation, key, "the root directory does not exist")
+            }
+            Errno::ENOENT | Errno::ENOTDIR => self.error(ErrorKind::NotFound, operation, key, "no such file"),
+            other => self.system_error(operation, key, other),
+        }
+    }
+
+    pub(super) fn head(&self, key: &str) -> Result<ObjectInfo> {
+        let split = self.split("head", key)?;
+        let fail = |errno| self.read_error("head", key, errno);
+        let directory = self.open_directory(split.parent).map_err(fail)?;
+        let flags = if self.follow_symlinks { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
+        let stat = fstatat(&directory, split.name, flags).map_err(fail)?;
+        if is_kind(&stat, libc::S_IFLNK) {
+            return Err(fail(Errno::ELOOP));
+        }
+        let wanted = if split.is_directory { libc::S_IFDIR } else { libc::S_IFREG };
+        if !is_kind(&stat, wanted) {
+            return Err(self.error(ErrorKind::NotFound, "head", key, "no such file"));
+        }
+        Ok(object_info(key.to_owned(), &stat))
+    }
+
+    pub(super) fn start_read(
+        self: &Arc<Self>,
+        key: &str,
+        range: Option<Range<u64>>,
+        condition: &Precondition,
+    ) -> Result<Started> {
+        let split = self.split("get", key)?;
+        let fail = |errno| self.read_error("get", key, errno);
+        let directory = self.open_directory(split.parent).map_err(fail)?;
+        // Without O_NONBLOCK the open of a pipe would wait for a writer.
+        let mut flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | self.no_follow();
+        if split.is_directory {
+            flags |= OFlag::O_DIRECTORY;
+        }
+        let file = File::from(openat(&directory, split.name, flags, Mode::empty()).map_err(fail)?);
+        let metadata = file.metadata().map_err(|error| self.io_error("get", key, &error))?;
+        if !split.is_directory && !metadata.is_file() {
+            return Err(self.error(ErrorKind::NotFound, "get", key, "no regular file"));
+        }
+        let size = if split.is_directory { 0 } else { metadata.len() };
+        let modified = modified_ms(metadata.mtime(), metadata.mtime_nsec());
+        let other_state = condition.file_state.is_some_and(|state| state != (size, modified));
+        if other_state || condition.etag.is_some() || condition.version.is_some() {
+            let message = "the file is not the one that was listed (size or modification time differ)";
+            return Err(self.error(ErrorKind::PreconditionFailed, "get", key, message));
+        }
+        let range = range.unwrap_or(0..size);
+        if range.start > range.end || range.end > size {
+            let message = format!("the file has {size} bytes, asked were those up to {}", range.end);
+            return Err(self.error(ErrorKind::Truncated, "get", key, message));
+        }
+        let info =
+            ObjectInfo { key: key.to_owned(), size_bytes: size, modified_unix_ms: modified, ..ObjectInfo::default() };
+        let state = (metadata.len(), modified);
+        let mut reader = Reader { tree: Arc::clone(self), key: key.to_owned(), file, range, state };
+        let first = reader.next()?;
+        Ok(Started { info, first, reader })
+    }
+}

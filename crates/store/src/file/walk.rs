@@ -1,0 +1,383 @@
+//! Listing a tree in byte order of its keys, page by page.
+//!
+//! Keys sort as if each directory were called `name/`, so a plain depth-first walk over names sorted that way yields
+//! them in order. Memory: the names of the directories on the way down to the current key, packed; never the tree.
+//! The walk is kept between pages, so that a directory of a million files is read once and not once a page; a walk
+//! that was forgotten (too many at once) is begun again behind the last key.
+
+use super::Tree;
+use super::path::is_temporary;
+use super::read::{is_kind, object_info};
+use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, Result};
+use nix::dir::{Dir, Type};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::libc;
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+
+/// Entries of a page when the caller names no number.
+const PAGE_ENTRIES: usize = 4096;
+/// Walks kept between pages; the oldest is forgotten and, when asked for, begun again behind its last key.
+const CURSORS_MAX: usize = 32;
+
+/// What an entry of a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    Directory,
+    /// A link, or a file system that does not tell: `stat` will.
+    Unknown,
+    /// A socket, pipe or device.
+    Special,
+}
+
+/// Names of one directory, packed and sorted.
+#[derive(Debug, Default)]
+struct Names {
+    bytes: Vec<u8>,
+    /// Start, length and kind of each name; a directory's name ends in `/`.
+    spans: Vec<(u32, u16, Kind)>,
+}
+
+impl Names {
+    fn push(&mut self, name: &[u8], kind: Kind) -> Result<(), Errno> {
+        let start = u32::try_from(self.bytes.len()).map_err(|_| Errno::EOVERFLOW)?;
+        self.bytes.extend_from_slice(name);
+        if kind == Kind::Directory {
+            self.bytes.push(b'/');
+        }
+        let length = self.bytes.len() - start as usize;
+        self.spans.push((start, length as u16, kind));
+        Ok(())
+    }
+
+    fn get(&self, index: usize) -> Option<(&[u8], Kind)> {
+        let (start, length, kind) = *self.spans.get(index)?;
+        Some((&self.bytes[start as usize..start as usize + usize::from(length)], kind))
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        let name = |span: &(u32, u16, Kind)| &bytes[span.0 as usize..span.0 as usize + usize::from(span.1)];
+        self.spans.sort_unstable_by(|a, b| name(a).cmp(name(b)));
+    }
+}
+
+/// A directory on the way down.
+#[derive(Debug)]
+struct Frame {
+    directory: OwnedFd,
+    /// Device and inode, to see when a link leads back up.
+    identity: (u64, u64),
+    names: Names,
+    next: usize,
+    /// Length of the key of this directory within [`Cursor::path`].
+    path_length: usize,
+}
+
+/// A walk between two pages.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    frames: Vec<Frame>,
+    /// Key of the innermost directory: empty or ending in `/`.
+    path: String,
+}
+
+/// The walks that wait for their next page.
+#[derive(Debug, Default)]
+pub(super) struct Cursors {
+    kept: Mutex<(u64, Vec<(u64, Cursor)>)>,
+}
+
+impl Cursors {
+    fn keep(&self, cursor: Cursor) -> u64 {
+        let mut guard = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last_id, kept) = &mut *guard;
+        *last_id += 1;
+        if kept.len() == CURSORS_MAX {
+            kept.remove(0);
+        }
+        kept.push((*last_id, cursor));
+        *last_id
+    }
+
+    fn take(&self, id: u64) -> Option<Cursor> {
+        let mut guard = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = guard.1.iter().position(|(kept, _)| *kept == id)?;
+        Some(guard.1.remove(index).1)
+    }
+}
+
+/// One page in the making.
+struct Page<'a> {
+    request: &'a ListRequest,
+    /// Exclusive lower bound: `start_after` or the last key of the page before.
+    after: Option<&'a str>,
+    entries_max: usize,
+    page: ListPage,
+    last: String,
+}
+
+impl Page<'_> {
+    fn is_full(&self) -> bool {
+        self.page.objects.len() + self.page.prefixes.len() + self.page.refused.len() >= self.entries_max
+    }
+
+    /// Whether any key that is `key`, or for a directory lies below it, can be on this page.
+    fn may_hold(&self, key: &str) -> bool {
+        let prefix = &self.request.prefix;
+        let in_prefix = key.starts_with(prefix.as_str()) || key.ends_with('/') && prefix.starts_with(key);
+        in_prefix && self.after.is_none_or(|after| key > after || key.ends_with('/') && after.starts_with(key))
+    }
+
+    fn takes(&self, key: &str) -> bool {
+        key.starts_with(self.request.prefix.as_str()) && self.after.is_none_or(|after| key > after)
+    }
+
+    fn is_beyond(&self, key: &str) -> bool {
+        self.request.end_at.as_deref().is_some_and(|end| key > end)
+    }
+
+    fn push(&mut self, object: ObjectInfo) {
+        self.last.clone_from(&object.key);
+        self.page.objects.push(object);
+    }
+}
+
+impl Tree {
+    pub(super) fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
+        let (id, last) = match request.continuation.as_deref().map(parse_continuation) {
+            None => (None, None),
+            Some(Some((id, last))) => (Some(id), Some(last)),
+            Some(None) => {
+                let message = "this is no continuation of a listing of files";
+                return Err(self.error(ErrorKind::BadRequest, "list", &request.prefix, message));
+            }
+        };
+        let entries_max = request.max_keys.map_or(PAGE_ENTRIES, |max| max.max(1) as usize);
+        let page = Page {
+            request,
+            after: last.or(request.start_after.as_deref()),
+            entries_max,
+            page: ListPage::default(),
+            last: last.unwrap_or_default().to_owned(),
+        };
+        if let Some(cursor) = id.and_then(|id| self.cursors.take(id)) {
+            return Ok(self.fill(cursor, page));
+        }
+        let Some(directory) = self.open_base(&request.prefix)? else { return Ok(page.page) };
+        self.begin(directory, page)
+    }
+
+    /// Opens the directory that the prefix lies in; `None` when there is none, so nothing to list.
+    fn open_base(&self, prefix: &str) -> Result<Option<OwnedFd>> {
+        let base = base_of(prefix);
+        let fail = |errno| self.system_error("list", prefix, errno);
+        match self.open_root() {
+            Ok(directory) if base.is_empty() => return Ok(Some(directory)),
+            Ok(_) => {}
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {
+                let message = "the root directory does not exist";
+                return Err(self.error(ErrorKind::BucketNotFound, "list", prefix, message));
+            }
+            Err(errno) => return Err(fail(errno)),
+        }
+        if super::path::check_key(base).is_err() {
+            return Ok(None);
+        }
+        match self.open_directory(base) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => Ok(None),
+            Err(errno) => Err(fail(errno)),
+        }
+    }
+
+    /// Starts a walk in the directory of the prefix.
+    fn begin(&self, directory: OwnedFd, mut page: Page<'_>) -> Result<ListPage> {
+        let prefix = &page.request.prefix;
+        let path = base_of(prefix).to_owned();
+        let mut unreadable = Vec::new();
+        let frame = self
+            .frame(directory, path.len(), &mut unreadable)
+            .map_err(|errno| self.system_error("list", prefix, errno))?;
+        self.refuse_names(&mut page, &path, &unreadable);
+        if frame.names.spans.is_empty() && unreadable.is_empty() {
+            self.take_empty_base(&frame, path, &mut page);
+            return Ok(page.page);
+        }
+        Ok(self.fill(Cursor { frames: vec![frame], path }, page))
+    }
+
+    /// Reads and sorts the names of a directory. Names that are no UTF-8 are put into `refused`.
+    fn frame(&self, directory: OwnedFd, path_length: usize, refused: &mut Vec<Vec<u8>>) -> Result<Frame, Errno> {
+        let stat = fstat(&directory)?;
+        let mut entries = Dir::openat(&directory, ".", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+        let mut names = Names::default();
+        for entry in entries.iter() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let Ok(text) = std::str::from_utf8(name) else {
+                refused.push(name.to_owned());
+                continue;
+            };
+            if is_temporary(text) {
+                continue;
+            }
+            let mut kind = match entry.file_type() {
+                Some(Type::File) => Kind::File,
+                Some(Type::Directory) => Kind::Directory,
+                Some(Type::Symlink) | None => Kind::Unknown,
+                Some(_) => Kind::Special,
+            };
+            if kind == Kind::Unknown && self.stat(&directory, text).is_ok_and(|stat| is_kind(&stat, libc::S_IFDIR)) {
+                // It must be known before sorting that its name counts as `name/`.
+                kind = Kind::Directory;
+            }
+            names.push(name, kind)?;
+        }
+        names.sort();
+        let identity = (stat.st_dev, stat.st_ino);
+        Ok(Frame { directory, identity, names, next: 0, path_length })
+    }
+
+    fn stat(&self, directory: &OwnedFd, name: &str) -> Result<FileStat, Errno> {
+        let flags = if self.follow_symlinks { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
+        fstatat(directory, name, flags)
+    }
+
+    /// Walks on until the page is full or the walk at its end.
+    fn fill(&self, mut cursor: Cursor, mut page: Page<'_>) -> ListPage {
+        while !page.is_full() {
+            let Some(frame) = cursor.frames.last_mut() else { return page.page };
+            let Some((name, kind)) = frame.names.get(frame.next) else {
+                cursor.frames.pop();
+                let path_length = cursor.frames.last().map_or(0, |frame| frame.path_length);
+                cursor.path.truncate(path_length);
+                continue;
+            };
+            frame.next += 1;
+            // Names that are no UTF-8 never entered the frame.
+            let Ok(name) = std::str::from_utf8(name) else { continue };
+            let key = format!("{}{name}", cursor.path);
+            if page.is_beyond(&key) {
+                return page.page;
+            }
+            if !page.may_hold(&key) {
+                continue;
+            }
+            let descend = self.visit(frame, name, &key, kind, &mut page);
+            if let Some(directory) = descend {
+                self.enter(&mut cursor, directory, key, &mut page);
+            }
+        }
+        let id = self.cursors.keep(cursor);
+        page.page.continuation = Some(format!("{id}/{}", page.last));
+        page.page
+    }
+
+    /// The directory that a prefix names is an object itself when it is empty; the root never is.
+    fn take_empty_base(&self, frame: &Frame, key: String, page: &mut Page<'_>) {
+        if !key.is_empty()
+            && page.takes(&key)
+            && !page.is_beyond(&key)
+            && let Ok(stat) = fstat(&frame.directory)
+        {
+            page.push(object_info(key, &stat));
+        }
+    }
+
+    /// Takes a file, folds a directory, or returns a directory to go down into.
+    fn visit(&self, frame: &Frame, name: &str, key: &str, kind: Kind, page: &mut Page<'_>) -> Option<OwnedFd> {
+        if kind == Kind::Directory {
+            if page.request.delimited && key.starts_with(page.request.prefix.as_str()) {
+                if page.after.is_none_or(|after| key > after) {
+                    key.clone_into(&mut page.last);
+                    page.page.prefixes.push(key.to_owned());
+                }
+                return None;
+            }
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | self.no_follow();
+            match openat(&frame.directory, name.trim_end_matches('/'), flags, Mode::empty()) {
+                Ok(directory) => return Some(directory),
+                // Gone since the directory was read.
+                Err(Errno::ENOENT) => {}
+                Err(errno) => self.refuse(page, key, self.system_error("list", key, errno)),
+            }
+            return None;
+        }
+        let special = "neither a file nor a directory (a socket, pipe or device)";
+        match self.stat(&frame.directory, name) {
+            Ok(stat) if is_kind(&stat, libc::S_IFREG) => {
+                if page.takes(key) {
+                    page.push(object_info(key.to_owned(), &stat));
+                }
+            }
+            Ok(stat) if is_kind(&stat, libc::S_IFLNK) => {
+                let message = "a symbolic link, and following links was not asked for";
+                self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, message));
+            }
+            Ok(_) => self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, special)),
+            Err(Errno::ENOENT) if kind != Kind::Unknown => {}
+            Err(Errno::ENOENT) => {
+                let message = "a symbolic link that leads nowhere";
+                self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, message));
+            }
+            Err(errno) => self.refuse(page, key, self.system_error("list", key, errno)),
+        }
+        None
+    }
+
+    fn refuse(&self, page: &mut Page<'_>, key: &str, error: Error) {
+        if page.takes(key) {
+            key.clone_into(&mut page.last);
+            page.page.refused.push(error);
+        }
+    }
+
+    fn enter(&self, cursor: &mut Cursor, directory: OwnedFd, key: String, page: &mut Page<'_>) {
+        let mut unreadable = Vec::new();
+        let frame = match self.frame(directory, key.len(), &mut unreadable) {
+            Ok(frame) => frame,
+            Err(errno) => return self.refuse(page, &key, self.system_error("list", &key, errno)),
+        };
+        if cursor.frames.iter().any(|above| above.identity == frame.identity) {
+            let message = "a symbolic link that leads back to a directory above it";
+            return self.refuse(page, &key, self.error(ErrorKind::InvalidKey, "list", &key, message));
+        }
+        self.refuse_names(page, &key, &unreadable);
+        if frame.names.spans.is_empty() && unreadable.is_empty() {
+            if page.takes(&key)
+                && let Ok(stat) = fstat(&frame.directory)
+            {
+                page.push(object_info(key, &stat));
+            }
+            return;
+        }
+        cursor.path = key;
+        cursor.frames.push(frame);
+    }
+
+    fn refuse_names(&self, page: &mut Page<'_>, directory_key: &str, names: &[Vec<u8>]) {
+        for name in names {
+            let key = format!("{directory_key}{}", String::from_utf8_lossy(name));
+            if page.takes(&key) {
+                page.page.refused.push(self.error(ErrorKind::InvalidKey, "list", &key, "the name is no UTF-8 text"));
+            }
+        }
+    }
+}
+
+/// The directory part of a prefix, with its final slash.
+fn base_of(prefix: &str) -> &str {
+    prefix.rfind('/').map_or("", |slash| &prefix[..=slash])
+}
+
+fn parse_continuation(text: &str) -> Option<(u64, &str)> {
+    let (id, last) = text.split_once('/')?;
+    Some((id.parse().ok()?, last))
+}

@@ -1,0 +1,199 @@
+//! Listings shared out by key ranges.
+
+use crate::{KeyRange, ListPage, ListRequest, Result, Store};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use std::sync::Arc;
+
+/// Most probes that [`split_ranges`] may send; listing has to pay for them.
+const PROBES_MAX: u32 = 64;
+/// Entries of one probe for folded prefixes.
+const PROBE_KEYS: u32 = 1000;
+/// Characters tried as the next one of a key in a flat space. They are the ones that keys are made of: digits, letters
+/// and what separates words; in byte order.
+const ALPHABET: &[u8] = b"-./0123456789=ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
+
+/// Pages of the keys under `prefix` within `range`, in key order. The next page is fetched while one is worked on, so
+/// at most two pages are in memory. Ends after the first error.
+pub fn list_range(
+    store: Arc<dyn Store>,
+    prefix: &str,
+    range: &KeyRange,
+) -> impl Stream<Item = Result<ListPage>> + Send + use<> {
+    let request = ListRequest {
+        prefix: prefix.to_owned(),
+        start_after: range.after.clone(),
+        end_at: range.until.clone(),
+        ..ListRequest::default()
+    };
+    let first = Some(AbortOnDrop(tokio::spawn(fetch(Arc::clone(&store), request.clone()))));
+    let pages: BoxStream<'static, Result<ListPage>> = futures::stream::unfold(first, move |fetching| {
+        let (store, request) = (Arc::clone(&store), request.clone());
+        async move {
+            let mut fetching: AbortOnDrop = fetching?;
+            let page = match (&mut fetching.0).await {
+                Ok(page) => page,
+                Err(error) => {
+                    let kind = crate::ErrorKind::Server;
+                    Err(crate::Error::new(kind, "list", store.url().to_owned(), error))
+                }
+            };
+            let continuation = page.as_ref().ok().and_then(|page| page.continuation.clone());
+            let next = continuation.map(|continuation| {
+                let request = ListRequest { continuation: Some(continuation), ..request };
+                AbortOnDrop(tokio::spawn(fetch(store, request)))
+            });
+            Some((page, next))
+        }
+    })
+    .boxed();
+    pages
+}
+
+/// A task that ends with who waits for it.
+struct AbortOnDrop(tokio::task::JoinHandle<Result<ListPage>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn fetch(store: Arc<dyn Store>, request: ListRequest) -> Result<ListPage> {
+    store.list(&request).await
+}
+
+/// Cuts the keys under `prefix` into at most `ranges_max` adjoining ranges that cover all of them, of similar size as
+/// far as a few cheap requests can tell. A tree is cut at its folded prefixes, a flat space at the first characters
+/// that occur. One range comes back where sharing would not pay (a single page, files on disk).
+pub async fn split_ranges(store: &dyn Store, prefix: &str, ranges_max: usize) -> Result<Vec<KeyRange>> {
+    let whole = vec![KeyRange::default()];
+    if ranges_max < 2 || !store.url().contains("://") || store.url().starts_with("file:") {
+        return Ok(whole);
+    }
+    let mut prober = Prober { store, left: PROBES_MAX };
+    let Some(bounds) = prober.bounds(prefix, ranges_max).await? else { return Ok(whole) };
+    Ok(ranges_of(&thin_out(bounds, ranges_max - 1)))
+}
+
+/// Keeps at most `count` of sorted bounds, evenly spread.
+fn thin_out(mut bounds: Vec<String>, count: usize) -> Vec<String> {
+    bounds.sort_unstable();
+    bounds.dedup();
+    if bounds.len() <= count {
+        return bounds;
+    }
+    let length = bounds.len();
+    (1..=count).map(|index| bounds[index * length / (count + 1)].clone()).collect()
+}
+
+/// Adjoining ranges with sorted, distinct inner bounds.
+fn ranges_of(bounds: &[String]) -> Vec<KeyRange> {
+    let mut ranges = Vec::with_capacity(bounds.len() + 1);
+    let mut after = None;
+    for bound in bounds {
+        ranges.push(KeyRange { after: after.replace(bound.clone()), until: Some(bound.clone()) });
+    }
+    ranges.push(KeyRange { after, until: None });
+    ranges
+}
+
+struct Prober<'a> {
+    store: &'a dyn Store,
+    left: u32,
+}
+
+impl Prober<'_> {
+    async fn page(
+        &mut self,
+        prefix: &str,
+        after: Option<String>,
+        keys: u32,
+        delimited: bool,
+    ) -> Result<Option<ListPage>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let request = ListRequest {
+            prefix: prefix.to_owned(),
+            start_after: after,
+            max_keys: Some(keys),
+            delimited,
+            ..ListRequest::default()
+        };
+        self.store.list(&request).await.map(Some)
+    }
+
+    /// Places to cut at; `None` when one page holds everything.
+    async fn bounds(&mut self, prefix: &str, wanted: usize) -> Result<Option<Vec<String>>> {
+        let Some(first) = self.page(prefix, None, PROBE_KEYS, false).await? else { return Ok(None) };
+        if first.continuation.is_none() {
+            return Ok(None);
+        }
+        let mut bounds = Vec::new();
+        let mut level = vec![prefix.to_owned()];
+        // Down the tree, level by level, until there are enough prefixes to share out.
+        while bounds.len() < wanted && !level.is_empty() {
+            let mut below = Vec::new();
+            for parent in &level {
+                let Some(page) = self.page(parent, None, PROBE_KEYS, true).await? else { break };
+                if page.continuation.is_some() && page.prefixes.is_empty() {
+                    bounds.extend(self.flat_bounds(parent).await?);
+                }
+                below.extend(page.prefixes);
+            }
+            if self.left == 0 && below.is_empty() {
+                break;
+            }
+            bounds.extend(below.iter().cloned());
+            level = below;
+        }
+        Ok(Some(bounds))
+    }
+
+    /// First keys behind each character that may follow `prefix`; steps over longest common beginnings.
+    async fn flat_bounds(&mut self, prefix: &str) -> Result<Vec<String>> {
+        let mut bounds = Vec::new();
+        let mut stem = prefix.to_owned();
+        while self.left > 0 {
+            let before = bounds.len();
+            let mut next_stem = None;
+            let mut index = 0;
+            while index < ALPHABET.len() {
+                let after = format!("{stem}{}", char::from(ALPHABET[index]));
+                let Some(page) = self.page(&stem, Some(after), 1, false).await? else { break };
+                let Some(key) = page.objects.into_iter().next().map(|object| object.key) else { break };
+                let Some(next) = key.as_bytes().get(stem.len()).copied() else { break };
+                let group = key.get(..stem.len() + 1).map(str::to_owned);
+                if let Some(group) = group {
+                    bounds.push(group.clone());
+                    next_stem = Some(group);
+                }
+                // On to the first character behind the one that was found.
+                index = ALPHABET.iter().position(|byte| *byte > next).unwrap_or(ALPHABET.len()).max(index + 1);
+            }
+            match (bounds.len() - before, next_stem) {
+                // All keys go on with one character: look behind it.
+                (1, Some(only)) => stem = only,
+                _ => break,
+            }
+        }
+        Ok(bounds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_cover_each_key_once(bounds in proptest::collection::vec("[a-f]{0,3}", 0..20), count in 1usize..8, key in "[a-f]{1,4}") {
+            let ranges = ranges_of(&thin_out(bounds, count));
+            prop_assert!(ranges.len() <= count + 1);
+            prop_assert_eq!(ranges.iter().filter(|range| range.contains(&key)).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A synthetic source and a discarding sink, for benchmarks and for measuring a route without a store at its ends.
+//!
+//! As a source it holds `objects` objects of `size_bytes` each, called `object-000000`, …. Their bytes are pseudo-random,
+//! fixed by key and offset alone, and served as slices of one buffer, so that serving costs next to nothing.
+//! As a sink it checks what it is given (sizes, parts, checksums) and keeps nothing but counts: what was put cannot be
+//! read back ([`ErrorKind::NotFound`]), and says so rather than pretend.
+
+use crate::s3::cut_page;
+use crate::{
+    Checksums, Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
+    PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreLimits, UploadId, Written,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use rand::{RngCore, SeedableRng};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Length of the shared buffer. It is prime to common part sizes, so that parts differ.
+const PATTERN_BYTES: usize = 4 * 1024 * 1024 - 3;
+/// Longest slice served at once.
+const SLICE_BYTES_MAX: u64 = 1024 * 1024;
+/// Entries of a listing page.
+const PAGE_KEYS: u64 = 1000;
+
+const LIMITS: StoreLimits = StoreLimits {
+    part_bytes_min: 1,
+    part_bytes_max: 1 << 40,
+    parts_max: 1_000_000,
+    put_bytes_max: 1 << 50,
+    copy_bytes_max: 0,
+    object_bytes_max: 1 << 50,
+    key_bytes_max: 1 << 16,
+    delete_keys_max: 1000,
+    equal_parts: false,
+};
+
+/// Where the object's bytes begin within the endless repetition of the pattern.
+fn phase(key: &str) -> u64 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes()) % PATTERN_BYTES as u64
+}
+
+/// An upload in the making: the parts that came, with their CRCs.
+#[derive(Debug, Default)]
+struct Upload {
+    key: String,
+    opened_unix_ms: i64,
+    parts: BTreeMap<u32, (u64, u64, Checksums)>,
+}
+
+#[derive(Debug, Default)]
+struct Sink {
+    uploads: HashMap<String, Upload>,
+    uploads_opened: u64,
+    objects: u64,
+    bytes: u64,
+}
+
+/// The store behind `mem:`.
+#[derive(Debug)]
+pub(crate) struct MemStore {
+    url: String,
+    objects: u64,
+    size_bytes: u64,
+    pattern: Bytes,
+    sink: Mutex<Sink>,
+}
+
+impl MemStore {
+    /// Reads `objects`, `size_bytes` and `seed` from the configuration's `extra`.
+    pub(crate) fn new(config: &StoreConfig) -> Result<Self> {
+        let number = |name: &str| -> Result<u64> {
+            let Some(text) = config.extra.get(name) else { return Ok(0) };
+            text.parse().map_err(|_| {
+                let message = format!("`{name}` must be a number, not `{}`", text.escape_debug());
+                Error::new(ErrorKind::Configuration, "open", "mem:", message)
+            })
+        };
+        let objects = number("objects")?;
+        let mut pattern = vec![0; if objects > 0 { PATTERN_BYTES } else { 0 }];
+        rand::rngs::SmallRng::seed_from_u64(number("seed")?).fill_bytes(&mut pattern);
+        Ok(Self {
+            url: "mem:".to_owned(),
+            objects,
+            size_bytes: number("size_bytes")?,
+            pattern: pattern.into(),
+            sink: Mutex::default(),
+        })
+    }
+
+    fn error(&self, kind: ErrorKind, operation: &'static str, key: &str, message: impl std::fmt::Display) -> Error {
+        Error::new(kind, operation, format!("mem:{key}"), message)
+    }
+
+    fn info(&self, operation: &'static str, key: &str) -> Result<ObjectInfo> {
+        let index: Option<u64> = key
+            .strip_prefix("object-")
+            .filter(|digits| digits.len() >= 6)
+            .and_then(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten());
+        match index {
+            Some(index) if index < self.objects && object_key(index, self.objects) == key => Ok(self.object(index)),
+            _ => Err(self.error(ErrorKind::NotFound, operation, key, "what is put into memory cannot be read back")),
+        }
+    }
+
+    fn object(&self, index: u64) -> ObjectInfo {
+        let key = object_key(index, self.objects);
+        let etag = Some(format!("{:x}-{:x}", phase(&key), self.size_bytes));
+        ObjectInfo { key, size_bytes: self.size_bytes, etag, ..ObjectInfo::default() }
+    }
+
+    fn sink(&self) -> std::sync::MutexGuard<'_, Sink> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Computes the CRCs of what came and holds them against what was said of it.
+    fn check(&self, operation: &'static str, key: &str, payload: &Payload, given: &Checksums) -> Result<Checksums> {
+        let sums = Checksums::of_segments(payload.segments());
+        if sums.agrees_with(&Checksums { md5: None, ..*given }) == Some(false) {
+            return Err(self.error(
+                ErrorKind::ChecksumMismatch,
+                operation,
+                key,
+                "the bytes do not match their checksum",
+            ));
+        }
+        Ok(sums)
+    }
+
+    fn count(&self, sums: Checksums, bytes: u64) -> Written {
+        let mut sink = self.sink();
+        sink.objects += 1;
+        sink.bytes += bytes;
+        Written { checksums: sums, ..Written::default() }
+    }
+}
+
+/// Wide enough for all, so that byte order is number order.
+fn object_key(index: u64, objects: u64) -> String {
+    let width = objects.saturating_sub(1).to_string().len().max(6);
+    format!("object-{index:0width$}")
+}
+
+#[async_trait]
+impl Store for MemStore {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn limits(&self) -> StoreLimits {
+        LIMITS
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
+        let first = match &request.continuation {
+            None => 0,
+            Some(text) => text
+                .parse()
+                .map_err(|_| self.error(ErrorKind::BadRequest, "list", "", "this is no continuation of a listing"))?,
+        };
+        let page_keys = request.max_keys.map_or(PAGE_KEYS, u64::from).max(1);
+        let mut page = ListPage::default();
+        let mut index = first;
+        while index < self.objects && (page.objects.len() as u64) < page_keys {
+            let object = self.object(index);
+            index += 1;
+            let after = request.start_after.as_ref().is_none_or(|after| object.key > *after);
+            if after && object.key.starts_with(&request.prefix) {
+                page.objects.push(object);
+            }
+        }
+        page.continuation = (index < self.objects).then(|| index.to_string());
+        cut_page(&mut page, request.end_at.as_deref());
+        Ok(page)
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectInfo> {
+        self.info("head", key)
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download> {
+        let info = self.info("get", key)?;
+        if condition.etag.is_some() && condition.etag != info.etag {
+            return Err(self.error(ErrorKind::PreconditionFailed, "get", key, "the object has another ETag"));
+        }
+        let range = range.unwrap_or(0..info.size_bytes);
+        if range.start > range.end || range.end > info.size_bytes {
+            return Err(self.error(ErrorKind::Truncated, "get", key, "the object is shorter than the range"));
+        }
+        let (pattern, phase) = (self.pattern.clone(), phase(key));
+        let body = futures::stream::unfold(range, move |range| {
+            let at = ((phase + range.start) % PATTERN_BYTES as u64) as usize;
+            let length = (range.end - range.start).min(SLICE_BYTES_MAX).min((PATTERN_BYTES - at) as u64);
+            let slice = (length > 0).then(|| pattern.slice(at..at + length as usize));
+            std::future::ready(slice.map(|slice| (Ok(slice), range.start + length..range.end)))
+        });
+        Ok(Download { info, body: body.boxed() })
+    }
+
+    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, _options: &PutOptions) -> Result<Written> {
+        let sums = self.check("put", key, &payload, checksums)?;
+        Ok(self.count(sums, payload.len()))
+    }
+
+    async fn open_upload(&self, key: &str, _options: &PutOptions) -> Result<UploadId> {
+        let mut sink = self.sink();
+        sink.uploads_opened += 1;
+        let id = format!("upload-{}", sink.uploads_opened);
+        let upload = Upload { key: key.to_owned(), opened_unix_ms: crate::rest::unix_now_ms(), ..Upload::default() };
+        sink.uploads.insert(id.clone(), upload);
+        Ok(UploadId(id))
+    }
+
+    async fn put_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        part: u32,
+        offset: u64,
+        payload: Payload,
+        checksums: &Checksums,
+    ) -> Result<PartTag> {
+        let sums = self.check("put part", key, &payload, checksums)?;
+        let size_bytes = payload.len();
+        let mut sink = self.sink();
+        let upload = sink.uploads.get_mut(&upload.0).filter(|upload| upload.key == key);
+        let upload = upload.ok_or_else(|| self.error(ErrorKind::UploadNotFound, "put part", key, "no such upload"))?;
+        upload.parts.insert(part, (offset, size_bytes, sums));
+        Ok(PartTag { part, size_bytes, tag: part.to_string(), checksums: sums })
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[PartTag],
+        checksums: &Checksums,
+        _options: &PutOptions,
+    ) -> Result<Written> {
+        let fail = |kind, message| self.error(kind, "complete upload", key, message);
+        let mut sink = self.sink();
+        let known = sink.uploads.get(&upload.0).filter(|known| known.key == key);
+        let known = known.ok_or_else(|| fail(ErrorKind::UploadNotFound, "no such upload"))?;
+        let (mut end, mut sums) = (0, Checksums::of_segments(&[]));
+        for part in parts {
+            match known.parts.get(&part.part) {
+                Some((offset, size, part_sums)) if *offset == end && *size == part.size_bytes => {
+                    sums = Checksums::concat(&sums, part_sums, *size);
+                    end += size;
+                }
+                _ => return Err(fail(ErrorKind::BadRequest, "the parts leave a gap, overlap, or never came")),
+            }
+        }
+        if sums.agrees_with(&Checksums { md5: None, ..*checksums }) == Some(false) {
+            return Err(fail(ErrorKind::ChecksumMismatch, "the parts do not make the object that was promised"));
+        }
+        sink.uploads.remove(&upload.0);
+        drop(sink);
+        Ok(self.count(sums, end))
+    }
+
+    async fn abort_upload(&self, _key: &str, upload: &UploadId) -> Result<()> {
+        self.sink().uploads.remove(&upload.0);
+        Ok(())
+    }
+
+    async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
+        let sink = self.sink();
+        let of_key = sink.uploads.iter().filter(|(_, upload)| upload.key == key);
+        let pending = of_key
+            .map(|(id, upload)| PendingUpload { upload: UploadId(id.clone()), opened_unix_ms: upload.opened_unix_ms });
+        Ok(pending.collect())
+    }
+
+    fn can_copy_from(&self, _source: &dyn Store) -> bool {
+        false
+    }
+
+    async fn copy(&self, key: &str, _source: &PartSource, _options: &PutOptions) -> Result<Written> {
+        Err(self.error(ErrorKind::Unsupported, "copy", key, "memory has nothing to copy from"))
+    }
+
+    async fn copy_part(&self, key: &str, _upload: &UploadId, _part: u32, _source: &PartSource) -> Result<PartTag> {
+        Err(self.error(ErrorKind::Unsupported, "copy part", key, "memory has nothing to copy from"))
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        Ok(keys.iter().map(|_| Ok(())).collect())
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::TryStreamExt;
+
+    fn source(objects: u64, size_bytes: u64) -> MemStore {
+        let extra = [("objects", objects), ("size_bytes", size_bytes), ("seed", 7)];
+        let extra = extra.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect();
+        MemStore::new(&StoreConfig { extra, ..StoreConfig::default() }).unwrap()
+    }
+
+    async fn read(store: &MemStore, key: &str, range: Option<Range<u64>>) -> Vec<u8> {
+        let download = store.get(key, range, &Precondition::default()).await.unwrap();
+        let parts: Vec<Bytes> = download.body.try_collect().await.unwrap();
+        parts.concat()
+    }
+
+    #[tokio::test]
+    async fn bytes_are_fixed_by_key_and_offset() {
+        let store = source(2, 5_000_000);
+        let whole = read(&store, "object-000001", None).await;
+        assert_eq!(whole.len(), 5_000_000);
+        assert_eq!(read(&store, "object-000001", Some(4_000_000..4_500_000)).await, whole[4_000_000..4_500_000]);
+        assert_ne!(read(&store, "object-000000", Some(0..64)).await, whole[..64]);
+        assert_eq!(read(&source(2, 5_000_000), "object-000001", None).await, whole);
+    }
+
+    #[tokio::test]
+    async fn a_sink_refuses_wrong_bytes_and_gaps() {
+        let store = source(0, 0);
+        let payload = Payload::from(Bytes::from_static(b"123456789"));
+        let wrong = Checksums { crc32c: Some(1), ..Checksums::default() };
+        let options = PutOptions::default();
+        let error = store.put("k", payload.clone(), &wrong, &options).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::ChecksumMismatch);
+        let upload = store.open_upload("k", &options).await.unwrap();
+        let part = store.put_part("k", &upload, 1, 9, payload, &Checksums::default()).await.unwrap();
+        let completed = store.complete_upload("k", &upload, &[part], &Checksums::default(), &options).await;
+        assert_eq!(completed.unwrap_err().kind, ErrorKind::BadRequest);
+        assert_eq!(store.head("k").await.unwrap_err().kind, ErrorKind::NotFound);
+    }
+}

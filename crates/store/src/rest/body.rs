@@ -1,0 +1,99 @@
+//! Bodies: payload segments out, exact lengths in.
+
+use super::Call;
+use crate::{ErrorKind, Payload, Result};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Longest answer read into memory: a page of 5,000 keys of 1 KiB each, escaped, is about 25 MiB.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The segments of a payload as a request body with a known length.
+#[derive(Debug)]
+pub(crate) struct SendBody {
+    segments: VecDeque<Bytes>,
+    bytes_left: u64,
+}
+
+impl SendBody {
+    pub(crate) fn new(payload: Payload) -> Self {
+        Self { bytes_left: payload.len(), segments: payload.into_segments().into() }
+    }
+}
+
+impl Body for SendBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let segment = self.segments.pop_front();
+        self.bytes_left -= segment.as_ref().map_or(0, |segment| segment.len() as u64);
+        Poll::Ready(segment.map(|segment| Ok(Frame::data(segment))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes_left)
+    }
+}
+
+/// Reads a small answer (XML) into memory.
+pub(crate) async fn read_all(call: &Call, mut body: Incoming) -> Result<Bytes> {
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| call.error(ErrorKind::Truncated, format!("answer cut short: {error}")))?;
+        if let Ok(data) = frame.into_data() {
+            if all.is_empty() && body.is_end_stream() {
+                return Ok(data);
+            }
+            if all.len() + data.len() > ANSWER_BYTES_MAX {
+                return Err(call.error(ErrorKind::Server, format!("answer longer than {ANSWER_BYTES_MAX} bytes")));
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+    Ok(all.freeze())
+}
+
+/// A body of which exactly `expected` bytes must come; anything else is an error at its end.
+pub(crate) fn stream_exactly(call: Call, body: Incoming, expected: u64) -> BoxStream<'static, Result<Bytes>> {
+    let state = (body, expected, call, false);
+    futures::stream::unfold(state, |(mut body, left, call, ended)| async move {
+        if ended {
+            return None;
+        }
+        let fail = |message: String| call.error(ErrorKind::Truncated, message);
+        let item = loop {
+            match body.frame().await {
+                None if left == 0 => return None,
+                None => break Err(fail(format!("body ended {left} bytes early"))),
+                Some(Err(error)) => break Err(fail(format!("body cut with {left} bytes to come: {error}"))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.len() as u64 > left => {
+                        break Err(fail("body longer than announced".to_owned()));
+                    }
+                    Ok(data) if data.is_empty() => {}
+                    Ok(data) => break Ok(data),
+                    Err(_trailers) => {}
+                },
+            }
+        };
+        let ended = item.is_err();
+        let left = left - item.as_ref().map_or(0, |data| data.len() as u64);
+        Some((item, (body, left, call, ended)))
+    })
+    .boxed()
+}

@@ -1,0 +1,190 @@
+//! Connections: TCP, TLS by rustls, and the proxy that the environment names.
+
+use crate::{Error, ErrorKind, Result};
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Longest wait for TCP, the proxy and TLS together; then the connection counts as timed out.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A silent peer is probed after this.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Whom to trust.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsRoots {
+    /// PEM files added to what the system trusts.
+    pub(crate) ca_files: Vec<PathBuf>,
+    /// Whether any connection will be HTTPS; reading the system's certificates costs some milliseconds.
+    pub(crate) needed: bool,
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// Opens connections, directly or through a proxy, within [`CONNECT_TIMEOUT`].
+#[derive(Clone)]
+pub(super) struct Connector {
+    direct: HttpsConnector<HttpConnector>,
+    tcp: HttpConnector,
+    tls: Arc<rustls::ClientConfig>,
+    proxies: Arc<Matcher>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+pub(super) fn connector(roots: &TlsRoots) -> Result<Connector> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let tls = tls_config(roots)?;
+    let direct = HttpsConnectorBuilder::new()
+        .with_tls_config(tls.clone())
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp.clone());
+    Ok(Connector { direct, tcp, tls: Arc::new(tls), proxies: Arc::new(Matcher::from_env()) })
+}
+
+fn tls_config(roots: &TlsRoots) -> Result<rustls::ClientConfig> {
+    let mut store = rustls::RootCertStore::empty();
+    if roots.needed {
+        store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    for file in &roots.ca_files {
+        for certificate in read_certificates(file)? {
+            store.add(certificate).map_err(|error| ca_file_error(file, error))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::new(ErrorKind::Configuration, "open", "tls", error))?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Ok(config)
+}
+
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
+        .and_then(|certificates| certificates.collect())
+        .map_err(|error| ca_file_error(file, error))?;
+    if certificates.is_empty() {
+        return Err(ca_file_error(file, "holds no PEM certificate"));
+    }
+    Ok(certificates)
+}
+
+fn ca_file_error(file: &Path, message: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Configuration, "open", file.display().to_string(), format!("CA file: {message}"))
+}
+
+impl Connector {
+    async fn connect(mut self, target: Uri) -> Result<Link, BoxError> {
+        use tower_service::Service;
+        let Some(proxy) = self.proxies.intercept(&target) else {
+            return Ok(Link { stream: self.direct.call(target).await?, forwarding: false });
+        };
+        if target.scheme_str() != Some("https") {
+            return Ok(Link { stream: self.direct.call(proxy.uri().clone()).await?, forwarding: true });
+        }
+        let mut tunnel = Tunnel::new(proxy.uri().clone(), self.tcp);
+        if let Some(auth) = proxy.basic_auth() {
+            tunnel = tunnel.with_auth(auth.clone());
+        }
+        let mut through = HttpsConnectorBuilder::new()
+            .with_tls_config((*self.tls).clone())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tunnel);
+        Ok(Link { stream: through.call(target).await?, forwarding: false })
+    }
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = Link;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Link, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move {
+            let connecting = connector.connect(target);
+            tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
+                let message = format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, message).into())
+            })
+        })
+    }
+}
+
+/// An open connection; it knows whether it leads to a proxy that wants absolute URIs.
+pub(crate) struct Link {
+    stream: Stream,
+    forwarding: bool,
+}
+
+impl Connection for Link {
+    fn connected(&self) -> Connected {
+        self.stream.connected().proxy(self.forwarding)
+    }
+}
+
+impl hyper::rt::Read for Link {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: hyper::rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl hyper::rt::Write for Link {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+}

@@ -1,0 +1,166 @@
+//! The HTTP client that all network stores share: one connection pool a store, HTTP/1.1 keep-alive, exact paths.
+//!
+//! Written on hyper rather than reqwest because keys must reach the server byte for byte: reqwest (and everything
+//! else over `url::Url`) folds `.` and `..` segments. It retries nothing: who calls knows the job.
+
+mod body;
+mod connector;
+mod encode;
+mod time;
+
+pub(crate) use body::{SendBody, read_all, stream_exactly};
+pub(crate) use connector::TlsRoots;
+pub(crate) use encode::{encode_path, encode_query, percent_decode};
+pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
+
+use crate::{Error, ErrorKind, Payload, Result};
+use connector::{Connector, connector};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::time::Duration;
+
+/// Longest wait for an answer to a request that moves no object bytes; then [`ErrorKind::Timeout`].
+const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
+/// Idle connections kept per host; more are closed when they fall idle.
+const IDLE_CONNECTIONS_MAX: usize = 256;
+/// Idle connections are closed after this. S3 closes its end after 20 s or so, and a connection that is closed under
+/// a request costs a retry.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Read buffer of one connection. Body frames are at most this long.
+const READ_BUFFER_BYTES_MAX: usize = 512 * 1024;
+
+/// One request, before it is signed. A clone is cheap, so it can be sent again in another form.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Name of the store operation, for errors.
+    pub(crate) operation: &'static str,
+    /// URL as the user writes it, for errors.
+    pub(crate) url: String,
+    pub(crate) method: Method,
+    /// Scheme, host and port: `https://host:port`.
+    pub(crate) origin: String,
+    /// Encoded path, beginning with `/`.
+    pub(crate) path: String,
+    /// Encoded query in canonical order, without `?`.
+    pub(crate) query: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Payload,
+    /// Whether the answer may take as long as it likes (object bytes move, or the server works).
+    pub(crate) patient: bool,
+}
+
+impl Call {
+    /// Sets a header whose value may come from a user; one that HTTP cannot carry is a bad request.
+    pub(crate) fn set(&mut self, name: &'static str, value: &str) -> Result<()> {
+        let name = http::HeaderName::from_static(name);
+        self.headers.insert(name, self.header_value(value)?);
+        Ok(())
+    }
+
+    /// As [`Call::set`], for names that are not known beforehand.
+    pub(crate) fn set_named(&mut self, name: &str, value: &str) -> Result<()> {
+        let header = http::HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| self.error(ErrorKind::BadRequest, format!("`{name}` cannot be a header name")))?;
+        let value = self.header_value(value)?;
+        self.headers.insert(header, value);
+        Ok(())
+    }
+
+    fn header_value(&self, value: &str) -> Result<HeaderValue> {
+        HeaderValue::from_str(value)
+            .or_else(|_| HeaderValue::from_bytes(value.as_bytes()))
+            .map_err(|_| self.error(ErrorKind::BadRequest, format!("`{}` cannot be a header", value.escape_debug())))
+    }
+
+    /// An error of this call.
+    pub(crate) fn error(&self, kind: ErrorKind, message: impl std::fmt::Display) -> Error {
+        Error::new(kind, self.operation, self.url.clone(), message)
+    }
+}
+
+/// A connection pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Http {
+    client: Client<Connector, SendBody>,
+}
+
+impl Http {
+    /// A pool that trusts `roots`. Opens no connection and, for plain HTTP, reads no certificate.
+    pub(crate) fn new(roots: &TlsRoots) -> Result<Self> {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
+            .build(connector(roots)?);
+        Ok(Self { client })
+    }
+
+    /// Sends a signed call and waits for the head of the answer, whatever its status.
+    pub(crate) async fn send(&self, call: Call) -> Result<Response<Incoming>> {
+        let Call { operation, url, method, origin, path, query, mut headers, body, patient } = call;
+        let fail = |kind, message: String| Error::new(kind, operation, url.clone(), message);
+        let target = if query.is_empty() { format!("{origin}{path}") } else { format!("{origin}{path}?{query}") };
+        let uri = Uri::try_from(target).map_err(|error| fail(ErrorKind::InvalidKey, error.to_string()))?;
+        let body_expected = method == Method::PUT || method == Method::POST;
+        if body_expected && body.is_empty() {
+            headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        headers.entry(http::header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
+        let mut request = Request::new(SendBody::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        let answer = self.client.request(request);
+        let answer = if patient {
+            answer.await
+        } else {
+            tokio::time::timeout(METADATA_TIMEOUT, answer)
+                .await
+                .map_err(|_| fail(ErrorKind::Timeout, format!("no answer within {} s", METADATA_TIMEOUT.as_secs())))?
+        };
+        answer.map_err(|error| {
+            let (kind, message) = transport_meaning(&error);
+            fail(kind, message)
+        })
+    }
+}
+
+const USER_AGENT: &str = concat!("tradewind/", env!("CARGO_PKG_VERSION"));
+
+/// What a failure below HTTP means. The innermost cause says most ("Connection refused", "invalid peer certificate").
+fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String) {
+    let mut innermost: &(dyn std::error::Error + 'static) = error;
+    let mut timed_out = false;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+        timed_out |= cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut);
+    }
+    let kind = if timed_out { ErrorKind::Timeout } else { ErrorKind::Connection };
+    let what = if error.is_connect() { "cannot connect" } else { "connection lost" };
+    (kind, format!("{what}: {innermost}"))
+}
+
+/// Meaning of a status alone, for answers whose body says nothing.
+pub(crate) fn status_meaning(status: StatusCode) -> ErrorKind {
+    match status.as_u16() {
+        304 | 412 => ErrorKind::PreconditionFailed,
+        401 => ErrorKind::Unauthenticated,
+        403 => ErrorKind::Forbidden,
+        404 | 410 => ErrorKind::NotFound,
+        408 | 504 => ErrorKind::Timeout,
+        416 => ErrorKind::Truncated,
+        429 | 503 => ErrorKind::SlowDown,
+        501 => ErrorKind::Unsupported,
+        507 => ErrorKind::NoSpace,
+        500..=599 => ErrorKind::Server,
+        _ => ErrorKind::BadRequest,
+    }
+}
+
+/// A header as text; absent when it is not there or is no UTF-8.
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
+}

@@ -1,0 +1,107 @@
+//! Who signs: keys from the environment, the clouds' own chains, or nobody.
+
+use super::profile::ProfileChain;
+use crate::{Error, ErrorKind, Result, StoreConfig};
+use object_store::aws::{AmazonS3Builder, AwsCredential, AwsCredentialProvider};
+use object_store::gcp::GcpCredentialProvider;
+use std::sync::{Arc, OnceLock};
+
+/// Where the credentials of a store come from. Nothing is read or asked before the first request.
+pub(crate) enum Credentials {
+    /// Requests are sent unsigned.
+    Anonymous,
+    /// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.
+    Keys(Arc<AwsCredential>),
+    /// A named profile or the shared configuration files: static keys, SSO, assumed roles, `credential_process`.
+    Profile(ProfileChain),
+    /// Web identity, container or instance metadata.
+    Ambient(OnceLock<AwsCredentialProvider>),
+    /// OAuth of Google Cloud.
+    Google(GcpCredentialProvider),
+}
+
+/// What a request is authorised with.
+pub(crate) enum Authority {
+    Nobody,
+    Aws(Arc<AwsCredential>),
+    Bearer(String),
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Anonymous => "Anonymous",
+            Self::Keys(_) => "Keys",
+            Self::Profile(_) => "Profile",
+            Self::Ambient(_) => "Ambient",
+            Self::Google(_) => "Google",
+        })
+    }
+}
+
+pub(super) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Credentials {
+    /// Chooses in the order of AWS's own tools: a named profile, keys in the environment, shared files, ambient.
+    pub(crate) fn of_aws(config: &StoreConfig) -> Self {
+        if config.anonymous {
+            return Self::Anonymous;
+        }
+        if let Some(profile) = &config.profile {
+            return Self::Profile(ProfileChain::new(Some(profile.clone())));
+        }
+        let keys = (environment("AWS_ACCESS_KEY_ID"), environment("AWS_SECRET_ACCESS_KEY"));
+        if let (Some(key_id), Some(secret_key)) = keys {
+            let token = environment("AWS_SESSION_TOKEN");
+            return Self::Keys(Arc::new(AwsCredential { key_id, secret_key, token }));
+        }
+        if environment("AWS_PROFILE").is_some() || super::profile::shared_files_exist() {
+            return Self::Profile(ProfileChain::new(None));
+        }
+        Self::Ambient(OnceLock::new())
+    }
+
+    /// Credentials for one request; they are cached and renewed by their provider.
+    pub(crate) async fn authority(&self) -> Result<Authority, String> {
+        match self {
+            Self::Anonymous => Ok(Authority::Nobody),
+            Self::Keys(keys) => Ok(Authority::Aws(Arc::clone(keys))),
+            Self::Profile(chain) => chain.credential().await.map(Authority::Aws),
+            Self::Ambient(provider) => {
+                let provider = match provider.get() {
+                    Some(provider) => Arc::clone(provider),
+                    None => Arc::clone(provider.get_or_init(ambient()?)),
+                };
+                provider.get_credential().await.map(Authority::Aws).map_err(|error| innermost(&error))
+            }
+            Self::Google(provider) => {
+                let credential = provider.get_credential().await.map_err(|error| innermost(&error))?;
+                if credential.bearer.is_empty() {
+                    return Ok(Authority::Nobody);
+                }
+                Ok(Authority::Bearer(credential.bearer.clone()))
+            }
+        }
+    }
+}
+
+fn ambient() -> Result<impl FnOnce() -> AwsCredentialProvider, String> {
+    let store = AmazonS3Builder::from_env().with_bucket_name("unused").build().map_err(|error| innermost(&error))?;
+    Ok(move || Arc::clone(store.credentials()))
+}
+
+/// The cause that says most, in one line.
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// An error for a store that cannot be opened.
+pub(crate) fn configuration(url: &str, message: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Configuration, "open", url, message)
+}

@@ -1,0 +1,62 @@
+//! Where the XML APIs of S3 and Google Cloud Storage differ.
+
+/// Header names and habits of one XML API.
+#[derive(Debug)]
+pub(crate) struct Dialect {
+    /// URL scheme of the user.
+    pub(crate) scheme: &'static str,
+    pub(crate) metadata_prefix: &'static str,
+    pub(crate) storage_class: &'static str,
+    pub(crate) copy_source: &'static str,
+    pub(crate) copy_source_if_match: &'static str,
+    /// Precondition on the version of the copied object, where it is a header and not part of the source's name.
+    pub(crate) copy_source_if_version: Option<&'static str>,
+    pub(crate) metadata_directive: &'static str,
+    pub(crate) version: &'static str,
+    /// Header that names the version to read; `None` when it is the query parameter `versionId`.
+    pub(crate) if_version: Option<&'static str>,
+    pub(crate) request_id: &'static str,
+    /// Whether `x-amz-checksum-*` is spoken; otherwise `x-goog-hash`.
+    pub(crate) amz_checksums: bool,
+    /// Whether there is `DeleteObjects`.
+    pub(crate) batch_delete: bool,
+    /// Whether there is `UploadPartCopy`.
+    pub(crate) part_copy: bool,
+    pub(crate) tagging: Option<&'static str>,
+}
+
+/// Amazon S3 and its many relatives.
+pub(crate) static S3: Dialect = Dialect {
+    scheme: "s3",
+    metadata_prefix: "x-amz-meta-",
+    storage_class: "x-amz-storage-class",
+    copy_source: "x-amz-copy-source",
+    copy_source_if_match: "x-amz-copy-source-if-match",
+    copy_source_if_version: None,
+    metadata_directive: "x-amz-metadata-directive",
+    version: "x-amz-version-id",
+    if_version: None,
+    request_id: "x-amz-request-id",
+    amz_checksums: true,
+    batch_delete: true,
+    part_copy: true,
+    tagging: Some("x-amz-tagging"),
+};
+
+/// Google Cloud Storage's XML API.
+pub(crate) static GCS: Dialect = Dialect {
+    scheme: "gs",
+    metadata_prefix: "x-goog-meta-",
+    storage_class: "x-goog-storage-class",
+    copy_source: "x-goog-copy-source",
+    copy_source_if_match: "x-goog-copy-source-if-match",
+    copy_source_if_version: Some("x-goog-copy-source-if-generation-match"),
+    metadata_directive: "x-goog-metadata-directive",
+    version: "x-goog-generation",
+    if_version: Some("x-goog-if-generation-match"),
+    request_id: "x-guploader-uploadid",
+    amz_checksums: false,
+    batch_delete: false,
+    part_copy: false,
+    tagging: None,
+};

@@ -1,0 +1,100 @@
+//! Error codes of the XML APIs by meaning.
+
+use super::xml::ErrorAnswer;
+use crate::ErrorKind;
+use crate::rest::status_meaning;
+use http::StatusCode;
+
+/// The meaning of an error answer; of its status alone when the code is not known.
+pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
+    match code {
+        "NoSuchKey" | "NoSuchVersion" => ErrorKind::NotFound,
+        "NoSuchBucket" => ErrorKind::BucketNotFound,
+        "NoSuchUpload" => ErrorKind::UploadNotFound,
+        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" | "InvalidObjectState" | "UserProjectMissing" => {
+            ErrorKind::Forbidden
+        }
+        "InvalidAccessKeyId"
+        | "SignatureDoesNotMatch"
+        | "ExpiredToken"
+        | "InvalidToken"
+        | "TokenRefreshRequired"
+        | "RequestTimeTooSkewed"
+        | "AuthorizationHeaderMalformed"
+        | "AuthenticationRequired"
+        | "NotSignedUp" => ErrorKind::Unauthenticated,
+        "PreconditionFailed" | "ConditionalRequestConflict" => ErrorKind::PreconditionFailed,
+        "SlowDown"
+        | "SlowDownRead"
+        | "SlowDownWrite"
+        | "ServiceUnavailable"
+        | "TooManyRequests"
+        | "Throttling"
+        | "ThrottlingException"
+        | "RequestLimitExceeded"
+        | "BandwidthLimitExceeded" => ErrorKind::SlowDown,
+        "RequestTimeout" | "RequestTimedOut" => ErrorKind::Timeout,
+        "InternalError" | "OperationAborted" => ErrorKind::Server,
+        "BadDigest" | "InvalidDigest" | "XAmzContentChecksumMismatch" | "XAmzContentSHA256Mismatch" => {
+            ErrorKind::ChecksumMismatch
+        }
+        "IncompleteBody" | "InvalidRange" => ErrorKind::Truncated,
+        "KeyTooLongError"
+        | "InvalidURI"
+        | "InvalidObjectName"
+        | "XMinioInvalidObjectName"
+        | "ObjectParentIsFile"
+        | "ExistingObjectIsDirectory"
+        | "DirectoryObjectContainsData"
+        | "XMinioObjectExistsAsDirectory"
+        | "XMinioParentIsObject" => ErrorKind::InvalidKey,
+        "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity" | "XMinioAdminBucketQuotaExceeded" => {
+            ErrorKind::NoSpace
+        }
+        "NotImplemented" | "MethodNotAllowed" => ErrorKind::Unsupported,
+        _ => status_meaning(status),
+    }
+}
+
+/// Whether a server that answers so may take the request once it carries no (or another) checksum.
+pub(super) fn may_refuse_checksum(status: StatusCode, code: &str) -> bool {
+    const CODES: [&str; 6] = [
+        "InvalidRequest",
+        "InvalidArgument",
+        "NotImplemented",
+        "MalformedXML",
+        "InvalidDigest",
+        "UnknownChecksumAlgorithm",
+    ];
+    CODES.contains(&code) || (code.is_empty() && matches!(status.as_u16(), 400 | 501))
+}
+
+/// One line of what the server said.
+pub(super) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
+    let mut text = match answer {
+        Some(answer) if answer.message.is_empty() => answer.code.clone(),
+        Some(answer) => {
+            format!("{} ({})", answer.message.replace(['\n', '\r'], " ").trim_end_matches('.'), answer.code)
+        }
+        None => status.canonical_reason().unwrap_or("error").to_owned(),
+    };
+    text.push_str(&format!(", HTTP {}", status.as_u16()));
+    if let Some(id) = request_id.filter(|id| !id.is_empty()) {
+        text.push_str(&format!(", request {id}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_says_more_than_the_status() {
+        assert_eq!(meaning(StatusCode::NOT_FOUND, "NoSuchBucket"), ErrorKind::BucketNotFound);
+        assert_eq!(meaning(StatusCode::FORBIDDEN, "SignatureDoesNotMatch"), ErrorKind::Unauthenticated);
+        assert_eq!(meaning(StatusCode::FORBIDDEN, ""), ErrorKind::Forbidden);
+        assert_eq!(meaning(StatusCode::SERVICE_UNAVAILABLE, ""), ErrorKind::SlowDown);
+        assert_eq!(meaning(StatusCode::INTERNAL_SERVER_ERROR, "Unheard"), ErrorKind::Server);
+    }
+}

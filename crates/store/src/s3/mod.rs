@@ -1,0 +1,155 @@
+//! Amazon S3, its relatives (R2, MinIO, …) and Google Cloud Storage's XML API: one wire format, two dialects.
+//!
+//! A [`Bucket`] sends each call once, with two exceptions that are no retries of failures: it follows the first hint at
+//! the bucket's region, and it sends a write again without (or with another) checksum when the server does not know
+//! the kind, and remembers that.
+
+mod address;
+mod credentials;
+mod dialect;
+mod errors;
+mod headers;
+mod open;
+mod profile;
+mod read;
+mod send;
+mod sigv4;
+mod write;
+mod xml;
+
+pub(crate) use open::{open_gcs, open_r2, open_s3};
+
+use crate::rest::Http;
+use crate::{
+    Checksums, Download, KeyRange, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload,
+    Precondition, PutOptions, Result, Store, StoreLimits, UploadId, Written,
+};
+use address::Place;
+use async_trait::async_trait;
+use credentials::Credentials;
+use dialect::Dialect;
+use std::ops::Range;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, RwLock};
+use tokio::sync::OnceCell;
+
+/// A bucket behind an XML API.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    dialect: &'static Dialect,
+    /// `s3://bucket`, as the user writes it.
+    url: String,
+    bucket: String,
+    http: Http,
+    credentials: Credentials,
+    signer: sigv4::Signer,
+    /// Where requests go now; a region hint of the server replaces it.
+    place: RwLock<Arc<Place>>,
+    /// Done once the region is known: given, not needed, or asked.
+    region_known: OnceCell<()>,
+    /// Whether the bucket is at AWS, where the region makes the host name.
+    at_aws: bool,
+    path_style: Option<bool>,
+    requester_pays: bool,
+    /// The profile this side was configured with; copies need both sides to be one identity.
+    identity: (Option<String>, bool),
+    limits: StoreLimits,
+    /// Index of the first kind of checksum in [`write::CHECKSUM_KINDS`] that the server is not known to refuse.
+    checksum_kind: AtomicU8,
+}
+
+#[async_trait]
+impl Store for Bucket {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.limits
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
+        self.list_page(request).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectInfo> {
+        self.head_object(key, &Precondition::default()).await
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download> {
+        self.get_object(key, range, condition).await
+    }
+
+    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, options: &PutOptions) -> Result<Written> {
+        self.put_object(key, payload, checksums, options).await
+    }
+
+    async fn open_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
+        self.create_upload(key, options).await
+    }
+
+    async fn put_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        part: u32,
+        _offset: u64,
+        payload: Payload,
+        checksums: &Checksums,
+    ) -> Result<PartTag> {
+        self.upload_part(key, upload, part, payload, checksums).await
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[PartTag],
+        checksums: &Checksums,
+        _options: &PutOptions,
+    ) -> Result<Written> {
+        self.finish_upload(key, upload, parts, checksums).await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
+        self.forget_upload(key, upload).await
+    }
+
+    async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
+        self.list_uploads(key).await
+    }
+
+    fn can_copy_from(&self, source: &dyn Store) -> bool {
+        let Some(source) = source.as_any().downcast_ref::<Self>() else { return false };
+        let same_service = self.at_aws && source.at_aws || self.place().origin == source.place().origin;
+        self.dialect.scheme == source.dialect.scheme && same_service && self.identity == source.identity
+    }
+
+    async fn copy(&self, key: &str, source: &PartSource, options: &PutOptions) -> Result<Written> {
+        self.copy_object(key, source, options).await
+    }
+
+    async fn copy_part(&self, key: &str, upload: &UploadId, part: u32, source: &PartSource) -> Result<PartTag> {
+        self.upload_part_copy(key, upload, part, source).await
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        self.delete_objects(keys).await
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// Cuts a page at an inclusive upper bound that the server was not told of.
+pub(crate) fn cut_page(page: &mut ListPage, end_at: Option<&str>) {
+    let Some(end_at) = end_at else { return };
+    let range = KeyRange { after: None, until: Some(end_at.to_owned()) };
+    let before = page.objects.len() + page.prefixes.len();
+    page.objects.retain(|object| range.contains(&object.key));
+    page.prefixes.retain(|prefix| range.contains(prefix));
+    if page.objects.len() + page.prefixes.len() < before {
+        page.continuation = None;
+    }
+}

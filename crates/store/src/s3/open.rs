@@ -1,0 +1,167 @@
+//! From a configuration to a bucket. No request is made.
+
+use super::address::Place;
+use super::credentials::{Credentials, configuration, environment, innermost};
+use super::dialect::{Dialect, GCS, S3};
+use super::{Bucket, sigv4};
+use crate::rest::{Http, TlsRoots};
+use crate::{Result, StoreConfig, StoreLimits};
+use object_store::gcp::GoogleCloudStorageBuilder;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, RwLock};
+use tokio::sync::OnceCell;
+
+const MIB: u64 = 1024 * 1024;
+const GIB: u64 = 1024 * MIB;
+const TIB: u64 = 1024 * GIB;
+
+/// Limits of Amazon S3, which its relatives share or exceed.
+const S3_LIMITS: StoreLimits = StoreLimits {
+    part_bytes_min: 5 * MIB,
+    part_bytes_max: 5 * GIB,
+    parts_max: 10_000,
+    put_bytes_max: 5 * GIB,
+    copy_bytes_max: 5 * GIB,
+    object_bytes_max: 5 * TIB,
+    key_bytes_max: 1024,
+    delete_keys_max: 1000,
+    equal_parts: false,
+};
+
+/// GCS copies any size in one request, and has no copy of parts; keys are deleted one by one.
+const GCS_LIMITS: StoreLimits =
+    StoreLimits { put_bytes_max: 5 * TIB, copy_bytes_max: 5 * TIB, delete_keys_max: 100, ..S3_LIMITS };
+
+/// Opens `s3://bucket`.
+pub(crate) fn open_s3(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
+    let endpoint = config
+        .endpoint
+        .clone()
+        .or_else(|| environment("AWS_ENDPOINT_URL_S3"))
+        .or_else(|| environment("AWS_ENDPOINT_URL"));
+    let region =
+        config.region.clone().or_else(|| environment("AWS_REGION")).or_else(|| environment("AWS_DEFAULT_REGION"));
+    let region_given = region.is_some();
+    let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+    let place = match &endpoint {
+        Some(endpoint) => Place::custom(endpoint, bucket, &region, config.path_style)?,
+        None => Place::aws(bucket, &region, config.path_style),
+    };
+    let mut store = new_bucket(config, &S3, bucket, place, Credentials::of_aws(config), S3_LIMITS)?;
+    store.at_aws = endpoint.is_none();
+    store.region_known = known(!store.at_aws || region_given);
+    Ok(store)
+}
+
+/// Opens `r2://account/bucket`, which is S3 at Cloudflare.
+pub(crate) fn open_r2(config: &StoreConfig, account: &str, bucket: &str) -> Result<Bucket> {
+    let endpoint = config.endpoint.clone().unwrap_or_else(|| format!("https://{account}.r2.cloudflarestorage.com"));
+    let region = config.region.as_deref().unwrap_or("auto");
+    let place = Place::custom(&endpoint, bucket, region, config.path_style)?;
+    let limits = StoreLimits { equal_parts: true, ..S3_LIMITS };
+    let mut store = new_bucket(config, &S3, bucket, place, Credentials::of_aws(config), limits)?;
+    store.url = format!("r2://{account}/{bucket}");
+    Ok(store)
+}
+
+/// Opens `gs://bucket` over the XML API.
+pub(crate) fn open_gcs(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
+    let url = format!("gs://{bucket}");
+    let endpoint = config
+        .endpoint
+        .clone()
+        .or_else(|| environment("STORAGE_EMULATOR_HOST").map(|host| with_scheme(&host)))
+        .unwrap_or_else(|| "https://storage.googleapis.com".to_owned());
+    let place = Place::custom(&endpoint, bucket, "auto", config.path_style)?;
+    let credentials = if config.anonymous {
+        Credentials::Anonymous
+    } else {
+        let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+        if let Some(profile) = &config.profile {
+            builder = builder.with_application_credentials(profile);
+        }
+        let store = builder.build().map_err(|error| configuration(&url, innermost(&error)))?;
+        Credentials::Google(Arc::clone(store.credentials()))
+    };
+    new_bucket(config, &GCS, bucket, place, credentials, GCS_LIMITS)
+}
+
+/// The emulator's variable is a host with or without a scheme.
+fn with_scheme(host: &str) -> String {
+    if host.contains("://") { host.to_owned() } else { format!("http://{host}") }
+}
+
+fn new_bucket(
+    config: &StoreConfig,
+    dialect: &'static Dialect,
+    bucket: &str,
+    place: Place,
+    credentials: Credentials,
+    limits: StoreLimits,
+) -> Result<Bucket> {
+    let url = format!("{}://{bucket}", dialect.scheme);
+    if bucket.is_empty() || !bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+        return Err(configuration(&config.url, format!("`{}` is no bucket name", bucket.escape_debug())));
+    }
+    Ok(Bucket {
+        dialect,
+        url,
+        bucket: bucket.to_owned(),
+        http: Http::new(&roots(config, &place))?,
+        credentials,
+        signer: sigv4::Signer::default(),
+        place: RwLock::new(Arc::new(place)),
+        region_known: known(true),
+        at_aws: false,
+        path_style: config.path_style,
+        requester_pays: config.requester_pays,
+        identity: (config.profile.clone(), config.anonymous),
+        limits,
+        checksum_kind: AtomicU8::new(0),
+    })
+}
+
+fn roots(config: &StoreConfig, place: &Place) -> TlsRoots {
+    let bundle = environment("AWS_CA_BUNDLE").map(PathBuf::from);
+    let ca_files = config.ca_file.clone().or(bundle).into_iter().collect();
+    TlsRoots { ca_files, needed: place.origin.starts_with("https:") }
+}
+
+fn known(known: bool) -> OnceCell<()> {
+    if known { OnceCell::new_with(Some(())) } else { OnceCell::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::address::split_endpoint;
+    use super::*;
+    use crate::ErrorKind;
+
+    fn config(endpoint: &str) -> StoreConfig {
+        StoreConfig { endpoint: Some(endpoint.to_owned()), anonymous: true, ..StoreConfig::default() }
+    }
+
+    #[test]
+    fn opening_checks_what_needs_no_request() {
+        assert_eq!(open_s3(&config("nonsense://x"), "b").unwrap_err().kind, ErrorKind::Configuration);
+        assert_eq!(open_s3(&config("http://h"), "a/b").unwrap_err().kind, ErrorKind::Configuration);
+        let missing = StoreConfig { ca_file: Some("/nowhere/ca.pem".into()), ..config("https://h") };
+        assert_eq!(open_s3(&missing, "bbb").unwrap_err().kind, ErrorKind::Configuration);
+    }
+
+    #[test]
+    fn r2_has_its_own_address_and_wants_equal_parts() {
+        let config = StoreConfig { anonymous: true, ..StoreConfig::default() };
+        let store = open_r2(&config, "acc", "bkt").unwrap();
+        assert_eq!(store.place().origin, "https://acc.r2.cloudflarestorage.com");
+        assert_eq!(store.place().region, "auto");
+        assert!(store.limits.equal_parts);
+    }
+
+    #[test]
+    fn emulator_hosts_may_lack_a_scheme() {
+        assert_eq!(with_scheme("127.0.0.1:1"), "http://127.0.0.1:1");
+        assert!(split_endpoint(&with_scheme("https://h")).is_ok());
+    }
+}

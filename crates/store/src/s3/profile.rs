@@ -1,0 +1,91 @@
+//! Profiles of the AWS configuration files, by `aws-config`: static keys, SSO, assumed roles, `credential_process`.
+//!
+//! Built at the first request only; a process that signs with keys from its environment never comes here.
+
+use super::credentials::{environment, innermost};
+use aws_config::default_provider::credentials::DefaultCredentialsChain;
+use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::provider_config::ProviderConfig;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use object_store::aws::AwsCredential;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{Mutex, OnceCell};
+
+/// Credentials are renewed this long before they expire, so that a request signed now is not late when it arrives.
+const RENEW_BEFORE: Duration = Duration::from_secs(300);
+
+/// A credential and when it expires, if it does.
+type Held = (Arc<AwsCredential>, Option<SystemTime>);
+
+/// The credentials of one profile, cached until they are about to expire.
+pub(crate) struct ProfileChain {
+    /// The profile the user named; `None` for AWS's default chain.
+    name: Option<String>,
+    provider: OnceCell<SharedCredentialsProvider>,
+    held: Mutex<Option<Held>>,
+}
+
+impl ProfileChain {
+    pub(super) fn new(name: Option<String>) -> Self {
+        Self { name, provider: OnceCell::new(), held: Mutex::new(None) }
+    }
+
+    /// The credential to sign with now. One caller renews it while the others wait.
+    pub(super) async fn credential(&self) -> Result<Arc<AwsCredential>, String> {
+        let mut held = self.held.lock().await;
+        let now = SystemTime::now();
+        if let Some((credential, expires)) = held.as_ref()
+            && expires.is_none_or(|expires| now + RENEW_BEFORE < expires)
+        {
+            return Ok(Arc::clone(credential));
+        }
+        let provider = self.provider.get_or_init(|| self.build()).await;
+        let fresh = match provider.provide_credentials().await {
+            Ok(fresh) => fresh,
+            // The provider failed, but what is held is still good for some minutes.
+            Err(_) if held.as_ref().is_some_and(|(_, expires)| expires.is_none_or(|expires| now < expires)) => {
+                return held.as_ref().map(|(credential, _)| Arc::clone(credential)).ok_or_else(String::new);
+            }
+            Err(error) => return Err(self.describe(&error)),
+        };
+        let credential = Arc::new(AwsCredential {
+            key_id: fresh.access_key_id().to_owned(),
+            secret_key: fresh.secret_access_key().to_owned(),
+            token: fresh.session_token().map(str::to_owned),
+        });
+        *held = Some((Arc::clone(&credential), fresh.expiry()));
+        Ok(credential)
+    }
+
+    async fn build(&self) -> SharedCredentialsProvider {
+        match &self.name {
+            Some(name) => {
+                let provider = ProfileFileCredentialsProvider::builder()
+                    .configure(&ProviderConfig::with_default_region().await)
+                    .profile_name(name)
+                    .build();
+                SharedCredentialsProvider::new(provider)
+            }
+            None => SharedCredentialsProvider::new(DefaultCredentialsChain::builder().build().await),
+        }
+    }
+
+    fn describe(&self, error: &dyn std::error::Error) -> String {
+        let why = innermost(error);
+        match &self.name {
+            Some(name) => format!("profile `{name}`: {why}"),
+            None => why,
+        }
+    }
+}
+
+/// Whether the user has AWS configuration files, at their usual place or where the environment says.
+pub(super) fn shared_files_exist() -> bool {
+    let usual = |name: &str| environment("HOME").map(|home| PathBuf::from(home).join(".aws").join(name));
+    let files = [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")];
+    files.into_iter().any(|(variable, name)| {
+        environment(variable).map(PathBuf::from).or_else(|| usual(name)).is_some_and(|path| path.exists())
+    })
+}

@@ -1,0 +1,167 @@
+//! One call: addressed, signed, sent, and its answer sorted into success or an error by meaning.
+
+use super::Bucket;
+use super::address::Place;
+use super::credentials::Authority;
+use super::errors::{describe, meaning};
+use super::xml::{ErrorAnswer, parse_error};
+use crate::rest::{Call, encode_path, encode_query, header, read_all, unix_now_ms};
+use crate::{Error, ErrorKind, Payload, Result};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use hyper::body::Incoming;
+use std::sync::{Arc, PoisonError};
+
+/// A refusal: its error, and what it takes to find a way around it.
+pub(super) struct Refusal {
+    pub(super) error: Error,
+    pub(super) status: StatusCode,
+    pub(super) code: String,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self { error, status: StatusCode::OK, code: String::new() }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        refusal.error
+    }
+}
+
+impl Bucket {
+    /// A call on `key`, or on the bucket when it is empty.
+    pub(super) fn call(&self, operation: &'static str, method: Method, key: &str, query: &[(&str, &str)]) -> Call {
+        let url = if key.is_empty() { self.url.clone() } else { format!("{}/{key}", self.url) };
+        Call {
+            operation,
+            url,
+            method,
+            origin: String::new(),
+            // The root is put before it when the call is sent: a region hint may change it.
+            path: encode_path("", key),
+            query: if query.is_empty() { String::new() } else { encode_query(query) },
+            headers: HeaderMap::with_capacity(16),
+            body: Payload::default(),
+            patient: false,
+        }
+    }
+
+    /// Refuses keys that no store of this kind holds.
+    pub(super) fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
+        let wrong = |why: String| Err(Error::new(ErrorKind::InvalidKey, operation, format!("{}/{key}", self.url), why));
+        if key.is_empty() {
+            return wrong("an empty key names no object".to_owned());
+        }
+        if key.len() > self.limits.key_bytes_max {
+            return wrong(format!("the key has {} bytes, {} at most", key.len(), self.limits.key_bytes_max));
+        }
+        Ok(())
+    }
+
+    pub(super) fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.place.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sends and returns an answer of success with its body unread.
+    pub(super) async fn send(&self, call: Call) -> Result<Response<Incoming>, Refusal> {
+        self.region_known.get_or_init(|| self.ask_region()).await;
+        let place = self.place();
+        let refusal = match self.send_to(&place, call.clone()).await? {
+            Ok(response) => return Ok(response),
+            Err(refusal) => refusal,
+        };
+        let moved = refusal.1.filter(|region| self.at_aws && *region != place.region);
+        let Some(region) = moved else { return Err(refusal.0) };
+        let place = Arc::new(Place::aws(&self.bucket, &region, self.path_style));
+        *self.place.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&place);
+        tracing::debug!(bucket = %self.bucket, %region, "following the bucket to its region");
+        self.send_to(&place, call).await?.map_err(|(refusal, _)| refusal)
+    }
+
+    /// Sends and reads the whole of a small answer.
+    pub(super) async fn send_small(&self, call: Call) -> Result<(HeaderMap, Bytes), Refusal> {
+        let response = self.send(call.clone()).await?;
+        let (head, body) = response.into_parts();
+        Ok((head.headers, read_all(&call, body).await?))
+    }
+
+    /// Sends once. The inner error holds the refusal and the region that the server hints at.
+    async fn send_to(
+        &self,
+        place: &Place,
+        mut call: Call,
+    ) -> Result<Result<Response<Incoming>, (Refusal, Option<String>)>> {
+        call.origin.clone_from(&place.origin);
+        call.path.insert_str(0, &place.root);
+        if self.requester_pays && self.dialect.amz_checksums {
+            call.headers.insert("x-amz-request-payer", HeaderValue::from_static("requester"));
+        }
+        self.authorise(&mut call, place).await?;
+        let asked = Call { body: Payload::default(), headers: HeaderMap::new(), ..call.clone() };
+        let response = self.http.send(call).await?;
+        if response.status().is_success() {
+            return Ok(Ok(response));
+        }
+        let (head, body) = response.into_parts();
+        let body = if asked.method == Method::HEAD { Bytes::new() } else { read_all(&asked, body).await? };
+        let answer = parse_error(&body);
+        let region = header(&head.headers, "x-amz-bucket-region").map(str::to_owned);
+        let region = region.or_else(|| answer.as_ref().and_then(|answer| answer.region.clone()));
+        Ok(Err((self.refusal(&asked, head.status, &head.headers, answer), region)))
+    }
+
+    fn refusal(&self, call: &Call, status: StatusCode, headers: &HeaderMap, answer: Option<ErrorAnswer>) -> Refusal {
+        let code = answer.as_ref().map(|answer| answer.code.clone()).unwrap_or_default();
+        let mut kind = meaning(status, &code);
+        if kind == ErrorKind::NotFound && call.url == self.url {
+            kind = ErrorKind::BucketNotFound;
+        }
+        let message = describe(status, answer.as_ref(), header(headers, self.dialect.request_id));
+        Refusal { error: call.error(kind, message), status, code }
+    }
+
+    /// The error of an answer that says success in its status and failure in its body.
+    pub(super) fn late_refusal(&self, call: &Call, body: &[u8], otherwise: impl std::fmt::Display) -> Error {
+        match parse_error(body) {
+            Some(answer) => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                self.refusal(call, status, &HeaderMap::new(), Some(answer)).error
+            }
+            None => call.error(ErrorKind::Server, otherwise),
+        }
+    }
+
+    async fn authorise(&self, call: &mut Call, place: &Place) -> Result<()> {
+        let authority = self.credentials.authority().await;
+        match authority.map_err(|why| call.error(ErrorKind::Unauthenticated, format!("no credentials: {why}")))? {
+            Authority::Nobody => {}
+            Authority::Aws(credential) => {
+                self.signer.sign(call, &credential, &place.region, unix_now_ms() / 1000);
+            }
+            Authority::Bearer(token) => {
+                let value = HeaderValue::from_str(&format!("Bearer {token}"));
+                let mut value = value.map_err(|_| call.error(ErrorKind::Unauthenticated, "malformed token"))?;
+                value.set_sensitive(true);
+                call.headers.insert(http::header::AUTHORIZATION, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks S3 where the bucket is. The answer to an unsigned HEAD names the region whatever its status; without an
+    /// answer the first real request will say what is wrong.
+    async fn ask_region(&self) {
+        let place = self.place();
+        let mut call = self.call("head", Method::HEAD, "", &[]);
+        call.origin.clone_from(&place.origin);
+        call.path.insert_str(0, &place.root);
+        let Ok(response) = self.http.send(call).await else { return };
+        if let Some(region) = header(response.headers(), "x-amz-bucket-region") {
+            let place = Arc::new(Place::aws(&self.bucket, region, self.path_style));
+            *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
+        }
+    }
+}

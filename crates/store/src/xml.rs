@@ -1,0 +1,160 @@
+//! A walk over small XML answers that calls back at the end of each element. No tree, no namespaces, no entities but
+//! the five of XML and character references, so nothing in an answer can make it grow.
+
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+/// Deepest nesting accepted; real answers have five levels.
+const DEPTH_MAX: usize = 16;
+
+/// An answer that is not the XML that was due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct XmlError(pub(crate) String);
+
+impl std::fmt::Display for XmlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "unreadable answer: {}", self.0)
+    }
+}
+
+/// An element that just ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk<'a> {
+    /// Local name of the enclosing element; empty for the root.
+    pub(crate) parent: &'a str,
+    /// Local name.
+    pub(crate) name: &'a str,
+    /// Its text, unescaped; only the part after the last child for an element that has children.
+    pub(crate) text: &'a str,
+}
+
+impl Walk<'_> {
+    /// The text as a number.
+    pub(crate) fn number(&self) -> Result<u64, XmlError> {
+        self.text.trim().parse().map_err(|_| XmlError(format!("<{}> is no number", self.name)))
+    }
+}
+
+/// Names of the open elements, one behind the other.
+#[derive(Default)]
+struct Names {
+    text: String,
+    starts: Vec<usize>,
+}
+
+impl Names {
+    fn push(&mut self, name: &[u8]) -> Result<(), XmlError> {
+        if self.starts.len() == DEPTH_MAX {
+            return Err(XmlError(format!("deeper than {DEPTH_MAX} levels")));
+        }
+        let name = std::str::from_utf8(name).map_err(|_| XmlError("a name is no UTF-8".to_owned()))?;
+        self.starts.push(self.text.len());
+        self.text.push_str(name);
+        Ok(())
+    }
+
+    /// The innermost name, or the one around it (`up` = 1).
+    fn get(&self, up: usize) -> &str {
+        let depth = self.starts.len();
+        if depth <= up {
+            return "";
+        }
+        let end = if up == 0 { self.text.len() } else { self.starts[depth - up] };
+        &self.text[self.starts[depth - up - 1]..end]
+    }
+
+    fn pop(&mut self) {
+        if let Some(start) = self.starts.pop() {
+            self.text.truncate(start);
+        }
+    }
+}
+
+/// Calls `visit` at the end of each element of a document whose root must be `root`.
+pub(crate) fn walk(
+    xml: &[u8],
+    root: &str,
+    mut visit: impl FnMut(Walk<'_>) -> Result<(), XmlError>,
+) -> Result<(), XmlError> {
+    let mut reader = Reader::from_reader(xml.trim_ascii_start());
+    let mut names = Names::default();
+    let mut text = String::new();
+    let mut root_seen = false;
+    loop {
+        let event = reader.read_event().map_err(|error| XmlError(error.to_string()))?;
+        match event {
+            Event::Start(start) => {
+                text.clear();
+                names.push(start.local_name().as_ref())?;
+                expect_root(&names, root, &mut root_seen)?;
+            }
+            Event::Empty(start) => {
+                text.clear();
+                names.push(start.local_name().as_ref())?;
+                expect_root(&names, root, &mut root_seen)?;
+                visit(Walk { parent: names.get(1), name: names.get(0), text: "" })?;
+                names.pop();
+            }
+            Event::End(_) => {
+                visit(Walk { parent: names.get(1), name: names.get(0), text: &text })?;
+                names.pop();
+                text.clear();
+            }
+            Event::Text(part) => text.push_str(as_text(&part)?),
+            Event::CData(part) => text.push_str(as_text(&part)?),
+            Event::GeneralRef(reference) => push_reference(&mut text, &reference)?,
+            Event::Eof if root_seen && names.starts.is_empty() => return Ok(()),
+            Event::Eof => return Err(XmlError(format!("it ends before <{root}> does"))),
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
+        }
+    }
+}
+
+fn expect_root(names: &Names, root: &str, seen: &mut bool) -> Result<(), XmlError> {
+    if names.starts.len() == 1 {
+        if names.get(0) != root || *seen {
+            return Err(XmlError(format!("<{}> where <{root}> was due", names.get(0).escape_debug())));
+        }
+        *seen = true;
+    }
+    Ok(())
+}
+
+fn as_text(bytes: &[u8]) -> Result<&str, XmlError> {
+    std::str::from_utf8(bytes).map_err(|_| XmlError("text is no UTF-8".to_owned()))
+}
+
+fn push_reference(text: &mut String, reference: &quick_xml::events::BytesRef<'_>) -> Result<(), XmlError> {
+    let resolved = reference.resolve_char_ref().map_err(|error| XmlError(error.to_string()))?;
+    if let Some(character) = resolved {
+        text.push(character);
+        return Ok(());
+    }
+    let name = as_text(reference)?;
+    let character = quick_xml::escape::resolve_xml_entity(name)
+        .ok_or_else(|| XmlError(format!("unknown entity &{};", name.escape_debug())))?;
+    text.push_str(character);
+    Ok(())
+}
+
+/// Escapes text for an element. White space but the plain space is written as references, so that no parser folds it.
+pub(crate) fn escape_into(out: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\t' => out.push_str("&#9;"),
+            '\n' => out.push_str("&#10;"),
+            '\r' => out.push_str("&#13;"),
+            other => out.push(other),
+        }
+    }
+}
+
+/// Whether XML 1.0 can carry the text at all (§2.2).
+pub(crate) fn can_hold(text: &str) -> bool {
+    text.chars()
+        .all(|c| !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}'))
+}
