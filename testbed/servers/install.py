@@ -90,7 +90,11 @@ def _once(name: str, build: Callable[[Path], None]) -> Path:
             return folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        build(folder)
+        try:
+            build(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         marker.touch()
     return folder
 

@@ -1,0 +1,64 @@
+"""``python -m benchmarks local|chain [--quick]``: measures, prints Markdown, keeps both forms in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from pathlib import Path
+
+from testbed.drive import MissingBinary
+from testbed.servers import InstallError, ServerError
+
+from benchmarks.chain import run_chain
+from benchmarks.local import run_local
+from benchmarks.measure import load
+from benchmarks.tables import as_json, machine, markdown
+
+SUITES = {"local": run_local, "chain": run_chain}
+
+
+def main() -> int:
+    """Runs the suites that were named, or both."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures tradewind beside its peers.")
+    parser.add_argument("suites", nargs="*", metavar="local|chain", help="which (default: both)")
+    parser.add_argument("--quick", action="store_true", help="small and few: shows that it runs, proves nothing")
+    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for SUITE.md and SUITE.json")
+    arguments = parser.parse_args()
+    suites = arguments.suites or list(SUITES)
+    if unknown := [name for name in suites if name not in SUITES]:
+        parser.error(f"no such suite: {', '.join(unknown)}")
+    try:
+        for name in suites:
+            _measure(name, arguments.quick, arguments.out)
+    except (InstallError, MissingBinary, ServerError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measure(name: str, quick: bool, out: Path) -> None:
+    before, started = load(), datetime.datetime.now(datetime.timezone.utc)
+    cells = SUITES[name](quick)
+    about = {
+        **machine(),
+        "suite": name,
+        "quick": quick,
+        "date": started.date().isoformat(),
+        "load_before": before,
+        "load_after": load(),
+    }
+    quickness = " Quick mode: too short to quote." if quick else ""
+    header = (
+        f"## {name}\n\n{about['date']}, {about['cores']} cores of {about['cpu']}, Linux {about['kernel']}; "
+        f"load {before} before, {about['load_after']} after.{quickness}"
+    )
+    text = markdown(cells, header)
+    print(text)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.md").write_text(text)
+    (out / f"{name}.json").write_text(as_json(cells, about))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

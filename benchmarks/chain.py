@@ -1,0 +1,175 @@
+"""``chain``: memory to memory through gateways, against GridFTP and what the machine's TCP can do.
+
+The source's bytes are made in memory and the sink's are counted and dropped, so that only the data plane is measured:
+framing, TLS 1.3 with mutual authentication, BLAKE3 on both ends. The peers send clear text and verify nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from testbed.chains import chain, write
+from testbed.drive import find_binary
+from testbed.servers.process import free_port, guarded
+
+from benchmarks.measure import Cost, CpuByName, Spread, run
+from benchmarks.peers import debian_program
+from benchmarks.tables import GB, OURS, Cell, Entry
+
+RELAYS = (0, 1, 2)
+CONNECTIONS = (1, 8, 64)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a run moves."""
+
+    title: str
+    objects: int
+    object_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """All together."""
+        return self.objects * self.object_bytes
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much and how often."""
+
+    loads: tuple[Load, Load]
+    rounds: int
+    timeout_s: float
+
+
+FULL = Sizes((Load("16 MiB chunks", 1, 8 << 30), Load("64 KiB objects", 100_000, 64 << 10)), rounds=3, timeout_s=180)
+QUICK = Sizes((Load("16 MiB chunks", 1, 512 << 20), Load("64 KiB objects", 8_000, 64 << 10)), rounds=1, timeout_s=60)
+
+
+def run_chain(quick: bool) -> list[Cell]:
+    """All cells of `chain`."""
+    sizes = QUICK if quick else FULL
+    iperf3, server, client = (debian_program(name) for name in ("iperf3", "globus-gridftp-server", "globus-url-copy"))
+    cells = []
+    with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as scratch:
+        folder = Path(scratch)
+        bulk, small = sizes.loads
+        for connections in CONNECTIONS:
+            yardsticks = {
+                f"iperf3 -P {connections} (the machine's TCP)": partial(_iperf3, iperf3, connections, bulk, sizes),
+                f"GridFTP -p {connections}": partial(_gridftp, (server, client), connections, bulk, sizes),
+            }
+            cells.append(_cell(folder, bulk, connections, sizes, yardsticks))
+            cells.append(_cell(folder, small, connections, sizes, {}))
+    return cells
+
+
+def _cell(
+    folder: Path, load: Load, connections: int, sizes: Sizes, yardsticks: Mapping[str, Callable[[], Cost]]
+) -> Cell:
+    """One number of connections: no, one and two relays, and the yardsticks, in turn."""
+    runs: dict[str, list[Cost]] = {}
+    roles: dict[str, dict[str, dict[str, float]]] = {}
+    for _ in range(sizes.rounds):
+        for relays in RELAYS:
+            name = f"{OURS}, {relays} relay{'' if relays == 1 else 's'}"
+            cost, roles[name] = _tradewind(folder, load, connections, relays, sizes)
+            runs.setdefault(name, []).append(cost)
+        for name, measure in yardsticks.items():
+            runs.setdefault(name, []).append(measure())
+    entries = tuple(Entry(name, Spread(tuple(costs)), roles=roles.get(name, {})) for name, costs in runs.items())
+    plural = "" if connections == 1 else "s"
+    return Cell(f"{load.title}, {connections} connection{plural} per hop", load.objects, load.size_bytes, entries)
+
+
+def _tradewind(
+    folder: Path, load: Load, connections: int, relays: int, sizes: Sizes
+) -> tuple[Cost, dict[str, dict[str, float]]]:
+    document = chain(*(f"relay-{number}" for number in range(1, relays + 1)), connections=connections)
+    topology = write(document, folder / "topology.json")
+    source = f"mem:?objects={load.objects}&size_bytes={load.object_bytes}"
+    command: list[str | Path] = [
+        find_binary("tradewind"),
+        "cp",
+        "-r",
+        source,
+        "mem:",
+        "--topology",
+        topology,
+        "--quiet",
+    ]
+    watched = CpuByName(_gateway_name)
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    cost = run(command, environment, sizes.timeout_s, watched.watch)
+    shares = {
+        name: {"cpu_s_per_gb": watched.cpu_s[name] / load.size_bytes * GB, "rss_bytes": float(watched.rss_bytes[name])}
+        for name in sorted(watched.cpu_s)
+    }
+    return cost, shares
+
+
+def _gateway_name(arguments: list[str]) -> str | None:
+    if len(arguments) > 1 and arguments[1] == "serve" and "--control" in arguments:
+        return arguments[arguments.index("--control") + 1].rpartition("/")[2]
+    return None
+
+
+def _iperf3(program: str, connections: int, load: Load, sizes: Sizes) -> Cost:
+    """As many bytes over as many plain connections, both ends counted."""
+    port = str(free_port())
+    server = [program, "--server", "--one-off", "--bind", "127.0.0.1", "--port", port]
+    client = [program, "--client", "127.0.0.1", "--port", port, "--parallel", str(connections)]
+    client += ["--bytes", str(load.size_bytes)]
+    return _with_server(server, client, sizes.timeout_s, port)
+
+
+def _gridftp(programs: tuple[str, str], connections: int, load: Load, sizes: Sizes) -> Cost:
+    """Memory to memory, clear text, its best block and buffer sizes."""
+    port = str(free_port())
+    server = [
+        programs[0], "-aa", "-anonymous-user", "nobody", "-anonymous-group", "nogroup", "-p", port,
+        "-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1", "-c", "/dev/null", "-no-detach",
+    ]  # fmt: skip
+    client = [
+        programs[1], "-p", str(connections), "-bs", "4194304", "-tcp-bs", "8388608", "-len", str(load.size_bytes),
+        f"ftp://anonymous:x@127.0.0.1:{port}/dev/zero", "file:///dev/null",
+    ]  # fmt: skip
+    return _with_server(server, client, sizes.timeout_s, port)
+
+
+def _with_server(server: list[str], client: list[str], timeout_s: float, port: str) -> Cost:
+    """The client's cost plus the CPU of its server's whole process tree."""
+    environment = {**os.environ, "GLOBUS_HOSTNAME": "127.0.0.1"}
+    process = subprocess.Popen(
+        guarded(server), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        _wait_for_listener(int(port))
+        cost = run(client, environment, timeout_s)
+    finally:
+        # Until wait4 it is at least a zombie, so its id is still its own.
+        os.killpg(process.pid, signal.SIGTERM)
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0
+    total = cost.cpu_s + usage.ru_utime + usage.ru_stime
+    return Cost(cost.wall_s, total, max(cost.rss_bytes, usage.ru_maxrss << 10), cost.failure)
+
+
+def _wait_for_listener(port: int) -> None:
+    """Reads the kernel's table instead of connecting: iperf3 would take a probe for its one client."""
+    wanted = f":{port:04X}"
+    for _ in range(200):
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1].endswith(wanted) and fields[3] == "0A":
+                return
+        signal.sigtimedwait([], 0.05)
+    raise RuntimeError(f"nobody listens on port {port}")
