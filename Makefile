@@ -59,8 +59,8 @@ schema: setup ## Write the contract's schema anew
 docs: setup ## Write the generated reference pages
 	$(BIN)/python docs/generate.py
 
-bench: setup ## Measure against the peers; see benchmarks/README.md
-	$(BIN)/python benchmarks/run.py
+bench: setup ## Measure beside the peers, which it installs; see docs/benchmarks.md (quick: make bench BENCH=--quick)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 lock: $(VENV)/tools.stamp ## Pin the development tools anew
 	$(BIN)/python -m pip install --quiet uv

@@ -7,13 +7,12 @@ import datetime
 import sys
 from pathlib import Path
 
-from testbed.drive import MissingBinary
-from testbed.servers import InstallError, ServerError
-
 from benchmarks.chain import run_chain
 from benchmarks.local import run_local
 from benchmarks.measure import load
 from benchmarks.tables import as_json, machine, markdown
+from testbed.drive import MissingBinary
+from testbed.servers import InstallError, ServerError
 
 SUITES = {"local": run_local, "chain": run_chain}
 

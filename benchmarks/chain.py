@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from testbed.chains import chain, write
-from testbed.drive import find_binary
-from testbed.servers.process import free_port, guarded
-
 from benchmarks.measure import Cost, CpuByName, Spread, run
 from benchmarks.peers import debian_program
 from benchmarks.tables import GB, OURS, Cell, Entry
+from testbed.chains import chain, write
+from testbed.drive import find_binary
+from testbed.servers.process import free_port, guarded
 
 RELAYS = (0, 1, 2)
 CONNECTIONS = (1, 8, 64)

@@ -14,14 +14,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.measure import Cost, Spread, run
+from benchmarks.peers import StoreTools, store_tools
+from benchmarks.tables import Cell, Entry
 from testbed.drive import find_binary
 from testbed.s3 import S3
 from testbed.servers import Server, versitygw
 from testbed.trees import MIB
-
-from benchmarks.measure import Cost, Spread, run
-from benchmarks.peers import StoreTools, store_tools
-from benchmarks.tables import Cell, Entry
 
 DATA_ROOT = Path("/dev/shm")
 BUCKET = "bench"

@@ -7,15 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-# The testbed stands beside `tests`; it is found however pytest was started.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from testbed.drive import Command
 from testbed.faults import HttpProxy

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from testbed.chains import Document, chain, twin, with_detour, write
 from testbed.drive import Command, Running
 from testbed.faults import HttpProxy, TcpProxy

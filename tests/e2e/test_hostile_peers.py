@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from testbed.chains import chain, with_detour, write
 from testbed.drive import Command, find_binary, peak_rss_bytes
 from testbed.places import FilePlace, S3Place

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from testbed.drive import Command
 from testbed.places import FilePlace, S3Place
 from testbed.servers import Server

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from testbed.chains import chain, with_limits, write
 from testbed.drive import Command, Finished, Running, cpu_s, peak_rss_bytes
 from testbed.faults import Hang, HttpProxy, Rule

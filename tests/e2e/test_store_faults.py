@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from testbed.chains import chain, with_limits, write
 from testbed.drive import Command, Finished
 from testbed.faults import (

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from testbed.drive import Command
 from testbed.places import FilePlace, Place, S3Place
 from testbed.servers import versitygw

@@ -13,6 +13,7 @@ from http.client import IncompleteRead
 from pathlib import Path
 
 import pytest
+
 from testbed.faults import Answer, Call, Cut, FlipRequest, FlipResponse, Hang, HttpProxy, Rule, TcpProxy, Truncate
 from testbed.s3 import S3, S3Error
 from testbed.servers import Server, versitygw
