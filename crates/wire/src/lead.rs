@@ -4,16 +4,31 @@
 //! lead is told of objects with [`Lead::add`] and of replies with [`Lead::done`] and [`Lead::fault`]; [`Lead::poll`]
 //! returns the next [`Action`] until there is nothing more to do now. It holds sizes and ids; keys, tags and words stay
 //! with the caller.
+//!
+//! A reply names each object of its request with one `done` or `fault`, then `answered` ends the request. Replies come
+//! from other machines, so the lead believes only what it asked for: an object named twice, or that was not in the
+//! request, is ignored, and one that the reply left out counts as not done.
 
-use crate::shares::{Blocked, RoutePlan, Shares};
+mod object;
+mod ready;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use object::{Layout, NewObject};
+pub use work::{Action, Config, Idle, Work};
+
+use crate::shares::{Blocked, Shares};
 use crate::{Fault, ObjectId, RequestId, RouteId};
+use ready::{PartAgain, Ready, Tries};
 use std::collections::{HashMap, VecDeque};
 
-/// Tries of one object that end in [`Fault::Unavailable`] or [`Fault::Corrupt`] before it fails.
+/// Tries of one piece of work (a part, a whole object, an open or a close) that end in [`Fault::Unavailable`] or
+/// [`Fault::Corrupt`] before its object fails.
 pub const TRIES_MAX: u32 = 4;
-/// Losses of one object's requests in a row, with nothing acked between, before it fails.
+/// Tries of one piece of work that are lost before its object fails.
 pub const LOSSES_MAX: u32 = 64;
-/// Tries to abort an upload; then it is left to the sweep of `jobs cancel`.
+/// Answered tries to abort an upload; then it is left to the sweep of `jobs cancel`.
 pub const ABORT_TRIES_MAX: u32 = 3;
 /// Objects in parts that may be open at once.
 pub const OPEN_OBJECTS_MAX: usize = 64;
@@ -22,125 +37,20 @@ pub const SENDING_OBJECTS_MIN: usize = 3;
 /// Objects the lead holds at once; [`Lead::wants_more`] is false beyond.
 pub const OBJECTS_MAX: usize = 20_000;
 
-/// How the lead is set up.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The plan's routes.
-    pub routes: Vec<RoutePlan>,
-    /// See [`Shares::new`].
-    pub ceiling_usd_per_gb: Option<f64>,
-    /// Most object bytes in a bundle (one larger object goes alone).
-    pub bundle_bytes_max: u64,
-    /// Most objects in a bundle.
-    pub bundle_objects_max: usize,
-    /// Bytes per second to send, over all routes.
-    pub rate_limit_bytes_per_s: Option<u64>,
-    /// Give up when no route has been up for so long.
-    pub stall_ms: u64,
-    /// First request id.
-    pub first_request: u64,
-}
-
-/// A new object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewObject {
-    /// Length.
-    pub bytes: u64,
-    /// How it is cut.
-    pub layout: Layout,
-    /// Whether it may start again when the source changed under way.
-    pub may_restart: bool,
-    /// Bytes of it that travel: false for server-side copies, which pass no route's window or price.
-    pub travels: bool,
-}
-
-/// How an object is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// In one write.
-    Whole,
-    /// In parts of equal size but the last.
-    Parts {
-        /// Size of a part.
-        part_bytes: u64,
-        /// The upload is open already (resume).
-        opened: bool,
-        /// Parts (from 1) that are there already (resume).
-        done: Vec<u32>,
-    },
-}
-
-/// What a request does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// Open a multipart upload.
-    Open(ObjectId),
-    /// Move one part.
-    Part {
-        /// Of this object.
-        object: ObjectId,
-        /// From 1.
-        part: u32,
-        /// Where it lies.
-        offset: u64,
-        /// Its length.
-        bytes: u64,
-    },
-    /// Move whole objects.
-    Bundle(Vec<ObjectId>),
-    /// Make the parts the object, and prove it.
-    Close(ObjectId),
-    /// Forget the upload.
-    Abort(ObjectId),
-}
-
-/// What the caller must do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Send this request.
-    Send {
-        /// Fresh id.
-        request: RequestId,
-        /// The way.
-        route: RouteId,
-        /// What.
-        work: Work,
-    },
-    /// The object is done and proven; the lead has forgotten it.
-    Finished(ObjectId),
-    /// The object changed or its upload vanished: look at it again and [`Lead::add`] it anew. The lead has forgotten it.
-    Restart(ObjectId),
-    /// The object failed for the last fault given; the lead has forgotten it.
-    Failed(ObjectId, Fault),
-    /// A route went down.
-    RouteDown(RouteId),
-    /// A route came back.
-    RouteUp(RouteId),
-}
-
-/// Why [`Lead::poll`] returned nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idle {
-    /// Nothing is left to do.
-    Empty,
-    /// Waiting for replies (or for more objects).
-    Waiting,
-    /// Nothing can be sent before this time.
-    Until(u64),
-    /// No route has been up for too long; give up.
-    Stalled,
-    /// Only routes that the cost ceiling forbids are left, and nothing is in flight.
-    Ceiling,
-}
-
 #[derive(Debug)]
 struct Object {
     new: NewObject,
     phase: Phase,
+    /// Requests in flight that serve it.
     flights: usize,
+    /// The bundle it is in, while in flight.
+    bundle: Option<RequestId>,
     counted_open: bool,
-    tries: u32,
-    losses: u32,
+    /// Bytes that a route has still to carry.
+    owed_bytes: u64,
+    /// Of a whole object; parts and control requests carry their own.
+    tries: Tries,
+    /// Ascending.
     refused_by: Vec<RouteId>,
 }
 
@@ -148,10 +58,16 @@ struct Object {
 enum Phase {
     Whole,
     Opening,
-    Sending { next_part: u32, missing: u32 },
+    Sending {
+        next_part: u32,
+        missing: u32,
+    },
     Closing,
     /// Waits for its requests in flight, then aborts its upload if `opened`, then ends.
-    Ending { end: End, opened: bool, abort_tries: u32 },
+    Ending {
+        end: End,
+        opened: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +81,9 @@ struct Flight {
     route: RouteId,
     bytes: u64,
     work: Work,
+    tries: Tries,
+    /// Whether the one object of a request that is no bundle has been reported on.
+    reported: bool,
 }
 
 /// See the module's head.
@@ -178,20 +97,49 @@ pub struct Lead {
     out: VecDeque<Action>,
     next_request: u64,
     paced_until_ms: f64,
+    stuck_since_ms: Option<u64>,
     retries: u64,
     open_count: usize,
     draining: bool,
 }
 
-/// Work that can be sent now, most urgent first.
-#[derive(Debug, Default)]
-struct Ready {
-    control: VecDeque<Work>,
-    parts_again: VecDeque<(ObjectId, u32)>,
-    to_open: VecDeque<ObjectId>,
-    sending: VecDeque<ObjectId>,
-    whole: VecDeque<ObjectId>,
-    whole_turn: bool,
+/// One object's share of a request, taken from the books when it is reported on.
+struct Report {
+    route: RouteId,
+    bytes: u64,
+    kind: Kind,
+    tries: Tries,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Open,
+    Part(u32),
+    Bundle,
+    Close,
+    Abort,
+}
+
+/// What comes after a fault.
+enum Next {
+    Again(Tries),
+    End(End),
+}
+
+/// Why the lanes that have work cannot send it.
+#[derive(Default)]
+struct Obstacles {
+    full: bool,
+    down: bool,
+    ceiling: bool,
+    paced: bool,
+    /// The first end of a rest that may help.
+    retry_ms: Option<u64>,
+}
+
+enum Obstacle {
+    Paced,
+    Blocked(Blocked),
 }
 
 impl Lead {
@@ -206,10 +154,17 @@ impl Lead {
             ready: Ready::default(),
             out: VecDeque::new(),
             paced_until_ms: 0.0,
+            stuck_since_ms: None,
             retries: 0,
             open_count: 0,
             draining: false,
         }
+    }
+
+    /// Earlier runs of the same job carried `bytes` and spent `usd`: the cost ceiling is on all runs together. Call it
+    /// before the first [`Lead::add`].
+    pub fn carried_before(&mut self, bytes: u64, usd: f64) {
+        self.shares.carried_before(bytes, usd);
     }
 
     /// Whether another object may be added. The caller stops reading its list while this is false.
@@ -217,28 +172,46 @@ impl Lead {
         !self.draining && self.objects.len() < OBJECTS_MAX
     }
 
-    /// Takes an object on. `id` must be fresh.
-    pub fn add(&mut self, id: ObjectId, new: NewObject) {
+    /// Takes an object on. The lead must not hold an object of this id already.
+    pub fn add(&mut self, id: ObjectId, mut new: NewObject) {
+        debug_assert!(!self.objects.contains_key(&id), "{id:?} is held already");
+        new.tidy_done();
+        let owed_bytes = new.bytes_to_carry();
+        self.shares.listed(owed_bytes);
+        let opened = matches!(new.layout, Layout::Parts { opened: true, .. });
         let phase = match &new.layout {
             Layout::Whole => {
-                self.ready.whole.push_back(id);
+                self.ready.lane(&[], new.travels).whole.push_back(id);
                 Phase::Whole
             }
-            Layout::Parts { opened: false, .. } => {
-                self.ready.to_open.push_back(id);
+            Layout::Parts { opened, .. } => {
+                if !opened {
+                    self.ready.to_open.push_back(id);
+                }
                 Phase::Opening
             }
-            Layout::Parts { opened: true, .. } => Phase::Opening,
         };
-        let opened = matches!(new.layout, Layout::Parts { opened: true, .. });
-        self.objects.insert(id, Object { new, phase, flights: 0, counted_open: false, tries: 0, losses: 0, refused_by: Vec::new() });
+        self.objects.insert(
+            id,
+            Object {
+                new,
+                phase,
+                flights: 0,
+                bundle: None,
+                counted_open: false,
+                owed_bytes,
+                tries: Tries::default(),
+                refused_by: Vec::new(),
+            },
+        );
         if opened {
             self.count_open(id);
             self.begin_parts(id);
         }
     }
 
-    /// No new request is made from now on but aborts; those in flight are waited for (checkpoint, Ctrl-C).
+    /// From now on nothing is begun: no new part, bundle or upload. What is in flight is waited for, uploads that have
+    /// all their parts are closed, and those of ended objects aborted (checkpoint, Ctrl-C).
     pub fn drain(&mut self) {
         self.draining = true;
     }
@@ -271,87 +244,64 @@ impl Lead {
     /// `object`'s share of `request` was done (durable, opened, closed and proven, or aborted). Call once per object of
     /// a bundle; then [`Lead::answered`]. A reply to a request that is no longer in flight is ignored.
     pub fn done(&mut self, request: RequestId, object: ObjectId) {
-        let Some(flight) = self.flights.get(&request) else { return };
-        let work = flight.work.kind();
-        let Some(state) = self.objects.get_mut(&object) else { return };
-        state.flights -= 1;
-        state.losses = 0;
-        match (&mut state.phase, work) {
-            (Phase::Ending { opened, .. }, WorkKind::Abort) => {
-                *opened = false;
-                self.settle(object);
-            }
-            (Phase::Ending { opened, .. }, kind) => {
-                // Its end was decided while this was under way; an upload opened meanwhile must be aborted, too.
-                *opened = (*opened || kind == WorkKind::Open) && kind != WorkKind::Close;
-                self.settle(object);
-            }
-            (_, WorkKind::Open) => self.begin_parts(object),
-            (Phase::Sending { missing, .. }, WorkKind::Part) => {
-                *missing -= 1;
-                if *missing == 0 {
-                    self.begin_close(object);
-                }
-            }
-            (_, WorkKind::Bundle | WorkKind::Close) => {
+        let Some(report) = self.take_report(request, object) else { return };
+        match report.kind {
+            Kind::Open => self.begin_parts(object),
+            Kind::Part(_) => self.part_done(object, report.bytes),
+            Kind::Bundle | Kind::Close => {
                 self.forget(object);
                 self.out.push_back(Action::Finished(object));
             }
-            (_, WorkKind::Part | WorkKind::Abort) => {}
+            Kind::Abort => self.upload_left(object),
         }
     }
 
     /// `object`'s share of `request` was not done. Call once per object of a bundle; then [`Lead::answered`].
     pub fn fault(&mut self, request: RequestId, object: ObjectId, fault: Fault) {
-        let Some(flight) = self.flights.get(&request) else { return };
-        let (route, kind) = (flight.route, flight.work.kind());
-        let part = match flight.work {
-            Work::Part { part, .. } => Some(part),
-            _ => None,
-        };
-        let Some(state) = self.objects.get_mut(&object) else { return };
-        state.flights -= 1;
-        if let Phase::Ending { opened, abort_tries, .. } = &mut state.phase {
-            if kind == WorkKind::Abort {
-                *abort_tries += 1;
-                *opened = *opened && *abort_tries < ABORT_TRIES_MAX;
-            }
+        let Some(report) = self.take_report(request, object) else { return };
+        if report.kind == Kind::Abort {
+            return self.abort_failed(object, report.tries, fault);
+        }
+        if self.objects.get(&object).is_some_and(|object| matches!(object.phase, Phase::Ending { .. })) {
             return self.settle(object);
         }
-        match self.verdict(object, kind, route, fault) {
-            Next::Again => {
-                self.retries += 1;
-                self.again(object, kind, part);
-            }
+        match self.verdict(object, &report, fault) {
+            Next::Again(tries) => self.again(object, report.kind, tries),
             Next::End(end) => self.begin_end(object, end),
         }
     }
 
-    /// All objects of the request have been reported on: it is no longer in flight.
+    /// All objects of the request have been reported on: it is no longer in flight. An object that has not been
+    /// reported on counts as not done.
     pub fn answered(&mut self, request: RequestId, fault: Option<Fault>, now_ms: u64) {
+        let Some(flight) = self.flights.get(&request) else { return };
+        for object in flight.work.objects() {
+            self.fault(request, object, fault.unwrap_or(Fault::Unavailable));
+        }
         let Some(flight) = self.flights.remove(&request) else { return };
-        match fault {
+        let recovered = match fault {
             None | Some(Fault::Permanent | Fault::Changed | Fault::UploadGone) => {
-                if self.shares.done(flight.route, flight.bytes) {
-                    self.out.push_back(Action::RouteUp(flight.route));
-                }
+                self.shares.done(flight.route, flight.bytes)
+            }
+            Some(Fault::Unavailable | Fault::Corrupt | Fault::Refused) => {
+                self.shares.refused(flight.route, flight.bytes)
             }
             Some(Fault::Lost | Fault::RouteDown) => {
                 self.shares.undone(flight.route, flight.bytes);
                 if self.shares.rest(flight.route, now_ms) {
                     self.out.push_back(Action::RouteDown(flight.route));
                 }
+                return;
             }
-            Some(Fault::Unavailable | Fault::Corrupt | Fault::Refused) => self.shares.undone(flight.route, flight.bytes),
+        };
+        self.stuck_since_ms = None;
+        if recovered {
+            self.out.push_back(Action::RouteUp(flight.route));
         }
     }
 
     /// A whole request came back undone: every object of it has the same fault.
     pub fn failed(&mut self, request: RequestId, fault: Fault, now_ms: u64) {
-        let Some(flight) = self.flights.get(&request) else { return };
-        for object in flight.work.objects() {
-            self.fault(request, object, fault);
-        }
         self.answered(request, Some(fault), now_ms);
     }
 
@@ -360,267 +310,330 @@ impl Lead {
         if let Some(action) = self.out.pop_front() {
             return Ok(action);
         }
-        if self.shares.all_down_since_ms().is_some_and(|since| now_ms.saturating_sub(since) >= self.config.stall_ms) {
-            return Err(if self.objects.is_empty() { Idle::Empty } else { Idle::Stalled });
-        }
-        match self.next_send(now_ms) {
-            Some(Ok(action)) => Ok(action),
-            Some(Err(blocked)) => Err(self.idle(blocked, now_ms)),
-            None if self.flights.is_empty() && (self.draining || self.objects.is_empty()) => Err(Idle::Empty),
-            None => Err(Idle::Waiting),
-        }
+        let mut obstacles = Obstacles::default();
+        self.next_send(now_ms, &mut obstacles).ok_or_else(|| self.idle(&obstacles, now_ms))
     }
 
-    fn idle(&self, blocked: Blocked, now_ms: u64) -> Idle {
-        match blocked {
-            Blocked::Full if self.paced_until_ms > now_ms as f64 => Idle::Until(self.paced_until_ms.ceil() as u64),
-            Blocked::Full => Idle::Waiting,
-            Blocked::Ceiling if self.flights.is_empty() && self.shares.next_retry_ms().is_none() => Idle::Ceiling,
-            Blocked::Ceiling | Blocked::Down => {
-                let stalled = self.shares.all_down_since_ms().map(|since| since + self.config.stall_ms);
-                let next = [self.shares.next_retry_ms(), stalled].into_iter().flatten().filter(|at| *at > now_ms).min();
-                next.map_or(Idle::Waiting, Idle::Until)
-            }
+    fn idle(&mut self, obstacles: &Obstacles, now_ms: u64) -> Idle {
+        let grounded = self.flights.is_empty();
+        // Nothing to send, or an answer to come: not stuck. A probe of a resting route that is in flight proves nothing.
+        if (grounded && obstacles.none()) || self.shares.up_and_busy() {
+            self.stuck_since_ms = None;
         }
+        if obstacles.none() {
+            let nothing_left = grounded && (self.draining || self.objects.is_empty());
+            return if nothing_left { Idle::Empty } else { Idle::Waiting };
+        }
+        if self.draining && grounded {
+            return Idle::Empty;
+        }
+        if grounded && obstacles.only_ceiling() {
+            return Idle::Ceiling;
+        }
+        let hopeless = self.shares.all_down() || (grounded && !obstacles.paced);
+        let stalled_ms =
+            hopeless.then(|| self.stuck_since_ms.get_or_insert(now_ms).saturating_add(self.config.stall_ms));
+        if stalled_ms.is_some_and(|at| at <= now_ms) {
+            return Idle::Stalled;
+        }
+        let paced_ms = obstacles.paced.then(|| self.paced_until_ms.ceil() as u64);
+        let next = [stalled_ms, paced_ms, obstacles.retry_ms].into_iter().flatten().min();
+        next.map_or(Idle::Waiting, Idle::Until)
     }
 
-    fn next_send(&mut self, now_ms: u64) -> Option<Result<Action, Blocked>> {
-        while let Some(work) = self.ready.control.front() {
-            if !self.objects.contains_key(&work.objects()[0]) {
-                self.ready.control.pop_front();
-                continue;
+    fn next_send(&mut self, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
+        self.ready.drop_empty_lanes();
+        if !self.draining {
+            self.promote_opens();
+        }
+        for lane in 0..self.ready.lanes.len() {
+            if let Some(action) = self.send_control(lane, now_ms, obstacles) {
+                return Some(action);
             }
-            if self.draining && matches!(work, Work::Open(_)) {
-                self.ready.control.pop_front();
-                continue;
-            }
-            let (work, avoid) = (work.clone(), self.avoid(work.objects()[0]));
-            return Some(self.send(work, 0, &avoid, now_ms).inspect(|_| {
-                self.ready.control.pop_front();
-            }));
         }
         if self.draining {
             return None;
         }
-        self.skip_stale();
-        self.promote_opens();
-        self.ready.whole_turn = !self.ready.whole_turn;
-        let whole_first = self.ready.whole_turn;
-        let mut blocked = None;
-        for whole in [whole_first, !whole_first] {
-            let sent = if whole { self.send_bundle(now_ms) } else { self.send_part(now_ms) };
-            match sent {
-                Some(Ok(action)) => return Some(Ok(action)),
-                Some(Err(why)) => blocked = Some(why),
-                None => {}
+        for lane in 0..self.ready.lanes.len() {
+            let whole_turn = &mut self.ready.lanes[lane].whole_turn;
+            *whole_turn = !*whole_turn;
+            for whole in [*whole_turn, !*whole_turn] {
+                let sent = match whole {
+                    true => self.send_bundle(lane, now_ms, obstacles),
+                    false => self.send_part(lane, now_ms, obstacles),
+                };
+                if sent.is_some() {
+                    return sent;
+                }
             }
         }
-        blocked.map(Err)
+        None
     }
 
-    /// Drops queue heads whose object has ended meanwhile.
-    fn skip_stale(&mut self) {
-        let objects = &self.objects;
-        let alive = |id: &ObjectId| objects.get(id).is_some_and(|object| !matches!(object.phase, Phase::Ending { .. }));
-        while self.ready.parts_again.front().is_some_and(|(id, _)| !alive(id)) {
-            self.ready.parts_again.pop_front();
-        }
-        for queue in [&mut self.ready.to_open, &mut self.ready.sending, &mut self.ready.whole] {
-            while queue.front().is_some_and(|id| !alive(id)) {
-                queue.pop_front();
-            }
-        }
-    }
-
-    /// Opens come one by one, so that no more uploads are open than [`OPEN_OBJECTS_MAX`].
+    /// Opens no more uploads than [`OPEN_OBJECTS_MAX`], and not long before their parts can be sent.
     fn promote_opens(&mut self) {
-        if self.open_count < OPEN_OBJECTS_MAX
-            && self.ready.sending.len() < SENDING_OBJECTS_MIN
+        while self.open_count < OPEN_OBJECTS_MAX
+            && self.ready.sending() < SENDING_OBJECTS_MIN
             && let Some(object) = self.ready.to_open.pop_front()
         {
             self.count_open(object);
-            self.ready.control.push_back(Work::Open(object));
+            self.push_control(Work::Open(object), Tries::default());
         }
     }
 
-    fn send_part(&mut self, now_ms: u64) -> Option<Result<Action, Blocked>> {
-        if let Some(&(object, part)) = self.ready.parts_again.front() {
-            let sent = self.send_one_part(object, part, now_ms);
-            if sent.is_ok() {
-                self.ready.parts_again.pop_front();
-            }
-            return Some(sent);
+    fn send_control(&mut self, lane: usize, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
+        let control = &mut self.ready.lanes[lane].control;
+        while self.draining && control.front().is_some_and(|(work, _)| matches!(work, Work::Open(_))) {
+            control.pop_front();
         }
-        let object = *self.ready.sending.front()?;
-        let Some(part) = self.next_unsent_part(object) else {
-            self.ready.sending.pop_front();
-            return self.send_part(now_ms);
+        let (work, tries) = control.front()?.clone();
+        let route = self.route(lane, 0, now_ms, obstacles)?;
+        self.ready.lanes[lane].control.pop_front();
+        Some(self.send(route, 0, work, tries, now_ms))
+    }
+
+    fn send_part(&mut self, lane: usize, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
+        let again = self.ready.lanes[lane].parts_again.front().copied();
+        let PartAgain { object, part, tries } = match again {
+            Some(again) => again,
+            None => self.next_unsent_part(lane)?,
         };
-        let sent = self.send_one_part(object, part, now_ms);
-        if sent.is_ok()
-            && let Some(Object { phase: Phase::Sending { next_part, .. }, .. }) = self.objects.get_mut(&object)
-        {
+        let new = &self.objects.get(&object)?.new;
+        let (offset, bytes) = new.part_range(part);
+        let carried_bytes = if new.travels { bytes } else { 0 };
+        let route = self.route(lane, carried_bytes, now_ms, obstacles)?;
+        if again.is_some() {
+            self.ready.lanes[lane].parts_again.pop_front();
+        } else if let Some(Object { phase: Phase::Sending { next_part, .. }, .. }) = self.objects.get_mut(&object) {
             *next_part = part + 1;
         }
-        Some(sent)
+        Some(self.send(route, carried_bytes, Work::Part { object, part, offset, bytes }, tries, now_ms))
     }
 
-    fn next_unsent_part(&self, object: ObjectId) -> Option<u32> {
-        let object = self.objects.get(&object)?;
-        let Phase::Sending { next_part, .. } = object.phase else { return None };
-        let Layout::Parts { done, .. } = &object.new.layout else { return None };
-        (next_part..=object.new.parts()).find(|part| done.binary_search(part).is_err())
-    }
-
-    fn send_one_part(&mut self, object: ObjectId, part: u32, now_ms: u64) -> Result<Action, Blocked> {
-        let (offset, bytes, travels) = match self.objects.get(&object) {
-            Some(state) => {
-                let (offset, bytes) = state.new.part_range(part);
-                (offset, bytes, state.new.travels)
+    /// The first part never sent, of the first object that has one; objects that have none leave the lane's queue.
+    fn next_unsent_part(&mut self, lane: usize) -> Option<PartAgain> {
+        let sending = &mut self.ready.lanes[lane].sending;
+        while let Some(&object) = sending.front() {
+            if let Some(state) = self.objects.get_mut(&object)
+                && let Phase::Sending { next_part, .. } = &mut state.phase
+            {
+                let done = state.new.parts_done();
+                while done.binary_search(next_part).is_ok() {
+                    *next_part += 1;
+                }
+                if *next_part <= state.new.parts() {
+                    return Some(PartAgain { object, part: *next_part, tries: Tries::default() });
+                }
             }
-            None => return Err(Blocked::Full),
-        };
-        let avoid = self.avoid(object);
-        let work = Work::Part { object, part, offset, bytes };
-        self.send(work, if travels { bytes } else { 0 }, &avoid, now_ms)
-    }
-
-    fn send_bundle(&mut self, now_ms: u64) -> Option<Result<Action, Blocked>> {
-        let first = *self.ready.whole.front()?;
-        let (members, bytes) = self.bundle_from(first);
-        let avoid = self.avoid(first);
-        let count = members.len();
-        let sent = self.send(Work::Bundle(members), bytes, &avoid, now_ms);
-        if sent.is_ok() {
-            self.ready.whole.drain(..count);
+            sending.pop_front();
         }
-        Some(sent)
+        None
     }
 
-    /// A run of the queue's head that fits one bundle. Bundles stay small while the queue is short, so that all workers
-    /// get some. An object that some route has refused, or that does not travel, goes with its like only.
-    fn bundle_from(&self, first: ObjectId) -> (Vec<ObjectId>, u64) {
-        let count_max = (self.ready.whole.len() / 16).clamp(1, self.config.bundle_objects_max);
-        let head = &self.objects[&first];
-        let (mut members, mut bytes) = (Vec::new(), 0);
-        for id in self.ready.whole.iter().take(count_max) {
+    fn send_bundle(&mut self, lane: usize, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
+        let carried = |object: &Object| if object.new.travels { object.new.bytes } else { 0 };
+        let whole = &self.ready.lanes[lane].whole;
+        // Bundles stay small while the queue is short, so that all workers get some.
+        let count_max = (whole.len() / 16).clamp(1, self.config.bundle_objects_max.max(1));
+        let first_bytes = carried(self.objects.get(whole.front()?)?);
+        // Asked first, so that a lane that must wait costs no look at a whole bundle.
+        self.route(lane, first_bytes, now_ms, obstacles)?;
+        let (mut members, mut carried_bytes, mut bytes) = (Vec::new(), 0, 0);
+        for id in self.ready.lanes[lane].whole.iter().take(count_max) {
             let Some(object) = self.objects.get(id) else { break };
-            let alike = object.new.travels == head.new.travels && object.refused_by == head.refused_by;
-            let fits = members.is_empty() || bytes + object.new.bytes <= self.config.bundle_bytes_max;
-            if !alike || !fits || !matches!(object.phase, Phase::Whole) {
+            if !members.is_empty() && bytes + object.new.bytes > self.config.bundle_bytes_max {
                 break;
             }
             members.push(*id);
             bytes += object.new.bytes;
+            carried_bytes += carried(object);
         }
-        (members, if head.new.travels { bytes } else { 0 })
+        let route = self.route(lane, carried_bytes, now_ms, obstacles)?;
+        self.ready.lanes[lane].whole.drain(..members.len());
+        Some(self.send(route, carried_bytes, Work::Bundle(members), Tries::default(), now_ms))
     }
 
-    fn send(&mut self, work: Work, bytes: u64, avoid: &[RouteId], now_ms: u64) -> Result<Action, Blocked> {
+    /// A route for `bytes` of a lane; if there is none now, notes why.
+    fn route(&self, lane: usize, bytes: u64, now_ms: u64, obstacles: &mut Obstacles) -> Option<RouteId> {
         if bytes > 0 && self.paced_until_ms > now_ms as f64 {
-            return Err(Blocked::Full);
+            obstacles.note(Obstacle::Paced, None);
+            return None;
         }
-        let route = self.shares.pick(bytes, avoid, now_ms)?;
+        let avoid = &self.ready.lanes[lane].refused_by;
+        let picked = self.shares.pick(bytes, avoid, now_ms);
+        picked.inspect_err(|why| obstacles.note(Obstacle::Blocked(*why), self.shares.next_retry_ms(avoid, now_ms))).ok()
+    }
+
+    fn send(&mut self, route: RouteId, bytes: u64, work: Work, tries: Tries, now_ms: u64) -> Action {
         self.shares.sent(route, bytes);
         if let Some(rate) = self.config.rate_limit_bytes_per_s {
             self.paced_until_ms = self.paced_until_ms.max(now_ms as f64) + bytes as f64 * 1000.0 / rate.max(1) as f64;
         }
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        for object in work.objects() {
-            if let Some(object) = self.objects.get_mut(&object) {
+        let bundle = matches!(work, Work::Bundle(_)).then_some(request);
+        for object in work.members() {
+            if let Some(object) = self.objects.get_mut(object) {
                 object.flights += 1;
+                object.bundle = bundle;
             }
         }
-        self.flights.insert(request, Flight { route, bytes, work: work.clone() });
-        Ok(Action::Send { request, route, work })
+        self.flights.insert(request, Flight { route, bytes, work: work.clone(), tries, reported: false });
+        Action::Send { request, route, work }
     }
 
-    fn avoid(&self, object: ObjectId) -> Vec<RouteId> {
-        self.objects.get(&object).map(|object| object.refused_by.clone()).unwrap_or_default()
+    /// The object's share of a request, once; `None` if it was not in the request or has been reported on.
+    fn take_report(&mut self, request: RequestId, id: ObjectId) -> Option<Report> {
+        let flight = self.flights.get_mut(&request)?;
+        let object = self.objects.get_mut(&id)?;
+        let kind = match flight.work {
+            Work::Open(_) => Kind::Open,
+            Work::Part { part, .. } => Kind::Part(part),
+            Work::Bundle(_) => Kind::Bundle,
+            Work::Close(_) => Kind::Close,
+            Work::Abort(_) => Kind::Abort,
+        };
+        let tries = if kind == Kind::Bundle {
+            object.bundle.take_if(|bundle| *bundle == request)?;
+            object.tries
+        } else {
+            let expected = !flight.reported && flight.work.members() == [id];
+            flight.reported |= expected;
+            expected.then_some(flight.tries)?
+        };
+        object.flights -= 1;
+        Some(Report { route: flight.route, bytes: flight.bytes, kind, tries })
     }
 
     /// What a fault means for an object that has not ended yet.
-    fn verdict(&mut self, object: ObjectId, kind: WorkKind, route: RouteId, fault: Fault) -> Next {
-        let routes = self.shares.ids().count();
-        let Some(object) = self.objects.get_mut(&object) else { return Next::Again };
-        let restart = if object.new.may_restart { End::Restart } else { End::Failed(fault) };
-        let again_unless = |exhausted: bool| if exhausted { Next::End(End::Failed(fault)) } else { Next::Again };
+    fn verdict(&mut self, id: ObjectId, report: &Report, fault: Fault) -> Next {
+        let tries = report.tries.with(fault);
+        let end_if = |ends: bool, end: End| if ends { Next::End(end) } else { Next::Again(tries) };
+        let failed = End::Failed(fault);
+        let may_restart = self.objects.get(&id).is_some_and(|object| object.new.may_restart);
+        let restart = if may_restart { End::Restart } else { failed };
         match fault {
-            Fault::RouteDown => Next::Again,
-            Fault::Lost => {
-                object.losses += 1;
-                again_unless(object.losses >= LOSSES_MAX)
-            }
-            Fault::Corrupt if kind == WorkKind::Close => Next::End(restart),
-            Fault::Unavailable | Fault::Corrupt => {
-                object.tries += 1;
-                again_unless(object.tries >= TRIES_MAX)
-            }
-            Fault::Refused => {
-                if !object.refused_by.contains(&route) {
-                    object.refused_by.push(route);
-                }
-                again_unless(object.refused_by.len() >= routes)
-            }
-            Fault::Permanent => Next::End(End::Failed(fault)),
             Fault::Changed | Fault::UploadGone => Next::End(restart),
+            Fault::Corrupt if report.kind == Kind::Close => Next::End(restart),
+            Fault::Permanent => Next::End(failed),
+            Fault::Refused => end_if(self.refuse(id, report.route), failed),
+            Fault::RouteDown => Next::Again(tries),
+            Fault::Lost => end_if(tries.losses >= LOSSES_MAX, failed),
+            Fault::Unavailable | Fault::Corrupt => end_if(tries.faults >= TRIES_MAX, failed),
         }
     }
 
-    fn again(&mut self, object: ObjectId, kind: WorkKind, part: Option<u32>) {
-        match (kind, part) {
-            (WorkKind::Part, Some(part)) => self.ready.parts_again.push_back((object, part)),
-            (WorkKind::Bundle, _) => self.ready.whole.push_back(object),
-            (WorkKind::Open, _) => self.ready.control.push_back(Work::Open(object)),
-            (WorkKind::Close, _) => self.ready.control.push_back(Work::Close(object)),
-            (WorkKind::Part | WorkKind::Abort, _) => {}
+    /// `route` will not be asked again for this object. Returns whether that was the last one.
+    fn refuse(&mut self, id: ObjectId, route: RouteId) -> bool {
+        let routes = self.shares.ids().count();
+        let Some(object) = self.objects.get_mut(&id) else { return false };
+        if let Err(at) = object.refused_by.binary_search(&route) {
+            object.refused_by.insert(at, route);
+            let (parts_again, unsent) = self.ready.take_parts(id);
+            let lane = self.ready.lane(&object.refused_by, object.new.travels);
+            lane.parts_again.extend(parts_again);
+            lane.sending.extend(unsent.then_some(id));
+        }
+        object.refused_by.len() >= routes
+    }
+
+    fn again(&mut self, id: ObjectId, kind: Kind, tries: Tries) {
+        self.retries += 1;
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let lane = self.ready.lane(&object.refused_by, object.new.travels);
+        match kind {
+            Kind::Part(part) => lane.parts_again.push_back(PartAgain { object: id, part, tries }),
+            Kind::Bundle => {
+                object.tries = tries;
+                lane.whole.push_back(id);
+            }
+            Kind::Open => lane.control.push_back((Work::Open(id), tries)),
+            Kind::Close => lane.control.push_back((Work::Close(id), tries)),
+            Kind::Abort => lane.control.push_back((Work::Abort(id), tries)),
         }
     }
 
     fn begin_parts(&mut self, id: ObjectId) {
         let Some(object) = self.objects.get_mut(&id) else { return };
-        let Layout::Parts { done, .. } = &mut object.new.layout else { return };
-        done.sort_unstable();
-        done.dedup();
-        let missing = object.new.parts() - object.new.parts_done();
+        let missing = object.new.parts() - object.new.parts_done().len() as u32;
         object.phase = Phase::Sending { next_part: 1, missing };
         if missing == 0 {
             self.begin_close(id);
         } else {
-            self.ready.sending.push_back(id);
+            self.ready.lane(&object.refused_by, object.new.travels).sending.push_back(id);
+        }
+    }
+
+    fn part_done(&mut self, id: ObjectId, bytes: u64) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        object.owed_bytes -= bytes;
+        self.shares.settled(bytes);
+        match &mut object.phase {
+            Phase::Sending { missing, .. } => {
+                *missing -= 1;
+                if *missing == 0 {
+                    self.begin_close(id);
+                }
+            }
+            _ => self.settle(id),
         }
     }
 
     fn begin_close(&mut self, id: ObjectId) {
         if let Some(object) = self.objects.get_mut(&id) {
             object.phase = Phase::Closing;
-            self.ready.control.push_back(Work::Close(id));
+            self.push_control(Work::Close(id), Tries::default());
         }
     }
 
     fn begin_end(&mut self, id: ObjectId, end: End) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let opened = matches!(object.phase, Phase::Sending { .. } | Phase::Closing);
-        object.phase = Phase::Ending { end, opened, abort_tries: 0 };
+        object.phase = Phase::Ending { end, opened };
+        // A route that refused the bytes may still take the abort; if all refused, it must.
+        object.refused_by.clear();
+        self.ready.take_parts(id);
         self.settle(id);
     }
 
     /// Takes an ending object one step further once nothing of it is in flight.
     fn settle(&mut self, id: ObjectId) {
-        let Some(Object { phase: Phase::Ending { end, opened, .. }, flights: 0, .. }) = self.objects.get(&id) else {
+        let Some(Object { phase: Phase::Ending { end, opened }, flights: 0, new, .. }) = self.objects.get(&id) else {
             return;
         };
         if *opened {
-            self.ready.control.push_back(Work::Abort(id));
-            return;
+            return self.push_control(Work::Abort(id), Tries::default());
         }
-        let action = match *end {
-            End::Restart => Action::Restart(id),
-            End::Failed(fault) => Action::Failed(id, fault),
+        let (action, carried_bytes) = match *end {
+            End::Restart => (Action::Restart(id), if new.travels { new.bytes } else { 0 }),
+            End::Failed(fault) => (Action::Failed(id, fault), 0),
         };
         self.forget(id);
+        self.shares.unlisted(carried_bytes);
         self.out.push_back(action);
+    }
+
+    fn abort_failed(&mut self, id: ObjectId, tries: Tries, fault: Fault) {
+        let tries = tries.with(fault);
+        if tries.faults + tries.refusals >= ABORT_TRIES_MAX || tries.losses >= LOSSES_MAX {
+            self.upload_left(id);
+        } else {
+            self.again(id, Kind::Abort, tries);
+        }
+    }
+
+    /// The upload of an ending object is aborted, or given up.
+    fn upload_left(&mut self, id: ObjectId) {
+        if let Some(Object { phase: Phase::Ending { opened, .. }, .. }) = self.objects.get_mut(&id) {
+            *opened = false;
+            self.settle(id);
+        }
+    }
+
+    fn push_control(&mut self, work: Work, tries: Tries) {
+        if let Some(object) = self.objects.get(&work.members()[0]) {
+            self.ready.lane(&object.refused_by, object.new.travels).control.push_back((work, tries));
+        }
     }
 
     fn count_open(&mut self, id: ObjectId) {
@@ -631,72 +644,43 @@ impl Lead {
     }
 
     fn forget(&mut self, id: ObjectId) {
-        if self.objects.remove(&id).is_some_and(|object| object.counted_open) {
+        let Some(object) = self.objects.remove(&id) else { return };
+        self.shares.settled(object.owed_bytes);
+        if object.counted_open {
             self.open_count -= 1;
         }
     }
 }
 
-/// What comes after a fault.
-enum Next {
-    Again,
-    End(End),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WorkKind {
-    Open,
-    Part,
-    Bundle,
-    Close,
-    Abort,
-}
-
-impl Work {
-    /// The objects it serves.
-    pub fn objects(&self) -> Vec<ObjectId> {
-        match self {
-            Work::Open(object) | Work::Part { object, .. } | Work::Close(object) | Work::Abort(object) => vec![*object],
-            Work::Bundle(objects) => objects.clone(),
-        }
-    }
-
-    fn kind(&self) -> WorkKind {
-        match self {
-            Work::Open(_) => WorkKind::Open,
-            Work::Part { .. } => WorkKind::Part,
-            Work::Bundle(_) => WorkKind::Bundle,
-            Work::Close(_) => WorkKind::Close,
-            Work::Abort(_) => WorkKind::Abort,
+impl Tries {
+    fn with(self, fault: Fault) -> Self {
+        match fault {
+            // It never left.
+            Fault::RouteDown => self,
+            Fault::Lost => Self { losses: self.losses + 1, ..self },
+            // Objects count the routes that refused them; only an abort counts these.
+            Fault::Refused => Self { refusals: self.refusals + 1, ..self },
+            _ => Self { faults: self.faults + 1, ..self },
         }
     }
 }
 
-impl NewObject {
-    /// How many parts it has; 1 when it is whole.
-    pub fn parts(&self) -> u32 {
-        match self.layout {
-            Layout::Whole => 1,
-            // The caller chooses part sizes for at most 10,000 parts, so this fits.
-            Layout::Parts { part_bytes, .. } => self.bytes.div_ceil(part_bytes).max(1) as u32,
+impl Obstacles {
+    fn note(&mut self, obstacle: Obstacle, retry_ms: Option<u64>) {
+        match obstacle {
+            Obstacle::Paced => self.paced = true,
+            Obstacle::Blocked(Blocked::Full) => self.full = true,
+            Obstacle::Blocked(Blocked::Down) => self.down = true,
+            Obstacle::Blocked(Blocked::Ceiling) => self.ceiling = true,
         }
+        self.retry_ms = [self.retry_ms, retry_ms].into_iter().flatten().min();
     }
 
-    fn parts_done(&self) -> u32 {
-        match &self.layout {
-            Layout::Whole => 0,
-            Layout::Parts { done, .. } => done.len() as u32,
-        }
+    fn none(&self) -> bool {
+        !(self.full || self.down || self.ceiling || self.paced)
     }
 
-    /// Offset and length of `part` (from 1).
-    pub fn part_range(&self, part: u32) -> (u64, u64) {
-        match self.layout {
-            Layout::Whole => (0, self.bytes),
-            Layout::Parts { part_bytes, .. } => {
-                let offset = u64::from(part - 1) * part_bytes;
-                (offset, part_bytes.min(self.bytes - offset))
-            }
-        }
+    fn only_ceiling(&self) -> bool {
+        self.ceiling && !(self.full || self.down || self.paced) && self.retry_ms.is_none()
     }
 }

@@ -1,4 +1,10 @@
 //! Which route the next bytes take: by deficit against the plan's shares, never dearer than the ceiling allows.
+//!
+//! **Shares.** Among the routes with room, the one furthest behind its share is next. A route that comes back from an
+//! outage starts level with the others: what it missed is not made up for, else it would carry everything for a while.
+//!
+//! **Ceiling.** A job may cost its ceiling × all its bytes, lost and repeated ones paid from the same purse. A route is
+//! allowed only if, after the bytes in question, the rest of the job can still be paid at the cheapest price there is.
 
 use crate::RouteId;
 
@@ -27,7 +33,10 @@ pub const REST_MS_MAX: u64 = 8_000;
 enum Health {
     Up,
     /// Not used until `retry_ms`; then one request at a time until one succeeds.
-    Resting { since_ms: u64, retry_ms: u64, rest_ms: u64 },
+    Resting {
+        retry_ms: u64,
+        rest_ms: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -35,19 +44,21 @@ struct Route {
     plan: RoutePlan,
     health: Health,
     done_bytes: u64,
+    /// What `done_bytes` would be had the route never been down; shares are held by this.
+    level_bytes: f64,
     flight_bytes: u64,
     flight_requests: usize,
 }
 
-/// Why nothing can be sent now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why nothing can be sent now; of several reasons the last one here, because it is the soonest to pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Blocked {
-    /// Windows are full: wait for replies.
-    Full,
     /// No route is up: wait for the earliest rest to end.
     Down,
     /// Routes that are up would break the cost ceiling.
     Ceiling,
+    /// Windows are full: wait for replies.
+    Full,
 }
 
 /// The routes of one job and what they carry.
@@ -56,41 +67,64 @@ pub struct Shares {
     routes: Vec<Route>,
     ceiling_usd_per_gb: Option<f64>,
     spent_usd: f64,
+    listed_bytes: u64,
+    owed_bytes: u64,
 }
 
 const BYTES_PER_GB: f64 = 1e9;
 
 impl Shares {
-    /// `ceiling_usd_per_gb` bounds the mean price of what is sent: at any time
-    /// spent ≤ ceiling × (bytes done + bytes in flight), so the job never costs more than ceiling × its bytes.
+    /// `ceiling_usd_per_gb` bounds the mean price of the job: spent ≤ ceiling × bytes [listed](Shares::listed), always.
     pub fn new(plans: &[RoutePlan], ceiling_usd_per_gb: Option<f64>) -> Self {
         let fresh = |plan: &RoutePlan| Route {
-            plan: *plan,
+            // A window of no requests would be a route that is up and never has room.
+            plan: RoutePlan { window_requests: plan.window_requests.max(1), ..*plan },
             health: Health::Up,
             done_bytes: 0,
+            level_bytes: 0.0,
             flight_bytes: 0,
             flight_requests: 0,
         };
-        Self { routes: plans.iter().map(fresh).collect(), ceiling_usd_per_gb, spent_usd: 0.0 }
+        let routes = plans.iter().map(fresh).collect();
+        Self { routes, ceiling_usd_per_gb, spent_usd: 0.0, listed_bytes: 0, owed_bytes: 0 }
+    }
+
+    /// The job has so many more bytes to carry.
+    pub fn listed(&mut self, bytes: u64) {
+        self.listed_bytes += bytes;
+        self.owed_bytes += bytes;
+    }
+
+    /// So many listed bytes need not be sent any more: they arrived, or their object ended.
+    pub fn settled(&mut self, bytes: u64) {
+        self.owed_bytes = self.owed_bytes.saturating_sub(bytes);
+    }
+
+    /// So many listed bytes, settled already, are to be listed again (their object starts again).
+    pub fn unlisted(&mut self, bytes: u64) {
+        self.listed_bytes = self.listed_bytes.saturating_sub(bytes);
+    }
+
+    /// Earlier runs of the same job carried `bytes` and spent `usd`: the ceiling is on all runs together.
+    pub fn carried_before(&mut self, bytes: u64, usd: f64) {
+        self.listed_bytes += bytes;
+        self.spent_usd += usd;
     }
 
     /// The route for the next `bytes`, leaving out those in `avoid`: the one furthest behind its share that has room.
     pub fn pick(&self, bytes: u64, avoid: &[RouteId], now_ms: u64) -> Result<RouteId, Blocked> {
-        let usable: Vec<&Route> =
-            self.routes.iter().filter(|route| route.is_usable(now_ms) && !avoid.contains(&route.plan.id)).collect();
-        if usable.is_empty() {
-            return Err(Blocked::Down);
+        let mut blocked = Blocked::Down;
+        let mut best: Option<&Route> = None;
+        for route in self.routes.iter().filter(|route| route.is_usable(now_ms) && !avoid.contains(&route.plan.id)) {
+            if !self.allows(route, bytes) {
+                blocked = blocked.max(Blocked::Ceiling);
+            } else if !route.has_room(bytes) {
+                blocked = Blocked::Full;
+            } else if best.is_none_or(|best| route.fill(bytes).total_cmp(&best.fill(bytes)).is_lt()) {
+                best = Some(route);
+            }
         }
-        let affordable: Vec<&Route> = usable.into_iter().filter(|route| self.allows(route, bytes)).collect();
-        if affordable.is_empty() {
-            return Err(Blocked::Ceiling);
-        }
-        affordable
-            .into_iter()
-            .filter(|route| route.has_room(bytes, now_ms))
-            .min_by(|a, b| a.fill(bytes).total_cmp(&b.fill(bytes)))
-            .map(|route| route.plan.id)
-            .ok_or(Blocked::Full)
+        best.map(|route| route.plan.id).ok_or(blocked)
     }
 
     /// `bytes` go out on `route`.
@@ -103,19 +137,41 @@ impl Shares {
 
     /// `bytes` that were in flight on `route` arrived. Returns whether the route was resting and is up again.
     pub fn done(&mut self, route: RouteId, bytes: u64) -> bool {
-        let Some(route) = self.route_mut(route) else { return false };
-        route.land(bytes);
-        route.done_bytes += bytes;
-        let recovered = route.health != Health::Up;
-        route.health = Health::Up;
-        recovered
+        if let Some(route) = self.route_mut(route) {
+            route.land(bytes);
+            route.done_bytes += bytes;
+            route.level_bytes += bytes as f64;
+        }
+        self.answers(route)
     }
 
-    /// `bytes` that were in flight on `route` did not arrive, through no fault of the route.
+    /// `bytes` that were in flight on `route` came to nothing, but the route answered. Returns as [`Shares::done`].
+    pub fn refused(&mut self, route: RouteId, bytes: u64) -> bool {
+        self.undone(route, bytes);
+        self.answers(route)
+    }
+
+    /// `bytes` that were in flight on `route` did not arrive.
     pub fn undone(&mut self, route: RouteId, bytes: u64) {
         if let Some(route) = self.route_mut(route) {
             route.land(bytes);
         }
+    }
+
+    /// Puts a resting route up again, level with the others.
+    fn answers(&mut self, id: RouteId) -> bool {
+        let level = self
+            .routes
+            .iter()
+            .filter(|route| route.plan.id != id && route.health == Health::Up)
+            .map(|route| route.fill(0))
+            .min_by(f64::total_cmp);
+        let Some(route) = self.route_mut(id).filter(|route| route.health != Health::Up) else { return false };
+        route.health = Health::Up;
+        if let Some(level) = level.map(|level| level * route.plan.share).filter(|level| level.is_finite()) {
+            route.level_bytes = route.level_bytes.max(level);
+        }
+        true
     }
 
     /// The route failed: it rests. Returns whether it was up before.
@@ -123,37 +179,36 @@ impl Shares {
         let Some(route) = self.route_mut(route) else { return false };
         match route.health {
             Health::Up => {
-                route.health = Health::Resting { since_ms: now_ms, retry_ms: now_ms + REST_MS_MIN, rest_ms: REST_MS_MIN };
+                route.health = Health::Resting { retry_ms: now_ms + REST_MS_MIN, rest_ms: REST_MS_MIN };
                 true
             }
             // Several requests of one failure come back together; only one after the rest counts as a new failure.
-            Health::Resting { since_ms, retry_ms, rest_ms } if now_ms >= retry_ms => {
+            Health::Resting { retry_ms, rest_ms } if now_ms >= retry_ms => {
                 let rest_ms = (rest_ms * 2).min(REST_MS_MAX);
-                route.health = Health::Resting { since_ms, retry_ms: now_ms + rest_ms, rest_ms };
+                route.health = Health::Resting { retry_ms: now_ms + rest_ms, rest_ms };
                 false
             }
             Health::Resting { .. } => false,
         }
     }
 
-    /// Since when no route at all has been up; `None` while one is.
-    pub fn all_down_since_ms(&self) -> Option<u64> {
-        let since = |route: &Route| match route.health {
-            Health::Up => None,
-            Health::Resting { since_ms, .. } => Some(since_ms),
-        };
-        self.routes.iter().map(since).collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max())
+    /// Whether no route at all is up.
+    pub fn all_down(&self) -> bool {
+        self.routes.iter().all(|route| route.health != Health::Up)
     }
 
-    /// When the next resting route may be tried; `None` when none rests.
-    pub fn next_retry_ms(&self) -> Option<u64> {
-        self.routes
-            .iter()
-            .filter_map(|route| match route.health {
-                Health::Resting { retry_ms, .. } => Some(retry_ms),
-                Health::Up => None,
-            })
-            .min()
+    /// When the next resting route not in `avoid` may be tried; `None` if none of them has still to wait.
+    pub fn next_retry_ms(&self, avoid: &[RouteId], now_ms: u64) -> Option<u64> {
+        let retry = |route: &Route| match route.health {
+            Health::Resting { retry_ms, .. } if retry_ms > now_ms && !avoid.contains(&route.plan.id) => Some(retry_ms),
+            _ => None,
+        };
+        self.routes.iter().filter_map(retry).min()
+    }
+
+    /// Whether a route that is up carries anything.
+    pub fn up_and_busy(&self) -> bool {
+        self.routes.iter().any(|route| route.health == Health::Up && route.flight_requests > 0)
     }
 
     /// Bytes that arrived over each route, and whether it is up, in the program's order.
@@ -173,10 +228,12 @@ impl Shares {
 
     fn allows(&self, route: &Route, bytes: u64) -> bool {
         let Some(ceiling) = self.ceiling_usd_per_gb.filter(|_| bytes > 0) else { return true };
-        let counted: u64 = self.routes.iter().map(|route| route.done_bytes + route.flight_bytes).sum();
+        let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
+        let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes + bytes);
+        let cheapest = self.routes.iter().map(|route| route.plan.usd_per_gb).fold(f64::INFINITY, f64::min);
+        let needed_usd = cost_usd(bytes, route.plan.usd_per_gb) + cost_usd(rest_bytes, cheapest);
         // A relative 1e-9 absorbs the rounding of sums of prices that equal the ceiling exactly.
-        let budget_usd = cost_usd(counted + bytes, ceiling) * (1.0 + 1e-9);
-        self.spent_usd + cost_usd(bytes, route.plan.usd_per_gb) <= budget_usd
+        self.spent_usd + needed_usd <= cost_usd(self.listed_bytes, ceiling) * (1.0 + 1e-9)
     }
 
     fn route_mut(&mut self, id: RouteId) -> Option<&mut Route> {
@@ -192,20 +249,20 @@ impl Route {
         }
     }
 
-    fn has_room(&self, bytes: u64, now_ms: u64) -> bool {
+    fn has_room(&self, bytes: u64) -> bool {
+        let fits = bytes == 0 || self.flight_bytes == 0 || self.flight_bytes + bytes <= self.plan.window_bytes;
         match self.health {
             // A body longer than the window still goes, alone.
-            Health::Up => {
-                self.flight_requests < self.plan.window_requests
-                    && (self.flight_bytes == 0 || self.flight_bytes + bytes <= self.plan.window_bytes)
-            }
-            Health::Resting { .. } => self.is_usable(now_ms) && self.flight_requests == 0,
+            Health::Up => self.flight_requests < self.plan.window_requests && fits,
+            Health::Resting { .. } => self.flight_requests == 0,
         }
     }
 
     /// How full the route would be with `bytes` more, relative to its share. The smallest is furthest behind.
     fn fill(&self, bytes: u64) -> f64 {
-        (self.done_bytes + self.flight_bytes + bytes) as f64 / self.plan.share
+        let level_bytes = self.level_bytes + (self.flight_bytes + bytes) as f64;
+        // A route of no share is the last resort, also while nothing has been sent.
+        if self.plan.share > 0.0 { level_bytes / self.plan.share } else { f64::INFINITY }
     }
 
     fn land(&mut self, bytes: u64) {

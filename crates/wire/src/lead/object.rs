@@ -1,0 +1,119 @@
+//! What the lead is told of an object, and how it is cut into parts.
+
+/// A new object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewObject {
+    /// Length.
+    pub bytes: u64,
+    /// How it is cut.
+    pub layout: Layout,
+    /// Whether it may start again when the source changed under way.
+    pub may_restart: bool,
+    /// Bytes of it that travel: false for server-side copies, which pass no route's window or price.
+    pub travels: bool,
+}
+
+/// How an object is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// In one write.
+    Whole,
+    /// In parts of equal size but the last.
+    Parts {
+        /// Size of a part, not zero.
+        part_bytes: u64,
+        /// The upload is open already (resume).
+        opened: bool,
+        /// Parts (from 1) that are there already (resume).
+        done: Vec<u32>,
+    },
+}
+
+impl NewObject {
+    /// How many parts it has; 1 when it is whole.
+    pub fn parts(&self) -> u32 {
+        match self.layout {
+            Layout::Whole => 1,
+            // The caller chooses part sizes for at most 10,000 parts, so this fits.
+            Layout::Parts { part_bytes, .. } => self.bytes.div_ceil(part_bytes).max(1) as u32,
+        }
+    }
+
+    /// Offset and length of `part` (from 1, at most [`NewObject::parts`]).
+    pub fn part_range(&self, part: u32) -> (u64, u64) {
+        match self.layout {
+            Layout::Whole => (0, self.bytes),
+            Layout::Parts { part_bytes, .. } => {
+                let offset = u64::from(part - 1) * part_bytes;
+                (offset, part_bytes.min(self.bytes - offset))
+            }
+        }
+    }
+
+    /// The parts that are there already: ascending, each once, none that the object does not have.
+    pub(super) fn tidy_done(&mut self) {
+        let parts = self.parts();
+        if let Layout::Parts { done, .. } = &mut self.layout {
+            done.retain(|part| (1..=parts).contains(part));
+            done.sort_unstable();
+            done.dedup();
+        }
+    }
+
+    /// See [`NewObject::tidy_done`], which must have been called.
+    pub(super) fn parts_done(&self) -> &[u32] {
+        match &self.layout {
+            Layout::Whole => &[],
+            Layout::Parts { done, .. } => done,
+        }
+    }
+
+    /// Bytes that a route has still to carry when it is taken on.
+    pub(super) fn bytes_to_carry(&self) -> u64 {
+        let there: u64 = self.parts_done().iter().map(|part| self.part_range(*part).1).sum();
+        if self.travels { self.bytes - there } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn in_parts(bytes: u64, part_bytes: u64, done: Vec<u32>) -> NewObject {
+        let layout = Layout::Parts { part_bytes, opened: false, done };
+        NewObject { bytes, layout, may_restart: true, travels: true }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_cover_the_object_exactly(bytes in 0u64..1 << 44, part_bytes in (1u64 << 32)..1 << 40) {
+            let object = in_parts(bytes, part_bytes, Vec::new());
+            let mut end = 0;
+            for part in 1..=object.parts() {
+                let (offset, length) = object.part_range(part);
+                prop_assert_eq!(offset, end);
+                prop_assert!(length == part_bytes || part == object.parts());
+                prop_assert!(length > 0 || bytes == 0);
+                end += length;
+            }
+            prop_assert_eq!(end, bytes);
+        }
+
+        #[test]
+        fn what_is_there_is_not_carried(bytes in 1u64..10_000, part_bytes in 1u64..500, done in prop::collection::vec(0u32..400, 0..50)) {
+            let mut object = in_parts(bytes, part_bytes, done.clone());
+            object.tidy_done();
+            let to_carry: u64 = (1..=object.parts()).filter(|part| !done.contains(part)).map(|part| object.part_range(part).1).sum();
+            prop_assert_eq!(object.bytes_to_carry(), to_carry);
+        }
+    }
+
+    #[test]
+    fn the_largest_object_has_ten_thousand_parts() {
+        let object = in_parts(5 << 40, (5u64 << 40).div_ceil(10_000), Vec::new());
+        assert_eq!(object.parts(), 10_000);
+        let (offset, length) = object.part_range(10_000);
+        assert_eq!(offset + length, 5 << 40);
+    }
+}

@@ -1,0 +1,103 @@
+//! Work that can be sent now, in lanes.
+//!
+//! All work of a lane may take the same routes, so if the head of a lane cannot be sent, nothing of the lane can, and if
+//! one lane is blocked the others go on. Every entry belongs to an object the lead holds, in the lane of that object.
+
+use super::work::Work;
+use crate::{ObjectId, RouteId};
+use std::collections::VecDeque;
+
+/// Failures of one piece of work so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tries {
+    /// Answers that it was not done.
+    pub(super) faults: u32,
+    /// Answers that the gateway will not.
+    pub(super) refusals: u32,
+    /// No answers at all.
+    pub(super) losses: u32,
+}
+
+/// One part that must be sent again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartAgain {
+    pub(super) object: ObjectId,
+    pub(super) part: u32,
+    pub(super) tries: Tries,
+}
+
+/// Work that may take all routes but those that refused it.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) refused_by: Vec<RouteId>,
+    /// Whether it passes windows, prices and the rate limit.
+    travels: bool,
+    pub(super) control: VecDeque<(Work, Tries)>,
+    pub(super) parts_again: VecDeque<PartAgain>,
+    /// Objects with parts never sent.
+    pub(super) sending: VecDeque<ObjectId>,
+    pub(super) whole: VecDeque<ObjectId>,
+    /// Bundles and parts take turns.
+    pub(super) whole_turn: bool,
+}
+
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.control.is_empty() && self.parts_again.is_empty() && self.sending.is_empty() && self.whole.is_empty()
+    }
+}
+
+/// All lanes, those with the fewest routes first: they can use no other.
+#[derive(Debug, Default)]
+pub(super) struct Ready {
+    pub(super) lanes: Vec<Lane>,
+    /// Objects in parts whose upload is not opened yet.
+    pub(super) to_open: VecDeque<ObjectId>,
+}
+
+impl Ready {
+    /// The lane of an object that is `refused_by` these routes (ascending) and `travels`.
+    pub(super) fn lane(&mut self, refused_by: &[RouteId], travels: bool) -> &mut Lane {
+        let found = self.lanes.iter().position(|lane| lane.refused_by == refused_by && lane.travels == travels);
+        let at = found.unwrap_or_else(|| {
+            let at = self.lanes.partition_point(|lane| lane.refused_by.len() >= refused_by.len());
+            self.lanes.insert(
+                at,
+                Lane {
+                    refused_by: refused_by.to_vec(),
+                    travels,
+                    control: VecDeque::new(),
+                    parts_again: VecDeque::new(),
+                    sending: VecDeque::new(),
+                    whole: VecDeque::new(),
+                    whole_turn: false,
+                },
+            );
+            at
+        });
+        &mut self.lanes[at]
+    }
+
+    /// Objects with parts never sent, over all lanes.
+    pub(super) fn sending(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.sending.len()).sum()
+    }
+
+    /// Lanes come and go with refusals; empty ones go.
+    pub(super) fn drop_empty_lanes(&mut self) {
+        self.lanes.retain(|lane| !lane.is_empty());
+    }
+
+    /// Takes out the parts of `object`: its parts to be sent again, and whether it had parts never sent.
+    pub(super) fn take_parts(&mut self, object: ObjectId) -> (Vec<PartAgain>, bool) {
+        let (mut again, mut unsent) = (Vec::new(), false);
+        for lane in &mut self.lanes {
+            let before = lane.sending.len();
+            lane.sending.retain(|id| *id != object);
+            unsent |= lane.sending.len() < before;
+            again.extend(lane.parts_again.iter().filter(|entry| entry.object == object));
+            lane.parts_again.retain(|entry| entry.object != object);
+        }
+        (again, unsent)
+    }
+}
