@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from tradewind.cli.config import SETTINGS, Configuration, config_path
+from tradewind.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in SETTINGS:
+        monkeypatch.delenv(f"TRADEWIND_{name.upper()}", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def write(text: str) -> str:
+    path = Path(config_path())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+def test_environment_wins_over_profile_over_file_over_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write('limit_rate = "1MB/s"\n[profiles.lab]\nlimit_rate = "2MB/s"\n')
+    assert Configuration().value("limit_rate") == 1_000_000
+    assert Configuration().origin("limit_rate").place == path
+    assert Configuration(profile="lab").value("limit_rate") == 2_000_000
+    monkeypatch.setenv("TRADEWIND_PROFILE", "lab")
+    assert Configuration().origin("limit_rate").place == "profile lab"
+    monkeypatch.setenv("TRADEWIND_LIMIT_RATE", "3MB/s")
+    assert Configuration().value("limit_rate") == 3_000_000
+    assert Configuration().origin("limit_rate").place == "TRADEWIND_LIMIT_RATE"
+    assert Configuration().value("chunk_size") == 16 << 20
+    assert Configuration().origin("chunk_size").place == "default"
+
+
+def test_values_may_be_toml_types() -> None:
+    write("seal = true\nconcurrency = 8\n")
+    assert Configuration().value("seal") is True
+    assert Configuration().value("concurrency") == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("limit_rat = 1", "limit_rat"),
+        ("limit_rate = [1]", "one value"),
+        ("limit_rate = ", "config.toml"),
+        ('profile = "gone"', "no profile 'gone'"),
+    ],
+)
+def test_mistakes_in_the_file(text: str, complaint: str) -> None:
+    write(text)
+    with pytest.raises(ConfigError, match=complaint):
+        Configuration()
+
+
+def test_a_bad_value_names_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_LIMIT_RATE", "fast")
+    with pytest.raises(ConfigError, match="TRADEWIND_LIMIT_RATE"):
+        Configuration().value("limit_rate")
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        Configuration(str(tmp_path / "none.toml"))

@@ -1,0 +1,138 @@
+from datetime import datetime, timezone
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tradewind.cli.arguments import parse
+from tradewind.cli.cp import run as run_cp
+from tradewind.cli.main import VERBS
+from tradewind.cli.options import object_filter, parse_time_ms, read_rules
+from tradewind.cli.transferring import options_from, parse_cost
+from tradewind.errors import UsageError
+from tradewind.model.job import FilterRule
+from tradewind.transfer.request import Options
+
+
+@pytest.fixture(autouse=True)
+def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def options(*words: str, verb: str = "cp") -> Options:
+    return options_from(parse(verb, import_module(f"tradewind.cli.{verb}"), ["a", "b", *words]), recursive=True)
+
+
+def test_the_library_and_the_command_line_have_the_same_defaults() -> None:
+    assert options() == Options(recursive=True)
+
+
+def test_rules_keep_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "rules"
+    file.write_text("# first\n- *.tmp\n\n+ keep.tmp\n")
+    made = options("--include", "a", "--filter-from", str(file), "--exclude", "b")
+    assert made.filter.rules == (
+        FilterRule("include", "a"),
+        FilterRule("exclude", "*.tmp"),
+        FilterRule("include", "keep.tmp"),
+        FilterRule("exclude", "b"),
+    )
+
+
+@pytest.mark.parametrize("text", ["*.tmp", "+", "! x"])
+def test_rules_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "rules"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=":1:"):
+        read_rules(str(file))
+
+
+def test_sizes_times_and_rates() -> None:
+    made = options(
+        "--min-size", "1kB", "--max-size", "1GiB", "--newer", "2025-01-31T00:00:00Z", "--limit-rate", "8Mbit/s"
+    )
+    assert (made.filter.size_min_bytes, made.filter.size_max_bytes) == (1000, 1 << 30)
+    assert made.filter.newer_than_unix_ms == 1_738_281_600_000
+    assert made.limit_bytes_per_s == 1_000_000
+
+
+def test_a_duration_is_so_long_ago() -> None:
+    day_ms = 86_400_000
+    now_ms = datetime.now(timezone.utc).timestamp() * 1000
+    assert now_ms - 2 * day_ms < parse_time_ms("1d") <= now_ms
+    with pytest.raises(UsageError):
+        parse_time_ms("yesterday")
+
+
+def test_sides_are_apart() -> None:
+    made = options(
+        "--src-endpoint", "http://127.0.0.1:1", "--dst-no-sign", "--dst-ca-bundle", "x.pem", "--no-src-path-style"
+    )
+    assert (made.source.endpoint, made.destination.endpoint) == ("http://127.0.0.1:1", None)
+    assert (made.source.anonymous, made.destination.anonymous) == (False, True)
+    assert made.source.path_style is False
+    assert made.destination.ca_file == "x.pem"
+
+
+def test_tags() -> None:
+    assert options("--tag", "a=1", "--tag", "b=x=y").tags == {"a": "1", "b": "x=y"}
+    with pytest.raises(UsageError):
+        options("--tag", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [("2.50", ("usd", 2.5)), ("$2", ("usd", 2.0)), ("3usd", ("usd", 3.0)), ("0.03/GB", ("usd_per_gb", 0.03))],
+)
+def test_costs(text: str, cost: tuple[str, float]) -> None:
+    assert parse_cost(text) == cost
+
+
+@pytest.mark.parametrize("text", ["", "-1", "nan", "1/h", "inf"])
+def test_what_is_no_cost(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_cost(text)
+
+
+def test_a_cost_ceiling_needs_a_topology() -> None:
+    with pytest.raises(UsageError, match="--topology"):
+        options("--max-cost", "1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--limit-rate", "100"], ["--chunk-size", "1MiB"], ["--verify", "maybe"], ["--recursiv"], ["--concurrency", "x"]],
+)
+def test_mistakes_are_usage_errors(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        options(*words)
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        options("--limit-rat", "1MB/s")
+    assert caught.value.hint == "did you mean --limit-rate?"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["-", "a", "b"], ["-", "-"], ["-", "s3://b/x/"], ["-r", "-", "s3://b/x"], ["a", "-", "b"], ["-r", "a", "-"]],
+)
+def test_pipes_that_make_no_sense(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        run_cp(parse("cp", import_module("tradewind.cli.cp"), words))
+
+
+def test_filters_are_empty_unless_given() -> None:
+    args = parse("ls", import_module("tradewind.cli.ls"), ["x"])
+    assert object_filter(args).rules == ()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_help_with_examples_and_exit_codes(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(verb, import_module(f"tradewind.cli.{verb}"), ["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:" in text
+    assert "130  interrupted" in text

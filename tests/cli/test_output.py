@@ -1,0 +1,70 @@
+import io
+
+import pytest
+
+from tradewind.cli import output
+from tradewind.cli.output import Talk, printable
+from tradewind.model.event import Notice, ObjectFailed, Progress, WouldCopy
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        raise OSError
+
+
+def test_a_terminal_has_live_lines_that_go_away() -> None:
+    terminal = Terminal()
+    talk = Talk(quiet=False, stream=terminal)
+    talk.event(Progress(objects_total=5))
+    talk.event(Notice("route down"))
+    talk.event(Progress(objects_total=6))
+    talk.end()
+    text = terminal.getvalue()
+    assert "0/≥5 objects" in text
+    assert "\x1b[2A\x1b[Jnote: route down\n" in text
+    assert text.endswith("\x1b[2A\x1b[J")
+
+
+def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    talk = Talk(quiet=False, stream=stream)
+    talk.event(Progress())
+    assert stream.getvalue() == ""
+    monkeypatch.setattr("time.monotonic", lambda: 1e12)
+    talk.event(Progress())
+    talk.event(Progress())
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_quiet_still_names_what_went_wrong() -> None:
+    stream = io.StringIO()
+    talk = Talk(quiet=True, stream=stream)
+    talk.say("hello")
+    talk.event(Notice("route down"))
+    talk.event(ObjectFailed("s3://b/k", "x", "forbidden", "not allowed", "ask for s3:GetObject"))
+    assert stream.getvalue() == "error: s3://b/k: not allowed\nhint: ask for s3:GetObject\n"
+
+
+def test_a_million_failures_do_not_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(output, "FAILURES_SHOWN_MAX", 2)
+    talk = Talk(quiet=False, stream=stream)
+    for number in range(10):
+        talk.event(ObjectFailed(f"k{number}", "x", "changed", "changed"))
+    assert stream.getvalue().count("\n") == 3
+
+
+def test_mappings_of_a_dry_run_are_data(capsys: pytest.CaptureFixture[str]) -> None:
+    Talk(quiet=False).event(WouldCopy("a", "b", 5))
+    assert capsys.readouterr().out == "copy\ta\tb\t5 B\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [("a\x1b[2Jb", "a\\x1b[2Jb"), ("é →", "é →"), ("a\u202eb", "a?b"), ("x\udcff", "x?"), ("a\rb", "a\\x0db")],
+)
+def test_names_cannot_play_with_the_terminal(line: str, shown: str) -> None:
+    assert printable(line) == shown

@@ -1,0 +1,86 @@
+import pytest
+
+from tradewind.errors import UsageError
+from tradewind.model.units import (
+    format_bytes,
+    format_duration,
+    format_rate,
+    parse_bytes,
+    parse_duration_s,
+    parse_rate,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("0", 0),
+        ("1B", 1),
+        ("5 GB", 5_000_000_000),
+        ("5GiB", 5 << 30),
+        ("16MiB", 16 << 20),
+        ("1.5kB", 1500),
+        ("2KB", 2000),
+        ("1TiB", 1 << 40),
+    ],
+)
+def test_sizes(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "5", "GB", "5 G", "5Gbit", "-5GB", "5XB", "1.2.3MB"])
+def test_sizes_need_a_unit(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("800Mbit/s", 100_000_000),
+        ("100MB/s", 100_000_000),
+        ("1GiB/s", 1 << 30),
+        ("8bit/s", 1),
+        ("1.5 kB/s", 1500),
+        ("1Gibit/s", 1 << 27),
+    ],
+)
+def test_rates(text: str, rate: int) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["100", "100MB", "100M/s", "100Mbps", "0MB/s", "1bit/s", "5MB/h"])
+def test_rates_need_a_unit(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("15m", 900), ("2h", 7200), ("7d", 604800), ("1.5h", 5400)])
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["90", "90x", "h", ""])
+def test_durations_need_a_unit(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_duration_s(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.00 kB"),
+        (12_340_000, "12.3 MB"),
+        (999_600_000, "1.00 GB"),
+        (10**18, "1000 PB"),
+    ],
+)
+def test_bytes_are_written_in_three_digits(count: int, text: str) -> None:
+    assert format_bytes(count) == text
+
+
+def test_rates_and_durations_are_written() -> None:
+    assert format_rate(118_000_000) == "118 MB/s"
+    assert [format_duration(s) for s in (0.42, 59.96, 185, 8040)] == ["0.4 s", "1 min 00 s", "3 min 05 s", "2 h 14 min"]

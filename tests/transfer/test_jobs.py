@@ -1,0 +1,122 @@
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tradewind.errors import JobBusy, JobNotFound
+from tradewind.model.job import JobSpec, ObjectSelection, Target
+from tradewind.model.store import StoreSpec
+from tradewind.transfer import jobs
+from tradewind.transfer.jobs import JobStore, new_job_id, state_home
+
+SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
+REQUEST = {"verb": "cp", "source": "s3://s/k", "destinations": ["s3://d/k"], "argv": [], "settings": {}}
+
+
+def make(store: JobStore, job_id: str, state: str | None = None) -> None:
+    store.create(job_id, SPEC, REQUEST, None)
+    if state is not None:
+        status = {"state": state, "progress": {"objects_done": 3}, "updated_unix_ms": 1}
+        Path(store.path(job_id), "status.json").write_text(json.dumps(status))
+
+
+@contextmanager
+def led(store: JobStore, job_id: str) -> Iterator[None]:
+    """What a living lead does to the lock."""
+    descriptor = os.open(Path(store.path(job_id), "lock"), os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JobStore:
+    return JobStore(str(tmp_path))
+
+
+def test_state_home_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/x")
+    assert state_home() == "/x/tradewind"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/h")
+    assert state_home() == "/h/.local/state/tradewind"
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
+def test_an_ended_job_is_what_its_status_says(store: JobStore, state: str) -> None:
+    make(store, "job-1", state)
+    record = store.load("job-1")
+    assert (record.state, record.progress.objects_done) == (state, 3)
+    assert "job-1" in repr(record)
+
+
+@pytest.mark.parametrize("state", [None, "running", "interrupted"])
+def test_the_lock_tells_running_from_interrupted(store: JobStore, state: str | None) -> None:
+    make(store, "job-1", state)
+    assert store.load("job-1").state == "interrupted"
+    with led(store, "job-1"):
+        assert store.load("job-1").state == "running"
+        with pytest.raises(JobBusy):
+            store.require_unled("job-1")
+    assert store.load("job-1").state == "interrupted"
+    store.require_unled("job-1")
+
+
+def test_waiting_for_the_lead_to_go(store: JobStore) -> None:
+    make(store, "job-1")
+    gone = threading.Event()
+    with led(store, "job-1"):
+
+        def wait() -> None:
+            store.wait_unled("job-1")
+            gone.set()
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        assert not gone.is_set()
+    waiter.join()
+    assert gone.is_set()
+
+
+@pytest.mark.parametrize("job_id", ["nothing", "../..", "", "UPPER", "x" * 65])
+def test_unknown_jobs(store: JobStore, job_id: str) -> None:
+    make(store, "job-1")
+    with pytest.raises(JobNotFound):
+        store.load(job_id)
+
+
+def test_records_come_oldest_first_and_skip_what_is_no_job(store: JobStore) -> None:
+    for job_id in ("20250102-000000-aaaa", "20250101-000000-bbbb"):
+        make(store, job_id, "done")
+    Path(store.folder, "20250103-000000-cccc").mkdir()
+    assert [record.id for record in store.records()] == ["20250101-000000-bbbb", "20250102-000000-aaaa"]
+
+
+def test_no_folder_is_no_jobs(tmp_path: Path) -> None:
+    assert list(JobStore(str(tmp_path / "no")).records()) == []
+
+
+def test_only_the_newest_finished_jobs_are_kept(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "FINISHED_JOBS_MAX", 2)
+    monkeypatch.setattr(jobs, "FINISHED_JOBS_SLACK", 2)
+    for number, state in enumerate(["done", "interrupted", "failed"]):
+        make(store, f"job-{number}", state)
+    assert store.prune() == 0
+    make(store, "job-3", "done")
+    assert store.prune() == 1
+    assert [record.id for record in store.records()] == ["job-1", "job-2", "job-3"]
+
+
+def test_ids_are_what_the_contract_allows() -> None:
+    ids = {new_job_id() for _ in range(100)}
+    assert len(ids) == 100
+    for job_id in ids:
+        assert set(job_id) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+        assert len(job_id) <= 64
