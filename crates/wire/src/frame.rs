@@ -24,6 +24,8 @@ pub const DATA_BYTES_MAX: usize = 256 << 10;
 pub const CONTROL_BYTES_MAX: usize = 4 << 20;
 /// Longest body of one request (a 5 TiB object in 10,000 parts has parts of 525 MiB).
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
+/// Most replies in one frame; a sender cuts longer batches. A reply takes three bytes on the wire and some 70 in memory.
+pub const REPLIES_MAX: usize = 1 << 16;
 /// Longest text in a Hello.
 pub const NAME_BYTES_MAX: usize = 64;
 
@@ -231,14 +233,13 @@ pub enum Frame {
 impl Frame {
     /// Parses the payload that belongs to `header`. `Data` is not parsed here.
     pub fn parse(header: &Header, payload: Bytes) -> Result<Self, FrameError> {
-        let bad = |_| FrameError::Payload(header.kind);
         Ok(match header.kind {
             Kind::Hello => Frame::Hello(parse_hello(&payload)?),
             Kind::Orders => Frame::Orders(payload),
             Kind::Head => Frame::Head(parse_head(header, &payload)?),
             Kind::Data => return Err(FrameError::Unexpected(Kind::Data, "not a control frame")),
             Kind::Abort => Frame::Abort,
-            Kind::Replies => Frame::Replies(postcard::from_bytes(&payload).map_err(bad)?),
+            Kind::Replies => Frame::Replies(parse_replies(&payload)?),
             Kind::Ping => Frame::Ping(parse_token(header.kind, &payload)?),
             Kind::Pong => Frame::Pong(parse_token(header.kind, &payload)?),
             Kind::Drain => Frame::Drain,
@@ -248,7 +249,8 @@ impl Frame {
     /// Appends header and payload to `out`.
     ///
     /// # Panics
-    /// If the payload is longer than its kind allows: the caller cuts batches (see [`CONTROL_BYTES_MAX`]).
+    /// If the payload is longer than its kind allows: the caller cuts batches (see [`CONTROL_BYTES_MAX`] and
+    /// [`REPLIES_MAX`]).
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, route) = match self {
             Frame::Hello(_) => (Kind::Hello, RouteId(0)),
@@ -266,7 +268,10 @@ impl Frame {
             Frame::Hello(hello) => append(out, hello),
             Frame::Orders(payload) => out.extend_from_slice(payload),
             Frame::Head(head) => append(out, head),
-            Frame::Replies(replies) => append(out, replies),
+            Frame::Replies(replies) => {
+                assert!(replies.len() <= REPLIES_MAX, "{} replies in one frame", replies.len());
+                append(out, replies);
+            }
             Frame::Ping(token) | Frame::Pong(token) => out.extend_from_slice(&token.to_le_bytes()),
             Frame::Abort | Frame::Drain => {}
         }
@@ -283,8 +288,23 @@ fn append<T: Serialize>(out: &mut Vec<u8>, value: &T) {
     }
 }
 
+/// Parses a payload that is one `T` and nothing else.
+fn parse_exactly<'a, T: Deserialize<'a>>(kind: Kind, payload: &'a [u8]) -> Result<T, FrameError> {
+    match postcard::take_from_bytes(payload) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(FrameError::Payload(kind)),
+    }
+}
+
+fn parse_replies(payload: &[u8]) -> Result<Vec<Reply>, FrameError> {
+    let bad = FrameError::Payload(Kind::Replies);
+    // The count comes first: it is checked before a vector of that length is made.
+    let (count, _) = postcard::take_from_bytes::<u64>(payload).map_err(|_| bad.clone())?;
+    if count > REPLIES_MAX as u64 { Err(bad) } else { parse_exactly(Kind::Replies, payload) }
+}
+
 fn parse_hello(payload: &[u8]) -> Result<Hello, FrameError> {
-    let hello: Hello = postcard::from_bytes(payload).map_err(|_| FrameError::Payload(Kind::Hello))?;
+    let hello: Hello = parse_exactly(Kind::Hello, payload)?;
     if hello.version != WIRE_VERSION_MAJOR {
         return Err(FrameError::Version(hello.version));
     }
@@ -295,7 +315,7 @@ fn parse_hello(payload: &[u8]) -> Result<Hello, FrameError> {
 }
 
 fn parse_head(header: &Header, payload: &[u8]) -> Result<Head, FrameError> {
-    let head: Head = postcard::from_bytes(payload).map_err(|_| FrameError::Payload(Kind::Head))?;
+    let head: Head = parse_exactly(Kind::Head, payload)?;
     let sane = head.route == header.route
         && head.wire_bytes <= BODY_BYTES_MAX
         && head.raw_bytes <= BODY_BYTES_MAX
@@ -306,4 +326,129 @@ fn parse_head(header: &Header, payload: &[u8]) -> Result<Head, FrameError> {
 
 fn parse_token(kind: Kind, payload: &[u8]) -> Result<u64, FrameError> {
     payload.try_into().map(u64::from_le_bytes).map_err(|_| FrameError::Payload(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fault() -> impl Strategy<Value = Fault> {
+        use Fault::*;
+        prop::sample::select(vec![Lost, RouteDown, Unavailable, Corrupt, Refused, Permanent, Changed, UploadGone])
+    }
+
+    fn head() -> impl Strategy<Value = Head> {
+        let sizes = (0..=BODY_BYTES_MAX, 0..=BODY_BYTES_MAX, 0..=CONTROL_BYTES_MAX as u32);
+        let codec = prop::sample::select(vec![Codec::Raw, Codec::Lz4, Codec::Zstd]);
+        let purpose = prop::sample::select(vec![Purpose::Chunk, Purpose::Control]);
+        (any::<u64>(), any::<u16>(), sizes, codec, purpose, any::<bool>(), any::<[u8; 32]>()).prop_map(
+            |(request, route, (raw_bytes, wire_bytes, manifest_bytes), codec, purpose, sealed, blake3)| Head {
+                request: RequestId(request),
+                route: RouteId(route),
+                purpose,
+                manifest_bytes: u64::from(manifest_bytes).min(raw_bytes) as u32,
+                raw_bytes,
+                wire_bytes,
+                codec,
+                sealed,
+                blake3,
+            },
+        )
+    }
+
+    fn reply() -> impl Strategy<Value = Reply> {
+        let verdict = prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| Verdict::Sink(Bytes::from(bytes))),
+            (fault(), ".*", ".*").prop_map(|(fault, kind, message)| Verdict::Failed { fault, kind, message }),
+        ];
+        (any::<u64>(), verdict).prop_map(|(request, verdict)| Reply { request: RequestId(request), verdict })
+    }
+
+    fn frame() -> impl Strategy<Value = Frame> {
+        prop_oneof![
+            ("[a-z0-9-]{0,64}", "[a-z0-9-]{0,64}").prop_map(|(job, node)| Frame::Hello(Hello {
+                version: WIRE_VERSION_MAJOR,
+                job,
+                node
+            })),
+            prop::collection::vec(any::<u8>(), 0..500).prop_map(|orders| Frame::Orders(Bytes::from(orders))),
+            head().prop_map(Frame::Head),
+            prop::collection::vec(reply(), 0..20).prop_map(Frame::Replies),
+            any::<u64>().prop_map(Frame::Ping),
+            any::<u64>().prop_map(Frame::Pong),
+            Just(Frame::Abort),
+            Just(Frame::Drain),
+        ]
+    }
+
+    fn split(encoded: &[u8]) -> (Header, Bytes) {
+        let header = Header::parse(encoded[..HEADER_BYTES].try_into().unwrap()).unwrap();
+        assert_eq!(header.length, encoded.len() - HEADER_BYTES);
+        (header, Bytes::copy_from_slice(&encoded[HEADER_BYTES..]))
+    }
+
+    proptest! {
+        #[test]
+        fn every_frame_round_trips(frame in frame()) {
+            let mut encoded = Vec::new();
+            frame.encode(&mut encoded);
+            let (header, payload) = split(&encoded);
+            prop_assert_eq!(Frame::parse(&header, payload), Ok(frame));
+        }
+
+        #[test]
+        fn a_payload_with_something_behind_it_is_refused(frame in frame(), tail in prop::collection::vec(any::<u8>(), 1..9)) {
+            let mut encoded = Vec::new();
+            frame.encode(&mut encoded);
+            let (header, payload) = split(&encoded);
+            prop_assume!(!matches!(header.kind, Kind::Orders | Kind::Abort | Kind::Drain));
+            let longer: Bytes = payload.iter().copied().chain(tail).collect();
+            prop_assert_eq!(Frame::parse(&header, longer), Err(FrameError::Payload(header.kind)));
+        }
+
+        #[test]
+        fn a_header_within_its_limit_round_trips_and_one_beyond_is_refused(bytes in any::<[u8; HEADER_BYTES]>(), kind in 0u8..12) {
+            let bytes = [kind, 0, bytes[2], bytes[3], bytes[4], bytes[5], bytes[6] & 0x7f, bytes[7] & 1];
+            match Header::parse(&bytes) {
+                Ok(header) => {
+                    prop_assert!(header.length <= header.kind.payload_bytes_max());
+                    prop_assert_eq!(header.encode(), bytes);
+                }
+                Err(FrameError::TooLong { length, limit, .. }) => prop_assert!(length as usize > limit),
+                Err(FrameError::Garbage(..)) => prop_assert!(Kind::from_byte(kind).is_none()),
+                Err(other) => prop_assert!(false, "{:?}", other),
+            }
+        }
+
+        #[test]
+        fn arbitrary_payloads_never_panic(kind in 1u8..10, route in any::<u16>(), payload in prop::collection::vec(any::<u8>(), 0..300)) {
+            let header = Header { kind: Kind::from_byte(kind).unwrap(), route: RouteId(route), length: payload.len() };
+            let _ = Frame::parse(&header, Bytes::from(payload));
+        }
+    }
+
+    #[test]
+    fn a_batch_that_announces_too_many_replies_is_refused_before_it_is_made() {
+        // Four million replies in one frame would take 24 times its size in memory.
+        let mut payload = postcard::to_stdvec(&(REPLIES_MAX as u64 + 1)).unwrap();
+        payload.resize(3 * (REPLIES_MAX + 1) + 10, 0);
+        let header = Header { kind: Kind::Replies, route: RouteId(0), length: payload.len() };
+        assert_eq!(Frame::parse(&header, payload.into()), Err(FrameError::Payload(Kind::Replies)));
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut encoded = Vec::new();
+        let hello = Hello { version: WIRE_VERSION_MAJOR + 1, job: "j".into(), node: "n".into() };
+        Frame::Hello(hello).encode(&mut encoded);
+        let (header, payload) = split(&encoded);
+        assert_eq!(Frame::parse(&header, payload), Err(FrameError::Version(WIRE_VERSION_MAJOR + 1)));
+    }
+
+    #[test]
+    fn a_close_of_the_most_parts_fits_a_frame() {
+        let orders = Bytes::from(vec![0; 10_000 * 70]);
+        Frame::Orders(orders).encode(&mut Vec::new());
+    }
 }

@@ -77,3 +77,94 @@ fn kind_of(frame: &Frame) -> Kind {
         Frame::Drain => Kind::Drain,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Codec, Hello, Purpose};
+    use crate::{RequestId, RouteId, WIRE_VERSION_MAJOR};
+    use proptest::prelude::*;
+
+    fn hello() -> Frame {
+        Frame::Hello(Hello { version: WIRE_VERSION_MAJOR, job: "job".into(), node: "node".into() })
+    }
+
+    fn head(wire_bytes: u64) -> Frame {
+        Frame::Head(Head {
+            request: RequestId(1),
+            route: RouteId(0),
+            purpose: Purpose::Chunk,
+            manifest_bytes: 0,
+            raw_bytes: wire_bytes,
+            wire_bytes,
+            codec: Codec::Raw,
+            sealed: false,
+            blake3: [0; 32],
+        })
+    }
+
+    fn data(length: usize) -> Header {
+        Header { kind: Kind::Data, route: RouteId(0), length }
+    }
+
+    fn greeted() -> Intake {
+        let mut intake = Intake::new();
+        intake.frame(hello()).unwrap();
+        intake
+    }
+
+    #[test]
+    fn nothing_comes_before_the_hello_and_no_second_one_after_it() {
+        for early in [head(1), Frame::Ping(1), Frame::Replies(vec![]), Frame::Drain] {
+            assert!(Intake::new().frame(early).is_err());
+        }
+        assert!(Intake::new().data(&data(1)).is_err());
+        assert!(greeted().frame(hello()).is_err());
+    }
+
+    #[test]
+    fn a_request_without_a_body_is_complete_at_once() {
+        let mut intake = greeted();
+        for _ in 0..2 {
+            assert!(matches!(intake.frame(head(0)), Ok(Step::Begin(_))));
+            assert!(!intake.in_body());
+        }
+        assert!(intake.frame(Frame::Abort).is_err());
+    }
+
+    #[test]
+    fn a_body_may_be_given_up_and_the_next_begins() {
+        let mut intake = greeted();
+        intake.frame(head(10)).unwrap();
+        assert_eq!(intake.data(&data(9)), Ok(false));
+        assert!(intake.frame(head(1)).is_err());
+        assert_eq!(intake.frame(Frame::Abort), Ok(Step::GiveUp));
+        assert!(intake.data(&data(1)).is_err());
+        assert!(matches!(intake.frame(head(1)), Ok(Step::Begin(_))));
+        assert_eq!(intake.data(&data(1)), Ok(true));
+    }
+
+    proptest! {
+        /// However a body is cut, and whatever stands between its pieces, it ends exactly with its last byte.
+        #[test]
+        fn a_body_ends_with_its_last_byte(bodies in prop::collection::vec(prop::collection::vec((1usize..5_000, any::<bool>()), 1..10), 1..8)) {
+            let mut intake = greeted();
+            for pieces in bodies {
+                let total: usize = pieces.iter().map(|(length, _)| length).sum();
+                intake.frame(head(total as u64)).unwrap();
+                let mut left = total;
+                for (length, ping_first) in pieces {
+                    prop_assert!(intake.in_body());
+                    if ping_first {
+                        prop_assert_eq!(intake.frame(Frame::Ping(1)), Ok(Step::Other(Frame::Ping(1))));
+                    }
+                    prop_assert!(intake.data(&data(left + 1)).is_err());
+                    prop_assert!(intake.data(&data(0)).is_err());
+                    left -= length;
+                    prop_assert_eq!(intake.data(&data(length)), Ok(left == 0));
+                }
+                prop_assert!(!intake.in_body());
+            }
+        }
+    }
+}

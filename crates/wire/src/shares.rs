@@ -274,3 +274,154 @@ impl Route {
 fn cost_usd(bytes: u64, usd_per_gb: f64) -> f64 {
     bytes as f64 / BYTES_PER_GB * usd_per_gb
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan(id: u16, share: f64, usd_per_gb: f64) -> RoutePlan {
+        RoutePlan { id: RouteId(id), share, usd_per_gb, window_bytes: 1 << 30, window_requests: 1_000 }
+    }
+
+    fn carry(shares: &mut Shares, bytes: u64, now_ms: u64) -> Result<RouteId, Blocked> {
+        let route = shares.pick(bytes, &[], now_ms)?;
+        shares.sent(route, bytes);
+        shares.done(route, bytes);
+        Ok(route)
+    }
+
+    #[test]
+    fn a_route_back_from_a_long_outage_gets_its_share_and_no_more() {
+        let mut shares = Shares::new(&[plan(0, 1.0, 0.0), plan(1, 3.0, 0.0)], None);
+        shares.rest(RouteId(1), 0);
+        // Until it may be tried again, all goes over the other.
+        for _ in 0..1_000 {
+            assert_eq!(carry(&mut shares, 100, 0), Ok(RouteId(0)));
+        }
+        assert_eq!(carry(&mut shares, 100, REST_MS_MIN), Ok(RouteId(1)), "furthest behind");
+        let back = (0..400).filter(|_| carry(&mut shares, 100, REST_MS_MIN) == Ok(RouteId(1))).count();
+        assert!((295..=305).contains(&back), "{back} of 400 over a route with a share of 3 in 4");
+    }
+
+    #[test]
+    fn rests_double_up_to_the_limit_and_one_failure_counts_once() {
+        let mut shares = Shares::new(&[plan(0, 1.0, 0.0)], None);
+        assert!(shares.rest(RouteId(0), 0));
+        assert!(!shares.rest(RouteId(0), 1), "the same failure");
+        let (mut now_ms, mut rests) = (0, Vec::new());
+        for _ in 0..7 {
+            let retry_ms = shares.next_retry_ms(&[], now_ms).unwrap();
+            assert_eq!(shares.pick(1, &[], retry_ms - 1), Err(Blocked::Down));
+            rests.push(retry_ms - now_ms);
+            now_ms = retry_ms;
+            assert!(!shares.rest(RouteId(0), now_ms));
+        }
+        assert_eq!(rests, [500, 1_000, 2_000, 4_000, 8_000, REST_MS_MAX, REST_MS_MAX]);
+    }
+
+    #[test]
+    fn a_resting_route_is_tried_with_one_request() {
+        let mut shares = Shares::new(&[plan(0, 1.0, 0.0)], None);
+        shares.rest(RouteId(0), 0);
+        shares.sent(RouteId(0), 1);
+        assert_eq!(shares.pick(1, &[], REST_MS_MIN), Err(Blocked::Full));
+        assert!(shares.done(RouteId(0), 1), "up again");
+        assert_eq!(shares.pick(1, &[], REST_MS_MIN), Ok(RouteId(0)));
+    }
+
+    #[test]
+    fn a_body_longer_than_the_window_goes_alone_and_control_passes_beside_it() {
+        let mut shares = Shares::new(&[RoutePlan { window_bytes: 10, ..plan(0, 1.0, 0.0) }], None);
+        shares.sent(RouteId(0), 100);
+        assert_eq!(shares.pick(1, &[], 0), Err(Blocked::Full));
+        assert_eq!(shares.pick(0, &[], 0), Ok(RouteId(0)));
+    }
+
+    #[test]
+    fn a_route_without_a_share_is_the_last_resort() {
+        let mut shares = Shares::new(&[plan(0, 0.0, 0.0), plan(1, 1.0, 0.0)], None);
+        assert!((0..10).all(|_| carry(&mut shares, 5, 0) == Ok(RouteId(1))));
+        assert_eq!(shares.pick(5, &[RouteId(1)], 0), Ok(RouteId(0)));
+    }
+
+    proptest! {
+        /// While all routes have room, none is ever more than about one chunk away from its share.
+        #[test]
+        fn shares_hold_within_a_chunk(
+            wanted in prop::collection::vec(0.05..1.0f64, 1..6),
+            chunks in prop::collection::vec(1u64..1_000, 1..300),
+        ) {
+            let plans: Vec<RoutePlan> = wanted.iter().enumerate().map(|(id, share)| plan(id as u16, *share, 0.0)).collect();
+            let mut shares = Shares::new(&plans, None);
+            for bytes in &chunks {
+                prop_assert!(carry(&mut shares, *bytes, 0).is_ok());
+            }
+            let (total, wanted_total): (u64, f64) = (chunks.iter().sum(), wanted.iter().sum());
+            let slack = 1_000.0 * wanted.len() as f64;
+            for (route, bytes, _) in shares.activity() {
+                let ideal = total as f64 * wanted[usize::from(route.0)] / wanted_total;
+                prop_assert!((bytes as f64 - ideal).abs() <= slack, "route {:?} carried {} of {}", route, bytes, ideal);
+            }
+        }
+
+        /// Whatever is lost, and however routes come and go, the job never costs more than ceiling × listed bytes; and
+        /// without losses, a ceiling that the cheapest route keeps never ends it.
+        #[test]
+        fn the_job_never_costs_more_than_its_ceiling(
+            prices in prop::collection::vec(0.0..0.2f64, 1..5),
+            ceiling in 0.0..0.2f64,
+            steps in prop::collection::vec((0u8..4, 1u64..1_000, any::<prop::sample::Index>()), 1..300),
+            losses in any::<bool>(),
+        ) {
+            let plans: Vec<RoutePlan> = prices.iter().enumerate().map(|(id, price)| plan(id as u16, 1.0, *price)).collect();
+            let mut shares = Shares::new(&plans, Some(ceiling));
+            let (mut listed, mut flying, mut now_ms) = (0, Vec::new(), 0);
+            let mut owed: Vec<u64> = Vec::new();
+            let most_usd = |listed: u64| cost_usd(listed, ceiling) * (1.0 + 1e-6) + 1e-15;
+            for (step, bytes, which) in steps {
+                now_ms += 100;
+                match step {
+                    0 => {
+                        shares.listed(bytes);
+                        listed += bytes;
+                        owed.push(bytes);
+                    }
+                    1 if losses && !flying.is_empty() => {
+                        let (route, bytes) = flying.swap_remove(which.index(flying.len()));
+                        shares.undone(route, bytes);
+                        shares.rest(route, now_ms);
+                        owed.push(bytes);
+                    }
+                    2 if !flying.is_empty() => {
+                        let (route, bytes) = flying.swap_remove(which.index(flying.len()));
+                        shares.done(route, bytes);
+                        shares.settled(bytes);
+                    }
+                    _ if !owed.is_empty() => {
+                        let bytes = owed[which.index(owed.len())];
+                        if let Ok(route) = shares.pick(bytes, &[], now_ms) {
+                            owed.swap_remove(which.index(owed.len()));
+                            shares.sent(route, bytes);
+                            flying.push((route, bytes));
+                        }
+                    }
+                    _ => {}
+                }
+                prop_assert!(shares.spent_usd() <= most_usd(listed));
+            }
+            let cheapest = prices.iter().copied().fold(f64::INFINITY, f64::min);
+            if !losses && cheapest <= ceiling {
+                for (route, bytes) in flying {
+                    shares.done(route, bytes);
+                    shares.settled(bytes);
+                }
+                for bytes in owed {
+                    prop_assert!(carry(&mut shares, bytes, now_ms).is_ok());
+                    shares.settled(bytes);
+                }
+                prop_assert!(shares.spent_usd() <= most_usd(listed));
+            }
+        }
+    }
+}
