@@ -72,6 +72,8 @@ struct Frame {
     /// Device and inode, to see when a link leads back up.
     identity: (u64, u64),
     names: Names,
+    /// There is nothing in it at all, not even an unfinished upload.
+    is_empty: bool,
     next: usize,
     /// Length of the key of this directory within [`Cursor::path`].
     path_length: usize,
@@ -203,7 +205,7 @@ impl Tree {
             .frame(directory, path.len(), &mut unreadable)
             .map_err(|errno| self.system_error("list", prefix, errno))?;
         self.refuse_names(&mut page, &path, &unreadable);
-        if frame.names.spans.is_empty() && unreadable.is_empty() {
+        if frame.is_empty {
             self.take_empty_base(&frame, path, &mut page);
             return Ok(page.page);
         }
@@ -215,6 +217,7 @@ impl Tree {
         let stat = fstat(&directory)?;
         let mut entries = Dir::openat(&directory, ".", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
         let mut names = Names::default();
+        let mut is_empty = true;
         for entry in entries.iter() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -222,10 +225,12 @@ impl Tree {
                 continue;
             }
             let Ok(text) = std::str::from_utf8(name) else {
+                is_empty = false;
                 refused.push(name.to_owned());
                 continue;
             };
             if is_temporary(text) {
+                is_empty = false;
                 continue;
             }
             let mut kind = match entry.file_type() {
@@ -241,8 +246,9 @@ impl Tree {
             names.push(name, kind)?;
         }
         names.sort();
+        is_empty &= names.spans.is_empty();
         let identity = (stat.st_dev, stat.st_ino);
-        Ok(Frame { directory, identity, names, next: 0, path_length })
+        Ok(Frame { directory, identity, names, is_empty, next: 0, path_length })
     }
 
     fn stat(&self, directory: &OwnedFd, name: &str) -> Result<FileStat, Errno> {
@@ -350,7 +356,7 @@ impl Tree {
             return self.refuse(page, &key, self.error(ErrorKind::InvalidKey, "list", &key, message));
         }
         self.refuse_names(page, &key, &unreadable);
-        if frame.names.spans.is_empty() && unreadable.is_empty() {
+        if frame.is_empty {
             if page.takes(&key)
                 && let Ok(stat) = fstat(&frame.directory)
             {

@@ -46,6 +46,15 @@ impl ChecksumKind {
         }
     }
 
+    /// Whether the server knows this checksum of each part. It may not of copied ones, and then cannot combine them.
+    fn is_known_of(self, parts: &[PartTag]) -> bool {
+        parts.iter().all(|part| match self {
+            Self::Crc64Nvme => part.checksums.crc64nvme.is_some(),
+            Self::Crc32c => part.checksums.crc32c.is_some(),
+            Self::Nothing => true,
+        })
+    }
+
     fn name(self) -> Option<&'static str> {
         match self {
             Self::Crc64Nvme => Some("CRC64NVME"),
@@ -178,7 +187,7 @@ impl Bucket {
         let amz = self.dialect.amz_checksums;
         let response = self
             .send_with_checksum(call.clone(), |kind, call| {
-                let kind = if amz { kind } else { ChecksumKind::Nothing };
+                let kind = if amz && kind.is_known_of(parts) { kind } else { ChecksumKind::Nothing };
                 call.body = Bytes::from(completion_body(parts, kind)).into();
                 kind.set(call, checksums)?;
                 if kind != ChecksumKind::Nothing && (checksums.crc64nvme.is_some() || checksums.crc32c.is_some()) {

@@ -1,0 +1,91 @@
+//! Errors say what is meant, and hide what is secret.
+
+use crate::harness::{Ability, bytes, each, kind};
+use tradewind_store::{
+    Checksums, Error, ErrorKind, ListRequest, Payload, Precondition, PutOptions, Result, StoreConfig, UploadId, open,
+};
+
+fn elsewhere(config: &StoreConfig, name: &str) -> StoreConfig {
+    let (root, _) = config.url.rsplit_once('/').expect("a URL has a slash");
+    StoreConfig { url: format!("{root}/{name}"), ..config.clone() }
+}
+
+#[tokio::test]
+async fn a_missing_object() {
+    each(&[], async |s| {
+        // The bucket must exist, which for files means that something was written.
+        s.put("there", bytes(1, 0)).await;
+        assert_eq!(kind(s.store.head(&s.key("none")).await), Some(ErrorKind::NotFound));
+        let error = s.read("none", None).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
+        assert!(error.url.ends_with(&s.key("none")), "{}", error.url);
+        assert_eq!(kind(s.read("there/below", None).await), Some(ErrorKind::NotFound));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_missing_bucket() {
+    each(&[Ability::MissingBucket], async |s| {
+        let store = open(&elsewhere(&s.config, "no-such-bucket-of-tradewind")).unwrap();
+        assert_eq!(kind(store.list(&ListRequest::default()).await), Some(ErrorKind::BucketNotFound));
+        assert_eq!(
+            kind(store.get("k", None, &Precondition::default()).await.map(|_| ())),
+            Some(ErrorKind::BucketNotFound)
+        );
+        if s.name != "file" {
+            let written =
+                store.put("k", Payload::from(bytes(1, 0)), &Checksums::default(), &PutOptions::default()).await;
+            assert_eq!(kind(written), Some(ErrorKind::BucketNotFound));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_missing_upload() {
+    each(&[Ability::AbortIsFinal], async |s| {
+        s.put("k", bytes(1, 0)).await;
+        let payload = Payload::from(bytes(1, 0));
+        for id in ["no-such-upload", "../../etc/passwd", "00000000-0000-0000-0000-000000000000"] {
+            let upload = UploadId(id.to_owned());
+            let result: Result<_, Error> =
+                s.store.put_part(&s.key("k"), &upload, 1, 0, payload.clone(), &Checksums::default()).await;
+            assert_eq!(kind(result), Some(ErrorKind::UploadNotFound), "{id}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_is_not_let_in() {
+    each(&[Ability::Authentication], async |s| {
+        let store = open(&StoreConfig { anonymous: true, profile: None, ..s.config.clone() }).unwrap();
+        let error = store.list(&ListRequest::default()).await.unwrap_err();
+        let refused = [ErrorKind::Forbidden, ErrorKind::Unauthenticated];
+        assert!(refused.contains(&error.kind), "{error}");
+        assert_eq!(error.to_string().lines().count(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_server_listens() {
+    each(&[], async |s| {
+        if s.name == "file" {
+            return;
+        }
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let mut endpoint = format!("http://127.0.0.1:{port}");
+        if let Some((_, path)) = s.config.endpoint.as_deref().and_then(|e| e.split_once("://")?.1.split_once('/')) {
+            endpoint = format!("{endpoint}/{path}");
+        }
+        let store = open(&StoreConfig { endpoint: Some(endpoint), ..s.config.clone() }).unwrap();
+        let error = store.list(&ListRequest::default()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+        assert!(error.kind.is_transient());
+    })
+    .await;
+}

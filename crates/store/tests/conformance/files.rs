@@ -1,0 +1,266 @@
+//! What only a tree of files has: links, permissions, temporary files, names that are no text.
+
+use crate::harness::{Subject, bytes, kind, on_files};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tradewind_store::{
+    Checksums, ErrorKind, ListRequest, Payload, Precondition, PutOptions, Store, StoreConfig, UploadId, open,
+};
+
+fn root(s: &Subject) -> PathBuf {
+    PathBuf::from(s.config.url.trim_start_matches("file://"))
+}
+
+fn following(s: &Subject) -> Arc<dyn Store> {
+    open(&StoreConfig { follow_symlinks: true, ..s.config.clone() }).unwrap()
+}
+
+#[tokio::test]
+async fn links_are_reported_and_lead_nowhere() {
+    on_files(async |s| {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), b"secret").unwrap();
+        s.put("real", bytes(3, 0)).await;
+        let base = root(s).join(&s.prefix);
+        symlink(outside.path(), base.join("dir-link")).unwrap();
+        symlink("real", base.join("file-link")).unwrap();
+        symlink("nothing", base.join("broken")).unwrap();
+        let page = s.store.list(&ListRequest { prefix: s.prefix.clone(), ..ListRequest::default() }).await.unwrap();
+        assert_eq!(page.objects.len(), 1);
+        assert_eq!(page.refused.len(), 3, "{:?}", page.refused);
+        for name in ["dir-link/secret", "file-link"] {
+            assert_eq!(kind(s.read(name, None).await), Some(ErrorKind::InvalidKey), "{name}");
+            assert_eq!(kind(s.store.head(&s.key(name)).await), Some(ErrorKind::InvalidKey), "{name}");
+        }
+        let payload = Payload::from(bytes(1, 0));
+        let written = s.store.put(&s.key("dir-link/new"), payload, &Checksums::default(), &PutOptions::default()).await;
+        assert_eq!(kind(written), Some(ErrorKind::InvalidKey));
+        let upload = s.store.open_upload(&s.key("dir-link/new"), &PutOptions::default()).await;
+        assert_eq!(kind(upload), Some(ErrorKind::InvalidKey));
+        s.store.delete(&[s.key("dir-link/secret")]).await.unwrap().remove(0).unwrap_err();
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn links_are_followed_on_request_but_not_in_circles() {
+    on_files(async |s| {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("x"), b"12345").unwrap();
+        s.put("real", bytes(3, 0)).await;
+        let base = root(s).join(&s.prefix);
+        symlink(outside.path(), base.join("dir")).unwrap();
+        symlink(".", base.join("circle")).unwrap();
+        symlink("nothing", base.join("broken")).unwrap();
+        let store = following(s);
+        let page = store.list(&ListRequest { prefix: s.prefix.clone(), ..ListRequest::default() }).await.unwrap();
+        let names: Vec<&str> = page.objects.iter().map(|object| &object.key[s.prefix.len()..]).collect();
+        assert_eq!(names, ["dir/x", "real"]);
+        assert_eq!(page.refused.len(), 2, "{:?}", page.refused);
+        assert_eq!(store.head(&s.key("dir/x")).await.unwrap().size_bytes, 5);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_that_are_no_text_and_pipes_are_reported() {
+    on_files(async |s| {
+        s.put("good", bytes(3, 0)).await;
+        let base = root(s).join(&s.prefix);
+        std::fs::write(base.join(std::ffi::OsStr::from_bytes(b"bad\xff")), b"x").unwrap();
+        std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
+        let request = ListRequest { prefix: s.prefix.clone(), ..ListRequest::default() };
+        let page = s.store.list(&request).await.unwrap();
+        assert_eq!(page.objects.len(), 1);
+        assert_eq!(page.refused.len(), 2, "{:?}", page.refused);
+        assert!(page.refused.iter().all(|error| error.kind == ErrorKind::InvalidKey));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn files_and_directories_of_one_name_clash() {
+    on_files(async |s| {
+        s.put("a", bytes(1, 0)).await;
+        s.put("d/x", bytes(1, 0)).await;
+        for name in ["a/b", "a/b/c", "d"] {
+            let payload = Payload::from(bytes(1, 0));
+            let key = s.key(name);
+            let written = s.store.put(&key, payload, &Checksums::default(), &PutOptions::default()).await;
+            assert_eq!(kind(written), Some(ErrorKind::InvalidKey), "{name}");
+            let upload = s.store.open_upload(&key, &PutOptions::default()).await;
+            assert_eq!(kind(upload), Some(ErrorKind::InvalidKey), "{name}");
+        }
+        assert_eq!(s.names("").await, ["a", "d/x"], "nothing was left behind");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn temporary_files_are_never_listed_nor_left() {
+    on_files(async |s| {
+        let long = "n".repeat(255);
+        for name in ["short", long.as_str()] {
+            let upload = s.store.open_upload(&s.key(name), &PutOptions::default()).await.unwrap();
+            assert!(upload.0.len() <= 255);
+            assert!(s.names("").await.iter().all(|listed| listed != name));
+            let pending = s.store.pending_uploads(&s.key(name)).await.unwrap();
+            assert_eq!(pending.len(), 1);
+            s.store.abort_upload(&s.key(name), &upload).await.unwrap();
+            s.put(name, bytes(1, 0)).await;
+            // The id of one upload is no key to other files.
+            let foreign = UploadId("short".to_owned());
+            s.store.abort_upload(&s.key(name), &foreign).await.unwrap();
+        }
+        let on_disk = std::fs::read_dir(root(s).join(&s.prefix)).unwrap().count();
+        assert_eq!(on_disk, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn completion_needs_all_bytes() {
+    on_files(async |s| {
+        let upload = s.store.open_upload(&s.key("big"), &PutOptions::default()).await.unwrap();
+        let payload = Payload::from(bytes(10, 0));
+        let mut tag = s.store.put_part(&s.key("big"), &upload, 1, 0, payload, &Checksums::default()).await.unwrap();
+        tag.size_bytes = 11;
+        let options = PutOptions::default();
+        let done = s.store.complete_upload(&s.key("big"), &upload, &[tag], &Checksums::default(), &options).await;
+        assert_eq!(kind(done), Some(ErrorKind::BadRequest));
+        assert!(s.names("").await.is_empty(), "a directory with an unfinished upload is not an empty one");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_that_changes_under_the_reader_is_an_error() {
+    use futures::TryStreamExt;
+    on_files(async |s| {
+        let path = root(s).join(s.key("a"));
+        for (length, expected) in [(1_500_000, ErrorKind::Truncated), (4_000_000, ErrorKind::PreconditionFailed)] {
+            s.put("a", bytes(3_000_000, 1)).await;
+            let download = s.store.get(&s.key("a"), None, &Precondition::default()).await.unwrap();
+            std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+            let read: Result<Vec<_>, _> = download.body.try_collect().await;
+            assert_eq!(kind(read), Some(expected));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn permissions_are_forbidden_and_not_fatal_to_a_listing() {
+    use std::os::unix::fs::PermissionsExt;
+    on_files(async |s| {
+        s.put("closed/x", bytes(1, 0)).await;
+        s.put("open", bytes(1, 0)).await;
+        let closed = root(s).join(s.key("closed"));
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+        let is_root = std::fs::read_dir(&closed).is_ok();
+        if is_root {
+            eprintln!("skipped: permissions do not bind this user");
+        } else {
+            let request = ListRequest { prefix: s.prefix.clone(), ..ListRequest::default() };
+            let page = s.store.list(&request).await.unwrap();
+            assert_eq!(page.objects.len(), 1);
+            assert_eq!(page.refused[0].kind, ErrorKind::Forbidden);
+            assert_eq!(kind(s.read("closed/x", None).await), Some(ErrorKind::Forbidden));
+        }
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o755)).unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn fsync_writes_work_too() {
+    on_files(async |s| {
+        let store = open(&StoreConfig { fsync: true, ..s.config.clone() }).unwrap();
+        let payload = Payload::from(bytes(10, 0));
+        store.put(&s.key("new/deep/a"), payload, &Checksums::default(), &PutOptions::default()).await.unwrap();
+        assert_eq!(s.names("").await, ["new/deep/a"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn forgotten_walks_begin_again_where_they_were() {
+    on_files(async |s| {
+        let names: Vec<String> = (0..200).map(|index| format!("d{}/f{index}", index % 3)).collect();
+        futures::future::join_all(names.iter().map(|name| s.put(name, bytes(1, 0)))).await;
+        let request = ListRequest { prefix: s.prefix.clone(), max_keys: Some(1), ..ListRequest::default() };
+        let mut continuations = Vec::new();
+        for _ in 0..40 {
+            continuations.push(s.store.list(&request).await.unwrap().continuation);
+        }
+        // More walks were begun than are kept: the first is gone, its continuation still good.
+        let rest = s.list(ListRequest { continuation: continuations.remove(0), ..request }).await;
+        assert_eq!(rest.len(), 199);
+    })
+    .await;
+}
+
+fn any_tree() -> impl Strategy<Value = BTreeSet<String>> {
+    proptest::collection::btree_set("([a-c.\\-0]{1,2}/){0,3}[a-c.\\-0]{1,3}", 0..40)
+}
+
+/// Leaves out what clashes: a name that is also a directory, and dots.
+fn without_clashes(names: BTreeSet<String>) -> Vec<String> {
+    let all = names.clone();
+    let fits = |name: &String| {
+        let segments_fit = name.split('/').all(|segment| segment != "." && segment != "..");
+        segments_fit && !all.iter().any(|other| other.starts_with(&format!("{name}/")))
+    };
+    names.into_iter().filter(fits).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn listings_of_any_tree_match_a_sorted_set(
+        names in any_tree(), after in "[a-c.\\-0/]{0,4}", until in "[a-c.\\-0/]{0,4}", page in 1u32..6, prefix in "[a-c/]{0,2}",
+    ) {
+        let names = without_clashes(names);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            for name in &names {
+                let path = directory.path().join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, b"").unwrap();
+            }
+            let url = format!("file://{}", directory.path().display());
+            let store = open(&StoreConfig { url, ..StoreConfig::default() }).unwrap();
+            let mut request = ListRequest {
+                prefix: prefix.clone(),
+                start_after: (!after.is_empty()).then(|| after.clone()),
+                end_at: (!until.is_empty()).then(|| until.clone()),
+                max_keys: Some(page),
+                ..ListRequest::default()
+            };
+            let mut listed = Vec::new();
+            loop {
+                let page = store.list(&request).await.unwrap();
+                listed.extend(page.objects.into_iter().map(|object| object.key));
+                match page.continuation {
+                    Some(next) => request.continuation = Some(next),
+                    None => break,
+                }
+            }
+            let fits = |name: &&String| {
+                name.starts_with(&prefix)
+                    && (after.is_empty() || name.as_str() > after.as_str())
+                    && (until.is_empty() || name.as_str() <= until.as_str())
+            };
+            let expected: Vec<&String> = names.iter().filter(fits).collect();
+            prop_assert_eq!(listed.iter().collect::<Vec<_>>(), expected);
+            Ok(())
+        })?;
+    }
+}
