@@ -8,6 +8,7 @@ pub mod control;
 pub mod identity;
 pub mod lead;
 pub mod limits;
+pub mod retry;
 pub mod schema;
 pub mod serve;
 pub mod stores;

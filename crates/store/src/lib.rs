@@ -26,7 +26,7 @@ pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
     Attributes, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
-    PutOptions, StoreLimits, UploadId, Written,
+    PutOptions, StoreDescription, StoreLimits, UploadId, Written,
 };
 
 use async_trait::async_trait;
@@ -44,6 +44,16 @@ pub trait Store: Debug + Send + Sync {
 
     /// What this store can hold and how parts must be cut.
     fn limits(&self) -> StoreLimits;
+
+    /// Whether the first write makes the root, so that a root that is not there is an empty one to who writes.
+    fn makes_root(&self) -> bool {
+        false
+    }
+
+    /// What there is to tell of how this store is reached; what is not known yet is left out.
+    async fn describe(&self) -> StoreDescription {
+        StoreDescription::default()
+    }
 
     /// One page of keys in ascending byte order, strictly after `start_after`.
     async fn list(&self, request: &ListRequest) -> Result<ListPage>;

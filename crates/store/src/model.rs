@@ -224,3 +224,16 @@ pub struct StoreLimits {
     /// All parts but the last must have one size (R2).
     pub equal_parts: bool,
 }
+
+/// What `doctor` tells of a store. Names and places, never a secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreDescription {
+    /// Where requests go.
+    pub endpoint: Option<String>,
+    /// Region, where the store has one.
+    pub region: Option<String>,
+    /// Which link of the credential chain answered, e.g. `profile backup` or `environment`.
+    pub credentials: Option<String>,
+    /// This machine's clock minus that of the store's last answer, milliseconds.
+    pub clock_ahead_ms: Option<i64>,
+}

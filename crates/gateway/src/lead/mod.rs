@@ -1,1 +1,21 @@
 //! The lead: what is to be moved, what has been, and what is to be deleted in the end. No object byte passes here.
+//!
+//! - [`select`] decides by name, size and time which objects are taken;
+//! - [`pages`] lists a store by key ranges, [`join`] walks source and destination listings side by side, [`compare`]
+//!   says whether two objects are the same, and [`survey`] makes work of all three;
+//! - [`state_dir`] is the job's folder: [`journal`] remembers what is done, [`status`] tells others how far it is;
+//! - [`report`] writes a verdict per object; [`deletion`] deletes after all copies are proven; [`sweep`] clears uploads
+//!   that nobody will finish; [`failure`] gives errors their names, outcomes and exit codes.
+
+pub mod compare;
+pub mod deletion;
+pub mod failure;
+pub mod join;
+pub mod journal;
+pub mod pages;
+pub mod report;
+pub mod select;
+pub mod state_dir;
+pub mod status;
+pub mod survey;
+pub mod sweep;

@@ -1,1 +1,217 @@
 //! Work that needs no gateways and no journal: `ls`, `du`, `rm`, `cat`, `put`, `check`, `explain`, `doctor`, `cancel`.
+//!
+//! A [`Task`] comes in as JSON; data goes to stdout, talk to stderr, and the exit code is that of the command line.
+
+mod cancel;
+mod cat;
+mod check;
+mod doctor;
+mod explain;
+mod list;
+mod put;
+mod reading;
+mod rm;
+mod streams;
+
+pub use streams::Streams;
+
+use crate::lead::failure::{exit_code, outcome_of};
+use crate::lead::journal::JournalError;
+use crate::lead::select::BadRule;
+use crate::lead::state_dir::StateDirError;
+use crate::retry::RetryPolicy;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::{Limits, Outcome, StoreSpec, Task};
+use tradewind_store::{Error, ErrorKind, Store};
+
+/// Longest task that is read.
+const TASK_BYTES_MAX: u64 = 16 << 20;
+
+/// Exit code of a command that cannot be understood.
+const EXIT_USAGE: u8 = 2;
+
+/// Why a task failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// It cannot be understood.
+    #[error("{0}")]
+    Usage(String),
+    /// A store refuses.
+    #[error("{0}")]
+    Store(#[from] Error),
+    /// It was done as far as it went, and did not end well.
+    #[error("{message}")]
+    Ended {
+        /// How.
+        outcome: Outcome,
+        /// One line.
+        message: String,
+        /// One line of advice.
+        hint: Option<String>,
+    },
+    /// stdout or stdin fails. A closed pipe is no failure: whoever read has read enough.
+    #[error("{0}")]
+    Stream(#[from] io::Error),
+}
+
+impl TaskError {
+    fn ended(outcome: Outcome, message: impl Into<String>, hint: Option<&str>) -> Self {
+        Self::Ended { outcome, message: message.into(), hint: hint.map(str::to_owned) }
+    }
+
+    /// The source, or all below it, is not there.
+    fn nothing_there(url: &str) -> Self {
+        let hint = Some("check the name with `tradewind ls`");
+        Self::ended(Outcome::SourceNotFound, format!("nothing is there: {url}"), hint)
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => EXIT_USAGE,
+            Self::Store(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
+                exit_code(Outcome::SourceNotFound)
+            }
+            Self::Store(error) => exit_code(outcome_of(error)),
+            Self::Ended { outcome, .. } => exit_code(*outcome),
+            Self::Stream(_) => exit_code(Outcome::Failed),
+        }
+    }
+
+    fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Ended { hint, .. } => hint.as_deref(),
+            Self::Usage(_) | Self::Stream(_) => None,
+        }
+    }
+}
+
+impl From<BadRule> for TaskError {
+    fn from(rule: BadRule) -> Self {
+        Self::Usage(rule.to_string())
+    }
+}
+
+impl From<StateDirError> for TaskError {
+    fn from(error: StateDirError) -> Self {
+        Self::ended(Outcome::Failed, error.to_string(), Some(error.hint()))
+    }
+}
+
+impl From<JournalError> for TaskError {
+    fn from(error: JournalError) -> Self {
+        Self::ended(Outcome::Failed, error.to_string(), Some(error.hint()))
+    }
+}
+
+type TaskResult = Result<(), TaskError>;
+
+/// `tradewind-gateway task`: reads a task from `file` (stdin when `None`), does it, and returns the exit code.
+/// SIGINT and SIGTERM stop a `put` or `cancel` cleanly; other tasks end at once, for they leave nothing behind.
+pub async fn main(file: Option<&Path>) -> u8 {
+    let mut streams = Streams::of_process();
+    let task = match read_task(file) {
+        Ok(task) => task,
+        Err(error) => return end(Err(error), &mut streams),
+    };
+    let cancel = CancellationToken::new();
+    if matches!(task, Task::Put { .. } | Task::Cancel { .. }) {
+        if let Err(error) = cancel_on_signals(cancel.clone()) {
+            return end(Err(error.into()), &mut streams);
+        }
+    }
+    run(task, &mut streams, cancel).await
+}
+
+/// Does a task and returns the exit code; errors are said on `streams.talk`.
+pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -> u8 {
+    let done = dispatch(task, streams, cancel).await;
+    let flushed = streams.data.flush().map_err(TaskError::from);
+    end(done.and(flushed), streams)
+}
+
+async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken) -> TaskResult {
+    let policy = RetryPolicy::from(&Limits::default());
+    match task {
+        Task::Ls { store, prefix, recursive, filter, long, json } => {
+            let form = list::Form::of(long, json);
+            list::ls(open(&store)?, &prefix, recursive, &filter, form, policy, streams).await
+        }
+        Task::Du { store, prefix, filter, json } => {
+            list::du(open(&store)?, &prefix, &filter, json, policy, streams).await
+        }
+        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty } => {
+            let store = open(&store)?;
+            rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await
+        }
+        Task::Cat { store, keys } => cat::cat(open(&store)?, &keys, policy, streams).await,
+        Task::Put { store, key, chunk_bytes, storage_class, json } => {
+            let store = open(&store)?;
+            put::Put { store, key, chunk_bytes, storage_class, json, policy, cancel }.run(streams).await
+        }
+        Task::Check { source, source_prefix, destination, destination_prefix, filter, compare, read, one_way, json } => {
+            let sides = [(open(&source)?, source_prefix), (open(&destination)?, destination_prefix)];
+            let rule = if read { check::Rule::Read } else { check::Rule::Stated(compare) };
+            check::Check { sides, rule, one_way, json, policy }.run(&filter, streams).await
+        }
+        Task::Explain { name, size_bytes, filter } => explain::explain(&name, size_bytes, &filter, streams),
+        Task::Doctor { stores, json } => doctor::doctor(&stores, json, policy, streams).await,
+        Task::Cancel { state_dir, stores } => {
+            let stores = stores.iter().map(open).collect::<Result<_, _>>()?;
+            cancel::cancel(Path::new(&state_dir), stores, policy, cancel, streams).await
+        }
+    }
+}
+
+fn open(spec: &StoreSpec) -> Result<Arc<dyn Store>, TaskError> {
+    Ok(crate::stores::open(spec)?)
+}
+
+fn read_task(file: Option<&Path>) -> Result<Task, TaskError> {
+    let mut json = Vec::new();
+    let read = match file {
+        Some(path) => std::fs::File::open(path).and_then(|file| file.take(TASK_BYTES_MAX + 1).read_to_end(&mut json)),
+        None => io::stdin().lock().take(TASK_BYTES_MAX + 1).read_to_end(&mut json),
+    };
+    let read = read.map_err(|error| TaskError::Usage(format!("the task cannot be read: {error}")))?;
+    if read as u64 > TASK_BYTES_MAX {
+        return Err(TaskError::Usage(format!("the task is longer than {TASK_BYTES_MAX} bytes")));
+    }
+    serde_json::from_slice(&json).map_err(|error| TaskError::Usage(format!("the task is not understood: {error}")))
+}
+
+/// Says what went wrong, and with which code the process ends.
+fn end(done: TaskResult, streams: &mut Streams) -> u8 {
+    match done {
+        Ok(()) => 0,
+        Err(TaskError::Stream(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(error) => {
+            streams.say_error(&error.to_string(), error.hint());
+            error.exit_code()
+        }
+    }
+}
+
+fn cancel_on_signals(cancel: CancellationToken) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        cancel.cancel();
+    });
+    Ok(())
+}
+
+/// A prefix means a folder: `te` is all below `te/`, never `test/`.
+fn folder_of(prefix: &str) -> String {
+    if prefix.is_empty() || prefix.ends_with('/') { prefix.to_owned() } else { format!("{prefix}/") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -101,6 +101,10 @@ impl Store for FileStore {
         LIMITS
     }
 
+    fn makes_root(&self) -> bool {
+        true
+    }
+
     async fn list(&self, request: &ListRequest) -> Result<ListPage> {
         let request = request.clone();
         self.blocking("list", move |tree| tree.list_page(&request)).await

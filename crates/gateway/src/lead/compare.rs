@@ -1,0 +1,109 @@
+//! Whether a destination has an object already. Reads no object: sizes, times and the checksums that stores state.
+
+use tradewind_contract::Comparison;
+use tradewind_store::ObjectInfo;
+
+/// What two descriptions of an object say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are the same.
+    Same,
+    /// They are not.
+    Differs(Difference),
+    /// The descriptions have no checksum in common and the rule demands one: ask for each object (`HEAD`), then
+    /// [`decide_headed`].
+    NeedsChecksums,
+}
+
+/// In what two objects differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// Their lengths.
+    Size,
+    /// A checksum that both stores state.
+    Checksum,
+    /// The destination is older than the source.
+    Time,
+    /// Nothing: neither store states a checksum that the other states too, so they are not known to be the same.
+    Unproven,
+}
+
+/// Decides by what listings say.
+pub fn decide(rule: Comparison, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+    if source.size_bytes != destination.size_bytes {
+        return Verdict::Differs(Difference::Size);
+    }
+    match rule {
+        Comparison::Size => Verdict::Same,
+        Comparison::Time => by_time(source, destination),
+        Comparison::Auto => by_checksum(source, destination).unwrap_or_else(|| by_time(source, destination)),
+        Comparison::Checksum => by_checksum(source, destination).unwrap_or(Verdict::NeedsChecksums),
+    }
+}
+
+/// Decides under [`Comparison::Checksum`] when both objects have been asked for.
+pub fn decide_headed(source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+    if source.size_bytes != destination.size_bytes {
+        return Verdict::Differs(Difference::Size);
+    }
+    by_checksum(source, destination).unwrap_or(Verdict::Differs(Difference::Unproven))
+}
+
+fn by_checksum(source: &ObjectInfo, destination: &ObjectInfo) -> Option<Verdict> {
+    let same = source.checksums.agrees_with(&destination.checksums)?;
+    Some(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
+}
+
+/// No tolerance for stores that keep whole seconds: it would call two objects the same when the source was written
+/// again within the second of its copy. Without it the worst case is one copy too many.
+fn by_time(source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+    if destination.modified_unix_ms >= source.modified_unix_ms {
+        Verdict::Same
+    } else {
+        Verdict::Differs(Difference::Time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tradewind_store::Checksums;
+
+    fn object(size_bytes: u64, modified_unix_ms: i64, crc32c: Option<u32>, md5: Option<u8>) -> ObjectInfo {
+        let checksums = Checksums { crc32c, md5: md5.map(|byte| [byte; 16]), ..Checksums::default() };
+        ObjectInfo { size_bytes, modified_unix_ms, checksums, ..ObjectInfo::default() }
+    }
+
+    #[test]
+    fn size_always_decides_first() {
+        for rule in [Comparison::Auto, Comparison::Checksum, Comparison::Size, Comparison::Time] {
+            let verdict = decide(rule, &object(1, 0, Some(1), None), &object(2, 9, Some(1), None));
+            assert_eq!(verdict, Verdict::Differs(Difference::Size));
+        }
+    }
+
+    #[test]
+    fn auto_prefers_a_checksum_in_common_to_time() {
+        let older = object(1, 5, None, Some(7));
+        assert_eq!(decide(Comparison::Auto, &object(1, 9, None, Some(7)), &older), Verdict::Same);
+        let newer = object(1, 10, None, Some(8));
+        let verdict = decide(Comparison::Auto, &object(1, 9, None, Some(7)), &newer);
+        assert_eq!(verdict, Verdict::Differs(Difference::Checksum));
+    }
+
+    #[test]
+    fn auto_falls_back_to_time() {
+        let source = object(1, 9, Some(1), None);
+        assert_eq!(decide(Comparison::Auto, &source, &object(1, 9, None, Some(1))), Verdict::Same);
+        let verdict = decide(Comparison::Auto, &source, &object(1, 8, None, None));
+        assert_eq!(verdict, Verdict::Differs(Difference::Time));
+    }
+
+    #[test]
+    fn checksum_asks_and_then_does_not_guess() {
+        let (source, destination) = (object(1, 9, Some(1), None), object(1, 9, None, Some(1)));
+        assert_eq!(decide(Comparison::Checksum, &source, &destination), Verdict::NeedsChecksums);
+        assert_eq!(decide_headed(&source, &destination), Verdict::Differs(Difference::Unproven));
+        assert_eq!(decide_headed(&source, &object(1, 0, Some(1), None)), Verdict::Same);
+    }
+}

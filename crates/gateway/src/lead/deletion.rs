@@ -1,0 +1,311 @@
+//! Deletes at the end of a job: what the source does not have (`--delete`), or sources that have been moved (`mv`).
+//!
+//! The keys wait in a temporary file, so any number fits. Nothing is deleted unless all else went well:
+//! [`refusal`] says when not.
+
+use crate::lead::failure::{failed_object, object_url};
+use crate::lead::survey::SurveyEnd;
+use crate::retry::{RetryPolicy, backoff};
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::{Deletion, FailedObject};
+use tradewind_store::{Error, ErrorKind, ObjectInfo, Result, Store};
+
+/// Delete requests in flight to all stores together.
+pub const BATCHES_AT_ONCE_MAX: usize = 4;
+/// Keys of one request at most, whatever the store allows.
+pub const BATCH_KEYS_MAX: usize = 1000;
+/// Objects that are asked for at once before they are deleted.
+const HEADS_AT_ONCE_MAX: usize = 16;
+
+/// Keys to delete, in a temporary file that vanishes with this.
+#[derive(Debug)]
+pub struct Spool {
+    writing: Mutex<Writing>,
+}
+
+#[derive(Debug)]
+struct Writing {
+    file: BufWriter<File>,
+    keys: u64,
+}
+
+/// One key, with the state the object had when it was put down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Doomed {
+    store: u16,
+    key: String,
+    size_bytes: u64,
+    modified_unix_ms: i64,
+    etag: Option<String>,
+}
+
+/// What became of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// It is gone, or would be (dry run).
+    Gone {
+        /// Index of the store.
+        store: u16,
+        /// URL of the object.
+        url: String,
+    },
+    /// It is still there. `source` is empty.
+    Failed(FailedObject),
+}
+
+/// A run over a [`Spool`].
+#[derive(Debug)]
+pub struct DeletionRun {
+    /// The stores that the indices of the spool mean.
+    pub stores: Vec<Arc<dyn Store>>,
+    /// How often a request is tried.
+    pub policy: RetryPolicy,
+    /// Say what would be deleted, delete nothing.
+    pub dry_run: bool,
+    /// Ask for each object first and leave it if it is not in the state it was put down in. For `mv`: a source that
+    /// was written again after it was copied must not be lost. Costs one request per object.
+    pub only_unchanged: bool,
+    /// Stops between requests.
+    pub cancel: CancellationToken,
+}
+
+impl Spool {
+    /// An empty spool. Its file lies in `dir`, or where the system keeps temporary files, and has no name.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(dir: Option<&Path>) -> io::Result<Self> {
+        let file = match dir {
+            Some(dir) => tempfile::tempfile_in(dir)?,
+            None => tempfile::tempfile()?,
+        };
+        Ok(Self { writing: Mutex::new(Writing { file: BufWriter::new(file), keys: 0 }) })
+    }
+
+    /// Puts an object of the store with index `store` down for deletion. Blocks for a disk write now and then.
+    ///
+    /// # Errors
+    /// What the file system says; the spool must not be run after it.
+    pub fn push(&self, store: u16, object: &ObjectInfo) -> io::Result<()> {
+        let doomed = Doomed {
+            store,
+            key: object.key.clone(),
+            size_bytes: object.size_bytes,
+            modified_unix_ms: object.modified_unix_ms,
+            etag: object.etag.clone(),
+        };
+        // After a panic half a line may lie in the file; `Reading::next` refuses it.
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_writer(&mut writing.file, &doomed).map_err(io::Error::from)?;
+        writing.file.write_all(b"\n")?;
+        writing.keys += 1;
+        Ok(())
+    }
+
+    /// Keys put down so far.
+    pub fn keys(&self) -> u64 {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner).keys
+    }
+
+    fn read(self) -> io::Result<Reading> {
+        let writing = self.writing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut file = writing.file.into_inner().map_err(|error| error.into_error())?;
+        file.rewind()?;
+        Ok(Reading { lines: BufReader::new(file), ahead: None })
+    }
+}
+
+/// Why nothing is deleted at the destinations although `--delete` is set; `None` when deleting is safe. `failed` counts
+/// objects × destinations that could not be moved.
+pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64) -> Option<String> {
+    let keys = end.extraneous.as_ref().map_or(0, Spool::keys);
+    if keys == 0 {
+        return None;
+    }
+    if !end.listed_to_the_end {
+        return Some("nothing is deleted: the source was not listed to its end".to_owned());
+    }
+    if end.source_objects == 0 {
+        return Some("nothing is deleted: the source is empty".to_owned());
+    }
+    if failed > 0 {
+        return Some(format!("nothing is deleted: {failed} objects could not be copied"));
+    }
+    match rules.keys_max {
+        Some(keys_max) if keys > keys_max => {
+            Some(format!("nothing is deleted: {keys} objects would go, --max-delete allows {keys_max}"))
+        }
+        _ => None,
+    }
+}
+
+impl DeletionRun {
+    /// Deletes all that was put down and says of each key what became of it. Returns how many are gone (or would be).
+    ///
+    /// # Errors
+    /// The spool cannot be read. What a store refuses is a [`Deleted::Failed`].
+    pub async fn run(self, spool: Spool, out: mpsc::Sender<Deleted>) -> io::Result<u64> {
+        let reading = spool.read()?;
+        let key_limits: Vec<usize> =
+            self.stores.iter().map(|store| store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX)).collect();
+        let batches = futures::stream::try_unfold((reading, key_limits), |(mut reading, key_limits)| async move {
+            let batch = reading.next_batch(&key_limits)?;
+            Ok::<_, io::Error>(batch.map(|batch| (batch, (reading, key_limits))))
+        });
+        let runs = batches.map(|batch| async { Ok::<u64, io::Error>(self.run_batch(batch?, &out).await) });
+        let mut runs = std::pin::pin!(runs.buffer_unordered(BATCHES_AT_ONCE_MAX));
+        let mut gone = 0;
+        while let Some(batch) = runs.next().await {
+            gone += batch?;
+        }
+        Ok(gone)
+    }
+
+    async fn run_batch(&self, batch: Vec<Doomed>, out: &mpsc::Sender<Deleted>) -> u64 {
+        if self.cancel.is_cancelled() {
+            return 0;
+        }
+        let Some(index) = batch.first().map(|doomed| doomed.store) else { return 0 };
+        let store = &self.stores[usize::from(index)];
+        let verdicts = self.verdicts(store.as_ref(), batch).await;
+        let mut gone = 0;
+        for (key, verdict) in verdicts {
+            let url = object_url(store.as_ref(), &key);
+            let deleted = match verdict {
+                Ok(()) => {
+                    gone += 1;
+                    Deleted::Gone { store: index, url }
+                }
+                Err(error) => Deleted::Failed(failed_object(String::new(), url, &error)),
+            };
+            // Nobody listening does not undo a deletion.
+            out.send(deleted).await.ok();
+        }
+        gone
+    }
+
+    async fn verdicts(&self, store: &dyn Store, batch: Vec<Doomed>) -> Vec<(String, Result<()>)> {
+        let mut verdicts = Vec::new();
+        let mut keys = Vec::with_capacity(batch.len());
+        if self.only_unchanged {
+            let asked = futures::stream::iter(batch.into_iter().map(|doomed| async move {
+                let now = self.policy.run("head", store.url(), || store.head(&doomed.key)).await;
+                (doomed, now)
+            }));
+            let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
+            while let Some((doomed, now)) = asked.next().await {
+                match now {
+                    Ok(now) if doomed.is_state_of(&now) => keys.push(doomed.key),
+                    Ok(_) => {
+                        let url = object_url(store, &doomed.key);
+                        let message = "the object was written again after it was copied, so it stays";
+                        verdicts.push((
+                            doomed.key,
+                            Err(Error::new(ErrorKind::PreconditionFailed, "delete", url, message)),
+                        ));
+                    }
+                    Err(error) if error.kind == ErrorKind::NotFound => verdicts.push((doomed.key, Ok(()))),
+                    Err(error) => verdicts.push((doomed.key, Err(error))),
+                }
+            }
+        } else {
+            keys.extend(batch.into_iter().map(|doomed| doomed.key));
+        }
+        if self.dry_run {
+            verdicts.extend(keys.into_iter().map(|key| (key, Ok(()))));
+        } else {
+            verdicts.extend(delete_keys(store, keys, self.policy).await);
+        }
+        verdicts
+    }
+}
+
+/// Deletes the keys (at most the store's `delete_keys_max`), trying again those that may yet go. Every key is in the
+/// answer once, in no particular order.
+pub async fn delete_keys(store: &dyn Store, mut keys: Vec<String>, policy: RetryPolicy) -> Vec<(String, Result<()>)> {
+    let mut verdicts = Vec::with_capacity(keys.len());
+    let mut tries = 0;
+    while !keys.is_empty() {
+        tries += 1;
+        let answers = match policy.run("delete", store.url(), || store.delete(&keys)).await {
+            Ok(answers) => answers,
+            Err(error) => vec![Err(error); keys.len()],
+        };
+        let mut again = Vec::new();
+        let mut slowest = ErrorKind::Server;
+        for (key, answer) in keys.into_iter().zip(answers) {
+            match answer {
+                Err(error) if error.kind.is_transient() && tries < policy.tries_max => {
+                    slowest = error.kind;
+                    again.push(key);
+                }
+                answer => verdicts.push((key, answer)),
+            }
+        }
+        keys = again;
+        if !keys.is_empty() {
+            tokio::time::sleep(backoff(tries, slowest)).await;
+        }
+    }
+    verdicts
+}
+
+impl Doomed {
+    /// ETags decide where both are known. Times are held against each other in whole seconds: a listing may say
+    /// milliseconds where a `HEAD` says seconds.
+    fn is_state_of(&self, now: &ObjectInfo) -> bool {
+        if self.size_bytes != now.size_bytes {
+            return false;
+        }
+        match (&self.etag, &now.etag) {
+            (Some(then), Some(now)) => then == now,
+            _ => self.modified_unix_ms.div_euclid(1000) == now.modified_unix_ms.div_euclid(1000),
+        }
+    }
+}
+
+struct Reading {
+    lines: BufReader<File>,
+    ahead: Option<Doomed>,
+}
+
+impl Reading {
+    /// Keys of one store that stand together, as many as its limit allows; `None` at the end.
+    fn next_batch(&mut self, key_limits: &[usize]) -> io::Result<Option<Vec<Doomed>>> {
+        let first = match self.ahead.take() {
+            Some(first) => first,
+            None => match self.next()? {
+                Some(first) => first,
+                None => return Ok(None),
+            },
+        };
+        let store = first.store;
+        let limit = *key_limits.get(usize::from(store)).ok_or_else(|| io::Error::other("the spool names no store"))?;
+        let mut batch = vec![first];
+        while batch.len() < limit {
+            match self.next()? {
+                Some(doomed) if doomed.store == store => batch.push(doomed),
+                other => {
+                    self.ahead = other;
+                    break;
+                }
+            }
+        }
+        Ok(Some(batch))
+    }
+
+    fn next(&mut self) -> io::Result<Option<Doomed>> {
+        let mut line = Vec::new();
+        if self.lines.read_until(b'\n', &mut line)? == 0 {
+            return Ok(None);
+        }
+        serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
+    }
+}

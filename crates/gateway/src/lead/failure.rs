@@ -1,0 +1,82 @@
+//! What an error means for an object, for the job and for the exit code.
+
+use tradewind_contract::{FailedObject, Outcome};
+use tradewind_store::{Error, ErrorKind, Store};
+
+/// Name of `kind` in [`FailedObject::kind`].
+pub fn kind_name(kind: ErrorKind) -> &'static str {
+    use ErrorKind::*;
+    match kind {
+        NotFound | BucketNotFound => "not_found",
+        Forbidden => "forbidden",
+        Unauthenticated => "unauthenticated",
+        PreconditionFailed => "changed",
+        ChecksumMismatch => "mismatch",
+        InvalidKey => "invalid_key",
+        NoSpace => "no_space",
+        SlowDown | Timeout | Connection | Server | Truncated => "unavailable",
+        Unsupported => "unsupported",
+        UploadNotFound | BadRequest | Configuration => "refused",
+    }
+}
+
+/// How a job or a task ends that `error` stops as a whole.
+pub fn outcome_of(error: &Error) -> Outcome {
+    use ErrorKind::*;
+    match error.kind {
+        Forbidden | Unauthenticated => Outcome::Unauthorised,
+        ChecksumMismatch => Outcome::Mismatch,
+        kind if kind.is_transient() => Outcome::Unavailable,
+        _ => Outcome::Failed,
+    }
+}
+
+/// The documented exit code.
+pub fn exit_code(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Done => 0,
+        Outcome::Failed => 1,
+        Outcome::SourceNotFound => 3,
+        Outcome::SomeFailed => 4,
+        Outcome::Unavailable => 5,
+        Outcome::Mismatch => 6,
+        Outcome::Unauthorised => 7,
+        Outcome::Ceiling => 8,
+        Outcome::Interrupted => 130,
+    }
+}
+
+/// URL of `key` in `store`, for people.
+pub fn object_url(store: &dyn Store, key: &str) -> String {
+    let root = store.url();
+    let separator = if root.ends_with('/') { "" } else { "/" };
+    format!("{root}{separator}{key}")
+}
+
+/// The record of one object that `error` keeps from its destination.
+pub fn failed_object(source: String, destination: String, error: &Error) -> FailedObject {
+    FailedObject {
+        source,
+        destination,
+        kind: kind_name(error.kind).to_owned(),
+        message: error.to_string(),
+        hint: error.hint().map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_the_documented_ones() {
+        let error = |kind| Error::new(kind, "list", "mem:", "no");
+        let code = |kind| exit_code(outcome_of(&error(kind)));
+        assert_eq!(code(ErrorKind::Forbidden), 7);
+        assert_eq!(code(ErrorKind::Unauthenticated), 7);
+        assert_eq!(code(ErrorKind::SlowDown), 5);
+        assert_eq!(code(ErrorKind::ChecksumMismatch), 6);
+        assert_eq!(code(ErrorKind::NoSpace), 1);
+        assert_eq!(exit_code(Outcome::Interrupted), 130);
+    }
+}

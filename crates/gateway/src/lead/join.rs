@@ -1,0 +1,138 @@
+//! Walks the listings of a source and of its destinations side by side, in the order of the relative names.
+//!
+//! The order of keys below one prefix is the order of their relative names, so listings below different prefixes can be
+//! merged without holding more than a page of each.
+
+use crate::lead::pages::{Listing, NameRange, Pages};
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use tradewind_store::{Error, ErrorKind, ObjectInfo};
+
+/// Which listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The source's.
+    Source,
+    /// That of the destination with this index.
+    Target(usize),
+}
+
+/// A step of the walk.
+#[derive(Debug)]
+pub enum Joined {
+    /// The source has an object; `matches` holds what each destination has under the same name.
+    Source {
+        /// As the source lists it.
+        object: ObjectInfo,
+        /// One entry per destination.
+        matches: Vec<Option<ObjectInfo>>,
+    },
+    /// A destination has an object that the source does not have.
+    Extra {
+        /// Index of the destination.
+        target: usize,
+        /// As the destination lists it.
+        object: ObjectInfo,
+    },
+    /// An entry exists and cannot be transferred.
+    Refused {
+        /// Whose.
+        side: Side,
+        /// What and why.
+        error: Error,
+    },
+}
+
+/// A listing that ended early.
+#[derive(Clone, Debug)]
+pub struct JoinError {
+    /// Whose.
+    pub side: Side,
+    /// Why.
+    pub error: Error,
+}
+
+/// The walk over one range of names.
+#[derive(Debug)]
+pub struct Join {
+    source: Cursor,
+    targets: Vec<Cursor>,
+    refused: VecDeque<(Side, Error)>,
+}
+
+#[derive(Debug)]
+struct Cursor {
+    pages: Option<Pages>,
+    objects: VecDeque<ObjectInfo>,
+    prefix_len: usize,
+    /// A root that nobody has made yet holds nothing; the first write makes it. For a destination only.
+    is_missing_empty: bool,
+}
+
+impl Join {
+    /// Begins the walk over `range` of all listings.
+    pub fn new(source: &Listing, targets: &[Listing], range: &NameRange) -> Self {
+        Self {
+            source: Cursor::new(source, range, false),
+            targets: targets.iter().map(|target| Cursor::new(target, range, target.store.makes_root())).collect(),
+            refused: VecDeque::new(),
+        }
+    }
+
+    /// The next step; `None` when all listings of the range have been read to their ends.
+    ///
+    /// # Errors
+    /// A page that could not be read. The walk must not go on after it.
+    pub async fn next(&mut self) -> Result<Option<Joined>, JoinError> {
+        self.source.fill(Side::Source, &mut self.refused).await?;
+        for (target, cursor) in self.targets.iter_mut().enumerate() {
+            cursor.fill(Side::Target(target), &mut self.refused).await?;
+        }
+        if let Some((side, error)) = self.refused.pop_front() {
+            return Ok(Some(Joined::Refused { side, error }));
+        }
+        let name = self.source.name();
+        let behind = self.targets.iter().position(|cursor| match (cursor.name(), name) {
+            (Some(theirs), Some(ours)) => theirs < ours,
+            (theirs, None) => theirs.is_some(),
+            (None, Some(_)) => false,
+        });
+        if let Some(target) = behind {
+            return Ok(self.targets[target].objects.pop_front().map(|object| Joined::Extra { target, object }));
+        }
+        let Some(name) = name else { return Ok(None) };
+        let equal = |cursor: &Cursor| cursor.name().map(|theirs| theirs.cmp(name)) == Some(Ordering::Equal);
+        let equal: Vec<bool> = self.targets.iter().map(equal).collect();
+        let matches = self.targets.iter_mut().zip(equal);
+        let matches = matches.map(|(cursor, equal)| if equal { cursor.objects.pop_front() } else { None }).collect();
+        Ok(self.source.objects.pop_front().map(|object| Joined::Source { object, matches }))
+    }
+}
+
+impl Cursor {
+    fn new(listing: &Listing, range: &NameRange, is_missing_empty: bool) -> Self {
+        let prefix_len = listing.prefix.len();
+        Self { pages: Some(listing.pages(range)), objects: VecDeque::new(), prefix_len, is_missing_empty }
+    }
+
+    fn name(&self) -> Option<&[u8]> {
+        self.objects.front().map(|object| object.key.as_bytes().get(self.prefix_len..).unwrap_or_default())
+    }
+
+    /// Reads pages until there is an object to look at or the listing ends.
+    async fn fill(&mut self, side: Side, refused: &mut VecDeque<(Side, Error)>) -> Result<(), JoinError> {
+        while self.objects.is_empty() {
+            let Some(pages) = &mut self.pages else { return Ok(()) };
+            match pages.next().await {
+                None => self.pages = None,
+                Some(Err(error)) if self.is_missing_empty && error.kind == ErrorKind::BucketNotFound => self.pages = None,
+                Some(Err(error)) => return Err(JoinError { side, error }),
+                Some(Ok(page)) => {
+                    refused.extend(page.refused.into_iter().map(|error| (side, error)));
+                    self.objects = page.objects.into();
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! The journal: what is done and what is begun, so that a job killed at any moment goes on where it was.
+//!
+//! Participants: the lead [records](Journal::record) entries; a thread of the journal's own writes them to SQLite, many
+//! to a transaction; after a restart the lead reads [`Journal::unfinished`], [`Journal::pending_intents`] and the
+//! [`DoneSet`].
+//!
+//! Guarantees: entries become visible in the order given and never partly; what [`Journal::record_durably`] or
+//! [`Journal::flush`] has returned for survives a power cut, the rest survives the death of the process once its batch
+//! is written ([`BATCH_MS_MAX`]). Losing a tail of entries costs only work done twice: an object is recorded as done
+//! after it is proven, never before, and an upload's intent is durable before the upload is opened.
+//!
+//! No secret is ever recorded.
+
+mod done;
+mod entry;
+mod schema;
+mod writer;
+
+pub use done::{DoneSet, fingerprint};
+pub use entry::{Entry, Intent, UnfinishedUpload};
+pub use writer::{BATCH_ENTRIES_MAX, BATCH_MS_MAX, QUEUE_MAX};
+
+use crate::lead::state_dir::StateDir;
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use writer::Writer;
+
+/// Name of the journal in the job's folder.
+pub const JOURNAL_FILE: &str = "journal.sqlite";
+
+/// What the lead remembers over its own death. A disabled one remembers nothing and never fails.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    open: Option<Arc<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    path: PathBuf,
+    writer: Writer,
+}
+
+/// Why a journal cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// A new job finds the journal of another one.
+    #[error("the journal {} belongs to a job that has begun already", .0.display())]
+    Exists(PathBuf),
+    /// Nothing to resume.
+    #[error("there is no journal {}", .0.display())]
+    Missing(PathBuf),
+    /// Not a journal, or damaged.
+    #[error("the journal {} is damaged: {message}", .path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// Written by another version.
+    #[error("the journal {} has schema {found}, this version reads schema {expected}", .path.display())]
+    OtherSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// Ours.
+        expected: i64,
+    },
+    /// It cannot be read or written now.
+    #[error("the journal {} cannot be used: {message}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
+}
+
+impl JournalError {
+    /// One line of advice.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Exists(_) => "go on with it: `tradewind jobs resume`",
+            Self::Missing(_) => "start the transfer again",
+            Self::Corrupt { .. } => "start the transfer again; `tradewind sync` skips what is there already",
+            Self::OtherSchema { .. } => "finish the job with the version that began it, or start it again",
+            Self::Io { .. } => "check the folder's owner and mode, and the space left on its disk",
+        }
+    }
+
+    fn from_sqlite(path: &Path, error: &rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        let (path, message) = (path.to_owned(), error.to_string());
+        match error.sqlite_error_code() {
+            Some(DatabaseCorrupt | NotADatabase) => Self::Corrupt { path, message },
+            _ => Self::Io { path, message },
+        }
+    }
+}
+
+impl Journal {
+    /// A journal that keeps nothing.
+    pub fn disabled() -> Self {
+        Self { open: None }
+    }
+
+    /// Begins the journal of a new job.
+    ///
+    /// # Errors
+    /// [`JournalError::Exists`] when the folder has one, or what SQLite says.
+    pub fn create(dir: &StateDir) -> Result<Self, JournalError> {
+        let path = dir.path().join(JOURNAL_FILE);
+        if path.exists() {
+            return Err(JournalError::Exists(path));
+        }
+        Self::start(path, schema::create)
+    }
+
+    /// Opens the journal of a job that has begun.
+    ///
+    /// # Errors
+    /// [`JournalError::Missing`], [`JournalError::Corrupt`], [`JournalError::OtherSchema`], or what SQLite says.
+    pub fn open_existing(dir: &StateDir) -> Result<Self, JournalError> {
+        let path = dir.path().join(JOURNAL_FILE);
+        if !path.exists() {
+            return Err(JournalError::Missing(path));
+        }
+        Self::start(path, schema::check)
+    }
+
+    /// Opens the journal, or begins one where the job died before it had any.
+    ///
+    /// # Errors
+    /// As [`Journal::open_existing`], but never [`JournalError::Missing`].
+    pub fn open_or_create(dir: &StateDir) -> Result<Self, JournalError> {
+        match Self::open_existing(dir) {
+            Err(JournalError::Missing(_)) => Self::create(dir),
+            other => other,
+        }
+    }
+
+    fn start(
+        path: PathBuf,
+        prepare: fn(&Path, &mut Connection) -> Result<(), JournalError>,
+    ) -> Result<Self, JournalError> {
+        let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(&path, &error);
+        let mut connection = Connection::open(&path).map_err(sqlite)?;
+        prepare(&path, &mut connection)?;
+        schema::configure(&connection).map_err(sqlite)?;
+        let writer = Writer::spawn(path.clone(), connection)?;
+        Ok(Self { open: Some(Arc::new(Open { path, writer })) })
+    }
+
+    /// Whether anything is kept.
+    pub fn is_enabled(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Hands an entry to the writer; waits only while [`QUEUE_MAX`] entries are not yet written.
+    ///
+    /// # Errors
+    /// An earlier entry could not be written; nothing is recorded from then on.
+    pub async fn record(&self, entry: Entry) -> Result<(), JournalError> {
+        match &self.open {
+            Some(open) => open.writer.record(entry).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Records an entry and waits until it, and all before it, would survive a power cut.
+    ///
+    /// # Errors
+    /// As [`Journal::record`].
+    pub async fn record_durably(&self, entry: Entry) -> Result<(), JournalError> {
+        self.record(entry).await?;
+        self.flush().await
+    }
+
+    /// Waits until all entries recorded so far would survive a power cut. Concurrent calls share one write.
+    ///
+    /// # Errors
+    /// As [`Journal::record`].
+    pub async fn flush(&self) -> Result<(), JournalError> {
+        match &self.open {
+            Some(open) => open.writer.flush().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Uploads that were opened and neither closed nor given up, with the parts that the store has.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub async fn unfinished(&self) -> Result<Vec<UnfinishedUpload>, JournalError> {
+        self.read(entry::read_unfinished).await
+    }
+
+    /// Uploads that may have been opened without our learning their ids.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub async fn pending_intents(&self) -> Result<Vec<Intent>, JournalError> {
+        self.read(entry::read_pending_intents).await
+    }
+
+    /// The objects that earlier runs have closed and proven.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn done_set(&self) -> Result<DoneSet, JournalError> {
+        match &self.open {
+            Some(open) => DoneSet::open(&open.path),
+            None => Ok(DoneSet::empty()),
+        }
+    }
+
+    async fn read<T, F>(&self, query: F) -> Result<Vec<T>, JournalError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<Vec<T>> + Send + 'static,
+    {
+        let Some(open) = &self.open else { return Ok(Vec::new()) };
+        open.writer.flush().await?;
+        let path = open.path.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let connection = open_read_only(&path)?;
+            query(&connection).map_err(|error| JournalError::from_sqlite(&path, &error))
+        });
+        match reading.await {
+            Ok(rows) => rows,
+            Err(error) => Err(JournalError::Io { path: open.path.clone(), message: error.to_string() }),
+        }
+    }
+}
+
+fn open_read_only(path: &Path) -> Result<Connection, JournalError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|error| JournalError::from_sqlite(path, &error))
+}
+
+#[cfg(test)]
+mod tests;

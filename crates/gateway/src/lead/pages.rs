@@ -1,0 +1,152 @@
+//! Lists what lies below a prefix: page after page, fetched a little ahead, each page tried again as the policy allows.
+//!
+//! A listing can be shared out by key ranges, so that several pages are fetched at once. Memory is bounded by
+//! ranges listed at once × ([`PAGES_AHEAD_MAX`] + 2) pages.
+
+use crate::retry::RetryPolicy;
+use futures::Stream;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+use tradewind_store::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Store};
+
+/// Pages fetched before anybody asks for them; at the limit the fetching waits.
+pub const PAGES_AHEAD_MAX: usize = 2;
+
+/// Key ranges of one prefix that are listed at once.
+pub const RANGES_AT_ONCE_MAX: usize = 8;
+
+/// Ranges a prefix is cut into: more than are listed at once, because some will hold far more keys than others.
+pub const RANGES_MAX: usize = 32;
+
+/// All keys of one store below one prefix.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Only keys that begin with this.
+    pub prefix: String,
+    /// How often a page is tried.
+    pub policy: RetryPolicy,
+}
+
+/// The pages of one range, in order.
+#[derive(Debug)]
+pub struct Pages {
+    receiver: mpsc::Receiver<Result<ListPage>>,
+    _fetching: AbortOnDropHandle<()>,
+}
+
+/// A range of names relative to a prefix, so that it fits listings below several prefixes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameRange {
+    after: Option<String>,
+    until: Option<String>,
+}
+
+impl NameRange {
+    /// The same range with `prefix` cut off its bounds. A bound that lies outside the prefix is an open end, for all
+    /// names begin with the prefix.
+    pub fn below(prefix: &str, range: &KeyRange) -> Self {
+        let cut = |bound: &Option<String>| bound.as_deref().and_then(|key| key.strip_prefix(prefix)).map(str::to_owned);
+        Self { after: cut(&range.after), until: cut(&range.until) }
+    }
+
+    fn keys_below(&self, prefix: &str) -> KeyRange {
+        let put = |bound: &Option<String>| bound.as_deref().map(|name| format!("{prefix}{name}"));
+        KeyRange { after: put(&self.after), until: put(&self.until) }
+    }
+}
+
+impl Listing {
+    /// Cuts the prefix into ranges that together hold every key once.
+    ///
+    /// # Errors
+    /// What the store says when it cannot be listed at all.
+    pub async fn ranges(&self) -> Result<Vec<NameRange>> {
+        let ranges = self
+            .policy
+            .run("list", self.store.url(), || {
+                tradewind_store::split_ranges(self.store.as_ref(), &self.prefix, RANGES_MAX)
+            })
+            .await?;
+        Ok(ranges.iter().map(|range| NameRange::below(&self.prefix, range)).collect())
+    }
+
+    /// Begins to fetch the pages of `range`.
+    pub fn pages(&self, range: &NameRange) -> Pages {
+        self.fetch(range, false)
+    }
+
+    /// Begins to fetch one level: keys with another `/` behind the prefix are folded into prefixes.
+    pub fn level(&self) -> Pages {
+        self.fetch(&NameRange::default(), true)
+    }
+
+    fn fetch(&self, range: &NameRange, delimited: bool) -> Pages {
+        let KeyRange { after, until } = range.keys_below(&self.prefix);
+        let prefix = self.prefix.clone();
+        let request =
+            ListRequest { prefix, start_after: after, end_at: until, delimited, max_keys: None, continuation: None };
+        let (sender, receiver) = mpsc::channel(PAGES_AHEAD_MAX);
+        let fetching = tokio::spawn(fetch_pages(self.store.clone(), self.policy, request, sender));
+        Pages { receiver, _fetching: AbortOnDropHandle::new(fetching) }
+    }
+}
+
+impl Pages {
+    /// The next page; `None` after the last. After an error there are no more.
+    pub async fn next(&mut self) -> Option<Result<ListPage>> {
+        self.receiver.recv().await
+    }
+
+    /// The pages as a stream.
+    pub fn into_stream(self) -> impl Stream<Item = Result<ListPage>> {
+        futures::stream::unfold(self, |mut pages| async { pages.next().await.map(|page| (page, pages)) })
+    }
+}
+
+async fn fetch_pages(
+    store: Arc<dyn Store>,
+    policy: RetryPolicy,
+    mut request: ListRequest,
+    sender: mpsc::Sender<Result<ListPage>>,
+) {
+    loop {
+        let mut answer = policy.run("list", store.url(), || store.list(&request)).await;
+        let next = match &mut answer {
+            Ok(page) => page.continuation.take(),
+            Err(_) => None,
+        };
+        // A store that names the page it has just given as the next one would be listed for ever.
+        let stuck = next.is_some() && next == request.continuation;
+        if sender.send(answer).await.is_err() || next.is_none() {
+            return;
+        }
+        if stuck {
+            let error = Error::new(ErrorKind::Server, "list", store.url(), "the listing does not advance");
+            // Nobody listening is no failure: the receiver has what it wanted.
+            sender.send(Err(error)).await.ok();
+            return;
+        }
+        request.continuation = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_moves_to_another_prefix() {
+        let range = KeyRange { after: Some("src/b".into()), until: Some("src/m/x".into()) };
+        let moved = NameRange::below("src/", &range).keys_below("dst/deep/");
+        assert_eq!(moved.after.as_deref(), Some("dst/deep/b"));
+        assert_eq!(moved.until.as_deref(), Some("dst/deep/m/x"));
+    }
+
+    #[test]
+    fn open_ends_stay_open() {
+        assert_eq!(NameRange::below("src/", &KeyRange::default()).keys_below("dst/"), KeyRange::default());
+    }
+}

@@ -1,0 +1,273 @@
+//! Which objects of a prefix are taken: `--include`, `--exclude`, sizes and times, compiled once.
+
+use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+use std::fmt;
+use tradewind_contract::{FilterRule, ObjectFilter};
+
+/// A compiled [`ObjectFilter`].
+#[derive(Clone, Debug)]
+pub struct Selector {
+    rules: Vec<FilterRule>,
+    globs: GlobSet,
+    filter: ObjectFilter,
+}
+
+/// A rule that is no glob.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rule {position} is not a glob: {message}")]
+pub struct BadRule {
+    /// Counts from 1.
+    pub position: usize,
+    /// What the glob parser says.
+    pub message: String,
+}
+
+/// Why an object is taken or left, with the rule that decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Whether it is taken.
+    pub taken: bool,
+    /// What decided.
+    pub because: Because,
+}
+
+/// What decided about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// The last rule that matches its name; `position` counts from 1.
+    Rule {
+        /// Where the rule stands.
+        position: usize,
+        /// The rule.
+        rule: FilterRule,
+    },
+    /// No rule matches and the first rule is not an include.
+    NoRuleMatches,
+    /// No rule matches and the first rule is an include.
+    NotIncluded,
+    /// Shorter than the least size.
+    TooSmall,
+    /// Longer than the greatest size.
+    TooLarge,
+    /// Not modified since `--newer`.
+    TooOld,
+    /// Modified since `--older`.
+    TooNew,
+}
+
+impl Selector {
+    /// Compiles the rules. `*` and `?` stay within a folder, `**` crosses folders; a backslash takes the next
+    /// character as it is.
+    ///
+    /// # Errors
+    /// The first rule that is no glob.
+    pub fn new(filter: &ObjectFilter) -> Result<Self, BadRule> {
+        let mut globs = GlobSetBuilder::new();
+        for (index, rule) in filter.rules.iter().enumerate() {
+            let bad = |error: globset::Error| BadRule { position: index + 1, message: error.to_string() };
+            globs.add(build_glob(glob_of(rule)).map_err(bad)?);
+        }
+        let globs = globs.build().map_err(|error| BadRule { position: 1, message: error.to_string() })?;
+        Ok(Self { rules: filter.rules.clone(), globs, filter: filter.clone() })
+    }
+
+    /// Whether an object of this relative name, size and modification time is taken.
+    pub fn takes(&self, name: &str, size_bytes: u64, modified_unix_ms: i64) -> bool {
+        self.takes_name(name) && self.refusal_by_measure(Some(size_bytes), Some(modified_unix_ms)).is_none()
+    }
+
+    /// Whether the rules take this relative name, whatever its size and time.
+    pub fn takes_name(&self, name: &str) -> bool {
+        self.rules.is_empty() || self.verdict_of_rules(name).0
+    }
+
+    /// As [`Selector::takes`], with the reason. A size or time that is not known refuses nothing.
+    pub fn explain(&self, name: &str, size_bytes: Option<u64>, modified_unix_ms: Option<i64>) -> Explanation {
+        let (taken, because) = self.verdict_of_rules(name);
+        if !taken {
+            return Explanation { taken, because };
+        }
+        match self.refusal_by_measure(size_bytes, modified_unix_ms) {
+            Some(because) => Explanation { taken: false, because },
+            None => Explanation { taken, because },
+        }
+    }
+
+    fn verdict_of_rules(&self, name: &str) -> (bool, Because) {
+        let last = self.globs.matches_candidate(&Candidate::new(name)).into_iter().max();
+        match last {
+            Some(index) => {
+                let rule = self.rules[index].clone();
+                (matches!(rule, FilterRule::Include(_)), Because::Rule { position: index + 1, rule })
+            }
+            None if matches!(self.rules.first(), Some(FilterRule::Include(_))) => (false, Because::NotIncluded),
+            None => (true, Because::NoRuleMatches),
+        }
+    }
+
+    fn refusal_by_measure(&self, size_bytes: Option<u64>, modified_unix_ms: Option<i64>) -> Option<Because> {
+        let filter = &self.filter;
+        let below = |limit: Option<u64>| limit.zip(size_bytes).is_some_and(|(limit, size)| size < limit);
+        let above = |limit: Option<u64>| limit.zip(size_bytes).is_some_and(|(limit, size)| size > limit);
+        let before = |limit: Option<i64>| limit.zip(modified_unix_ms).is_some_and(|(limit, at)| at < limit);
+        let since = |limit: Option<i64>| limit.zip(modified_unix_ms).is_some_and(|(limit, at)| at >= limit);
+        if below(filter.size_min_bytes) {
+            Some(Because::TooSmall)
+        } else if above(filter.size_max_bytes) {
+            Some(Because::TooLarge)
+        } else if before(filter.newer_than_unix_ms) {
+            Some(Because::TooOld)
+        } else if since(filter.older_than_unix_ms) {
+            Some(Because::TooNew)
+        } else {
+            None
+        }
+    }
+}
+
+fn glob_of(rule: &FilterRule) -> &str {
+    match rule {
+        FilterRule::Include(glob) | FilterRule::Exclude(glob) => glob,
+    }
+}
+
+fn build_glob(glob: &str) -> Result<globset::Glob, globset::Error> {
+    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule { position, rule: FilterRule::Include(glob) } => {
+                write!(f, "rule {position}, --include '{glob}', is the last that matches")
+            }
+            Self::Rule { position, rule: FilterRule::Exclude(glob) } => {
+                write!(f, "rule {position}, --exclude '{glob}', is the last that matches")
+            }
+            Self::NoRuleMatches => f.write_str("no rule matches, and what no rule matches is taken"),
+            Self::NotIncluded => {
+                f.write_str("no rule matches, and the first rule is an --include, so only what is included is taken")
+            }
+            Self::TooSmall => f.write_str("it is smaller than --min-size"),
+            Self::TooLarge => f.write_str("it is larger than --max-size"),
+            Self::TooOld => f.write_str("it was last modified before --newer"),
+            Self::TooNew => f.write_str("it was modified at or after --older"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn include(glob: &str) -> FilterRule {
+        FilterRule::Include(glob.to_owned())
+    }
+
+    fn exclude(glob: &str) -> FilterRule {
+        FilterRule::Exclude(glob.to_owned())
+    }
+
+    fn selector(rules: Vec<FilterRule>) -> Selector {
+        Selector::new(&ObjectFilter { rules, ..ObjectFilter::default() }).unwrap()
+    }
+
+    #[test]
+    fn without_rules_all_is_taken() {
+        assert!(selector(vec![]).takes("any/thing", 0, 0));
+    }
+
+    #[test]
+    fn a_star_stays_within_a_folder() {
+        let only_top = selector(vec![include("*.txt")]);
+        assert!(only_top.takes_name("a.txt"));
+        assert!(!only_top.takes_name("d/a.txt"));
+        let all = selector(vec![include("**/*.txt")]);
+        assert!(all.takes_name("a.txt") && all.takes_name("d/e/a.txt") && all.takes_name("d//a.txt"));
+    }
+
+    #[test]
+    fn the_last_match_wins() {
+        let filter = selector(vec![exclude("logs/**"), include("logs/keep/**"), exclude("**/*.tmp")]);
+        assert!(!filter.takes_name("logs/a"));
+        assert!(filter.takes_name("logs/keep/a"));
+        assert!(!filter.takes_name("logs/keep/a.tmp"));
+        assert!(filter.takes_name("other"));
+    }
+
+    #[test]
+    fn a_first_include_leaves_the_rest() {
+        let filter = selector(vec![include("a/**"), exclude("a/b")]);
+        assert!(filter.takes_name("a/c"));
+        assert!(!filter.takes_name("a/b"));
+        assert_eq!(filter.explain("z", None, None), Explanation { taken: false, because: Because::NotIncluded });
+    }
+
+    #[test]
+    fn the_deciding_rule_is_named() {
+        let filter = selector(vec![exclude("**"), include("b*")]);
+        let explanation = filter.explain("boat", None, None);
+        assert_eq!(explanation.because, Because::Rule { position: 2, rule: include("b*") });
+        assert_eq!(explanation.because.to_string(), "rule 2, --include 'b*', is the last that matches");
+    }
+
+    #[test]
+    fn measures_refuse_at_their_edges() {
+        let filter = ObjectFilter {
+            size_min_bytes: Some(10),
+            size_max_bytes: Some(20),
+            newer_than_unix_ms: Some(100),
+            older_than_unix_ms: Some(200),
+            ..ObjectFilter::default()
+        };
+        let filter = Selector::new(&filter).unwrap();
+        assert!(filter.takes("a", 10, 100) && filter.takes("a", 20, 199));
+        for (size, at, because) in [
+            (9, 150, Because::TooSmall),
+            (21, 150, Because::TooLarge),
+            (15, 99, Because::TooOld),
+            (15, 200, Because::TooNew),
+        ] {
+            assert!(!filter.takes("a", size, at));
+            assert_eq!(filter.explain("a", Some(size), Some(at)), Explanation { taken: false, because });
+        }
+        assert!(filter.explain("a", None, None).taken);
+    }
+
+    #[test]
+    fn a_bad_glob_is_named_by_position() {
+        let rules = vec![include("ok"), exclude("a[")];
+        let error = Selector::new(&ObjectFilter { rules, ..ObjectFilter::default() }).unwrap_err();
+        assert_eq!(error.position, 2);
+    }
+
+    fn any_rule() -> impl Strategy<Value = FilterRule> {
+        let piece = prop::sample::select(vec!["*", "**", "a", "b.txt", "*.txt", "?", "{a,b}", "[ab]", "é", "..", ".a"]);
+        (prop::collection::vec(piece, 1..4), any::<bool>()).prop_map(|(pieces, is_include)| {
+            let glob = pieces.join("/");
+            if is_include { FilterRule::Include(glob) } else { FilterRule::Exclude(glob) }
+        })
+    }
+
+    fn any_name() -> impl Strategy<Value = String> {
+        let piece = prop::sample::select(vec!["a", "b", "b.txt", "c.txt", "é", "..", ".", "", ".a", "a b", ".txt"]);
+        prop::collection::vec(piece, 1..5).prop_map(|pieces| pieces.join("/"))
+    }
+
+    proptest! {
+        /// The set of globs, with its shortcuts, decides as the rules one by one do.
+        #[test]
+        fn decides_as_the_rules_one_by_one(rules in prop::collection::vec(any_rule(), 0..6), name in any_name()) {
+            let mut expected = !matches!(rules.first(), Some(FilterRule::Include(_)));
+            for rule in &rules {
+                if build_glob(glob_of(rule)).unwrap().compile_matcher().is_match(&name) {
+                    expected = matches!(rule, FilterRule::Include(_));
+                }
+            }
+            let filter = selector(rules);
+            prop_assert_eq!(filter.takes_name(&name), expected);
+            prop_assert_eq!(filter.explain(&name, None, None).taken, expected);
+        }
+    }
+}

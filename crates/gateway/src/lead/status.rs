@@ -1,0 +1,72 @@
+//! `status.json`: how far the job is, for `jobs list` and `jobs show`. Written by rename, so a reader sees a whole one.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tradewind_contract::{JobState, JobStatus, Outcome, Progress, Summary};
+
+/// Name of the file in the job's folder.
+pub const STATUS_FILE: &str = "status.json";
+
+/// Milliseconds since the Unix epoch.
+pub fn now_unix_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Status of a job that runs.
+pub fn running(progress: Progress) -> JobStatus {
+    JobStatus { state: JobState::Running, progress, summary: None, updated_unix_ms: now_unix_ms() }
+}
+
+/// Status of a job that ended.
+pub fn ended(summary: Summary) -> JobStatus {
+    let state = match summary.outcome {
+        Outcome::Done => JobState::Done,
+        Outcome::Interrupted => JobState::Interrupted,
+        _ => JobState::Failed,
+    };
+    JobStatus { state, progress: summary.progress.clone(), summary: Some(summary), updated_unix_ms: now_unix_ms() }
+}
+
+/// Puts `status` in the place of the one before. Small and quick, but a blocking call.
+///
+/// # Errors
+/// What the file system says; the status before stays.
+pub fn write(dir: &Path, status: &JobStatus) -> io::Result<()> {
+    let json = serde_json::to_vec(status).map_err(io::Error::other)?;
+    let fresh = dir.join("status.json.new");
+    fs::write(&fresh, json)?;
+    fs::rename(fresh, dir.join(STATUS_FILE))
+}
+
+/// Reads the latest status; `None` when none was written yet.
+///
+/// # Errors
+/// What the file system or the JSON parser says.
+pub fn read(dir: &Path) -> io::Result<Option<JobStatus>> {
+    match fs::read(dir.join(STATUS_FILE)) {
+        Ok(json) => serde_json::from_slice(&json).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_status_is_read_back_and_nothing_else_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(dir.path()).unwrap(), None);
+        let first = running(Progress { objects_total: 3, ..Progress::default() });
+        write(dir.path(), &first).unwrap();
+        let second = JobStatus { state: JobState::Cancelled, ..first };
+        write(dir.path(), &second).unwrap();
+        assert_eq!(read(dir.path()).unwrap(), Some(second));
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, [STATUS_FILE]);
+    }
+}

@@ -1,0 +1,635 @@
+//! The survey: finds what is to be moved and says it while it is still looking.
+//!
+//! A prefix is listed by key ranges, several at once. With a comparison each destination is listed over the same ranges
+//! and the listings are [joined](crate::lead::join). What is found goes through one bounded channel, so a slow
+//! transfer slows the listing down; memory is bounded by pages and batches, whatever the number of objects.
+
+use crate::lead::compare::{self, Verdict};
+use crate::lead::deletion::Spool;
+use crate::lead::failure::{failed_object, object_url, outcome_of};
+use crate::lead::join::{Join, JoinError, Joined, Side};
+use crate::lead::journal::{DoneSet, JournalError, fingerprint};
+use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
+use crate::lead::select::{BadRule, Selector};
+use crate::retry::RetryPolicy;
+use futures::{StreamExt, TryStreamExt};
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::io::AsyncBufReadExt;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::{FailedObject, JobSpec, Limits, ObjectFilter, Outcome, Selection};
+use tradewind_store::{Error, ErrorKind, ObjectInfo, Store};
+
+/// Things found that nobody has taken yet; at the limit the listing waits.
+pub const FOUND_QUEUE_MAX: usize = 4096;
+/// Objects that are looked up and compared together.
+const BATCH_OBJECTS_MAX: usize = 512;
+/// `HEAD` requests in flight, over all ranges and stores.
+const HEADS_AT_ONCE_MAX: usize = 32;
+/// Names of one list file: their hashes are kept in memory (about 36 bytes each) to take each name once.
+pub const LIST_NAMES_MAX: usize = 4_000_000;
+
+/// One object × one destination to move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkItem {
+    /// Index of the destination.
+    pub target: u16,
+    /// Key at the source.
+    pub source_key: String,
+    /// Key at the destination.
+    pub target_key: String,
+    /// The source object as listed or asked for. Its [`fingerprint`] is what the journal records.
+    pub info: ObjectInfo,
+    /// The destination can copy it inside the store.
+    pub server_side: bool,
+}
+
+/// What the survey finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// To be moved.
+    Item(WorkItem),
+    /// The destination has them.
+    Skipped {
+        /// Index of the destination.
+        target: u16,
+        /// How many.
+        objects: u64,
+        /// Their lengths together.
+        bytes: u64,
+    },
+    /// An earlier run of this job has moved and proven them.
+    AlreadyDone {
+        /// Index of the destination.
+        target: u16,
+        /// How many.
+        objects: u64,
+        /// Their lengths together.
+        bytes: u64,
+    },
+    /// Selected, and cannot be moved.
+    Refused(FailedObject),
+    /// The source was listed to its end; nothing follows.
+    Listed,
+}
+
+/// A survey, ready to run.
+#[derive(Debug)]
+pub struct Survey {
+    /// The job.
+    pub job: Arc<JobSpec>,
+    /// The store to read.
+    pub source: Arc<dyn Store>,
+    /// The destinations, in the order of [`JobSpec::targets`].
+    pub targets: Vec<Arc<dyn Store>>,
+    /// Limits of requests.
+    pub limits: Limits,
+    /// What an earlier run has done.
+    pub done: DoneSet,
+    /// Where to say what is found; [`FOUND_QUEUE_MAX`] is a good bound.
+    pub out: mpsc::Sender<Found>,
+    /// Stops the survey.
+    pub cancel: CancellationToken,
+}
+
+/// A survey that came to its end.
+#[derive(Debug, Default)]
+pub struct SurveyEnd {
+    /// Objects that the source has below the prefix, taken or not.
+    pub source_objects: u64,
+    /// Objects taken.
+    pub objects: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+    /// Objects taken that cannot be moved, each said as [`Found::Refused`].
+    pub refused: u64,
+    /// Whether every key of the source was seen; false when entries were refused.
+    pub listed_to_the_end: bool,
+    /// With `delete`: what the destinations have and the source does not. Indices are those of the destinations.
+    pub extraneous: Option<Spool>,
+}
+
+/// Why a survey did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum SurveyError {
+    /// The source cannot be listed or read.
+    #[error("{0}")]
+    Source(Error),
+    /// A destination cannot be listed.
+    #[error("{0}")]
+    Target(Error),
+    /// Nothing is there, or the filter leaves nothing.
+    #[error("{}", nothing_selected(.url, *.source_objects))]
+    NothingSelected {
+        /// Where.
+        url: String,
+        /// Objects that are there and were left by the filter.
+        source_objects: u64,
+    },
+    /// A filter rule is no glob.
+    #[error(transparent)]
+    BadRule(#[from] BadRule),
+    /// The list of names cannot be read.
+    #[error("list of names {}: {error}", .path.display())]
+    ListFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A list file names more than [`LIST_NAMES_MAX`] objects.
+    #[error("the list names more than {LIST_NAMES_MAX} objects")]
+    TooManyNames,
+    /// A destination lies within the source, or is the source.
+    #[error("the destination {destination} lies within the source {origin}")]
+    Overlap {
+        /// The source.
+        origin: String,
+        /// The destination.
+        destination: String,
+    },
+    /// `delete` with a selection that is no prefix.
+    #[error("only a whole prefix can be compared for deletion")]
+    DeletionNeedsPrefix,
+    /// The journal cannot be asked.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Keys to delete cannot be put down.
+    #[error("keys to delete cannot be kept: {0}")]
+    Spool(io::Error),
+    /// Stopped, or nobody listens any more.
+    #[error("the listing was stopped")]
+    Cancelled,
+}
+
+fn nothing_selected(url: &str, source_objects: u64) -> String {
+    match source_objects {
+        0 => format!("nothing is there: {url}"),
+        1 => format!("the filter leaves nothing of the one object in {url}"),
+        _ => format!("the filter leaves nothing of {source_objects} objects in {url}"),
+    }
+}
+
+impl SurveyError {
+    /// How the job ends.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Source(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
+                Outcome::SourceNotFound
+            }
+            Self::Source(error) | Self::Target(error) => outcome_of(error),
+            Self::NothingSelected { .. } => Outcome::SourceNotFound,
+            Self::Cancelled => Outcome::Interrupted,
+            _ => Outcome::Failed,
+        }
+    }
+
+    /// One line of advice.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Source(error) | Self::Target(error) => error.hint(),
+            Self::NothingSelected { source_objects: 0, .. } => {
+                Some("check the name with `tradewind ls`, or pass --allow-empty")
+            }
+            Self::NothingSelected { .. } => Some("see which rule decides with --explain KEY, or pass --allow-empty"),
+            Self::BadRule(_) => Some("a literal `[`, `{`, `*` or `?` is written with a backslash before it"),
+            Self::ListFile { .. } => Some("the file holds one relative name a line, in UTF-8"),
+            Self::TooManyNames => Some("split the list, or select by prefix with --include"),
+            Self::Overlap { .. } => Some("leave the destination out of the source with --exclude 'NAME/**'"),
+            Self::DeletionNeedsPrefix => Some("leave --delete away, or sync a whole prefix"),
+            Self::Journal(error) => Some(error.hint()),
+            Self::Spool(_) => Some("free some space for temporary files"),
+            Self::Cancelled => None,
+        }
+    }
+}
+
+impl From<JoinError> for SurveyError {
+    fn from(failed: JoinError) -> Self {
+        match failed.side {
+            Side::Source => Self::Source(failed.error),
+            Side::Target(_) => Self::Target(failed.error),
+        }
+    }
+}
+
+impl Survey {
+    /// Looks at all that is selected.
+    ///
+    /// # Errors
+    /// What ends the job as a whole; [`SurveyError::outcome`] says how. Things found before have been said.
+    pub async fn run(self) -> Result<SurveyEnd, SurveyError> {
+        let cancel = self.cancel.clone();
+        cancel.run_until_cancelled(self.look()).await.unwrap_or(Err(SurveyError::Cancelled))
+    }
+
+    async fn look(self) -> Result<SurveyEnd, SurveyError> {
+        let walk = Walk::new(self)?;
+        match &walk.survey.job.selection {
+            Selection::Object { key } => walk.look_at_object(key).await?,
+            Selection::Prefix { .. } => walk.look_at_prefix().await?,
+            Selection::List { list_file, .. } => walk.look_at_list(list_file).await?,
+        }
+        walk.end().await
+    }
+}
+
+/// A survey under way. Shared by the ranges that are listed at once.
+struct Walk {
+    survey: Survey,
+    policy: RetryPolicy,
+    selector: Selector,
+    /// Cut from source keys to give relative names; empty for one object.
+    prefix: String,
+    server_side: Vec<bool>,
+    heads: Semaphore,
+    source_objects: AtomicU64,
+    objects: AtomicU64,
+    bytes: AtomicU64,
+    refused: AtomicU64,
+    saw_all: AtomicBool,
+    extraneous: Option<Spool>,
+}
+
+/// One object × one destination that is looked at.
+struct Candidate {
+    target: u16,
+    target_key: String,
+    ours: ObjectInfo,
+    theirs: Option<ObjectInfo>,
+}
+
+/// Objects and bytes per destination that need no work.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    objects: u64,
+    bytes: u64,
+}
+
+impl Walk {
+    fn new(survey: Survey) -> Result<Self, SurveyError> {
+        let job = &survey.job;
+        let (prefix, filter) = match &job.selection {
+            Selection::Object { .. } => (String::new(), &ObjectFilter::default()),
+            Selection::Prefix { prefix, filter } | Selection::List { prefix, filter, .. } => (prefix.clone(), filter),
+        };
+        let selector = Selector::new(filter)?;
+        refuse_overlap(job, &selector)?;
+        let extraneous = match (&job.delete, &job.selection) {
+            (None, _) => None,
+            (Some(_), Selection::Prefix { .. }) => {
+                Some(Spool::create(job.state_dir.as_ref().map(std::path::Path::new)).map_err(SurveyError::Spool)?)
+            }
+            (Some(_), _) => return Err(SurveyError::DeletionNeedsPrefix),
+        };
+        let can_copy = |target: &Arc<dyn Store>| job.server_side_copy && target.can_copy_from(survey.source.as_ref());
+        let server_side = survey.targets.iter().map(can_copy).collect();
+        Ok(Self {
+            policy: RetryPolicy::from(&survey.limits),
+            selector,
+            prefix,
+            server_side,
+            heads: Semaphore::new(HEADS_AT_ONCE_MAX),
+            source_objects: AtomicU64::new(0),
+            objects: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            saw_all: AtomicBool::new(true),
+            extraneous,
+            survey,
+        })
+    }
+
+    async fn end(self) -> Result<SurveyEnd, SurveyError> {
+        let end = SurveyEnd {
+            source_objects: self.source_objects.into_inner(),
+            objects: self.objects.into_inner(),
+            bytes: self.bytes.into_inner(),
+            refused: self.refused.into_inner(),
+            listed_to_the_end: self.saw_all.into_inner(),
+            extraneous: self.extraneous,
+        };
+        if end.objects == 0 && end.refused == 0 && !self.survey.job.allow_empty {
+            let url = object_url(self.survey.source.as_ref(), &self.prefix);
+            return Err(SurveyError::NothingSelected { url, source_objects: end.source_objects });
+        }
+        self.survey.out.send(Found::Listed).await.map_err(|_| SurveyError::Cancelled)?;
+        Ok(end)
+    }
+
+    async fn look_at_prefix(&self) -> Result<(), SurveyError> {
+        let listing = |store: &Arc<dyn Store>, prefix: &str| Listing {
+            store: store.clone(),
+            prefix: prefix.to_owned(),
+            policy: self.policy,
+        };
+        let source = listing(&self.survey.source, &self.prefix);
+        let job = &self.survey.job;
+        let targets: Vec<Listing> = match job.compare {
+            Some(_) => self.survey.targets.iter().zip(&job.targets).map(|(store, to)| listing(store, &to.key)).collect(),
+            None => Vec::new(),
+        };
+        let ranges = source.ranges().await.map_err(SurveyError::Source)?;
+        futures::stream::iter(ranges.into_iter().map(Ok))
+            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |range| self.look_at_range(&source, &targets, range))
+            .await
+    }
+
+    async fn look_at_range(
+        &self,
+        source: &Listing,
+        targets: &[Listing],
+        range: NameRange,
+    ) -> Result<(), SurveyError> {
+        let mut join = Join::new(source, targets, &range);
+        let mut batch = Vec::with_capacity(BATCH_OBJECTS_MAX);
+        while let Some(step) = join.next().await? {
+            match step {
+                Joined::Source { object, matches } => batch.push((object, matches)),
+                Joined::Extra { target, object } => self.put_down(target, &object)?,
+                Joined::Refused { side: Side::Source, error } => self.refuse_entry(&error).await?,
+                Joined::Refused { side: Side::Target(_), error } => {
+                    tracing::warn!(%error, "an entry at the destination cannot be listed");
+                }
+            }
+            if batch.len() == BATCH_OBJECTS_MAX {
+                self.look_at_batch(std::mem::take(&mut batch)).await?;
+            }
+        }
+        self.look_at_batch(batch).await
+    }
+
+    async fn look_at_object(&self, key: &str) -> Result<(), SurveyError> {
+        let ours = self.ask(&self.survey.source, key).await.map_err(SurveyError::Source)?;
+        let mut theirs = Vec::new();
+        if self.survey.job.compare.is_some() {
+            for (store, target) in self.survey.targets.iter().zip(&self.survey.job.targets) {
+                theirs.push(self.ask_target(store, &target.key).await?);
+            }
+        }
+        self.look_at_batch(vec![(ours, theirs)]).await
+    }
+
+    async fn look_at_list(&self, list_file: &str) -> Result<(), SurveyError> {
+        let path = PathBuf::from(list_file);
+        let failed = |error| SurveyError::ListFile { path: path.clone(), error };
+        let file = tokio::fs::File::open(&path).await.map_err(failed)?;
+        let mut lines = tokio::io::BufReader::new(file).lines();
+        let mut seen = HashSet::new();
+        let mut names = Vec::with_capacity(BATCH_OBJECTS_MAX);
+        while let Some(name) = lines.next_line().await.map_err(failed)? {
+            let mut hash = [0; 16];
+            hash.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
+            if name.is_empty() || !seen.insert(hash) {
+                continue;
+            }
+            if seen.len() > LIST_NAMES_MAX {
+                return Err(SurveyError::TooManyNames);
+            }
+            names.push(name);
+            if names.len() == BATCH_OBJECTS_MAX {
+                self.look_at_names(std::mem::take(&mut names)).await?;
+            }
+        }
+        self.look_at_names(names).await
+    }
+
+    /// Asks the stores for each name. A name that is not there, or may not be read, fails alone.
+    async fn look_at_names(&self, names: Vec<String>) -> Result<(), SurveyError> {
+        let names = names.into_iter().filter(|name| self.selector.takes_name(name));
+        let asked = futures::stream::iter(names.map(|name| async move {
+            let ours = self.ask(&self.survey.source, &format!("{}{name}", self.prefix)).await;
+            let mut theirs = Vec::new();
+            if ours.is_ok() && self.survey.job.compare.is_some() {
+                for (store, target) in self.survey.targets.iter().zip(&self.survey.job.targets) {
+                    theirs.push(self.ask_target(store, &format!("{}{name}", target.key)).await?);
+                }
+            }
+            Ok::<_, SurveyError>((ours, theirs))
+        }));
+        let asked: Vec<_> = asked.buffered(HEADS_AT_ONCE_MAX).try_collect().await?;
+        let mut batch = Vec::with_capacity(asked.len());
+        for (ours, theirs) in asked {
+            match ours {
+                Ok(ours) => batch.push((ours, theirs)),
+                Err(error) if error.kind == ErrorKind::BucketNotFound || error.kind == ErrorKind::Unauthenticated => {
+                    return Err(SurveyError::Source(error));
+                }
+                Err(error) => self.refuse(failed_object(error.url.clone(), String::new(), &error)).await?,
+            }
+        }
+        self.look_at_batch(batch).await
+    }
+
+    async fn ask(&self, store: &Arc<dyn Store>, key: &str) -> Result<ObjectInfo, Error> {
+        // The semaphore is never closed, so an error here cannot be; without a permit the request is made all the same.
+        let _permit = self.heads.acquire().await;
+        self.policy.run("head", store.url(), || store.head(key)).await
+    }
+
+    async fn ask_target(&self, store: &Arc<dyn Store>, key: &str) -> Result<Option<ObjectInfo>, SurveyError> {
+        match self.ask(store, key).await {
+            Ok(theirs) => Ok(Some(theirs)),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => Ok(None),
+            Err(error) => Err(SurveyError::Target(error)),
+        }
+    }
+
+    /// Sorts objects into work, done before, and there already.
+    async fn look_at_batch(&self, batch: Vec<(ObjectInfo, Vec<Option<ObjectInfo>>)>) -> Result<(), SurveyError> {
+        self.source_objects.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let mut candidates = Vec::with_capacity(batch.len() * self.survey.targets.len());
+        for (ours, theirs) in batch {
+            self.add_candidates(ours, theirs, &mut candidates).await?;
+        }
+        let candidates = self.leave_done(candidates).await?;
+        let mut skipped = vec![Tally::default(); self.survey.targets.len()];
+        let verdicts = futures::stream::iter(candidates.into_iter().map(|candidate| async move {
+            let same = self.is_same(&candidate).await;
+            (candidate, same)
+        }));
+        let mut verdicts = std::pin::pin!(verdicts.buffered(HEADS_AT_ONCE_MAX));
+        while let Some((candidate, same)) = verdicts.next().await {
+            if same {
+                skipped[usize::from(candidate.target)].add(&candidate.ours);
+            } else {
+                self.say(Found::Item(self.work(candidate))).await?;
+            }
+        }
+        self.say_tallies(&skipped, |target, Tally { objects, bytes }| Found::Skipped { target, objects, bytes }).await
+    }
+
+    async fn add_candidates(
+        &self,
+        ours: ObjectInfo,
+        theirs: Vec<Option<ObjectInfo>>,
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<(), SurveyError> {
+        let name = ours.key.get(self.prefix.len()..).unwrap_or_default();
+        if !self.selector.takes(name, ours.size_bytes, ours.modified_unix_ms) {
+            return Ok(());
+        }
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(ours.size_bytes, Ordering::Relaxed);
+        let is_one_object = matches!(self.survey.job.selection, Selection::Object { .. });
+        let mut theirs = theirs.into_iter();
+        for (index, (store, target)) in self.survey.targets.iter().zip(&self.survey.job.targets).enumerate() {
+            let theirs = theirs.next().flatten();
+            let target_key = if is_one_object { target.key.clone() } else { format!("{}{name}", target.key) };
+            // The marker of the folder whose contents are copied to the root of a store has no name there, and holds
+            // nothing that could be lost.
+            if target_key.is_empty() && ours.size_bytes == 0 {
+                continue;
+            }
+            if let Some(error) = refusal_of_target(store.as_ref(), &target_key, ours.size_bytes) {
+                let source = object_url(self.survey.source.as_ref(), &ours.key);
+                self.refuse(failed_object(source, object_url(store.as_ref(), &target_key), &error)).await?;
+                continue;
+            }
+            // A job has few destinations; the contract's indices are 16 bits wide.
+            candidates.push(Candidate { target: index as u16, target_key, ours: ours.clone(), theirs });
+        }
+        Ok(())
+    }
+
+    async fn leave_done(&self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, SurveyError> {
+        if self.survey.done.is_empty() {
+            return Ok(candidates);
+        }
+        let asked = candidates.iter();
+        let asked = asked.map(|one| (one.target, one.target_key.clone(), fingerprint(&one.ours))).collect();
+        let verdicts = self.survey.done.contains(asked).await?;
+        let mut done = vec![Tally::default(); self.survey.targets.len()];
+        let mut left = Vec::with_capacity(candidates.len());
+        for (candidate, is_done) in candidates.into_iter().zip(verdicts) {
+            if is_done {
+                done[usize::from(candidate.target)].add(&candidate.ours);
+            } else {
+                left.push(candidate);
+            }
+        }
+        self.say_tallies(&done, |target, Tally { objects, bytes }| Found::AlreadyDone { target, objects, bytes }).await?;
+        Ok(left)
+    }
+
+    /// Whether the destination has the object. When stores will not say more of an object it is not known to be the
+    /// same; what keeps them from saying it will show when it is moved.
+    async fn is_same(&self, candidate: &Candidate) -> bool {
+        let (Some(rule), Some(theirs)) = (self.survey.job.compare, &candidate.theirs) else { return false };
+        match compare::decide(rule, &candidate.ours, theirs) {
+            Verdict::Same => true,
+            Verdict::Differs(_) => false,
+            Verdict::NeedsChecksums => {
+                let target = &self.survey.targets[usize::from(candidate.target)];
+                let asked = futures::join!(
+                    self.ask(&self.survey.source, &candidate.ours.key),
+                    self.ask(target, &candidate.target_key)
+                );
+                matches!(asked, (Ok(ours), Ok(theirs)) if compare::decide_headed(&ours, &theirs) == Verdict::Same)
+            }
+        }
+    }
+
+    fn work(&self, candidate: Candidate) -> WorkItem {
+        WorkItem {
+            target: candidate.target,
+            source_key: candidate.ours.key.clone(),
+            target_key: candidate.target_key,
+            info: candidate.ours,
+            server_side: self.server_side[usize::from(candidate.target)],
+        }
+    }
+
+    /// Puts down for deletion what the source does not have, unless the filter leaves it alone.
+    fn put_down(&self, target: usize, object: &ObjectInfo) -> Result<(), SurveyError> {
+        let Some(spool) = &self.extraneous else { return Ok(()) };
+        let prefix = &self.survey.job.targets[target].key;
+        let name = object.key.get(prefix.len()..).unwrap_or_default();
+        if self.selector.takes(name, object.size_bytes, object.modified_unix_ms) {
+            spool.push(target as u16, object).map_err(SurveyError::Spool)?;
+        }
+        Ok(())
+    }
+
+    /// An entry of the source that cannot be listed. One that the rules leave out by name is nobody's loss.
+    async fn refuse_entry(&self, error: &Error) -> Result<(), SurveyError> {
+        let root = object_url(self.survey.source.as_ref(), &self.prefix);
+        if error.url.strip_prefix(&root).is_some_and(|name| !self.selector.takes_name(name)) {
+            return Ok(());
+        }
+        self.saw_all.store(false, Ordering::Relaxed);
+        self.refuse(failed_object(error.url.clone(), String::new(), error)).await
+    }
+
+    async fn refuse(&self, failed: FailedObject) -> Result<(), SurveyError> {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.say(Found::Refused(failed)).await
+    }
+
+    async fn say(&self, found: Found) -> Result<(), SurveyError> {
+        self.survey.out.send(found).await.map_err(|_| SurveyError::Cancelled)
+    }
+
+    async fn say_tallies(&self, tallies: &[Tally], found: fn(u16, Tally) -> Found) -> Result<(), SurveyError> {
+        for (target, tally) in tallies.iter().enumerate().filter(|(_, tally)| tally.objects > 0) {
+            self.say(found(target as u16, *tally)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Tally {
+    fn add(&mut self, object: &ObjectInfo) {
+        self.objects += 1;
+        self.bytes += object.size_bytes;
+    }
+}
+
+/// What a destination can be known not to hold before it is asked. The rest it says when it is written to.
+fn refusal_of_target(store: &dyn Store, target_key: &str, size_bytes: u64) -> Option<Error> {
+    let limits = store.limits();
+    let refused = |kind, message: String| Some(Error::new(kind, "put", object_url(store, target_key), message));
+    if target_key.is_empty() {
+        refused(ErrorKind::InvalidKey, "an object needs a name".to_owned())
+    } else if target_key.len() > limits.key_bytes_max {
+        let message = format!("the key is {} bytes long, the store allows {}", target_key.len(), limits.key_bytes_max);
+        refused(ErrorKind::InvalidKey, message)
+    } else if size_bytes > limits.object_bytes_max {
+        let message = format!("the object is {size_bytes} bytes long, the store allows {}", limits.object_bytes_max);
+        refused(ErrorKind::BadRequest, message)
+    } else {
+        None
+    }
+}
+
+/// A destination within the source would be listed while it is written, and copied into itself.
+fn refuse_overlap(job: &JobSpec, selector: &Selector) -> Result<(), SurveyError> {
+    for target in &job.targets {
+        let is_one_store = target.store.url == job.source.url && target.store.endpoint == job.source.endpoint;
+        let overlaps = match &job.selection {
+            Selection::Object { key } => *key == target.key,
+            Selection::List { prefix, .. } => *prefix == target.key,
+            Selection::Prefix { prefix, .. } => match target.key.strip_prefix(prefix.as_str()) {
+                Some("") => true,
+                // Is any name below the destination taken? One that no rule can be meant for stands for all.
+                Some(within) => selector.takes_name(&format!("{within}\u{1}")),
+                None => false,
+            },
+        };
+        // `mem:` makes its objects up and forgets what it is given, so it may be both sides.
+        if is_one_store && overlaps && !target.store.url.starts_with("mem:") {
+            let origin = match &job.selection {
+                Selection::Object { key } => key,
+                Selection::Prefix { prefix, .. } | Selection::List { prefix, .. } => prefix,
+            };
+            let url = |key: &str| format!("{}/{key}", target.store.url.trim_end_matches('/'));
+            return Err(SurveyError::Overlap { origin: url(origin), destination: url(&target.key) });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Clears away uploads that nobody will finish.
+
+use crate::lead::journal::{Entry, Intent, Journal, JournalError};
+use crate::retry::RetryPolicy;
+use futures::StreamExt;
+use std::sync::Arc;
+use tradewind_store::{Error, ErrorKind, Store, UploadId};
+
+/// Uploads that are looked for or aborted at once.
+pub const ABORTS_AT_ONCE_MAX: usize = 8;
+
+/// An upload that was opened so long before its intent, by the store's clock, may still be ours: no store accepts
+/// requests from a clock that is further off.
+const CLOCK_DIFFERENCE_MS_MAX: i64 = 15 * 60 * 1000;
+
+/// What a sweep did.
+#[derive(Clone, Debug, Default)]
+pub struct SweepEnd {
+    /// Uploads aborted.
+    pub aborted: u64,
+    /// Uploads, or searches for them, that failed; the journal keeps them for the next sweep.
+    pub failed: Vec<Error>,
+}
+
+/// Aborts the uploads that may have been opened without our learning their ids: those in the store of exactly the
+/// intended keys, opened since the intent. To be called before a resumed job opens uploads of its own.
+///
+/// # Errors
+/// The journal cannot be read or written.
+pub async fn abort_orphans(
+    journal: &Journal,
+    targets: &[Arc<dyn Store>],
+    policy: RetryPolicy,
+) -> Result<SweepEnd, JournalError> {
+    let intents = journal.pending_intents().await?;
+    let searches = futures::stream::iter(intents.into_iter().map(|intent| async move {
+        let aborted = abort_orphans_of(&intent, targets, policy).await;
+        (intent, aborted)
+    }));
+    let mut searches = std::pin::pin!(searches.buffer_unordered(ABORTS_AT_ONCE_MAX));
+    let mut end = SweepEnd::default();
+    while let Some((intent, aborted)) = searches.next().await {
+        match aborted {
+            Ok(aborted) => {
+                end.aborted += aborted;
+                journal.record(Entry::Abandoned { target: intent.target, target_key: intent.target_key }).await?;
+            }
+            Err(error) => end.failed.push(error),
+        }
+    }
+    journal.flush().await?;
+    Ok(end)
+}
+
+/// Aborts the orphans and every upload that the journal knows. After it the job can no longer be resumed inside an
+/// upload; objects that are done stay done.
+///
+/// # Errors
+/// The journal cannot be read or written.
+pub async fn abort_all(
+    journal: &Journal,
+    targets: &[Arc<dyn Store>],
+    policy: RetryPolicy,
+) -> Result<SweepEnd, JournalError> {
+    let mut end = abort_orphans(journal, targets, policy).await?;
+    let uploads = journal.unfinished().await?;
+    let aborts = futures::stream::iter(uploads.into_iter().map(|upload| async move {
+        let aborted = abort(&upload.intent, &upload.upload, targets, policy).await;
+        (upload.intent, aborted)
+    }));
+    let mut aborts = std::pin::pin!(aborts.buffer_unordered(ABORTS_AT_ONCE_MAX));
+    while let Some((intent, aborted)) = aborts.next().await {
+        match aborted {
+            Ok(()) => {
+                end.aborted += 1;
+                journal.record(Entry::Abandoned { target: intent.target, target_key: intent.target_key }).await?;
+            }
+            Err(error) => end.failed.push(error),
+        }
+    }
+    journal.flush().await?;
+    Ok(end)
+}
+
+async fn abort_orphans_of(
+    intent: &Intent,
+    targets: &[Arc<dyn Store>],
+    policy: RetryPolicy,
+) -> Result<u64, Error> {
+    let store = target_of(intent, targets)?;
+    let pending = match policy.run("list uploads", store.url(), || store.pending_uploads(&intent.target_key)).await {
+        Ok(pending) => pending,
+        Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let oldest_unix_ms = intent.intent_unix_ms.saturating_sub(CLOCK_DIFFERENCE_MS_MAX);
+    let mut aborted = 0;
+    for upload in pending.into_iter().filter(|upload| upload.opened_unix_ms >= oldest_unix_ms) {
+        abort(intent, &upload.upload, targets, policy).await?;
+        aborted += 1;
+    }
+    Ok(aborted)
+}
+
+async fn abort(
+    intent: &Intent,
+    upload: &UploadId,
+    targets: &[Arc<dyn Store>],
+    policy: RetryPolicy,
+) -> Result<(), Error> {
+    let store = target_of(intent, targets)?;
+    let aborted = policy.run("abort upload", store.url(), || store.abort_upload(&intent.target_key, upload)).await;
+    match aborted {
+        Err(error) if matches!(error.kind, ErrorKind::UploadNotFound | ErrorKind::BucketNotFound) => Ok(()),
+        aborted => aborted,
+    }
+}
+
+fn target_of<'a>(intent: &Intent, targets: &'a [Arc<dyn Store>]) -> Result<&'a dyn Store, Error> {
+    let store = targets.get(usize::from(intent.target)).map(Arc::as_ref);
+    store.ok_or_else(|| {
+        let message = format!("the journal names destination {}, the job has {}", intent.target, targets.len());
+        Error::new(ErrorKind::Configuration, "abort upload", intent.target_key.clone(), message)
+    })
+}

@@ -1,0 +1,41 @@
+//! `cat`: writes objects to stdout, one behind the other.
+
+use super::reading::{Summing, windows};
+use super::{Streams, TaskError, TaskResult};
+use crate::lead::failure::object_url;
+use crate::retry::RetryPolicy;
+use futures::TryStreamExt;
+use std::io::Write;
+use std::sync::Arc;
+use tradewind_contract::Outcome;
+use tradewind_store::Store;
+
+/// Windows of one object that are read at once.
+const WINDOWS_MAX: usize = 8;
+
+/// Writes the objects in the order of `keys`. The bytes of each are held against what the store states of it; they have
+/// been written by then, so a mismatch is told by the exit code.
+pub(super) async fn cat(
+    store: Arc<dyn Store>,
+    keys: &[String],
+    policy: RetryPolicy,
+    streams: &mut Streams,
+) -> TaskResult {
+    for key in keys {
+        let info = policy.run("head", store.url(), || store.head(key)).await?;
+        let mut summing = Summing::against(&info.checksums);
+        let mut windows = std::pin::pin!(windows(store.as_ref(), &info, WINDOWS_MAX, policy));
+        while let Some(segments) = windows.try_next().await? {
+            for segment in segments {
+                summing.update(&segment);
+                streams.data.write_all(&segment)?;
+            }
+        }
+        if summing.finish().agrees_with(&info.checksums) == Some(false) {
+            let url = object_url(store.as_ref(), key);
+            let message = format!("the bytes read of {url} do not have the checksum that the store states");
+            return Err(TaskError::ended(Outcome::Mismatch, message, Some("do not use what was written")));
+        }
+    }
+    Ok(())
+}

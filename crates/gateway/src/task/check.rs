@@ -1,0 +1,315 @@
+//! `check`: compares two trees, by what stores state or by reading both.
+
+use super::list::{ended_with_unseen, say_refused};
+use super::reading::{Summing, windows};
+use super::{Streams, TaskError, TaskResult, folder_of};
+use crate::lead::compare::{Difference, Verdict, decide, decide_headed};
+use crate::lead::failure::object_url;
+use crate::lead::join::{Join, JoinError, Joined, Side};
+use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
+use crate::lead::select::Selector;
+use crate::retry::RetryPolicy;
+use futures::{StreamExt, TryStreamExt};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+use tradewind_contract::{Comparison, ObjectFilter, Outcome};
+use tradewind_store::{Checksums, Error, ObjectInfo, Store};
+
+/// Findings that wait to be printed; at the limit the comparing waits.
+const FINDINGS_QUEUE_MAX: usize = 1024;
+/// Pairs of one range that are compared together.
+const BATCH_PAIRS_MAX: usize = 256;
+/// Pairs that stores are asked about at once.
+const PAIRS_ASKED_MAX: usize = 16;
+/// Pairs that are read at once; with [`WINDOWS_MAX`] and two sides this bounds the memory to 64 MiB.
+const PAIRS_READ_MAX: usize = 2;
+/// Windows of one object that are read at once.
+const WINDOWS_MAX: usize = 2;
+
+/// What is held against what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// What stores state.
+    Stated(Comparison),
+    /// The bytes.
+    Read,
+}
+
+/// Compares a source, first, with a destination.
+pub(super) struct Check {
+    pub(super) sides: [(Arc<dyn Store>, String); 2],
+    pub(super) rule: Rule,
+    pub(super) one_way: bool,
+    pub(super) json: bool,
+    pub(super) policy: RetryPolicy,
+}
+
+/// What was found of one name.
+enum Finding {
+    Same,
+    Missing(String),
+    Extra(String),
+    Differs(String, &'static str),
+    Unproven(String),
+    Failed(String, Error),
+    Refused(Error),
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    kind: &'static str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+/// How many names were found how.
+#[derive(Default, Serialize)]
+struct Tally {
+    same: u64,
+    missing: u64,
+    extra: u64,
+    differs: u64,
+    unproven: u64,
+    failed: u64,
+    #[serde(skip)]
+    failed_for_good: u64,
+    #[serde(skip)]
+    unseen: u64,
+}
+
+#[derive(Serialize)]
+struct SummaryLine<'a> {
+    summary: &'a Tally,
+}
+
+impl Check {
+    pub(super) async fn run(mut self, filter: &ObjectFilter, streams: &mut Streams) -> TaskResult {
+        let selector = Selector::new(filter)?;
+        for (_, prefix) in &mut self.sides {
+            *prefix = folder_of(prefix);
+        }
+        let (sender, mut findings) = mpsc::channel(FINDINGS_QUEUE_MAX);
+        let mut tally = Tally::default();
+        let comparing = self.compare_ranges(&selector, sender);
+        let printing = async {
+            while let Some(finding) = findings.recv().await {
+                tally.add(&finding);
+                self.print(finding, &mut tally.unseen, streams)?;
+            }
+            Ok::<_, TaskError>(())
+        };
+        futures::try_join!(comparing, printing)?;
+        self.end(&tally, streams)
+    }
+
+    async fn compare_ranges(&self, selector: &Selector, sender: mpsc::Sender<Finding>) -> TaskResult {
+        let listing = |(store, prefix): &(Arc<dyn Store>, String)| Listing {
+            store: store.clone(),
+            prefix: prefix.clone(),
+            policy: self.policy,
+        };
+        let (source, target) = (listing(&self.sides[0]), [listing(&self.sides[1])]);
+        let at_once = if self.rule == Rule::Read { PAIRS_READ_MAX } else { PAIRS_ASKED_MAX };
+        let pairs = Semaphore::new(at_once);
+        let ranges = source.ranges().await?;
+        futures::stream::iter(ranges.into_iter().map(Ok))
+            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |range| {
+                self.compare_range(Join::new(&source, &target, &range), selector, &pairs, &sender)
+            })
+            .await
+    }
+
+    async fn compare_range(
+        &self,
+        mut join: Join,
+        selector: &Selector,
+        pairs: &Semaphore,
+        sender: &mpsc::Sender<Finding>,
+    ) -> TaskResult {
+        let mut batch = Vec::with_capacity(BATCH_PAIRS_MAX);
+        while let Some(step) = join.next().await.map_err(|failed: JoinError| self.failed_listing(failed))? {
+            match step {
+                Joined::Source { object, mut matches } => {
+                    let name = self.name_of(0, &object);
+                    if selector.takes(&name, object.size_bytes, object.modified_unix_ms) {
+                        batch.push((name, object, matches.pop().flatten()));
+                    }
+                }
+                Joined::Extra { object, .. } => {
+                    let name = self.name_of(1, &object);
+                    if !self.one_way && selector.takes(&name, object.size_bytes, object.modified_unix_ms) {
+                        send(sender, Finding::Extra(name)).await?;
+                    }
+                }
+                Joined::Refused { error, .. } => send(sender, Finding::Refused(error)).await?,
+            }
+            if batch.len() == BATCH_PAIRS_MAX {
+                self.compare_batch(std::mem::take(&mut batch), pairs, sender).await?;
+            }
+        }
+        self.compare_batch(batch, pairs, sender).await
+    }
+
+    fn failed_listing(&self, failed: JoinError) -> TaskError {
+        match failed.side {
+            Side::Source => TaskError::Store(failed.error),
+            // A destination that is not there is a failure, but not one of the source (exit code 3).
+            Side::Target(_) => {
+                let (outcome, hint) = (crate::lead::failure::outcome_of(&failed.error), failed.error.hint());
+                TaskError::ended(outcome, failed.error.to_string(), hint)
+            }
+        }
+    }
+
+    fn name_of(&self, side: usize, object: &ObjectInfo) -> String {
+        object.key.strip_prefix(&self.sides[side].1).unwrap_or(&object.key).to_owned()
+    }
+
+    async fn compare_batch(
+        &self,
+        batch: Vec<(String, ObjectInfo, Option<ObjectInfo>)>,
+        pairs: &Semaphore,
+        sender: &mpsc::Sender<Finding>,
+    ) -> TaskResult {
+        let findings = futures::stream::iter(batch.into_iter().map(|(name, ours, theirs)| async move {
+            match theirs {
+                None => Finding::Missing(name),
+                Some(theirs) => match self.compare(&ours, &theirs, pairs).await {
+                    Ok(Verdict::Same) => Finding::Same,
+                    Ok(Verdict::Differs(Difference::Unproven) | Verdict::NeedsChecksums) => Finding::Unproven(name),
+                    Ok(Verdict::Differs(difference)) => Finding::Differs(name, word_of(difference)),
+                    Err(error) => Finding::Failed(name, error),
+                },
+            }
+        }));
+        let mut findings = std::pin::pin!(findings.buffered(PAIRS_ASKED_MAX));
+        while let Some(finding) = findings.next().await {
+            send(sender, finding).await?;
+        }
+        Ok(())
+    }
+
+    async fn compare(&self, ours: &ObjectInfo, theirs: &ObjectInfo, pairs: &Semaphore) -> Result<Verdict, Error> {
+        if ours.size_bytes != theirs.size_bytes {
+            return Ok(Verdict::Differs(Difference::Size));
+        }
+        let [(source, _), (target, _)] = &self.sides;
+        match self.rule {
+            Rule::Read => {
+                // The semaphore is never closed; without a permit the pair is read all the same.
+                let _permit = pairs.acquire().await;
+                let read = futures::try_join!(self.read(source, ours), self.read(target, theirs))?;
+                let same = read.0 == read.1;
+                Ok(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
+            }
+            // A time proves nothing: here only a checksum does.
+            Rule::Stated(Comparison::Auto) => Ok(decide_headed(ours, theirs)),
+            Rule::Stated(rule) => match decide(rule, ours, theirs) {
+                Verdict::NeedsChecksums => {
+                    let _permit = pairs.acquire().await;
+                    let asked = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
+                    Ok(decide_headed(&asked.0, &asked.1))
+                }
+                verdict => Ok(verdict),
+            },
+        }
+    }
+
+    async fn ask(&self, store: &Arc<dyn Store>, object: &ObjectInfo) -> Result<ObjectInfo, Error> {
+        self.policy.run("head", store.url(), || store.head(&object.key)).await
+    }
+
+    async fn read(&self, store: &Arc<dyn Store>, object: &ObjectInfo) -> Result<Checksums, Error> {
+        let mut summing = Summing::against(&Checksums::default());
+        let mut windows = std::pin::pin!(windows(store.as_ref(), object, WINDOWS_MAX, self.policy));
+        while let Some(segments) = windows.try_next().await? {
+            segments.iter().for_each(|segment| summing.update(segment));
+        }
+        Ok(summing.finish())
+    }
+
+    fn print(&self, finding: Finding, unseen: &mut u64, streams: &mut Streams) -> io::Result<()> {
+        let (kind, name, detail) = match finding {
+            Finding::Same => return Ok(()),
+            Finding::Missing(name) => ("missing", name, None),
+            Finding::Extra(name) => ("extra", name, None),
+            Finding::Differs(name, what) => ("differs", name, Some(what.to_owned())),
+            Finding::Unproven(name) => ("unproven", name, None),
+            Finding::Failed(name, error) => ("failed", name, Some(error.to_string())),
+            Finding::Refused(error) => {
+                *unseen += say_refused(&[error], streams);
+                return Ok(());
+            }
+        };
+        if self.json {
+            return streams.json_line(&Line { kind, name: &name, detail });
+        }
+        match detail {
+            Some(detail) => writeln!(streams.data, "{kind:<8} {name} ({detail})"),
+            None => writeln!(streams.data, "{kind:<8} {name}"),
+        }
+    }
+
+    fn end(&self, tally: &Tally, streams: &mut Streams) -> TaskResult {
+        let found = tally.same + tally.missing + tally.differs + tally.unproven + tally.failed;
+        if found + tally.unseen == 0 {
+            let (store, prefix) = &self.sides[0];
+            return Err(TaskError::nothing_there(&object_url(store.as_ref(), prefix)));
+        }
+        if self.json {
+            streams.json_line(&SummaryLine { summary: tally })?;
+        } else {
+            let Tally { same, missing, extra, differs, unproven, failed, .. } = tally;
+            streams.say(&format!(
+                "{same} same, {missing} missing, {extra} extra, {differs} differ, {unproven} unproven, {failed} failed"
+            ));
+        }
+        if tally.unproven > 0 {
+            streams.say("hint: the stores state no checksum in common for the unproven ones: use --read");
+        }
+        let different = tally.missing + tally.extra + tally.differs;
+        if different > 0 {
+            return Err(TaskError::ended(Outcome::Mismatch, format!("the trees differ in {different} names"), None));
+        }
+        if tally.failed > 0 {
+            let message = format!("{} objects could not be compared", tally.failed);
+            let outcome = if tally.failed_for_good == 0 { Outcome::Unavailable } else { Outcome::SomeFailed };
+            return Err(TaskError::ended(outcome, message, None));
+        }
+        ended_with_unseen(tally.unseen)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, finding: &Finding) {
+        match finding {
+            Finding::Same => self.same += 1,
+            Finding::Missing(_) => self.missing += 1,
+            Finding::Extra(_) => self.extra += 1,
+            Finding::Differs(..) => self.differs += 1,
+            Finding::Unproven(_) => self.unproven += 1,
+            Finding::Failed(_, error) => {
+                self.failed += 1;
+                self.failed_for_good += u64::from(!error.kind.is_transient());
+            }
+            Finding::Refused(_) => {}
+        }
+    }
+}
+
+fn word_of(difference: Difference) -> &'static str {
+    match difference {
+        Difference::Size => "size",
+        Difference::Checksum => "checksum",
+        Difference::Time => "older than the source",
+        Difference::Unproven => "unproven",
+    }
+}
+
+async fn send(sender: &mpsc::Sender<Finding>, finding: Finding) -> TaskResult {
+    // The printer ends early only with an error of its own, which is the one that counts.
+    sender.send(finding).await.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe).into())
+}

@@ -1,0 +1,270 @@
+//! `ls` and `du`.
+
+use super::{Streams, TaskError, TaskResult, folder_of};
+use crate::lead::failure::object_url;
+use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
+use crate::lead::select::Selector;
+use crate::retry::RetryPolicy;
+use futures::{StreamExt, TryStreamExt};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::sync::Arc;
+use tradewind_contract::{ObjectFilter, Outcome};
+use tradewind_store::{Error, ErrorKind, ListPage, ObjectInfo, Store};
+
+/// How an object is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Its name.
+    Name,
+    /// Time, size, storage class and name.
+    Long,
+    /// A JSON object a line.
+    Json,
+}
+
+impl Form {
+    pub(super) fn of(long: bool, json: bool) -> Self {
+        match (json, long) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Long,
+            (false, false) => Self::Name,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ObjectLine<'a> {
+    key: &'a str,
+    size_bytes: u64,
+    modified: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_class: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct PrefixLine<'a> {
+    prefix: &'a str,
+}
+
+#[derive(Serialize)]
+struct DuLine<'a> {
+    url: &'a str,
+    objects: u64,
+    bytes: u64,
+}
+
+/// Lists an object of exactly this name, and what lies below the folder of this name: one level of it, or all.
+/// Names are printed relative to the folder.
+pub(super) async fn ls(
+    store: Arc<dyn Store>,
+    prefix: &str,
+    recursive: bool,
+    filter: &ObjectFilter,
+    form: Form,
+    policy: RetryPolicy,
+    streams: &mut Streams,
+) -> TaskResult {
+    let selector = Selector::new(filter)?;
+    let folder = folder_of(prefix);
+    let mut lines = Lines { form, folder: &folder, selector: &selector, printed: 0, unseen: 0 };
+    if folder != prefix {
+        lines.print_exact(&store, prefix, policy, streams).await?;
+    }
+    let listing = Listing { store: store.clone(), prefix: folder.clone(), policy };
+    if recursive {
+        for range in listing.ranges().await? {
+            let mut pages = listing.pages(&range);
+            while let Some(page) = pages.next().await {
+                lines.print_page(&page?, streams)?;
+            }
+        }
+    } else {
+        let mut pages = listing.level();
+        while let Some(page) = pages.next().await {
+            lines.print_page(&page?, streams)?;
+        }
+    }
+    if lines.printed == 0 && lines.unseen == 0 {
+        return Err(TaskError::nothing_there(&object_url(store.as_ref(), prefix)));
+    }
+    ended_with_unseen(lines.unseen)
+}
+
+struct Lines<'a> {
+    form: Form,
+    folder: &'a str,
+    selector: &'a Selector,
+    printed: u64,
+    unseen: u64,
+}
+
+impl Lines<'_> {
+    async fn print_exact(
+        &mut self,
+        store: &Arc<dyn Store>,
+        key: &str,
+        policy: RetryPolicy,
+        streams: &mut Streams,
+    ) -> TaskResult {
+        match policy.run("head", store.url(), || store.head(key)).await {
+            Ok(object) => {
+                let name = key.rsplit('/').next().unwrap_or(key);
+                self.print_object(&object, name, streams).map_err(TaskError::from)
+            }
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            // Who may list and not read is still shown the folder.
+            Err(error) if error.kind == ErrorKind::Forbidden => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Objects and folded prefixes, each in ascending order, printed in one order.
+    fn print_page(&mut self, page: &ListPage, streams: &mut Streams) -> io::Result<()> {
+        let mut prefixes = page.prefixes.iter().peekable();
+        for object in &page.objects {
+            while let Some(prefix) = prefixes.next_if(|prefix| **prefix < object.key) {
+                self.print_prefix(prefix, streams)?;
+            }
+            let name = object.key.strip_prefix(self.folder).unwrap_or(&object.key);
+            self.print_object(object, name, streams)?;
+        }
+        for prefix in prefixes {
+            self.print_prefix(prefix, streams)?;
+        }
+        self.unseen += say_refused(&page.refused, streams);
+        Ok(())
+    }
+
+    fn print_object(&mut self, object: &ObjectInfo, name: &str, streams: &mut Streams) -> io::Result<()> {
+        if !self.selector.takes(name, object.size_bytes, object.modified_unix_ms) {
+            return Ok(());
+        }
+        self.printed += 1;
+        let modified = utc(object.modified_unix_ms);
+        match self.form {
+            Form::Name => writeln!(streams.data, "{name}"),
+            Form::Long => {
+                let class = object.storage_class.as_deref().unwrap_or("-");
+                writeln!(streams.data, "{modified} {:>15} {class:<12} {name}", object.size_bytes)
+            }
+            Form::Json => streams.json_line(&ObjectLine {
+                key: &object.key,
+                size_bytes: object.size_bytes,
+                modified,
+                etag: object.etag.as_deref(),
+                storage_class: object.storage_class.as_deref(),
+            }),
+        }
+    }
+
+    fn print_prefix(&mut self, prefix: &str, streams: &mut Streams) -> io::Result<()> {
+        self.printed += 1;
+        let name = prefix.strip_prefix(self.folder).unwrap_or(prefix);
+        match self.form {
+            Form::Name => writeln!(streams.data, "{name}"),
+            Form::Long => writeln!(streams.data, "{:>20} {:>15} {:<12} {name}", "", "-", "-"),
+            Form::Json => streams.json_line(&PrefixLine { prefix }),
+        }
+    }
+}
+
+/// Sums what lies below a folder, and the object of exactly this name.
+pub(super) async fn du(
+    store: Arc<dyn Store>,
+    prefix: &str,
+    filter: &ObjectFilter,
+    json: bool,
+    policy: RetryPolicy,
+    streams: &mut Streams,
+) -> TaskResult {
+    let selector = Selector::new(filter)?;
+    let folder = folder_of(prefix);
+    let (mut objects, mut bytes, mut unseen) = (0, 0, 0);
+    if folder != prefix {
+        match policy.run("head", store.url(), || store.head(prefix)).await {
+            Ok(object) => (objects, bytes) = (1, object.size_bytes),
+            Err(error) if error.kind == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let listing = Listing { store: store.clone(), prefix: folder, policy };
+    let ranges = listing.ranges().await?;
+    let pages = futures::stream::iter(ranges.iter().map(|range| listing.pages(range).into_stream().boxed()));
+    let mut pages = pages.flatten_unordered(RANGES_AT_ONCE_MAX);
+    while let Some(page) = pages.try_next().await? {
+        for object in &page.objects {
+            let name = object.key.strip_prefix(&listing.prefix).unwrap_or(&object.key);
+            if selector.takes(name, object.size_bytes, object.modified_unix_ms) {
+                objects += 1;
+                bytes += object.size_bytes;
+            }
+        }
+        unseen += say_refused(&page.refused, streams);
+    }
+    let url = object_url(store.as_ref(), prefix);
+    if objects == 0 && unseen == 0 {
+        return Err(TaskError::nothing_there(&url));
+    }
+    if json {
+        streams.json_line(&DuLine { url: &url, objects, bytes })?;
+    } else {
+        writeln!(streams.data, "{bytes}\t{objects}\t{url}")?;
+    }
+    ended_with_unseen(unseen)
+}
+
+/// Says which entries cannot be listed and counts those that hide objects. A socket or a link hides none.
+pub(super) fn say_refused(refused: &[Error], streams: &mut Streams) -> u64 {
+    let mut unseen = 0;
+    for error in refused {
+        if matches!(error.kind, ErrorKind::Unsupported | ErrorKind::InvalidKey) {
+            streams.say(&format!("note: left out: {error}"));
+        } else {
+            unseen += 1;
+            streams.say_error(&error.to_string(), error.hint());
+        }
+    }
+    unseen
+}
+
+/// A listing with holes in it is no success.
+pub(super) fn ended_with_unseen(unseen: u64) -> TaskResult {
+    match unseen {
+        0 => Ok(()),
+        _ => Err(TaskError::ended(Outcome::SomeFailed, format!("{unseen} entries could not be listed"), None)),
+    }
+}
+
+/// `2026-11-21T08:56:45Z`. Proleptic Gregorian calendar; after Howard Hinnant's `civil_from_days`.
+pub(super) fn utc(unix_ms: i64) -> String {
+    let seconds = unix_ms.div_euclid(1000);
+    let (days, second_of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        // From `date -u -d @SECONDS`.
+        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_827_696_789), "2000-02-29T12:34:56Z");
+        assert_eq!(utc(4_107_542_399_000), "2100-02-28T23:59:59Z");
+        assert_eq!(utc(4_107_542_400_000), "2100-03-01T00:00:00Z");
+        assert_eq!(utc(-1), "1969-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,125 @@
+//! Reads whole objects in order, several windows ahead, in bounded memory; each window goes on where it stopped.
+
+use crate::lead::failure::object_url;
+use crate::retry::{RetryPolicy, backoff};
+use bytes::Bytes;
+use crc_fast::CrcAlgorithm;
+use futures::{Stream, StreamExt};
+use md5::{Digest as _, Md5};
+use std::ops::Range;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, Precondition, Result, Store};
+
+/// Length of one request.
+pub(super) const WINDOW_BYTES: u64 = 8 << 20;
+/// The condition that the object is still the one `info` describes.
+fn condition_of(info: &ObjectInfo) -> Precondition {
+    let has_tag = info.etag.is_some() || info.version.is_some();
+    let file_state = if has_tag { None } else { Some((info.size_bytes, info.modified_unix_ms)) };
+    Precondition { etag: info.etag.clone(), version: info.version.clone(), file_state }
+}
+
+/// The windows of an object, in order, each as segments. `windows_max` of them are read at once; [`WINDOW_BYTES`] × that
+/// is the memory of the reading.
+pub(super) fn windows<'a>(
+    store: &'a dyn Store,
+    info: &'a ObjectInfo,
+    windows_max: usize,
+    policy: RetryPolicy,
+) -> impl Stream<Item = Result<Vec<Bytes>>> + 'a {
+    let count = info.size_bytes.div_ceil(WINDOW_BYTES);
+    let reads = (0..count).map(move |index| {
+        let start = index * WINDOW_BYTES;
+        Window { store, info, range: start..(start + WINDOW_BYTES).min(info.size_bytes), segments: Vec::new() }
+            .read(policy)
+    });
+    futures::stream::iter(reads).buffered(windows_max)
+}
+
+struct Window<'a> {
+    store: &'a dyn Store,
+    info: &'a ObjectInfo,
+    /// What is still to be read.
+    range: Range<u64>,
+    segments: Vec<Bytes>,
+}
+
+impl Window<'_> {
+    async fn read(mut self, policy: RetryPolicy) -> Result<Vec<Bytes>> {
+        let deadline = Instant::now() + policy.total_max;
+        let mut tries = 0;
+        loop {
+            let before = self.range.start;
+            let Err(error) = self.read_on(policy.idle_max).await else { return Ok(self.segments) };
+            // A try that brought bytes was not in vain.
+            tries = if self.range.start > before { 1 } else { tries + 1 };
+            let wait = backoff(tries, error.kind);
+            let is_over = tries >= policy.tries_max || Instant::now() + wait > deadline;
+            if !error.kind.is_transient() || is_over {
+                return Err(error);
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn read_on(&mut self, idle_max: Duration) -> Result<()> {
+        let (key, condition) = (&self.info.key, condition_of(self.info));
+        let silent = || {
+            let message = format!("no byte for {} s", idle_max.as_secs());
+            Error::new(ErrorKind::Timeout, "get", object_url(self.store, key), message)
+        };
+        let opened = timeout(idle_max, self.store.get(key, Some(self.range.clone()), &condition)).await;
+        let mut body = opened.map_err(|_| silent())??.body;
+        while self.range.start < self.range.end {
+            match timeout(idle_max, body.next()).await.map_err(|_| silent())? {
+                Some(bytes) => {
+                    let bytes = bytes?;
+                    self.range.start += bytes.len() as u64;
+                    self.segments.push(bytes);
+                }
+                None => {
+                    let url = object_url(self.store, key);
+                    return Err(Error::new(ErrorKind::Truncated, "get", url, "the body ended early"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checksums of bytes that pass. MD5 is the dearest and is computed only where it is all that a store states.
+pub(super) struct Summing {
+    crc64nvme: crc_fast::Digest,
+    crc32c: crc_fast::Digest,
+    md5: Option<Md5>,
+}
+
+impl Summing {
+    /// What is needed to hold the bytes against `stated`.
+    pub(super) fn against(stated: &Checksums) -> Self {
+        let is_md5_needed = stated.md5.is_some() && stated.crc64nvme.is_none() && stated.crc32c.is_none();
+        Self {
+            crc64nvme: crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme),
+            crc32c: crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi),
+            md5: is_md5_needed.then(Md5::new),
+        }
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.crc64nvme.update(bytes);
+        self.crc32c.update(bytes);
+        if let Some(md5) = &mut self.md5 {
+            md5.update(bytes);
+        }
+    }
+
+    pub(super) fn finish(self) -> Checksums {
+        Checksums {
+            crc64nvme: Some(self.crc64nvme.finalize()),
+            // A 32-bit checksum in a 64-bit word.
+            crc32c: Some(self.crc32c.finalize() as u32),
+            md5: self.md5.map(|md5| md5.finalize().into()),
+        }
+    }
+}

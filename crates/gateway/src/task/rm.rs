@@ -1,0 +1,184 @@
+//! `rm`: one object, or all below a folder.
+
+use super::list::{ended_with_unseen, say_refused};
+use super::{Streams, TaskError, TaskResult, folder_of};
+use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, delete_keys};
+use crate::lead::failure::{kind_name, object_url};
+use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
+use crate::lead::select::Selector;
+use crate::retry::RetryPolicy;
+use futures::StreamExt;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::sync::Arc;
+use tradewind_contract::{ObjectFilter, Outcome};
+use tradewind_store::{Error, ErrorKind, ListPage, Store};
+
+/// Deletes from one store.
+pub(super) struct Rm {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) dry_run: bool,
+    pub(super) json: bool,
+    pub(super) allow_empty: bool,
+    pub(super) policy: RetryPolicy,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    url: &'a str,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// How many keys went, and of those that did not what kept them.
+#[derive(Default)]
+struct Tally {
+    gone: u64,
+    failed: u64,
+    failed_for_good: u64,
+    not_authorised: u64,
+}
+
+impl Rm {
+    pub(super) async fn run(
+        &self,
+        key: &str,
+        recursive: bool,
+        filter: &ObjectFilter,
+        streams: &mut Streams,
+    ) -> TaskResult {
+        let selector = Selector::new(filter)?;
+        let mut tally = Tally::default();
+        let unseen = if recursive {
+            self.remove_folder(&folder_of(key), &selector, &mut tally, streams).await?
+        } else {
+            self.remove_object(key, &mut tally, streams).await?;
+            0
+        };
+        if tally.gone + tally.failed + unseen == 0 && !self.allow_empty {
+            return Err(TaskError::nothing_there(&object_url(self.store.as_ref(), key)));
+        }
+        tally.end()?;
+        ended_with_unseen(unseen)
+    }
+
+    async fn remove_object(&self, key: &str, tally: &mut Tally, streams: &mut Streams) -> TaskResult {
+        // A store deletes what is not there without a word, so it is asked first.
+        match self.policy.run("head", self.store.url(), || self.store.head(key)).await {
+            Ok(_) => {
+                let verdicts = self.delete(vec![key.to_owned()]).await;
+                Ok(self.print(verdicts, tally, streams)?)
+            }
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn remove_folder(
+        &self,
+        folder: &str,
+        selector: &Selector,
+        tally: &mut Tally,
+        streams: &mut Streams,
+    ) -> Result<u64, TaskError> {
+        let listing = Listing { store: self.store.clone(), prefix: folder.to_owned(), policy: self.policy };
+        let ranges = listing.ranges().await?;
+        let pages = futures::stream::iter(ranges.iter().map(|range| listing.pages(range).into_stream().boxed()));
+        let pages = pages.flatten_unordered(RANGES_AT_ONCE_MAX);
+        let mut deletions = std::pin::pin!(
+            pages
+                .map(|page| async {
+                    let page = page?;
+                    let keys = selected_keys(&page, folder, selector);
+                    Ok::<_, Error>((self.delete(keys).await, page.refused))
+                })
+                .buffer_unordered(BATCHES_AT_ONCE_MAX)
+        );
+        let mut unseen = 0;
+        while let Some(deletion) = deletions.next().await {
+            let (verdicts, refused) = deletion?;
+            self.print(verdicts, tally, streams)?;
+            unseen += say_refused(&refused, streams);
+        }
+        Ok(unseen)
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Vec<(String, Result<(), Error>)> {
+        if self.dry_run {
+            return keys.into_iter().map(|key| (key, Ok(()))).collect();
+        }
+        let batch_keys = self.store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX);
+        let mut verdicts = Vec::with_capacity(keys.len());
+        for batch in keys.chunks(batch_keys) {
+            verdicts.extend(delete_keys(self.store.as_ref(), batch.to_vec(), self.policy).await);
+        }
+        verdicts
+    }
+
+    fn print(
+        &self,
+        verdicts: Vec<(String, Result<(), Error>)>,
+        tally: &mut Tally,
+        streams: &mut Streams,
+    ) -> io::Result<()> {
+        let done = if self.dry_run { "would_delete" } else { "deleted" };
+        for (key, verdict) in verdicts {
+            let url = object_url(self.store.as_ref(), &key);
+            tally.add(&verdict);
+            match verdict {
+                Ok(()) if self.json => {
+                    streams.json_line(&Line { url: &url, verdict: done, kind: None, message: None })?;
+                }
+                Ok(()) => writeln!(streams.data, "{}{url}", if self.dry_run { "would delete " } else { "deleted " })?,
+                Err(error) => {
+                    if self.json {
+                        let (kind, message) = (Some(kind_name(error.kind)), Some(error.to_string()));
+                        streams.json_line(&Line { url: &url, verdict: "failed", kind, message })?;
+                    }
+                    streams.say_error(&error.to_string(), None);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn selected_keys(page: &ListPage, folder: &str, selector: &Selector) -> Vec<String> {
+    let name_of = |key: &str| key.strip_prefix(folder).unwrap_or(key).to_owned();
+    let taken = page.objects.iter().filter(|object| {
+        selector.takes(&name_of(&object.key), object.size_bytes, object.modified_unix_ms)
+    });
+    taken.map(|object| object.key.clone()).collect()
+}
+
+impl Tally {
+    fn add(&mut self, verdict: &Result<(), Error>) {
+        match verdict {
+            Ok(()) => self.gone += 1,
+            Err(error) => {
+                self.failed += 1;
+                self.failed_for_good += u64::from(!error.kind.is_transient());
+                let refused = matches!(error.kind, ErrorKind::Forbidden | ErrorKind::Unauthenticated);
+                self.not_authorised += u64::from(refused);
+            }
+        }
+    }
+
+    fn end(&self) -> TaskResult {
+        if self.failed == 0 {
+            return Ok(());
+        }
+        let message = format!("{} of {} objects could not be deleted", self.failed, self.failed + self.gone);
+        if self.failed_for_good == 0 {
+            Err(TaskError::ended(Outcome::Unavailable, message, Some("try again")))
+        } else if self.not_authorised == self.failed && self.gone == 0 {
+            let hint = "this identity may not do that: check the bucket policy, or choose another profile";
+            Err(TaskError::ended(Outcome::Unauthorised, message, Some(hint)))
+        } else {
+            Err(TaskError::ended(Outcome::SomeFailed, message, None))
+        }
+    }
+}
