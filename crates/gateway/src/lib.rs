@@ -3,11 +3,14 @@
 //! Participants: the [`lead`] finds what is to be moved and remembers what has been; [`task`] is work that needs no
 //! gateways (`ls`, `cat`, `check`, …); [`stores`] turns the contract's description of a store into an open one.
 //! [`control`] is the API by which all of it is told what to do; [`identity`] and [`tls`] let only one fleet in.
+//! [`node`] does the work, over the connections of [`net`].
 
 pub mod control;
 pub mod identity;
 pub mod lead;
 pub mod limits;
+pub mod net;
+pub mod node;
 pub mod retry;
 pub mod schema;
 pub mod serve;

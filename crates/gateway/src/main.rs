@@ -4,12 +4,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
-use tokio::net::TcpListener;
-use tradewind_contract::{Program, Refusal};
-use tradewind_gateway::control::events::EventSender;
-use tradewind_gateway::control::runner::{Runner, Running};
 use tradewind_gateway::limits::{IDENTITY_DAYS_DEFAULT, WORKERS_MAX, WORKERS_MIN};
-use tradewind_gateway::tls::Security;
+use tradewind_gateway::node::NodeRunner;
 use tradewind_gateway::{identity, schema, serve};
 
 /// Data-plane buffers come and go in megabytes on all threads; see docs/decisions/0004-mimalloc.md.
@@ -133,21 +129,5 @@ fn raise_file_limit() {
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files stays as it is");
-    }
-}
-
-/// Starts nodes for the control API.
-struct NodeRunner;
-
-#[async_trait::async_trait]
-impl Runner for NodeRunner {
-    async fn start(
-        &self,
-        _program: Program,
-        _security: Security,
-        _data_listener: Option<TcpListener>,
-        _events: EventSender,
-    ) -> Result<Box<dyn Running>, Refusal> {
-        Err(Refusal { error: "this build has no data plane yet".to_owned(), hint: None })
     }
 }

@@ -6,12 +6,15 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes in order, as segments that are shared and never copied. A clone is cheap, so a write can be tried again.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     segments: Vec<Bytes>,
     bytes: u64,
+    progress: Option<Arc<AtomicU64>>,
 }
 
 impl Payload {
@@ -19,7 +22,19 @@ impl Payload {
     pub fn new(segments: Vec<Bytes>) -> Self {
         let segments: Vec<Bytes> = segments.into_iter().filter(|segment| !segment.is_empty()).collect();
         let bytes = segments.iter().map(|segment| segment.len() as u64).sum();
-        Self { segments, bytes }
+        Self { segments, bytes, progress: None }
+    }
+
+    /// The same bytes; whoever sends them counts them in `progress`, so that a watchdog sees whether they move.
+    pub fn with_progress(self, progress: Arc<AtomicU64>) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+
+    /// `bytes` were handed to the connection or the disk.
+    pub(crate) fn sent(&self, bytes: u64) {
+        if let Some(progress) = &self.progress {
+            progress.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Total length in bytes.

@@ -26,6 +26,11 @@ impl Intake {
         Self::default()
     }
 
+    /// A connection whose hello was read elsewhere.
+    pub fn greeted() -> Self {
+        Self { greeted: true, body_bytes_left: 0 }
+    }
+
     /// Whether a body has begun and not ended: losing the connection now loses a request.
     pub fn in_body(&self) -> bool {
         self.body_bytes_left > 0

@@ -14,6 +14,7 @@ pub mod join;
 pub mod journal;
 pub mod pages;
 pub mod report;
+pub mod run;
 pub mod select;
 pub mod state_dir;
 pub mod status;

@@ -49,6 +49,7 @@ fn write_segments(file: &File, payload: &Payload, mut offset: u64) -> Result<(),
                 Ok(0) => return Err(Errno::EIO),
                 Ok(written) => {
                     offset += written as u64;
+                    payload.sent(written as u64);
                     IoSlice::advance_slices(&mut left, written);
                 }
                 Err(Errno::EINTR) => {}

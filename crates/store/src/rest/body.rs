@@ -7,7 +7,6 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,13 +17,14 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The segments of a payload as a request body with a known length.
 #[derive(Debug)]
 pub(crate) struct SendBody {
-    segments: VecDeque<Bytes>,
+    payload: Payload,
+    next_segment: usize,
     bytes_left: u64,
 }
 
 impl SendBody {
     pub(crate) fn new(payload: Payload) -> Self {
-        Self { bytes_left: payload.len(), segments: payload.into_segments().into() }
+        Self { bytes_left: payload.len(), next_segment: 0, payload }
     }
 }
 
@@ -36,13 +36,15 @@ impl Body for SendBody {
         mut self: Pin<&mut Self>,
         _context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let segment = self.segments.pop_front();
-        self.bytes_left -= segment.as_ref().map_or(0, |segment| segment.len() as u64);
-        Poll::Ready(segment.map(|segment| Ok(Frame::data(segment))))
+        let Some(segment) = self.payload.segments().get(self.next_segment).cloned() else { return Poll::Ready(None) };
+        self.next_segment += 1;
+        self.bytes_left -= segment.len() as u64;
+        self.payload.sent(segment.len() as u64);
+        Poll::Ready(Some(Ok(Frame::data(segment))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.segments.is_empty()
+        self.bytes_left == 0
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -1,0 +1,204 @@
+//! What the lead knows of one object under way.
+
+use super::Shared;
+use crate::lead::journal::{Intent, UnfinishedUpload, fingerprint};
+use crate::lead::survey::WorkItem;
+use crate::node::work::{Failure, Placed, Proof, Side};
+use std::collections::BTreeMap;
+use tradewind_contract::JobSpec;
+use tradewind_store::{Attributes, Checksums, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits, UploadId};
+use tradewind_wire::lead::{Layout, NewObject};
+
+/// One object × one destination, from when the state machine has it until it is finished or failed.
+pub(super) struct Cargo {
+    pub(super) item: WorkItem,
+    /// How it is written.
+    pub(super) options: PutOptions,
+    /// What the source store states of the whole.
+    pub(super) stated: Checksums,
+    /// Length of its parts; `None` when it is written whole.
+    pub(super) part_bytes: Option<u64>,
+    pub(super) upload: Option<UploadId>,
+    pub(super) tags: BTreeMap<u32, PartTag>,
+    /// When its first upload was intended, and how often one was.
+    pub(super) intended: Option<(i64, u32)>,
+    pub(super) placed: Option<Placed>,
+    /// The latest reason why something of it was not done.
+    pub(super) failure: Option<Failure>,
+    pub(super) retries: u64,
+    may_restart: bool,
+}
+
+/// An object that was looked at.
+pub(super) enum Prepared {
+    /// Can be moved.
+    Ready(Box<Cargo>),
+    /// Cannot.
+    Failed(WorkItem, Failure),
+}
+
+/// Whether an object is moved by one write, so that its listing tells enough.
+pub(super) fn is_whole(item: &WorkItem, setup: &Shared) -> bool {
+    let limits = setup.targets[usize::from(item.target)].limits();
+    let bytes = item.info.size_bytes;
+    if item.server_side { bytes <= limits.copy_bytes_max } else { bytes <= setup.job.chunk_bytes.min(limits.put_bytes_max) }
+}
+
+/// Asks the source for what a listing does not tell: attributes and checksums, and the present state after a change.
+pub(super) async fn look(item: WorkItem, restarted: bool, setup: &Shared) -> Prepared {
+    let url = format!("{}/{}", setup.source.url(), item.source_key);
+    match setup.policy.run("head", &url, || setup.source.head(&item.source_key)).await {
+        Ok(now) if !restarted && changed(&item.info, &now) => {
+            let seen = WorkItem { info: now.clone(), ..item };
+            Prepared::Ready(Box::new(Cargo::looked_at(seen, &now, true, setup)))
+        }
+        Ok(now) => {
+            // The survey's words stay, for the journal's fingerprint is taken of them, unless the object is another now.
+            let info = if changed(&item.info, &now) { now.clone() } else { item.info.clone() };
+            Prepared::Ready(Box::new(Cargo::looked_at(WorkItem { info, ..item }, &now, restarted, setup)))
+        }
+        Err(error) => {
+            let failure = Failure::of_store(&error, Side::Source);
+            Prepared::Failed(item, failure)
+        }
+    }
+}
+
+fn changed(listed: &ObjectInfo, now: &ObjectInfo) -> bool {
+    listed.size_bytes != now.size_bytes
+        || listed.etag.is_some() && now.etag.is_some() && listed.etag != now.etag
+        || listed.etag.is_none() && listed.modified_unix_ms != now.modified_unix_ms
+}
+
+impl Cargo {
+    /// An object that is written whole; its attributes come with its bytes.
+    pub(super) fn whole(item: WorkItem, setup: &Shared) -> Self {
+        let stated = item.info.checksums;
+        Self::new(item, Attributes::default(), stated, None, true, setup)
+    }
+
+    fn looked_at(item: WorkItem, now: &ObjectInfo, restarted: bool, setup: &Shared) -> Self {
+        let part_bytes = (!is_whole(&item, setup)).then(|| {
+            let limits = setup.targets[usize::from(item.target)].limits();
+            part_bytes(item.info.size_bytes, setup.job.chunk_bytes, &limits)
+        });
+        Self::new(item, now.attributes.clone(), now.checksums, part_bytes, !restarted, setup)
+    }
+
+    fn new(
+        item: WorkItem,
+        attributes: Attributes,
+        stated: Checksums,
+        part_bytes: Option<u64>,
+        may_restart: bool,
+        setup: &Shared,
+    ) -> Self {
+        Self {
+            options: options(&item, attributes, &setup.job),
+            item,
+            stated,
+            part_bytes,
+            upload: None,
+            tags: BTreeMap::new(),
+            intended: None,
+            placed: None,
+            failure: None,
+            retries: 0,
+            may_restart,
+        }
+    }
+
+    /// As the state machine sees it.
+    pub(super) fn new_object(&self) -> NewObject {
+        let layout = match self.part_bytes {
+            None => Layout::Whole,
+            Some(part_bytes) => Layout::Parts { part_bytes, opened: self.upload.is_some(), done: self.tags.keys().copied().collect() },
+        };
+        NewObject {
+            bytes: self.item.info.size_bytes,
+            layout,
+            may_restart: self.may_restart,
+            travels: !self.item.server_side,
+        }
+    }
+
+    /// Whether an upload of an earlier run is one of this very object.
+    pub(super) fn resumes(&self, upload: &UnfinishedUpload) -> bool {
+        self.part_bytes == Some(upload.intent.chunk_bytes) && fingerprint(&self.item.info) == upload.intent.fingerprint
+    }
+
+    pub(super) fn go_on_with(&mut self, unfinished: UnfinishedUpload) {
+        self.intended = Some((unfinished.intent.intent_unix_ms, 1));
+        self.options = unfinished.intent.options;
+        self.upload = Some(unfinished.upload);
+        self.tags = unfinished.parts.into_iter().map(|part| (part.part, part)).collect();
+    }
+
+    /// What must be in the journal before an upload is opened.
+    pub(super) fn intend(&mut self, now_unix_ms: i64) -> Intent {
+        let (first, times) = self.intended.unwrap_or((now_unix_ms, 0));
+        self.intended = Some((first, times + 1));
+        Intent {
+            target: self.item.target,
+            target_key: self.item.target_key.clone(),
+            source_key: self.item.source_key.clone(),
+            size_bytes: self.item.info.size_bytes,
+            fingerprint: fingerprint(&self.item.info),
+            chunk_bytes: self.part_bytes.unwrap_or_default(),
+            options: self.options.clone(),
+            intent_unix_ms: first,
+        }
+    }
+
+    /// Since when orphans of this key may be ours: only if an upload was intended more than once.
+    pub(super) fn sweep_since_unix_ms(&self) -> Option<i64> {
+        self.intended.filter(|(_, times)| *times > 1).map(|(first, _)| first)
+    }
+
+    /// State the source object must be in.
+    pub(super) fn condition(&self) -> Precondition {
+        let info = &self.item.info;
+        let file_state = info.etag.is_none().then_some((info.size_bytes, info.modified_unix_ms));
+        Precondition { etag: info.etag.clone(), version: None, file_state }
+    }
+
+    /// Checksums of the whole, from those of its parts.
+    pub(super) fn combined(&self) -> Checksums {
+        let mut parts = self.tags.values();
+        let Some(first) = parts.next() else { return Checksums::default() };
+        parts.fold(first.checksums, |whole, part| Checksums::concat(&whole, &part.checksums, part.size_bytes))
+    }
+
+    /// What vouches for the bytes that were read, once all parts are there.
+    pub(super) fn source_proof(&self) -> Result<Proof, ()> {
+        if self.item.server_side { Ok(Proof::StoreCopy) } else { Proof::compare(&self.combined(), &self.stated) }
+    }
+
+    /// Bytes that were counted as acked before the object ended.
+    pub(super) fn acked_bytes(&self) -> u64 {
+        self.tags.values().map(|tag| tag.size_bytes).sum()
+    }
+
+    /// Something of it was not done.
+    pub(super) fn failed(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        self.retries += 1;
+    }
+}
+
+fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions {
+    PutOptions {
+        attributes,
+        storage_class: job.storage_class.clone(),
+        tags: job.tags.clone(),
+        modified_unix_ms: Some(item.info.modified_unix_ms),
+        size_bytes: Some(item.info.size_bytes),
+    }
+}
+
+/// Length of parts: the job's chunk, grown so that the store's number of parts suffices, and within its limits.
+fn part_bytes(size_bytes: u64, chunk_bytes: u64, limits: &StoreLimits) -> u64 {
+    const MIB: u64 = 1 << 20;
+    let least = size_bytes.div_ceil(u64::from(limits.parts_max.max(1))).next_multiple_of(MIB);
+    chunk_bytes.max(least).clamp(limits.part_bytes_min.max(1), limits.part_bytes_max)
+}

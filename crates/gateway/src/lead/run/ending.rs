@@ -1,0 +1,158 @@
+//! The end of a job: deletions, leftovers, summary, status.
+
+use super::{Running, Stopping};
+use crate::lead::deletion::{self, Deleted, DeletionRun, Spool};
+use crate::lead::journal::{Entry, JOURNAL_FILE};
+use crate::lead::report::{ObjectVerdict, Verdict};
+use crate::lead::state_dir::StateDir;
+use crate::lead::status;
+use crate::lead::survey::{SurveyEnd, SurveyError};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::{Event, Outcome, Summary};
+use tradewind_store::Store;
+
+/// Deletions told to the lead and not yet taken in.
+const DELETED_QUEUE_MAX: usize = 1024;
+
+/// How the job ends, and what to say of it.
+struct Ending {
+    outcome: Outcome,
+    message: Option<String>,
+    hint: Option<String>,
+}
+
+impl Ending {
+    fn plain(outcome: Outcome) -> Self {
+        Self { outcome, message: None, hint: None }
+    }
+}
+
+impl Running {
+    /// Does what comes after the last object, and tells the summary.
+    pub(super) async fn end(&mut self, ended: Result<SurveyEnd, SurveyError>, state: Option<&StateDir>, stop: &CancellationToken) {
+        let mut ending = match (self.stopping.take(), ended) {
+            (Some(Stopping { outcome, message, hint, .. }), _) => Ending { outcome, message, hint },
+            (None, Ok(end)) => self.after_all(end, stop).await,
+            (None, Err(error)) => self.after_error(&error),
+        };
+        if let Err(error) = self.journal.flush().await {
+            ending = Ending { outcome: Outcome::Failed, message: Some(error.to_string()), hint: Some(error.hint().to_owned()) };
+        }
+        if let Some(report) = self.report.take()
+            && let Err(error) = report.finish().await
+            && ending.outcome == Outcome::Done
+        {
+            ending = Ending { outcome: Outcome::Failed, message: Some(error.to_string()), hint: None };
+        }
+        self.tell(ending, state);
+    }
+
+    fn after_error(&self, error: &SurveyError) -> Ending {
+        let nothing_there = matches!(error, SurveyError::NothingSelected { .. });
+        if nothing_there && self.setup.job.allow_empty {
+            return Ending::plain(Outcome::Done);
+        }
+        Ending { outcome: error.outcome(), message: Some(error.to_string()), hint: error.hint().map(str::to_owned) }
+    }
+
+    async fn after_all(&mut self, end: SurveyEnd, stop: &CancellationToken) -> Ending {
+        self.abort_leftovers().await;
+        let mut ending = Ending::plain(self.tally.outcome());
+        if let (Some(rules), Some(_)) = (&self.setup.job.delete, &end.extraneous)
+            && let Some(why) = deletion::refusal(rules, &end, self.tally.objects_failed())
+        {
+            self.notice(why.clone());
+            if ending.outcome == Outcome::Done {
+                ending = Ending { outcome: Outcome::Failed, message: Some(why), hint: None };
+            }
+            return ending;
+        }
+        let targets = self.setup.targets.clone();
+        if let Some(spool) = end.extraneous {
+            self.delete(targets, spool, false, stop).await;
+        }
+        if let Some(moved) = self.moved.take() {
+            self.delete(vec![self.setup.source.clone()], moved, true, stop).await;
+        }
+        if ending.outcome == Outcome::Done { Ending::plain(self.tally.outcome()) } else { ending }
+    }
+
+    /// Uploads of an earlier run whose objects are no longer as they were: nobody will finish them.
+    async fn abort_leftovers(&mut self) {
+        for ((target, target_key), upload) in std::mem::take(&mut self.unfinished) {
+            let store = &self.setup.targets[usize::from(target)];
+            let url = format!("{}/{target_key}", store.url());
+            let aborted = self.setup.policy.run("abort upload", &url, || store.abort_upload(&target_key, &upload.upload)).await;
+            match aborted {
+                Ok(()) => drop(self.journal.record(Entry::Abandoned { target, target_key }).await),
+                Err(error) => self.notice(format!("an unfinished upload is left behind: {error}")),
+            }
+        }
+    }
+
+    async fn delete(&mut self, stores: Vec<Arc<dyn Store>>, spool: Spool, only_unchanged: bool, stop: &CancellationToken) {
+        if spool.keys() == 0 {
+            return;
+        }
+        let dry_run = self.setup.job.dry_run;
+        let (out, mut deleted) = mpsc::channel(DELETED_QUEUE_MAX);
+        let run = DeletionRun { stores, policy: self.setup.policy, dry_run, only_unchanged, cancel: stop.clone() };
+        let running = tokio::spawn(run.run(spool, out));
+        while let Some(deleted) = deleted.recv().await {
+            match deleted {
+                Deleted::Gone { url, .. } if dry_run => self.setup.events.send(Event::WouldDelete { destination: url }),
+                Deleted::Gone { url, .. } => self.deleted(url).await,
+                Deleted::Failed(failed) => {
+                    self.tally.failed(None);
+                    self.say_failed(failed, 0).await;
+                }
+            }
+        }
+        if let Ok(Err(error)) = running.await {
+            self.notice(format!("not everything was deleted: {error}"));
+            self.tally.failure_kind("no_space");
+        }
+    }
+
+    async fn deleted(&mut self, destination: String) {
+        self.tally.objects_deleted += 1;
+        if let Some(report) = &self.report {
+            report.add(ObjectVerdict { destination, verdict: Verdict::Deleted, ..ObjectVerdict::default() }).await;
+        }
+    }
+
+    fn tell(&mut self, ending: Ending, state: Option<&StateDir>) {
+        let summary = Summary {
+            outcome: ending.outcome,
+            message: ending.message,
+            hint: ending.hint,
+            progress: self.tally.totals(self.lead.retries(), self.lead.shares()),
+            objects_deleted: self.tally.objects_deleted,
+            proofs: self.tally.proofs(),
+            destinations: self.tally.destinations(),
+        };
+        if let Some(state) = state {
+            if let Err(error) = status::write(state.path(), &status::ended(summary.clone())) {
+                tracing::warn!(%error, "cannot write the job's status");
+            }
+            if summary.outcome == Outcome::Done {
+                forget_journal(state);
+            }
+        }
+        self.setup.events.send(Event::Done(summary));
+    }
+}
+
+/// A job that is done is never resumed; its journal may be large.
+fn forget_journal(state: &StateDir) {
+    for suffix in ["", "-wal", "-shm"] {
+        let path = state.path().join(format!("{JOURNAL_FILE}{suffix}"));
+        if let Err(error) = std::fs::remove_file(&path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, path = %path.display(), "the journal stays behind");
+        }
+    }
+}

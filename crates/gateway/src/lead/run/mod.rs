@@ -1,0 +1,631 @@
+//! The lead at work: joins the survey, the wire's state machine, the journal and the gateways below.
+//!
+//! One task owns everything and waits for one event at a time: something found, an answer, a tick, a wish to stop. It
+//! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`orders`](self::orders)
+//! turns the state machine's decisions into orders, [`tally`](self::tally) counts for progress and summary.
+
+mod cargo;
+mod ending;
+mod orders;
+mod tally;
+
+use crate::control::events::EventSender;
+use crate::lead::failure::object_url;
+use crate::lead::journal::{Entry, Journal, JournalError, UnfinishedUpload, fingerprint};
+use crate::lead::report::{ObjectVerdict, ProofRecord, Report, Verdict};
+use crate::lead::state_dir::StateDir;
+use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError, WorkItem};
+use crate::lead::{deletion, status};
+use crate::node::clock::Clock;
+use crate::node::work::{Failure, Placed, SinkReply};
+use crate::retry::RetryPolicy;
+use cargo::{Cargo, Prepared};
+pub use orders::Way;
+use orders::Dispatch;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tally::Tally;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::{Event, FailedObject, JobSpec, Limits, Outcome, RouteSpec};
+use tradewind_store::Store;
+use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
+use tradewind_wire::lead::{Action, Config, Idle, Lead, Work};
+use tradewind_wire::shares::RoutePlan;
+use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
+
+/// Objects being looked up (`HEAD`) before they are given to the state machine.
+const PREPARING_MAX: usize = 64;
+/// Bytes in flight on one route, in chunks: enough for the memory of source and sink and a long fat link between them.
+const WINDOW_CHUNKS: u64 = 24;
+/// Least window of a route.
+const WINDOW_BYTES_MIN: u64 = 64 << 20;
+/// Requests in flight on one route.
+const WINDOW_REQUESTS: usize = 256;
+/// Object bytes of one bundle.
+const BUNDLE_BYTES_MAX: u64 = 4 << 20;
+/// Objects of one bundle between gateways, where each request costs a way there and back.
+const BUNDLE_OBJECTS_HOP: usize = 128;
+/// Objects of one bundle in local mode, where the way costs nothing and finer grains keep both stores busy.
+const BUNDLE_OBJECTS_MEMORY: usize = 16;
+/// How often progress is told.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// Progress is written to the status file at every so many of its ticks.
+const STATUS_TICKS: u64 = 4;
+/// A stopped job waits so long for what is in flight.
+const DRAIN_MAX: Duration = Duration::from_secs(4);
+/// Mappings told by a dry run.
+const DRY_RUN_EVENTS_MAX: u64 = 1000;
+
+/// What the lead works with.
+pub struct LeadSetup {
+    /// The job.
+    pub job: Arc<JobSpec>,
+    /// Limits of requests.
+    pub limits: Limits,
+    /// The plan's routes.
+    pub routes: Vec<RouteSpec>,
+    /// Where orders go, by route.
+    pub ways: HashMap<RouteId, Way>,
+    /// Whether every route lies in this process.
+    pub local: bool,
+    /// Where answers come from.
+    pub replies: (mpsc::UnboundedSender<Reply>, mpsc::UnboundedReceiver<Reply>),
+    /// The store to read.
+    pub source: Arc<dyn Store>,
+    /// The stores to write.
+    pub targets: Vec<Arc<dyn Store>>,
+    /// Tells the story.
+    pub events: EventSender,
+    /// A wish to stop.
+    pub stop: CancellationToken,
+}
+
+/// Why a job cannot begin.
+#[derive(Debug)]
+pub struct CannotBegin {
+    /// One line.
+    pub message: String,
+    /// One line of advice.
+    pub hint: Option<String>,
+}
+
+struct Running {
+    setup: Arc<Shared>,
+    lead: Lead,
+    dispatch: Dispatch,
+    cargo: HashMap<ObjectId, Cargo>,
+    unfinished: HashMap<(u16, String), UnfinishedUpload>,
+    next_object: u64,
+    preparing: usize,
+    prepared: (mpsc::Sender<Prepared>, mpsc::Receiver<Prepared>),
+    journal: Journal,
+    report: Option<Report>,
+    moved: Option<deletion::Spool>,
+    tally: Tally,
+    clock: Clock,
+    /// Why the job stops before its end.
+    stopping: Option<Stopping>,
+}
+
+/// What tasks of the lead share.
+struct Shared {
+    job: Arc<JobSpec>,
+    source: Arc<dyn Store>,
+    targets: Vec<Arc<dyn Store>>,
+    policy: RetryPolicy,
+    events: EventSender,
+}
+
+#[derive(Clone, Debug)]
+struct Stopping {
+    outcome: Outcome,
+    message: Option<String>,
+    hint: Option<String>,
+    deadline_ms: u64,
+}
+
+/// The survey, until its end is known.
+struct Surveying {
+    found: mpsc::Receiver<Found>,
+    task: JoinHandle<Result<SurveyEnd, SurveyError>>,
+    cancel: CancellationToken,
+    listed: bool,
+}
+
+/// Runs the job to its end and tells it. Never fails: what goes wrong is in the summary.
+///
+/// # Errors
+/// The job's folder, journal or report cannot be used: nothing was begun.
+pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotBegin> {
+    let state = open_state(&setup.job)?;
+    let journal = open_journal(&setup.job, state.as_ref())?;
+    let report = setup.job.report_file.as_ref().map(|path| Report::open(Path::new(path), setup.job.resume)).transpose();
+    let report = report.map_err(|error| CannotBegin { message: format!("the report cannot be written: {error}"), hint: None })?;
+    let unfinished = journal.unfinished().await.map_err(journal_failed)?;
+    Ok(work(setup, state, journal, report, unfinished))
+}
+
+fn open_state(job: &JobSpec) -> Result<Option<StateDir>, CannotBegin> {
+    let Some(path) = job.state_dir.as_deref().map(Path::new) else { return Ok(None) };
+    let opened = if job.resume { StateDir::open_existing(path) } else { StateDir::create(path) };
+    opened.map(Some).map_err(|error| CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) })
+}
+
+fn open_journal(job: &JobSpec, state: Option<&StateDir>) -> Result<Journal, CannotBegin> {
+    match state {
+        None => Ok(Journal::disabled()),
+        Some(_) if job.dry_run => Ok(Journal::disabled()),
+        Some(dir) if job.resume => Journal::open_or_create(dir).map_err(journal_failed),
+        Some(dir) => Journal::create(dir).map_err(journal_failed),
+    }
+}
+
+fn journal_failed(error: JournalError) -> CannotBegin {
+    CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) }
+}
+
+async fn work(
+    setup: LeadSetup,
+    state: Option<StateDir>,
+    journal: Journal,
+    report: Option<Report>,
+    unfinished: Vec<UnfinishedUpload>,
+) {
+    let stop = setup.stop.clone();
+    let limits = setup.limits.clone();
+    let (mut running, replies) = Running::new(setup, journal, report, unfinished);
+    let ended = match running.prepare_to_run(&limits).await {
+        Ok(surveying) => running.run(surveying, replies, &stop, state.as_ref()).await,
+        Err(error) => Err(SurveyError::Journal(error)),
+    };
+    running.end(ended, state.as_ref(), &stop).await;
+    drop(state);
+}
+
+impl Running {
+    fn new(
+        setup: LeadSetup,
+        journal: Journal,
+        report: Option<Report>,
+        unfinished: Vec<UnfinishedUpload>,
+    ) -> (Self, mpsc::UnboundedReceiver<Reply>) {
+        let LeadSetup { job, limits, routes, ways, local, replies, source, targets, events, .. } = setup;
+        let lead = Lead::new(Config {
+            routes: routes.iter().map(|route| route_plan(route, job.chunk_bytes)).collect(),
+            ceiling_usd_per_gb: job.ceiling_usd_per_gb,
+            bundle_bytes_max: BUNDLE_BYTES_MAX.min(job.chunk_bytes),
+            bundle_objects_max: if local { BUNDLE_OBJECTS_MEMORY } else { BUNDLE_OBJECTS_HOP },
+            rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
+            stall_ms: u64::from(job.stall_s) * 1000,
+            first_request: 1,
+        });
+        let shared = Shared { job, source, targets, policy: RetryPolicy::from(&limits), events };
+        let running = Self {
+            dispatch: Dispatch::new(ways, replies.0),
+            tally: Tally::new(&shared.job, &routes),
+            setup: Arc::new(shared),
+            lead,
+            cargo: HashMap::new(),
+            unfinished: unfinished.into_iter().map(|upload| ((upload.intent.target, upload.intent.target_key.clone()), upload)).collect(),
+            next_object: 1,
+            preparing: 0,
+            prepared: mpsc::channel(PREPARING_MAX),
+            journal,
+            report,
+            moved: None,
+            clock: Clock::start(),
+            stopping: None,
+        };
+        (running, replies.1)
+    }
+
+    /// Clears what a killed run may have left open without a name, and starts the survey.
+    async fn prepare_to_run(&mut self, limits: &Limits) -> Result<Surveying, JournalError> {
+        let setup = self.setup.clone();
+        if setup.job.resume {
+            crate::lead::sweep::abort_orphans(&self.journal, &setup.targets, setup.policy).await?;
+        }
+        if setup.job.delete_source && !setup.job.dry_run {
+            let spool = deletion::Spool::create(setup.job.state_dir.as_deref().map(Path::new));
+            self.moved = spool.inspect_err(|error| self.notice(format!("sources will not be deleted: {error}"))).ok();
+        }
+        let (out, found) = mpsc::channel(FOUND_QUEUE_MAX);
+        let cancel = CancellationToken::new();
+        let survey = Survey {
+            job: setup.job.clone(),
+            source: setup.source.clone(),
+            targets: setup.targets.clone(),
+            limits: limits.clone(),
+            done: self.journal.done_set()?,
+            out,
+            cancel: cancel.clone(),
+        };
+        Ok(Surveying { found, task: tokio::spawn(survey.run()), cancel, listed: false })
+    }
+
+    async fn run(
+        &mut self,
+        mut surveying: Surveying,
+        mut replies: mpsc::UnboundedReceiver<Reply>,
+        stop: &CancellationToken,
+        state: Option<&StateDir>,
+    ) -> Result<SurveyEnd, SurveyError> {
+        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+        loop {
+            let idle = self.act_while_possible().await?;
+            if self.is_over(idle, &surveying) {
+                break;
+            }
+            let now_ms = self.clock.now_ms();
+            let wake = Duration::from_millis(self.wake_ms(idle).saturating_sub(now_ms));
+            let takes_more = !surveying.listed && self.stopping.is_none() && self.preparing < PREPARING_MAX && self.lead.wants_more();
+            tokio::select! {
+                Some(reply) = replies.recv() => {
+                    self.answer(reply).await?;
+                    while let Ok(reply) = replies.try_recv() {
+                        self.answer(reply).await?;
+                    }
+                }
+                found = surveying.found.recv(), if takes_more => self.found(found, &mut surveying).await,
+                Some(prepared) = self.prepared.1.recv() => self.prepared(prepared).await,
+                () = stop.cancelled(), if self.stopping.is_none() => {
+                    self.stop(Outcome::Interrupted, None, None);
+                }
+                _ = ticks.tick() => self.tick(state),
+                () = tokio::time::sleep(wake) => {}
+            }
+            if self.stopping.is_some() {
+                surveying.cancel.cancel();
+                surveying.found.close();
+            }
+        }
+        surveying.cancel_unless_listed();
+        surveying.task.await.unwrap_or(Err(SurveyError::Cancelled))
+    }
+
+    async fn act_while_possible(&mut self) -> Result<Idle, SurveyError> {
+        loop {
+            match self.lead.poll(self.clock.now_ms()) {
+                Ok(action) => self.act(action).await?,
+                Err(idle) => {
+                    self.dispatch.flush();
+                    return Ok(idle);
+                }
+            }
+        }
+    }
+
+    fn is_over(&mut self, idle: Idle, surveying: &Surveying) -> bool {
+        let now_ms = self.clock.now_ms();
+        if let Some(stopping) = &self.stopping {
+            return self.lead.flights() == 0 || now_ms >= stopping.deadline_ms;
+        }
+        match idle {
+            Idle::Stalled => {
+                let message = format!("no route has worked for {} s", self.setup.job.stall_s);
+                self.stop(Outcome::Unavailable, Some(message), Some("start the gateways and run `tradewind jobs resume`"));
+                true
+            }
+            Idle::Ceiling => {
+                let message = "only routes dearer than the cost ceiling allows are left".to_owned();
+                self.stop(Outcome::Ceiling, Some(message), Some("raise --max-cost, or wait for the cheaper routes and resume"));
+                true
+            }
+            Idle::Empty => surveying.listed && self.preparing == 0 && surveying.found.is_empty(),
+            Idle::Waiting | Idle::Until(_) => false,
+        }
+    }
+
+    fn wake_ms(&self, idle: Idle) -> u64 {
+        let now_ms = self.clock.now_ms();
+        let of_idle = match idle {
+            Idle::Until(at_ms) => at_ms.max(now_ms + 1),
+            _ => now_ms + PROGRESS_EVERY.as_millis() as u64,
+        };
+        self.stopping.as_ref().map_or(of_idle, |stopping| of_idle.min(stopping.deadline_ms.max(now_ms + 1)))
+    }
+
+    /// Begins no more; what is in flight may still land.
+    fn stop(&mut self, outcome: Outcome, message: Option<String>, hint: Option<&str>) {
+        let deadline_ms = self.clock.now_ms() + DRAIN_MAX.as_millis() as u64;
+        self.lead.drain();
+        self.stopping.get_or_insert(Stopping { outcome, message, hint: hint.map(str::to_owned), deadline_ms });
+    }
+
+    async fn found(&mut self, found: Option<Found>, surveying: &mut Surveying) {
+        match found {
+            Some(Found::Item(item)) => self.item(item),
+            Some(Found::Skipped { target, objects, bytes }) => self.tally.skipped(target, objects, bytes),
+            Some(Found::AlreadyDone { target, objects, bytes }) => self.tally.already_done(target, objects, bytes),
+            Some(Found::Refused(failed)) => self.refused(failed).await,
+            Some(Found::Listed) => {
+                self.tally.listed = true;
+                surveying.listed = true;
+            }
+            None => surveying.listed = true,
+        }
+    }
+
+    fn item(&mut self, item: WorkItem) {
+        self.tally.found(item.info.size_bytes);
+        if self.setup.job.ceiling_bytes.is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
+            let message = "more bytes are to be moved than the ceiling allows".to_owned();
+            return self.stop(Outcome::Ceiling, Some(message), Some("raise --max-size"));
+        }
+        if self.setup.job.dry_run {
+            return self.would_copy(&item);
+        }
+        self.load(item, false);
+    }
+
+    fn would_copy(&mut self, item: &WorkItem) {
+        if self.tally.objects_total() <= DRY_RUN_EVENTS_MAX {
+            let (source, destination) = self.urls(item);
+            self.setup.events.send(Event::WouldCopy { source, destination, size_bytes: item.info.size_bytes });
+        }
+    }
+
+    /// Gives an object to the state machine, after a look at it where more must be known than a listing tells.
+    fn load(&mut self, item: WorkItem, restarted: bool) {
+        if !restarted && cargo::is_whole(&item, &self.setup) {
+            return self.take_on(Cargo::whole(item, &self.setup));
+        }
+        self.preparing += 1;
+        let (setup, prepared) = (self.setup.clone(), self.prepared.0.clone());
+        tokio::spawn(async move {
+            let looked = cargo::look(item, restarted, &setup).await;
+            // The lead waits for every look it has begun; if it is gone, so is the job.
+            prepared.send(looked).await.ok();
+        });
+    }
+
+    async fn prepared(&mut self, prepared: Prepared) {
+        self.preparing -= 1;
+        match prepared {
+            Prepared::Ready(cargo) => self.take_on(*cargo),
+            Prepared::Failed(item, failure) => self.object_failed(&item, &failure, 0).await,
+        }
+    }
+
+    fn take_on(&mut self, mut cargo: Cargo) {
+        let place = (cargo.item.target, cargo.item.target_key.clone());
+        if let Some(upload) = self.unfinished.get(&place)
+            && cargo.resumes(upload)
+            && let Some(upload) = self.unfinished.remove(&place)
+        {
+            self.tally.acked(cargo.item.target, upload.parts.iter().map(|part| part.size_bytes).sum());
+            cargo.go_on_with(upload);
+        }
+        let id = ObjectId(self.next_object);
+        self.next_object += 1;
+        self.lead.add(id, cargo.new_object());
+        self.cargo.insert(id, cargo);
+    }
+
+    async fn act(&mut self, action: Action) -> Result<(), SurveyError> {
+        match action {
+            Action::Send { request, route, work } => self.send(request, route, &work),
+            Action::Finished(object) => self.finished(object).await?,
+            Action::Failed(object, fault) => {
+                if let Some(cargo) = self.cargo.remove(&object) {
+                    self.tally.unacked(cargo.item.target, cargo.acked_bytes());
+                    let failure = cargo.failure.unwrap_or_else(|| Failure::new(fault, "unavailable", "the way was lost again and again"));
+                    self.object_failed(&cargo.item, &failure, cargo.retries).await;
+                }
+            }
+            Action::Restart(object) => {
+                if let Some(cargo) = self.cargo.remove(&object) {
+                    self.tally.unacked(cargo.item.target, cargo.acked_bytes());
+                    self.tally.retried();
+                    self.load(cargo.item, true);
+                }
+            }
+            Action::RouteDown(route) => self.notice(format!("route {} is down", self.tally.route_name(route))),
+            Action::RouteUp(route) => self.notice(format!("route {} is up again", self.tally.route_name(route))),
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, request: RequestId, route: RouteId, work: &Work) {
+        if let Work::Open(object) = work
+            && let Some(cargo) = self.cargo.get_mut(object)
+        {
+            let intent = cargo.intend(status::now_unix_ms());
+            let order = orders::order(request, route, work, &self.cargo, &self.setup);
+            return self.dispatch.after_intent(self.journal.clone(), intent, order);
+        }
+        if let Work::Close(object) = work
+            && let Some(cargo) = self.cargo.get_mut(object)
+            && cargo.source_proof().is_err()
+        {
+            cargo.failed(Failure::mismatch("what was read is not what the source store states"));
+            return self.lead.failed(request, Fault::Corrupt, self.clock.now_ms());
+        }
+        let order = orders::order(request, route, work, &self.cargo, &self.setup);
+        self.dispatch.push(order);
+    }
+
+    async fn answer(&mut self, reply: Reply) -> Result<(), SurveyError> {
+        let Reply { request, verdict } = reply;
+        // Late: the request was given up, and another try of it is or was under way.
+        let Some(work) = self.lead.work(request).cloned() else { return Ok(()) };
+        let failure = match verdict {
+            ReplyVerdict::Sink(words) => match postcard::from_bytes::<SinkReply>(&words) {
+                Ok(SinkReply::Failed(failure)) => failure,
+                Ok(answer) => return self.sink_answer(request, work, answer).await,
+                Err(_) => Failure::mismatch("a sink's answer does not parse"),
+            },
+            ReplyVerdict::Failed { fault, kind, message } => Failure::new(fault, &kind, message),
+        };
+        for object in work.objects() {
+            if let Some(cargo) = self.cargo.get_mut(&object) {
+                cargo.failed(failure.clone());
+            }
+        }
+        self.lead.failed(request, failure.fault, self.clock.now_ms());
+        Ok(())
+    }
+
+    async fn sink_answer(&mut self, request: RequestId, work: Work, answer: SinkReply) -> Result<(), SurveyError> {
+        match (work, answer) {
+            (Work::Bundle(objects), SinkReply::Bundle(verdicts)) if objects.len() == verdicts.len() => {
+                for (object, verdict) in objects.into_iter().zip(verdicts) {
+                    self.member(request, object, verdict);
+                }
+            }
+            (Work::Part { object, .. }, SinkReply::Part(tag)) => {
+                if let Some(cargo) = self.cargo.get_mut(&object) {
+                    self.tally.acked(cargo.item.target, tag.size_bytes);
+                    let entry = Entry::Part { target: cargo.item.target, target_key: cargo.item.target_key.clone(), part: tag.clone() };
+                    cargo.tags.insert(tag.part, tag);
+                    self.journal.record(entry).await?;
+                }
+                self.lead.done(request, object);
+            }
+            (Work::Open(object), SinkReply::Opened(upload)) => {
+                if let Some(cargo) = self.cargo.get_mut(&object) {
+                    let (target, target_key) = (cargo.item.target, cargo.item.target_key.clone());
+                    cargo.upload = Some(upload.clone());
+                    self.journal.record(Entry::Opened { target, target_key, upload }).await?;
+                }
+                self.lead.done(request, object);
+            }
+            (Work::Close(object), SinkReply::Closed(placed)) => {
+                if let Some(cargo) = self.cargo.get_mut(&object) {
+                    cargo.placed = Some(placed);
+                }
+                self.lead.done(request, object);
+            }
+            (Work::Abort(object), SinkReply::Aborted) => {
+                if let Some(cargo) = self.cargo.get(&object) {
+                    let (target, target_key) = (cargo.item.target, cargo.item.target_key.clone());
+                    self.journal.record(Entry::Abandoned { target, target_key }).await?;
+                }
+                self.lead.done(request, object);
+            }
+            _ => {
+                self.lead.failed(request, Fault::Permanent, self.clock.now_ms());
+                return Ok(());
+            }
+        }
+        self.lead.answered(request, None, self.clock.now_ms());
+        Ok(())
+    }
+
+    fn member(&mut self, request: RequestId, object: ObjectId, verdict: Result<Placed, Failure>) {
+        let Some(cargo) = self.cargo.get_mut(&object) else { return };
+        match verdict {
+            Ok(placed) => {
+                self.tally.acked(cargo.item.target, placed.size_bytes);
+                cargo.placed = Some(placed);
+                self.lead.done(request, object);
+            }
+            Err(failure) => {
+                let fault = failure.fault;
+                cargo.failed(failure);
+                self.lead.fault(request, object, fault);
+            }
+        }
+    }
+
+    async fn finished(&mut self, object: ObjectId) -> Result<(), SurveyError> {
+        let Some(Cargo { item, placed: Some(placed), retries, .. }) = self.cargo.remove(&object) else { return Ok(()) };
+        self.tally.finished(item.target, &placed);
+        let (source, destination) = self.urls(&item);
+        if let Some(report) = &self.report {
+            let proof = ProofRecord {
+                source: placed.source_proof.name().to_owned(),
+                hop: self.tally.hop_proof().to_owned(),
+                destination: placed.target_proof.name().to_owned(),
+            };
+            let verdict = ObjectVerdict {
+                source,
+                destination,
+                size_bytes: item.info.size_bytes,
+                verdict: Verdict::Copied,
+                proof: Some(proof),
+                retries,
+                ..ObjectVerdict::default()
+            };
+            report.add(verdict).await;
+        }
+        if let Some(Err(error)) = self.moved.as_ref().map(|moved| moved.push(0, &item.info)) {
+            self.moved = None;
+            self.notice(format!("sources are not deleted: {error}"));
+        }
+        let fingerprint = fingerprint(&item.info);
+        let (target, target_key, size_bytes) = (item.target, item.target_key, item.info.size_bytes);
+        Ok(self.journal.record(Entry::Closed { target, target_key, fingerprint, size_bytes }).await?)
+    }
+
+    async fn object_failed(&mut self, item: &WorkItem, failure: &Failure, retries: u64) {
+        let (source, destination) = self.urls(item);
+        let Failure { kind, message, hint, .. } = failure.clone();
+        self.tally.failed(Some(item.target));
+        self.say_failed(FailedObject { source, destination, kind, message, hint }, retries).await;
+        if failure.kind == "bucket_not_found" {
+            let hint = failure.hint.clone();
+            self.stop(Outcome::Failed, Some(failure.message.clone()), hint.as_deref());
+        }
+    }
+
+    async fn refused(&mut self, failed: FailedObject) {
+        self.tally.failed(None);
+        self.say_failed(failed, 0).await;
+    }
+
+    async fn say_failed(&mut self, failed: FailedObject, retries: u64) {
+        self.tally.failure_kind(&failed.kind);
+        if let Some(report) = &self.report {
+            report.add(ObjectVerdict { retries, ..ObjectVerdict::from(&failed) }).await;
+        }
+        self.setup.events.send(Event::ObjectFailed(failed));
+    }
+
+    fn tick(&mut self, state: Option<&StateDir>) {
+        let progress = self.progress();
+        if let Some(state) = state
+            && self.tally.ticks().is_multiple_of(STATUS_TICKS)
+            && let Err(error) = status::write(state.path(), &status::running(progress.clone()))
+        {
+            tracing::warn!(%error, "cannot write the job's status");
+        }
+        self.setup.events.send(Event::Progress(progress));
+    }
+
+    fn progress(&mut self) -> tradewind_contract::Progress {
+        self.tally.progress(self.lead.retries(), self.lead.shares())
+    }
+
+    fn notice(&self, message: String) {
+        self.setup.events.send(Event::Notice { message });
+    }
+
+    fn urls(&self, item: &WorkItem) -> (String, String) {
+        let target = &self.setup.targets[usize::from(item.target)];
+        (object_url(self.setup.source.as_ref(), &item.source_key), object_url(target.as_ref(), &item.target_key))
+    }
+}
+
+impl Surveying {
+    fn cancel_unless_listed(&mut self) {
+        if !self.listed {
+            self.cancel.cancel();
+        }
+        self.found.close();
+    }
+}
+
+fn route_plan(route: &RouteSpec, chunk_bytes: u64) -> RoutePlan {
+    RoutePlan {
+        id: RouteId(route.id),
+        share: route.share,
+        usd_per_gb: route.usd_per_gb,
+        window_bytes: (WINDOW_CHUNKS * chunk_bytes).max(WINDOW_BYTES_MIN),
+        window_requests: WINDOW_REQUESTS,
+    }
+}

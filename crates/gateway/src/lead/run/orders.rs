@@ -1,0 +1,224 @@
+//! From the state machine's decisions to orders, and down to the sources.
+
+use super::Shared;
+use super::cargo::Cargo;
+use crate::lead::journal::{Entry, Intent, Journal};
+use crate::node::hop::Hop;
+use crate::node::reply::ReplyTo;
+use crate::node::source::Source;
+use crate::node::work::{Close, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tradewind_store::{PartSource, UploadId};
+use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Reply};
+use tradewind_wire::lead::Work;
+use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
+
+/// Orders of one frame, in bytes; one order may be longer.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Where the orders of a route go.
+#[derive(Clone)]
+pub enum Way {
+    /// The source is in this process.
+    Memory(Arc<Source>),
+    /// The source is another gateway.
+    Hop(Arc<Hop>),
+}
+
+/// The order that does `work`.
+pub(super) fn order(
+    request: RequestId,
+    route: RouteId,
+    work: &Work,
+    cargo: &HashMap<ObjectId, Cargo>,
+    setup: &Shared,
+) -> Option<Order> {
+    let task = match work {
+        Work::Open(object) => SourceTask::Pass(open(cargo.get(object)?)),
+        Work::Part { object, part, offset, bytes } => part_task(cargo.get(object)?, *part, *offset, *bytes, setup)?,
+        Work::Bundle(objects) => {
+            SourceTask::Bundle(objects.iter().map(|object| Some(fetch(cargo.get(object)?, setup))).collect::<Option<_>>()?)
+        }
+        Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(cargo.get(object)?, setup)?))),
+        Work::Abort(object) => SourceTask::Pass(abort(cargo.get(object)?)?),
+    };
+    Some(Order { request, route, compress: setup.job.compress, task })
+}
+
+fn open(cargo: &Cargo) -> Manifest {
+    Manifest::Open { target: cargo.item.target, key: cargo.item.target_key.clone(), options: cargo.options.clone() }
+}
+
+fn part_task(cargo: &Cargo, part: u32, offset: u64, bytes: u64, setup: &Shared) -> Option<SourceTask> {
+    let range = offset..offset + bytes;
+    let place = PartPlace {
+        target: cargo.item.target,
+        key: cargo.item.target_key.clone(),
+        upload: cargo.upload.clone()?,
+        part,
+        offset,
+    };
+    if cargo.item.server_side {
+        let source = PartSource {
+            bucket: bucket_of(setup),
+            key: cargo.item.source_key.clone(),
+            condition: cargo.condition(),
+            range: Some(range),
+        };
+        return Some(SourceTask::Pass(Manifest::CopyPart { place, source }));
+    }
+    Some(SourceTask::Part { source_key: cargo.item.source_key.clone(), condition: cargo.condition(), range, place })
+}
+
+fn fetch(cargo: &Cargo, setup: &Shared) -> Fetch {
+    Fetch {
+        source_key: cargo.item.source_key.clone(),
+        condition: cargo.condition(),
+        size_bytes: cargo.item.info.size_bytes,
+        listed: cargo.stated,
+        place: whole_place(cargo, setup),
+        copy_from_bucket: cargo.item.server_side.then(|| bucket_of(setup)),
+    }
+}
+
+fn close(cargo: &Cargo, setup: &Shared) -> Option<Close> {
+    Some(Close {
+        place: whole_place(cargo, setup),
+        upload: cargo.upload.clone()?,
+        parts: cargo.tags.values().cloned().collect(),
+        size_bytes: cargo.item.info.size_bytes,
+        checksums: cargo.combined(),
+        source_proof: cargo.source_proof().unwrap_or(Proof::Length),
+        sweep_since_unix_ms: cargo.sweep_since_unix_ms(),
+    })
+}
+
+fn abort(cargo: &Cargo) -> Option<Manifest> {
+    let upload: UploadId = cargo.upload.clone()?;
+    Some(Manifest::Abort { target: cargo.item.target, key: cargo.item.target_key.clone(), upload })
+}
+
+fn whole_place(cargo: &Cargo, setup: &Shared) -> WholePlace {
+    WholePlace {
+        target: cargo.item.target,
+        key: cargo.item.target_key.clone(),
+        options: cargo.options.clone(),
+        verify: setup.job.verify,
+    }
+}
+
+/// The bucket in a store's URL: all behind the scheme (`s3://bucket`, `az://account/container`).
+fn bucket_of(setup: &Shared) -> String {
+    let url = setup.source.url();
+    let path = url.split_once("://").map_or(url, |(_, path)| path);
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+/// Sends orders, many to a frame where they cross a hop.
+pub(super) struct Dispatch {
+    ways: HashMap<RouteId, Way>,
+    replies: mpsc::UnboundedSender<Reply>,
+    batches: HashMap<RouteId, Vec<Order>>,
+}
+
+impl Dispatch {
+    pub(super) fn new(ways: HashMap<RouteId, Way>, replies: mpsc::UnboundedSender<Reply>) -> Self {
+        Self { ways, replies, batches: HashMap::new() }
+    }
+
+    /// Puts an order into the next batch of its route. An order that cannot be made (`None`) is of an object that has
+    /// ended meanwhile; the state machine does not give such.
+    pub(super) fn push(&mut self, order: Option<Order>) {
+        let Some(order) = order else { return };
+        let batch = self.batches.entry(order.route).or_default();
+        batch.push(order);
+    }
+
+    /// Sends an order that opens an upload as soon as the journal holds the intent.
+    pub(super) fn after_intent(&self, journal: Journal, intent: Intent, order: Option<Order>) {
+        let Some(order) = order else { return };
+        let (way, replies) = (self.ways.get(&order.route).cloned(), self.replies.clone());
+        tokio::spawn(async move {
+            let reply = ReplyTo::memory(replies);
+            match (journal.record_durably(Entry::Intent(intent)).await, way) {
+                (Ok(()), Some(way)) => way.send(vec![order], reply).await,
+                (Ok(()), None) => reply.fail(order.request, Fault::RouteDown, "unavailable", "an unknown route"),
+                (Err(error), _) => reply.fail(order.request, Fault::Permanent, "no_space", error.to_string()),
+            }
+        });
+    }
+
+    /// Sends all batches.
+    pub(super) fn flush(&mut self) {
+        for (route, orders) in &mut self.batches {
+            if orders.is_empty() {
+                continue;
+            }
+            let (orders, reply) = (std::mem::take(orders), ReplyTo::memory(self.replies.clone()));
+            match self.ways.get(route).cloned() {
+                Some(Way::Memory(source)) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
+                Some(way) => drop(tokio::spawn(async move { way.send(orders, reply).await })),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Way {
+    async fn send(&self, orders: Vec<Order>, reply: ReplyTo) {
+        match self {
+            Way::Memory(source) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
+            Way::Hop(hop) => {
+                for batch in batches(orders) {
+                    send_batch(hop, batch, &reply).await;
+                }
+            }
+        }
+    }
+}
+
+async fn send_batch(hop: &Hop, batch: Vec<Order>, reply: &ReplyTo) {
+    let requests: Vec<RequestId> = batch.iter().map(|order| order.request).collect();
+    match postcard::to_stdvec(&batch) {
+        Ok(payload) if payload.len() <= CONTROL_BYTES_MAX => {
+            hop.send_orders(&Frame::Orders(payload.into()), &requests, reply).await;
+        }
+        _ => {
+            for request in requests {
+                reply.fail(request, Fault::Permanent, "too_large", "the order is longer than a frame may be");
+            }
+        }
+    }
+}
+
+/// Cuts orders into batches by their estimated length.
+fn batches(orders: Vec<Order>) -> Vec<Vec<Order>> {
+    let mut batches = vec![Vec::new()];
+    let mut bytes = 0;
+    for order in orders {
+        let length = estimated_bytes(&order);
+        if bytes + length > BATCH_BYTES && bytes > 0 {
+            batches.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += length;
+        if let Some(batch) = batches.last_mut() {
+            batch.push(order);
+        }
+    }
+    batches
+}
+
+fn estimated_bytes(order: &Order) -> usize {
+    const PER_OBJECT: usize = 512;
+    const PER_PART: usize = 128;
+    match &order.task {
+        SourceTask::Bundle(fetches) => {
+            fetches.iter().map(|fetch| PER_OBJECT + fetch.source_key.len() + fetch.place.key.len()).sum()
+        }
+        SourceTask::Pass(Manifest::Close(close)) => PER_OBJECT + PER_PART * close.parts.len(),
+        _ => PER_OBJECT,
+    }
+}

@@ -1,0 +1,216 @@
+//! Counts: for progress while the job runs, and for the summary at its end.
+
+use crate::node::work::{Placed, Proof};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+use tradewind_contract::{DestinationSummary, HopActivity, JobSpec, Outcome, Progress, Proofs, RouteSpec};
+use tradewind_wire::RouteId;
+use tradewind_wire::shares::Shares;
+
+/// The rate shown is that of so many latest ticks.
+const RATE_TICKS: usize = 10;
+
+pub(super) struct Tally {
+    started: Instant,
+    pub(super) listed: bool,
+    objects_total: u64,
+    bytes_total: u64,
+    objects_done: u64,
+    bytes_done: u64,
+    objects_skipped: u64,
+    objects_failed: u64,
+    restarts: u64,
+    pub(super) objects_deleted: u64,
+    destinations: Vec<DestinationSummary>,
+    proofs: Proofs,
+    failure_kinds: BTreeMap<String, u64>,
+    recent: VecDeque<(Instant, u64)>,
+    ticks: u64,
+    route_names: Vec<(RouteId, String)>,
+    crosses_hops: bool,
+}
+
+impl Tally {
+    pub(super) fn new(job: &JobSpec, routes: &[RouteSpec]) -> Self {
+        let destination = |target: &tradewind_contract::Target| DestinationSummary {
+            url: format!("{}/{}", target.store.url.trim_end_matches('/'), target.key),
+            ..DestinationSummary::default()
+        };
+        let started = Instant::now();
+        Self {
+            started,
+            listed: false,
+            objects_total: 0,
+            bytes_total: 0,
+            objects_done: 0,
+            bytes_done: 0,
+            objects_skipped: 0,
+            objects_failed: 0,
+            restarts: 0,
+            objects_deleted: 0,
+            destinations: job.targets.iter().map(destination).collect(),
+            proofs: Proofs::new(),
+            failure_kinds: BTreeMap::new(),
+            recent: VecDeque::from([(started, 0)]),
+            ticks: 0,
+            route_names: routes.iter().map(|route| (RouteId(route.id), name(route))).collect(),
+            crosses_hops: routes.iter().any(|route| stations(route).len() > 1),
+        }
+    }
+
+    pub(super) fn found(&mut self, bytes: u64) {
+        self.objects_total += 1;
+        self.bytes_total += bytes;
+    }
+
+    pub(super) fn skipped(&mut self, _target: u16, objects: u64, _bytes: u64) {
+        self.objects_skipped += objects;
+    }
+
+    /// Moved by an earlier run of this job: part of the whole, and of what is done.
+    pub(super) fn already_done(&mut self, target: u16, objects: u64, bytes: u64) {
+        self.objects_total += objects;
+        self.bytes_total += bytes;
+        self.objects_done += objects;
+        self.bytes_done += bytes;
+        *self.proofs.entry("earlier run".to_owned()).or_default() += objects;
+        let destination = &mut self.destinations[usize::from(target)];
+        destination.objects += objects;
+        destination.bytes += bytes;
+    }
+
+    pub(super) fn acked(&mut self, target: u16, bytes: u64) {
+        self.bytes_done += bytes;
+        self.destinations[usize::from(target)].bytes += bytes;
+    }
+
+    /// Bytes that were acked and do not count after all: their object failed or starts again.
+    pub(super) fn unacked(&mut self, target: u16, bytes: u64) {
+        self.bytes_done -= bytes;
+        self.destinations[usize::from(target)].bytes -= bytes;
+    }
+
+    pub(super) fn retried(&mut self) {
+        self.restarts += 1;
+    }
+
+    pub(super) fn finished(&mut self, target: u16, placed: &Placed) {
+        self.objects_done += 1;
+        self.destinations[usize::from(target)].objects += 1;
+        *self.proofs.entry(proof_name(placed)).or_default() += 1;
+    }
+
+    /// `None`: of no destination in particular.
+    pub(super) fn failed(&mut self, target: Option<u16>) {
+        self.objects_failed += 1;
+        if let Some(target) = target {
+            self.destinations[usize::from(target)].failed += 1;
+        }
+    }
+
+    pub(super) fn failure_kind(&mut self, kind: &str) {
+        *self.failure_kinds.entry(kind.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn objects_total(&self) -> u64 {
+        self.objects_total
+    }
+
+    pub(super) fn bytes_total(&self) -> u64 {
+        self.bytes_total
+    }
+
+    pub(super) fn objects_failed(&self) -> u64 {
+        self.objects_failed
+    }
+
+    pub(super) fn ticks(&self) -> u64 {
+        self.ticks
+    }
+
+    pub(super) fn route_name(&self, route: RouteId) -> &str {
+        self.route_names.iter().find(|(id, _)| *id == route).map_or("?", |(_, name)| name)
+    }
+
+    /// What vouches for the bytes between source and sink.
+    pub(super) fn hop_proof(&self) -> &'static str {
+        if self.crosses_hops { "blake3" } else { "memory" }
+    }
+
+    pub(super) fn progress(&mut self, retries: u64, shares: &Shares) -> Progress {
+        self.ticks += 1;
+        let now = Instant::now();
+        self.recent.push_back((now, self.bytes_done));
+        if self.recent.len() > RATE_TICKS {
+            self.recent.pop_front();
+        }
+        Progress { bytes_per_s: self.recent_rate(now), ..self.totals(retries, shares) }
+    }
+
+    /// As [`Tally::progress`], with the mean rate of the whole job.
+    pub(super) fn totals(&self, retries: u64, shares: &Shares) -> Progress {
+        let elapsed_s = self.started.elapsed().as_secs_f64();
+        let activity = |(route, bytes, up)| HopActivity { name: self.route_name(route).to_owned(), bytes, up };
+        Progress {
+            listed: self.listed,
+            objects_total: self.objects_total,
+            bytes_total: self.bytes_total,
+            objects_done: self.objects_done,
+            bytes_done: self.bytes_done,
+            objects_skipped: self.objects_skipped,
+            objects_failed: self.objects_failed,
+            retries: retries + self.restarts,
+            bytes_per_s: self.bytes_done as f64 / elapsed_s.max(1e-3),
+            elapsed_s,
+            cost_usd: shares.spent_usd(),
+            hops: shares.activity().map(activity).collect(),
+        }
+    }
+
+    fn recent_rate(&self, now: Instant) -> f64 {
+        let Some((since, bytes)) = self.recent.front() else { return 0.0 };
+        self.bytes_done.saturating_sub(*bytes) as f64 / now.duration_since(*since).as_secs_f64().max(1e-3)
+    }
+
+    pub(super) fn proofs(&self) -> Proofs {
+        self.proofs.clone()
+    }
+
+    pub(super) fn destinations(&self) -> Vec<DestinationSummary> {
+        self.destinations.clone()
+    }
+
+    /// How a job ends whose failures are these: the gravest meaning that all of them share, or a mismatch among them.
+    pub(super) fn outcome(&self) -> Outcome {
+        let all = |kinds: &[&str]| self.failure_kinds.keys().all(|kind| kinds.contains(&kind.as_str()));
+        if self.failure_kinds.is_empty() {
+            Outcome::Done
+        } else if self.failure_kinds.contains_key("mismatch") {
+            Outcome::Mismatch
+        } else if all(&["unavailable"]) {
+            Outcome::Unavailable
+        } else if self.objects_done == 0 && all(&["forbidden", "unauthenticated"]) {
+            Outcome::Unauthorised
+        } else {
+            Outcome::SomeFailed
+        }
+    }
+}
+
+fn proof_name(placed: &Placed) -> String {
+    match (placed.source_proof, placed.target_proof) {
+        (Proof::StoreCopy, target) => target.name().to_owned(),
+        (source, target) => format!("{} → {}", source.name(), target.name()),
+    }
+}
+
+/// The gateways that bytes pass, lead left out.
+fn stations(route: &RouteSpec) -> Vec<&str> {
+    let mut stations: Vec<&str> = route.nodes.iter().skip(1).map(String::as_str).collect();
+    stations.dedup();
+    stations
+}
+
+fn name(route: &RouteSpec) -> String {
+    stations(route).join(" → ")
+}

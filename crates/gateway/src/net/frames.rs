@@ -1,0 +1,122 @@
+//! Whole frames over a connection.
+
+use super::handshake::ConnectionError;
+use super::stream::{ReadSide, WriteSide};
+use bytes::{Buf, Bytes, BytesMut};
+use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, Kind};
+use tradewind_wire::intake::{Intake, Step};
+
+/// What a connection brought.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A request begins. Its `wire_bytes` follow as [`Incoming::Piece`]s.
+    Begin(Head),
+    /// The next bytes of the request's body.
+    Piece {
+        /// The bytes.
+        bytes: Bytes,
+        /// Whether the body is whole now.
+        last: bool,
+    },
+    /// The request begun last will not be finished.
+    GiveUp,
+    /// Anything else.
+    Frame(Frame),
+}
+
+/// Reads frames.
+pub struct FrameReader {
+    side: ReadSide,
+    plain: BytesMut,
+    intake: Intake,
+    /// Bytes left of the `Data` frame being read, and whether the body ends with it.
+    data: Option<(usize, bool)>,
+}
+
+impl FrameReader {
+    pub(super) fn new(side: ReadSide, intake: Intake) -> Self {
+        Self { side, plain: BytesMut::new(), intake, data: None }
+    }
+
+    /// The next thing on the connection. Cancel-safe.
+    ///
+    /// # Errors
+    /// `Closed` at the end of the stream, `Protocol` for what a peer of ours would never send, `Io` otherwise.
+    pub async fn next(&mut self) -> Result<Incoming, ConnectionError> {
+        loop {
+            if let Some(incoming) = self.parse()? {
+                return Ok(incoming);
+            }
+            if !self.side.fill(&mut self.plain).await? {
+                return Err(ConnectionError::Closed);
+            }
+        }
+    }
+
+    fn parse(&mut self) -> Result<Option<Incoming>, ConnectionError> {
+        if let Some((left, ends_body)) = self.data {
+            return Ok(self.parse_piece(left, ends_body));
+        }
+        let Some(header) = self.plain.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let header = Header::parse(header)?;
+        if header.kind == Kind::Data {
+            let ends_body = self.intake.data(&header)?;
+            self.plain.advance(HEADER_BYTES);
+            self.data = Some((header.length, ends_body));
+            return Ok(self.parse_piece(header.length, ends_body));
+        }
+        if self.plain.len() < HEADER_BYTES + header.length {
+            return Ok(None);
+        }
+        self.plain.advance(HEADER_BYTES);
+        let payload = self.plain.split_to(header.length).freeze();
+        Ok(Some(match self.intake.frame(Frame::parse(&header, payload)?)? {
+            Step::Begin(head) => Incoming::Begin(head),
+            Step::GiveUp => Incoming::GiveUp,
+            Step::Other(frame) => Incoming::Frame(frame),
+        }))
+    }
+
+    fn parse_piece(&mut self, left: usize, ends_body: bool) -> Option<Incoming> {
+        if self.plain.is_empty() {
+            return None;
+        }
+        let bytes = self.plain.split_to(left.min(self.plain.len())).freeze();
+        let left = left - bytes.len();
+        self.data = (left > 0).then_some((left, ends_body));
+        Some(Incoming::Piece { bytes, last: ends_body && left == 0 })
+    }
+}
+
+/// Writes frames. Not cancel-safe: drop the connection when a write was dropped.
+pub struct FrameWriter {
+    side: WriteSide,
+    scratch: Vec<u8>,
+}
+
+impl FrameWriter {
+    pub(super) fn new(side: WriteSide) -> Self {
+        Self { side, scratch: Vec::new() }
+    }
+
+    /// Whether to begin no further request on this connection.
+    pub fn is_worn(&self) -> bool {
+        self.side.is_worn()
+    }
+
+    /// Writes a frame.
+    pub async fn frame(&mut self, frame: &Frame) -> Result<(), ConnectionError> {
+        self.scratch.clear();
+        frame.encode(&mut self.scratch);
+        Ok(self.side.write_all(&self.scratch, &[]).await?)
+    }
+
+    /// Writes bytes of the body begun last, as `Data` frames.
+    pub async fn data(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
+        for piece in bytes.chunks(DATA_BYTES_MAX) {
+            let header = Header { kind: Kind::Data, route: tradewind_wire::RouteId(0), length: piece.len() };
+            self.side.write_all(&header.encode(), piece).await?;
+        }
+        Ok(())
+    }
+}

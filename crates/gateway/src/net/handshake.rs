@@ -1,0 +1,194 @@
+//! From a TCP stream to a connection: TLS, Hello both ways, then the record layer takes over.
+//!
+//! Who connects speaks first: Hello, then waits for the other's Hello, then sends a ping at once. Who accepts sends
+//! nothing between its Hello and that first ping. So neither side's TLS library has read a byte too many when its keys
+//! pass to our record layer.
+
+use super::frames::{FrameReader, FrameWriter};
+use super::record::{Opener, Sealer};
+use super::stream::{ReadSide, WriteSide};
+use crate::tls::{self, TlsError};
+use std::io;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tradewind_wire::WIRE_VERSION_MAJOR;
+use tradewind_wire::frame::{Frame, FrameError, HEADER_BYTES, Header, Hello, Kind};
+use tradewind_wire::intake::Intake;
+
+pub use crate::tls::Security;
+
+/// A peer that has not finished TLS and Hello by then is dropped.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a connection ended or was never made.
+#[derive(Debug, Error)]
+pub enum ConnectionError {
+    /// End of the stream.
+    #[error("closed by the peer")]
+    Closed,
+    /// Nothing came for too long.
+    #[error("silent for {0} s")]
+    Silent(u64),
+    /// The peer broke the protocol.
+    #[error(transparent)]
+    Protocol(#[from] FrameError),
+    /// The peer is not who it must be.
+    #[error("{0}")]
+    Peer(String),
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// TLS failed.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// A connection after both Hellos.
+pub struct Connection {
+    /// The other gateway's name; with TLS the one in its certificate.
+    pub peer: String,
+    /// Reads frames.
+    pub reader: FrameReader,
+    /// Writes frames.
+    pub writer: FrameWriter,
+}
+
+impl Connection {
+    /// Greets the gateway `peer` on a stream that we opened.
+    pub async fn open(
+        tcp: TcpStream,
+        security: &Security,
+        hello: Hello,
+        peer: &str,
+    ) -> Result<Connection, ConnectionError> {
+        in_time(async {
+            let mut connection = match security {
+                Security::Plain => {
+                    let mut tcp = tcp;
+                    let theirs = exchange(&mut tcp, &hello, Turn::First).await?;
+                    check(&theirs, &hello, peer)?;
+                    plain(theirs, tcp)
+                }
+                Security::Tls(identity) => {
+                    let mut stream = tls::connect(identity, peer, tcp).await?;
+                    let theirs = exchange(&mut stream, &hello, Turn::First).await?;
+                    check(&theirs, &hello, peer)?;
+                    let (tcp, session) = stream.into_inner();
+                    sealed(theirs, tcp, rustls::Connection::Client(session))?
+                }
+            };
+            connection.writer.frame(&Frame::Ping(0)).await?;
+            Ok(connection)
+        })
+        .await
+    }
+
+    /// Waits for the Hello of a gateway that connected to us, and answers if it is of our job.
+    pub async fn accept(tcp: TcpStream, security: &Security, hello: Hello) -> Result<Connection, ConnectionError> {
+        in_time(async {
+            match security {
+                Security::Plain => {
+                    let mut tcp = tcp;
+                    let theirs = exchange(&mut tcp, &hello, Turn::Second).await?;
+                    Ok(plain(theirs, tcp))
+                }
+                Security::Tls(identity) => {
+                    let (mut stream, name) = tls::accept(identity, tcp).await?;
+                    let theirs = exchange(&mut stream, &hello, Turn::Second).await?;
+                    check(&theirs, &hello, &name)?;
+                    let (tcp, session) = stream.into_inner();
+                    sealed(theirs, tcp, rustls::Connection::Server(session))
+                }
+            }
+        })
+        .await
+    }
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, ConnectionError>>) -> Result<T, ConnectionError> {
+    tokio::time::timeout(HELLO_TIMEOUT, work).await.unwrap_or(Err(ConnectionError::Silent(HELLO_TIMEOUT.as_secs())))
+}
+
+#[derive(PartialEq)]
+enum Turn {
+    First,
+    Second,
+}
+
+async fn exchange<S>(stream: &mut S, ours: &Hello, turn: Turn) -> Result<Hello, ConnectionError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    if turn == Turn::First {
+        send_hello(stream, ours).await?;
+    }
+    let theirs = read_hello(stream).await?;
+    if theirs.job != ours.job {
+        return Err(ConnectionError::Peer(format!("the peer serves job {:?}, this gateway serves {:?}", theirs.job, ours.job)));
+    }
+    if turn == Turn::Second {
+        send_hello(stream, ours).await?;
+    }
+    Ok(theirs)
+}
+
+async fn send_hello<S: AsyncWrite + Unpin>(stream: &mut S, hello: &Hello) -> Result<(), ConnectionError> {
+    let mut bytes = Vec::new();
+    Frame::Hello(hello.clone()).encode(&mut bytes);
+    stream.write_all(&bytes).await?;
+    Ok(stream.flush().await?)
+}
+
+async fn read_hello<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Hello, ConnectionError> {
+    let mut header = [0; HEADER_BYTES];
+    stream.read_exact(&mut header).await.map_err(refused)?;
+    let header = Header::parse(&header)?;
+    if header.kind != Kind::Hello {
+        return Err(FrameError::Unexpected(header.kind, "before the hello").into());
+    }
+    let mut payload = vec![0; header.length];
+    stream.read_exact(&mut payload).await.map_err(refused)?;
+    match Frame::parse(&header, payload.into())? {
+        Frame::Hello(hello) => Ok(hello),
+        _ => Err(FrameError::Unexpected(header.kind, "before the hello").into()),
+    }
+}
+
+/// In TLS 1.3 a refused client learns of it with its first read.
+fn refused(error: io::Error) -> ConnectionError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ConnectionError::Closed,
+        _ => TlsError::explain(error).into(),
+    }
+}
+
+fn check(theirs: &Hello, ours: &Hello, peer: &str) -> Result<(), ConnectionError> {
+    debug_assert_eq!(ours.version, WIRE_VERSION_MAJOR);
+    if theirs.node != peer {
+        return Err(ConnectionError::Peer(format!("the peer calls itself {:?}, it should be {peer:?}", theirs.node)));
+    }
+    Ok(())
+}
+
+fn plain(theirs: Hello, tcp: TcpStream) -> Connection {
+    let (read, write) = tcp.into_split();
+    Connection {
+        peer: theirs.node,
+        reader: FrameReader::new(ReadSide::new(read, None), Intake::greeted()),
+        writer: FrameWriter::new(WriteSide::new(write, None)),
+    }
+}
+
+fn sealed(theirs: Hello, tcp: TcpStream, session: rustls::Connection) -> Result<Connection, ConnectionError> {
+    let secrets = session.dangerous_extract_secrets().map_err(|error| ConnectionError::Io(io::Error::other(error)))?;
+    let opener = Opener::new(secrets.rx.0, &secrets.rx.1)?;
+    let sealer = Sealer::new(secrets.tx.0, &secrets.tx.1)?;
+    let (read, write) = tcp.into_split();
+    Ok(Connection {
+        peer: theirs.node,
+        reader: FrameReader::new(ReadSide::new(read, Some(opener)), Intake::greeted()),
+        writer: FrameWriter::new(WriteSide::new(write, Some(sealer))),
+    })
+}

@@ -1,0 +1,400 @@
+//! An outgoing hop: a bundle of connections to one gateway, and what was sent on it and not yet answered.
+//!
+//! Dynamic partition: a request takes whichever connection is free first, so a slow connection holds one request and no
+//! more. A lost connection gives its requests back upstream as `Lost`; a hop without any connection says `RouteDown`.
+
+use super::clock::Clock;
+use super::parcel::Coded;
+use super::reply::ReplyTo;
+use super::work::Failure;
+use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming, Security};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::HopSpec;
+use tradewind_wire::frame::{Frame, Hello, Reply, Verdict};
+use tradewind_wire::hop::{Flights, Liveness};
+use tradewind_wire::{ConnectionId, Fault, RequestId};
+
+/// A TCP connection that is not made by then has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// First pause before connecting again; doubled up to the longest.
+const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Longest pause before connecting again.
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How often a connection that shall take no more requests is looked at, whether its last answers have come.
+const RETIRE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How a hop is set up.
+pub struct HopSetup {
+    /// Peer, address, number of connections.
+    pub spec: HopSpec,
+    /// TLS or plain.
+    pub security: Security,
+    /// Our first words.
+    pub hello: Hello,
+    /// A peer silent for so long is dead.
+    pub silence_max: Duration,
+}
+
+/// See the module's head.
+pub struct Hop {
+    setup: HopSetup,
+    flights: Mutex<Flights<ReplyTo>>,
+    idle_in: mpsc::UnboundedSender<Outgoing>,
+    idle_out: AsyncMutex<mpsc::UnboundedReceiver<Outgoing>>,
+    health: watch::Sender<Health>,
+    stop: CancellationToken,
+    counts: HopCounts,
+}
+
+/// What crossed a hop.
+#[derive(Debug, Default)]
+pub struct HopCounts {
+    /// Bytes of bodies sent.
+    pub sent_bytes: AtomicU64,
+    /// Requests sent.
+    pub requests: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Health {
+    connections: usize,
+    /// Connecting failed since the last success, so waiting for a connection is waiting for a repair.
+    failing: bool,
+}
+
+/// The sending side of one live connection. Whoever holds it may send one request.
+struct Outgoing {
+    id: ConnectionId,
+    writer: Arc<AsyncMutex<FrameWriter>>,
+    closed: CancellationToken,
+    /// The peer wants no more requests, or the keys are worn.
+    retired: Arc<AtomicBool>,
+}
+
+/// A request being sent piece by piece, as a relay does.
+pub struct Sending<'a> {
+    hop: &'a Hop,
+    outgoing: Outgoing,
+    writer: OwnedMutexGuard<FrameWriter>,
+    request: RequestId,
+}
+
+impl Hop {
+    /// Starts connecting. Ends with `stop`.
+    pub fn start(setup: HopSetup, stop: CancellationToken) -> Arc<Self> {
+        let (idle_in, idle_out) = mpsc::unbounded_channel();
+        let hop = Arc::new(Self {
+            setup,
+            flights: Mutex::default(),
+            idle_in,
+            idle_out: AsyncMutex::new(idle_out),
+            health: watch::Sender::new(Health::default()),
+            stop,
+            counts: HopCounts::default(),
+        });
+        for _ in 0..hop.setup.spec.connections {
+            tokio::spawn(hop.clone().keep_connected());
+        }
+        hop
+    }
+
+    /// Name of the gateway at the other end.
+    pub fn peer(&self) -> &str {
+        &self.setup.spec.to
+    }
+
+    /// Connections that are up.
+    pub fn connections(&self) -> usize {
+        self.health.borrow().connections
+    }
+
+    /// Requests sent and not answered.
+    pub fn in_flight(&self) -> usize {
+        self.flights().len()
+    }
+
+    /// What crossed it.
+    pub fn counts(&self) -> &HopCounts {
+        &self.counts
+    }
+
+    /// Sends a whole request. Every request is answered to `reply` in the end, whatever happens.
+    /// While the body is at hand a lost connection only means another one.
+    pub async fn send(&self, coded: &Coded, reply: &ReplyTo) {
+        loop {
+            let Some(mut sending) = self.checkout(coded.head.request, reply).await else { return };
+            let mut sent = sending.head(coded).await;
+            for segment in &coded.body {
+                if sent.is_ok() {
+                    sent = sending.piece(segment).await;
+                }
+            }
+            match sent {
+                Ok(()) => return sending.finish(),
+                Err(_) if sending.lost() => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Sends a frame that asks for answers to `requests` (a batch of orders).
+    pub async fn send_orders(&self, frame: &Frame, requests: &[RequestId], reply: &ReplyTo) {
+        let Ok(outgoing) = self.next_connection().await else {
+            for request in requests {
+                self.say_down(*request, reply);
+            }
+            return;
+        };
+        for request in requests {
+            self.flights().sent(*request, outgoing.id, reply.clone());
+        }
+        let mut writer = outgoing.writer.clone().lock_owned().await;
+        let sent = guarded(&outgoing.closed, writer.frame(frame)).await;
+        drop(writer);
+        match sent {
+            Ok(()) => self.give_back(outgoing),
+            Err(_) => outgoing.closed.cancel(),
+        }
+    }
+
+    /// Takes the next free connection for `request`; `None` if there is none and `reply` has been told.
+    pub async fn checkout(&self, request: RequestId, reply: &ReplyTo) -> Option<Sending<'_>> {
+        let Ok(outgoing) = self.next_connection().await else {
+            self.say_down(request, reply);
+            return None;
+        };
+        // Before the first byte, so that no answer is early.
+        self.flights().sent(request, outgoing.id, reply.clone());
+        let writer = outgoing.writer.clone().lock_owned().await;
+        Some(Sending { hop: self, outgoing, writer, request })
+    }
+
+    async fn next_connection(&self) -> Result<Outgoing, Down> {
+        let mut health = self.health.subscribe();
+        let mut idle = tokio::select! {
+            idle = self.idle_out.lock() => idle,
+            () = until_down(&mut health) => return Err(Down),
+            () = self.stop.cancelled() => return Err(Down),
+        };
+        loop {
+            let outgoing = tokio::select! {
+                biased;
+                Some(outgoing) = idle.recv() => outgoing,
+                () = until_down(&mut health) => return Err(Down),
+                () = self.stop.cancelled() => return Err(Down),
+            };
+            if !outgoing.closed.is_cancelled() && !outgoing.retired.load(Ordering::Relaxed) {
+                return Ok(outgoing);
+            }
+        }
+    }
+
+    fn say_down(&self, request: RequestId, reply: &ReplyTo) {
+        let message = format!("{} cannot be reached from {}", self.peer(), self.setup.hello.node);
+        reply.fail(request, Fault::RouteDown, "unavailable", message);
+    }
+
+    fn give_back(&self, outgoing: Outgoing) {
+        drop(self.idle_in.send(outgoing));
+    }
+
+    fn flights(&self) -> std::sync::MutexGuard<'_, Flights<ReplyTo>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn keep_connected(self: Arc<Self>) {
+        let mut pause = RECONNECT_PAUSE_MIN;
+        while !self.stop.is_cancelled() {
+            let connected = tokio::select! {
+                connected = self.connect() => connected,
+                () = self.stop.cancelled() => return,
+            };
+            match connected {
+                Ok(connection) => {
+                    pause = RECONNECT_PAUSE_MIN;
+                    self.serve(connection).await;
+                }
+                Err(error) => {
+                    tracing::debug!(peer = self.peer(), %error, "cannot connect");
+                    self.health.send_modify(|health| health.failing = true);
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => return,
+            }
+            pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, ConnectionError> {
+        let connecting = TcpStream::connect(&self.setup.spec.address);
+        let timed_out = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
+        let tcp = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.map_err(timed_out)??;
+        tcp.set_nodelay(true)?;
+        Connection::open(tcp, &self.setup.security, self.setup.hello.clone(), self.peer()).await
+    }
+
+    /// Lends the connection out until it ends, then gives back what was on it.
+    async fn serve(&self, connection: Connection) {
+        let outgoing = Outgoing {
+            id: super::clock::next_connection_id(),
+            writer: Arc::new(AsyncMutex::new(connection.writer)),
+            closed: CancellationToken::new(),
+            retired: Arc::default(),
+        };
+        let (id, closed) = (outgoing.id, outgoing.closed.clone());
+        let keepalive = tokio::spawn(keep_alive(outgoing.writer.clone(), closed.clone(), self.setup.silence_max / 3));
+        let retired = outgoing.retired.clone();
+        self.health.send_modify(|health| *health = Health { connections: health.connections + 1, failing: false });
+        self.give_back(outgoing);
+        let ended = tokio::select! {
+            ended = self.read_answers(connection.reader, &retired) => ended,
+            () = self.until_retired(id, &retired) => ConnectionError::Closed,
+            () = closed.cancelled() => ConnectionError::Closed,
+            () = self.stop.cancelled() => ConnectionError::Closed,
+        };
+        closed.cancel();
+        keepalive.abort();
+        tracing::debug!(peer = self.peer(), %ended, "connection ended");
+        self.health.send_modify(|health| health.connections -= 1);
+        let lost = self.flights().connection_lost(id);
+        for (request, reply) in lost {
+            let message = format!("lost the connection from {} to {}: {ended}", self.setup.hello.node, self.peer());
+            reply.fail(request, Fault::Lost, "unavailable", message);
+        }
+    }
+
+    async fn read_answers(&self, mut reader: FrameReader, retired: &AtomicBool) -> ConnectionError {
+        let clock = Clock::start();
+        let silence_ms = self.setup.silence_max.as_millis() as u64;
+        let mut liveness = Liveness::new(clock.now_ms(), silence_ms);
+        loop {
+            let incoming = match tokio::time::timeout(self.setup.silence_max, reader.next()).await {
+                Ok(Ok(incoming)) => incoming,
+                Ok(Err(error)) => return error,
+                Err(_elapsed) => return ConnectionError::Silent(self.setup.silence_max.as_secs()),
+            };
+            if !liveness.heard(clock.now_ms()) {
+                return ConnectionError::Silent(self.setup.silence_max.as_secs());
+            }
+            match incoming {
+                Incoming::Frame(Frame::Replies(replies)) => self.answer(replies),
+                Incoming::Frame(Frame::Drain) => retired.store(true, Ordering::Relaxed),
+                Incoming::Frame(Frame::Ping(_) | Frame::Pong(_)) => {}
+                _ => return ConnectionError::Peer("an unexpected frame came upstream".to_owned()),
+            }
+        }
+    }
+
+    fn answer(&self, replies: Vec<Reply>) {
+        for Reply { request, verdict } in replies {
+            let asker = self.flights().answered(request);
+            if let Some(asker) = asker {
+                asker.send(request, verdict);
+            }
+        }
+    }
+
+    /// Returns when the connection shall take no more requests and has answered those it took.
+    async fn until_retired(&self, id: ConnectionId, retired: &AtomicBool) {
+        loop {
+            tokio::time::sleep(RETIRE_PAUSE.max(self.setup.silence_max / 30)).await;
+            if retired.load(Ordering::Relaxed) && !self.flights().is_on(id) {
+                return;
+            }
+        }
+    }
+}
+
+impl Sending<'_> {
+    /// Writes the header.
+    pub async fn head(&mut self, coded: &Coded) -> Result<(), ConnectionError> {
+        self.frame(&Frame::Head(coded.head.clone())).await
+    }
+
+    /// Writes a frame between pieces (the header, an abort, a ping).
+    pub async fn frame(&mut self, frame: &Frame) -> Result<(), ConnectionError> {
+        guarded(&self.outgoing.closed, self.writer.frame(frame)).await
+    }
+
+    /// Writes bytes of the body.
+    pub async fn piece(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
+        guarded(&self.outgoing.closed, self.writer.data(bytes)).await?;
+        self.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The request is on its way: the connection is free for the next one.
+    pub fn finish(self) {
+        if self.writer.is_worn() {
+            self.outgoing.retired.store(true, Ordering::Relaxed);
+        }
+        self.hop.counts.requests.fetch_add(1, Ordering::Relaxed);
+        drop(self.writer);
+        self.hop.give_back(self.outgoing);
+    }
+
+    /// The body will not come: tells the peer to forget it, and nobody is answered.
+    pub async fn abort(mut self) {
+        drop(self.hop.flights().answered(self.request));
+        match self.frame(&Frame::Abort).await {
+            Ok(()) => self.finish(),
+            Err(_) => self.outgoing.closed.cancel(),
+        }
+    }
+
+    /// The connection broke. Returns whether the request is still ours to send again; if not, it has been answered.
+    pub fn lost(self) -> bool {
+        self.outgoing.closed.cancel();
+        self.hop.flights().answered(self.request).is_some()
+    }
+}
+
+/// No connection, and connecting fails.
+struct Down;
+
+async fn until_down(health: &mut watch::Receiver<Health>) {
+    // The sender lives in the hop that is borrowed here, so waiting cannot fail.
+    drop(health.wait_for(|health| health.connections == 0 && health.failing).await);
+}
+
+/// A write that ends at once when the connection is given up.
+async fn guarded(
+    closed: &CancellationToken,
+    write: impl Future<Output = Result<(), ConnectionError>>,
+) -> Result<(), ConnectionError> {
+    tokio::select! {
+        biased;
+        () = closed.cancelled() => Err(ConnectionError::Closed),
+        written = write => written,
+    }
+}
+
+/// Pings when nobody is sending, so that the peer does not take us for dead.
+async fn keep_alive(writer: Arc<AsyncMutex<FrameWriter>>, closed: CancellationToken, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        if let Ok(mut writer) = writer.try_lock()
+            && guarded(&closed, writer.frame(&Frame::Ping(0))).await.is_err()
+        {
+            closed.cancel();
+            return;
+        }
+    }
+}
+
+/// A relay's words when the way below is lost in the middle of a body.
+pub fn lost_below(hop: &Hop) -> Failure {
+    Failure::new(Fault::Lost, "unavailable", format!("lost the connection from {} to {}", hop.setup.hello.node, hop.peer()))
+}
+
+/// The verdict a failure makes.
+pub fn verdict_of(failure: Failure) -> Verdict {
+    Verdict::Failed { fault: failure.fault, kind: failure.kind, message: failure.message }
+}

@@ -1,0 +1,337 @@
+//! The data port: connections that other gateways made to us, and the relay's work on them.
+//!
+//! One task per connection reads; it is also the relay's pump, so a relay holds no more of a chunk than the piece in
+//! hand. While it waits for memory or for a free connection below it does not read, and TCP tells the hop above.
+
+use super::budget::MemoryBudget;
+use super::clock::{Clock, next_connection_id};
+use super::hop::{Hop, Sending, lost_below, verdict_of};
+use super::parcel::Coded;
+use super::reply::{Peers, ReplyTo, Upstream};
+use super::sink::Sink;
+use super::source::Source;
+use super::work::Order;
+use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming, Security};
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Head, Hello, Reply};
+use tradewind_wire::hop::Liveness;
+use tradewind_wire::RouteId;
+
+/// Connections that may be open at once; a further one waits in the kernel's queue.
+const CONNECTIONS_MAX: usize = 1024;
+/// Pause after the system refused a connection (no file descriptors), instead of a spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Answers put into one frame at most.
+const REPLIES_PER_FRAME_MAX: usize = 256;
+/// Bytes of answers put into one frame at most, by estimate.
+const REPLY_BYTES_PER_FRAME_MAX: usize = CONTROL_BYTES_MAX / 2;
+
+/// What this gateway does with a request of a route.
+#[derive(Clone)]
+pub enum Station {
+    /// Passes it on.
+    Relay(Arc<Hop>),
+    /// Does it.
+    Sink(Arc<Sink>),
+}
+
+/// What all connections share.
+pub struct Inbound {
+    /// TLS or plain.
+    pub security: Security,
+    /// Our first words.
+    pub hello: Hello,
+    /// Gateways that may connect.
+    pub upstream: HashSet<String>,
+    /// By route.
+    pub stations: HashMap<RouteId, Station>,
+    /// For orders.
+    pub source: Option<Arc<Source>>,
+    /// Upstream connections.
+    pub peers: Peers,
+    /// For bodies that a sink collects.
+    pub budget: MemoryBudget,
+    /// A peer silent for so long is dead.
+    pub silence_max: Duration,
+    /// Ends all.
+    pub stop: CancellationToken,
+}
+
+impl Inbound {
+    /// Accepts until stopped.
+    pub async fn listen(self: Arc<Self>, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let place = places.clone().acquire_owned().await;
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = self.stop.cancelled() => return,
+            };
+            match accepted {
+                Ok((tcp, _)) => {
+                    let inbound = self.clone();
+                    tokio::spawn(async move {
+                        inbound.connection(tcp).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Self>, tcp: TcpStream) {
+        let from = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        drop(tcp.set_nodelay(true));
+        let connection = match Connection::accept(tcp, &self.security, self.hello.clone()).await {
+            Ok(connection) if self.upstream.contains(&connection.peer) => connection,
+            Ok(connection) => return tracing::warn!(from, peer = connection.peer, "refused: not upstream of this gateway"),
+            Err(error) => return tracing::warn!(from, %error, "refused a connection"),
+        };
+        let (id, peer): (_, Arc<str>) = (next_connection_id(), connection.peer.into());
+        let (queue, answers) = mpsc::unbounded_channel();
+        self.peers.connected(peer.clone(), id, queue);
+        let reply = ReplyTo::peer(self.peers.clone(), peer.clone(), id);
+        let closed = CancellationToken::new();
+        let writer = tokio::spawn(write_answers(connection.writer, answers, closed.clone(), self.silence_max / 3));
+        let ended = tokio::select! {
+            ended = self.read(connection.reader, &reply) => ended,
+            () = closed.cancelled() => ConnectionError::Closed,
+            () = self.stop.cancelled() => ConnectionError::Closed,
+        };
+        self.peers.disconnected(&peer, id);
+        writer.abort();
+        match ended {
+            ConnectionError::Closed => tracing::debug!(peer = &*peer, "connection closed"),
+            error => tracing::warn!(peer = &*peer, %error, "connection ended"),
+        }
+    }
+
+    async fn read(&self, reader: FrameReader, reply: &ReplyTo) -> ConnectionError {
+        let clock = Clock::start();
+        let liveness = Liveness::new(clock.now_ms(), self.silence_max.as_millis() as u64);
+        let mut incoming = Reading { reader, clock, liveness, silence_max: self.silence_max };
+        loop {
+            let done = match incoming.next().await {
+                Ok(Incoming::Begin(head)) => self.request(head, &mut incoming, reply).await,
+                Ok(Incoming::Frame(Frame::Orders(orders))) => self.orders(&orders, reply),
+                Ok(Incoming::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Drain)) => Ok(()),
+                Ok(_) => Err(ConnectionError::Peer("an unexpected frame came downstream".to_owned())),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                return error;
+            }
+        }
+    }
+
+    fn orders(&self, payload: &Bytes, reply: &ReplyTo) -> Result<(), ConnectionError> {
+        let broken = |why: &str| ConnectionError::Peer(why.to_owned());
+        let source = self.source.as_ref().ok_or_else(|| broken("orders came to a gateway that is no source"))?;
+        for order in parse_orders(payload).ok_or_else(|| broken("orders do not parse"))? {
+            source.execute(order, reply.clone());
+        }
+        Ok(())
+    }
+
+    async fn request(&self, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
+        match self.stations.get(&head.route) {
+            Some(Station::Sink(sink)) => self.collect(sink, head, incoming, reply).await,
+            Some(Station::Relay(hop)) => relay(hop, head, incoming, reply).await,
+            None => Err(ConnectionError::Peer(format!("route {} does not pass this gateway", head.route.0))),
+        }
+    }
+
+    /// Collects the whole body and hands it to the sink. Waiting for memory is the back-pressure.
+    async fn collect(&self, sink: &Arc<Sink>, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
+        let held = self.budget.hold(head.wire_bytes.max(head.raw_bytes)).await;
+        incoming.was_busy();
+        let mut body = Vec::new();
+        if head.wire_bytes > 0 && !incoming.body(|piece| body.push(piece)).await? {
+            return Ok(());
+        }
+        sink.accept_coded(Coded { head, body }, held, reply.clone());
+        Ok(())
+    }
+}
+
+/// Parses a batch of orders. Pure, for the fuzzer.
+pub fn parse_orders(payload: &[u8]) -> Option<Vec<Order>> {
+    postcard::from_bytes(payload).ok()
+}
+
+/// The reading side with its idea of whether the peer lives.
+struct Reading {
+    reader: FrameReader,
+    clock: Clock,
+    liveness: Liveness,
+    silence_max: Duration,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Result<Incoming, ConnectionError> {
+        let silent = ConnectionError::Silent(self.silence_max.as_secs());
+        match tokio::time::timeout(self.silence_max, self.reader.next()).await {
+            Err(_elapsed) => Err(silent),
+            Ok(incoming) if self.liveness.heard(self.clock.now_ms()) => incoming,
+            // We were frozen, the peer has given this connection up: what lies in it is stale.
+            Ok(_) => Err(silent),
+        }
+    }
+
+    /// We did not read for a while, on purpose.
+    fn was_busy(&mut self) {
+        self.liveness.not_listening(self.clock.now_ms());
+    }
+
+    /// Reads the body begun last. Returns false if the sender gave it up.
+    async fn body(&mut self, mut take: impl FnMut(Bytes)) -> Result<bool, ConnectionError> {
+        loop {
+            match self.next().await? {
+                Incoming::Piece { bytes, last } => {
+                    take(bytes);
+                    if last {
+                        return Ok(true);
+                    }
+                }
+                Incoming::GiveUp => return Ok(false),
+                Incoming::Frame(Frame::Ping(_) | Frame::Pong(_)) => {}
+                _ => return Err(ConnectionError::Peer("an unexpected frame came inside a body".to_owned())),
+            }
+        }
+    }
+}
+
+/// Passes a request on while it arrives.
+async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
+    let has_body = head.wire_bytes > 0;
+    let (request, coded) = (head.request, Coded { head, body: Vec::new() });
+    let Some(mut sending) = hop.checkout(request, reply).await else {
+        // Upstream was told; the body must still be read away, for others come behind it.
+        incoming.was_busy();
+        return if has_body { incoming.body(drop).await.map(drop) } else { Ok(()) };
+    };
+    incoming.was_busy();
+    let begun = sending.head(&coded).await.is_ok();
+    if has_body && !begun {
+        incoming.body(drop).await?;
+    }
+    let mut intact = begun;
+    if has_body && begun {
+        intact = match pump(&mut sending, incoming).await {
+            Ok(Pumped::Whole) => true,
+            Ok(Pumped::GivenUp) => {
+                sending.abort().await;
+                return Ok(());
+            }
+            Ok(Pumped::LostBelow { ended }) => {
+                if !ended {
+                    incoming.body(drop).await?;
+                }
+                false
+            }
+            Err(error) => {
+                sending.abort().await;
+                return Err(error);
+            }
+        };
+    }
+    if intact {
+        sending.finish();
+    } else if sending.lost() {
+        reply.send(request, verdict_of(lost_below(hop)));
+    }
+    Ok(())
+}
+
+enum Pumped {
+    Whole,
+    GivenUp,
+    LostBelow { ended: bool },
+}
+
+async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumped, ConnectionError> {
+    loop {
+        match incoming.next().await? {
+            Incoming::Piece { bytes, last } => {
+                if sending.piece(&bytes).await.is_err() {
+                    incoming.was_busy();
+                    return Ok(Pumped::LostBelow { ended: last });
+                }
+                incoming.was_busy();
+                if last {
+                    return Ok(Pumped::Whole);
+                }
+            }
+            Incoming::GiveUp => return Ok(Pumped::GivenUp),
+            // Keeps the connection below alive while the one above stalls.
+            Incoming::Frame(Frame::Ping(token)) => drop(sending.frame(&Frame::Ping(token)).await),
+            Incoming::Frame(Frame::Pong(_)) => {}
+            _ => return Err(ConnectionError::Peer("an unexpected frame came inside a body".to_owned())),
+        }
+    }
+}
+
+/// Sends answers upstream, many to a frame, and a ping when there have been none for a while.
+async fn write_answers(
+    mut writer: FrameWriter,
+    mut answers: mpsc::UnboundedReceiver<Upstream>,
+    closed: CancellationToken,
+    ping_every: Duration,
+) {
+    loop {
+        let frame = match tokio::time::timeout(ping_every, answers.recv()).await {
+            Ok(None) => return,
+            Ok(Some(Upstream::Frame(frame))) => frame,
+            Ok(Some(Upstream::Reply(reply))) => match gather(reply, &mut answers) {
+                (replies, None) => Frame::Replies(replies),
+                (replies, Some(frame)) => {
+                    if writer.frame(&Frame::Replies(replies)).await.is_err() {
+                        return closed.cancel();
+                    }
+                    frame
+                }
+            },
+            Err(_elapsed) => Frame::Ping(0),
+        };
+        if writer.frame(&frame).await.is_err() {
+            return closed.cancel();
+        }
+    }
+}
+
+/// `first` and the answers that wait behind it, as far as they fit one frame; and a frame that stood between them.
+fn gather(first: Reply, answers: &mut mpsc::UnboundedReceiver<Upstream>) -> (Vec<Reply>, Option<Frame>) {
+    let mut bytes = reply_bytes(&first);
+    let mut replies = vec![first];
+    while replies.len() < REPLIES_PER_FRAME_MAX && bytes < REPLY_BYTES_PER_FRAME_MAX {
+        match answers.try_recv() {
+            Ok(Upstream::Reply(reply)) => {
+                bytes += reply_bytes(&reply);
+                replies.push(reply);
+            }
+            Ok(Upstream::Frame(frame)) => return (replies, Some(frame)),
+            Err(_) => break,
+        }
+    }
+    (replies, None)
+}
+
+fn reply_bytes(reply: &Reply) -> usize {
+    use tradewind_wire::frame::Verdict;
+    64 + match &reply.verdict {
+        Verdict::Sink(words) => words.len(),
+        Verdict::Failed { kind, message, .. } => kind.len() + message.len(),
+    }
+}
+

@@ -1,0 +1,26 @@
+//! The node: one gateway's part in one job, put together from its program.
+//!
+//! ```text
+//!   lead ──orders──▶ source ──chunks──▶ relay … ──chunks──▶ sink
+//!        ◀──acks───         ◀──acks───           ◀──acks───
+//! ```
+//!
+//! The way of a byte: [`source`] reads it, [`parcel`] codes it, [`hop`] sends it; [`inbound`] passes it on (relay) or
+//! collects it for [`sink`], which writes and proves it. [`reply`] is the way back. [`work`] has the words that lead,
+//! source and sink exchange; [`budget`] and [`attempts`] bound what is held and how a store is treated.
+//! Stations of one process are joined by memory and run the same code without sockets.
+
+pub mod attempts;
+pub mod budget;
+pub mod clock;
+pub mod hop;
+pub mod inbound;
+pub mod parcel;
+pub mod reply;
+mod run;
+pub mod seal;
+pub mod sink;
+pub mod source;
+pub mod work;
+
+pub use run::NodeRunner;

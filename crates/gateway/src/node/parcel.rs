@@ -1,0 +1,220 @@
+//! A parcel: a manifest and the object bytes it speaks of, and its coding for a hop.
+//!
+//! Between source and sink of one process a parcel stays as it is. For a hop its body (manifest, then bytes) is hashed,
+//! compressed if a sample says that it pays, and sealed if the job is; a sink undoes that in the opposite order.
+
+use super::budget::Held;
+use super::seal::SealKey;
+use super::work::{Failure, Manifest};
+use bytes::{Bytes, BytesMut};
+use tradewind_store::Payload;
+use tradewind_wire::frame::{BODY_BYTES_MAX, Codec, Head, Purpose};
+use tradewind_wire::{Fault, RequestId, RouteId};
+
+/// Bytes of a chunk that are tried before it is compressed.
+const SAMPLE_BYTES: usize = 64 << 10;
+/// Sample ratios above this are sent raw.
+const RATIO_MAX: f64 = 0.9;
+/// Sample ratios below this are worth zstd rather than lz4.
+const RATIO_ZSTD: f64 = 0.6;
+/// Lowest level: a hop is rarely slower than that.
+const ZSTD_LEVEL: i32 = 1;
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Parcel {
+    /// The lead's id.
+    pub request: RequestId,
+    /// The way down.
+    pub route: RouteId,
+    /// What the sink does.
+    pub manifest: Manifest,
+    /// The bytes.
+    pub data: Payload,
+    /// Memory held for them.
+    pub held: Option<Held>,
+}
+
+/// A parcel as it crosses a hop.
+#[derive(Debug)]
+pub struct Coded {
+    /// Header.
+    pub head: Head,
+    /// Body, `head.wire_bytes` in all.
+    pub body: Vec<Bytes>,
+}
+
+impl Parcel {
+    /// Codes the parcel. The memory it holds stays with the caller.
+    ///
+    /// # Errors
+    /// The body is over [`BODY_BYTES_MAX`].
+    pub fn encode(&self, compress: bool, key: Option<&SealKey>) -> Result<Coded, Failure> {
+        let impossible = |message: String| Failure::new(Fault::Permanent, "too_large", message);
+        let manifest: Bytes = postcard::to_stdvec(&self.manifest).map_err(|error| impossible(error.to_string()))?.into();
+        let raw_bytes = manifest.len() as u64 + self.data.len();
+        if raw_bytes > BODY_BYTES_MAX {
+            return Err(impossible(format!("a chunk of {raw_bytes} bytes is over the limit of {BODY_BYTES_MAX}")));
+        }
+        let manifest_bytes = manifest.len() as u32;
+        let raw: Vec<Bytes> = std::iter::once(manifest).chain(self.data.segments().iter().cloned()).collect();
+        // A sealed body proves itself (GCM), and a hash of its contents would tell relays what it is.
+        let blake3 = if key.is_some() { [0; 32] } else { hash(&raw) };
+        let (codec, coded) = if compress { compressed(raw) } else { (Codec::Raw, raw) };
+        let body = match key {
+            Some(key) => vec![Bytes::from(key.seal(self.request, &coded).map_err(impossible)?)],
+            None => coded,
+        };
+        let wire_bytes = body.iter().map(|segment| segment.len() as u64).sum();
+        let purpose = if self.data.is_empty() { Purpose::Control } else { Purpose::Chunk };
+        let (request, route, sealed) = (self.request, self.route, key.is_some());
+        let head = Head { request, route, purpose, manifest_bytes, raw_bytes, wire_bytes, codec, sealed, blake3 };
+        Ok(Coded { head, body })
+    }
+}
+
+impl Coded {
+    /// Undoes [`Parcel::encode`] and verifies the hash.
+    ///
+    /// # Errors
+    /// `Corrupt` when the body is not what the source sent.
+    pub fn decode(self, key: Option<&SealKey>, held: Option<Held>) -> Result<Parcel, Failure> {
+        let Head { request, route, manifest_bytes, raw_bytes, codec, sealed, blake3, .. } = self.head;
+        let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged on the way: {why}"));
+        let opened = match (sealed, key) {
+            (false, None) => self.body,
+            (true, Some(key)) => vec![Bytes::from(key.open(request, &contiguous(&self.body)).map_err(Failure::mismatch)?)],
+            (true, None) => return Err(corrupt("it is sealed and this sink has no key")),
+            (false, Some(_)) => return Err(corrupt("it is not sealed and the job is")),
+        };
+        let raw = decompressed(codec, opened, raw_bytes).map_err(|why| corrupt(&why))?;
+        if raw.iter().map(|segment| segment.len() as u64).sum::<u64>() != raw_bytes {
+            return Err(corrupt("its length differs"));
+        }
+        if !sealed && hash(&raw) != blake3 {
+            return Err(corrupt("its BLAKE3 differs"));
+        }
+        let (manifest, data) = split(raw, manifest_bytes as usize);
+        let manifest = parse_manifest(&manifest).ok_or_else(|| corrupt("its manifest does not parse"))?;
+        Ok(Parcel { request, route, manifest, data: Payload::new(data), held })
+    }
+}
+
+/// Parses a manifest. Pure, for the fuzzer.
+pub fn parse_manifest(bytes: &[u8]) -> Option<Manifest> {
+    postcard::from_bytes(bytes).ok()
+}
+
+fn hash(segments: &[Bytes]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for segment in segments {
+        hasher.update(segment);
+    }
+    hasher.finalize().into()
+}
+
+fn compressed(raw: Vec<Bytes>) -> (Codec, Vec<Bytes>) {
+    let codec = choose_codec(&raw);
+    if codec == Codec::Raw {
+        return (Codec::Raw, raw);
+    }
+    let whole = contiguous(&raw);
+    let coded = match codec {
+        Codec::Raw => None,
+        Codec::Lz4 => Some(lz4_flex::block::compress(&whole)),
+        Codec::Zstd => zstd::bulk::compress(&whole, ZSTD_LEVEL).ok(),
+    };
+    match coded {
+        Some(coded) if coded.len() < whole.len() => (codec, vec![coded.into()]),
+        _ => (Codec::Raw, raw),
+    }
+}
+
+/// Tries the largest segment's middle: the ends of files are often headers and padding.
+fn choose_codec(raw: &[Bytes]) -> Codec {
+    let Some(largest) = raw.iter().max_by_key(|segment| segment.len()) else { return Codec::Raw };
+    let start = largest.len().saturating_sub(SAMPLE_BYTES) / 2;
+    let sample = &largest[start..(start + SAMPLE_BYTES).min(largest.len())];
+    let ratio = lz4_flex::block::compress(sample).len() as f64 / sample.len().max(1) as f64;
+    if ratio > RATIO_MAX {
+        Codec::Raw
+    } else if ratio < RATIO_ZSTD {
+        Codec::Zstd
+    } else {
+        Codec::Lz4
+    }
+}
+
+/// `raw_bytes` was checked against its limit when the head was parsed, so this allocates no more than that.
+fn decompressed(codec: Codec, coded: Vec<Bytes>, raw_bytes: u64) -> Result<Vec<Bytes>, String> {
+    let decode = |decoder: fn(&[u8], usize) -> Result<Vec<u8>, String>| {
+        decoder(&contiguous(&coded), raw_bytes as usize).map(|raw| vec![raw.into()])
+    };
+    match codec {
+        Codec::Raw => Ok(coded),
+        Codec::Lz4 => decode(|coded, length| lz4_flex::block::decompress(coded, length).map_err(|error| error.to_string())),
+        Codec::Zstd => decode(|coded, length| zstd::bulk::decompress(coded, length).map_err(|error| error.to_string())),
+    }
+}
+
+fn contiguous(segments: &[Bytes]) -> Bytes {
+    match segments {
+        [only] => only.clone(),
+        _ => {
+            let mut whole = BytesMut::with_capacity(segments.iter().map(Bytes::len).sum());
+            for segment in segments {
+                whole.extend_from_slice(segment);
+            }
+            whole.freeze()
+        }
+    }
+}
+
+/// The first `length` bytes, contiguous, and the rest.
+fn split(segments: Vec<Bytes>, length: usize) -> (Bytes, Vec<Bytes>) {
+    let mut front = BytesMut::with_capacity(length);
+    let mut rest = Vec::with_capacity(segments.len());
+    for mut segment in segments {
+        let taken = segment.split_to((length - front.len()).min(segment.len()));
+        front.extend_from_slice(&taken);
+        if !segment.is_empty() {
+            rest.push(segment);
+        }
+    }
+    (front.freeze(), rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tradewind_store::UploadId;
+
+    fn parcel(data: Vec<u8>) -> Parcel {
+        let manifest = Manifest::Abort { target: 1, key: "a//b ü".to_owned(), upload: UploadId("u".to_owned()) };
+        let segments = data.chunks(1000).map(Bytes::copy_from_slice).collect();
+        Parcel { request: RequestId(3), route: RouteId(2), manifest, data: Payload::new(segments), held: None }
+    }
+
+    proptest! {
+        #[test]
+        fn decode_undoes_encode(data in proptest::collection::vec(0u8..4, 0..200_000), compress: bool, seal: bool) {
+            let key = seal.then(|| SealKey::from_hex(&"0a".repeat(32)).expect("64 digits"));
+            let sent = parcel(data.clone());
+            let got = sent.encode(compress, key.as_ref()).expect("fits").decode(key.as_ref(), None).expect("intact");
+            prop_assert_eq!(&got.manifest, &sent.manifest);
+            prop_assert_eq!(contiguous(got.data.segments()), data);
+        }
+
+        #[test]
+        fn any_flipped_byte_is_found(data in proptest::collection::vec(any::<u8>(), 1..5_000), at: usize, compress: bool, seal: bool) {
+            let key = seal.then(|| SealKey::from_hex(&"0a".repeat(32)).expect("64 digits"));
+            let coded = parcel(data).encode(compress, key.as_ref()).expect("fits");
+            let mut body = contiguous(&coded.body).to_vec();
+            let at = at % body.len();
+            body[at] ^= 0x10;
+            let damaged = Coded { head: coded.head, body: vec![body.into()] };
+            prop_assert_eq!(damaged.decode(key.as_ref(), None).err().map(|failure| failure.fault), Some(Fault::Corrupt));
+        }
+    }
+}

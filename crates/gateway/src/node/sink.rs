@@ -1,0 +1,345 @@
+//! The sink: writes what a parcel brings, proves it against what the store says, and answers.
+//!
+//! Everything here may be asked twice (an answer was lost, the lead asked again) and is idempotent: a part replaces
+//! itself, a whole object too, a close of an upload that is gone looks whether the object is there as it should be.
+
+use super::attempts::{Attempts, Describe};
+use super::budget::Held;
+use super::hop::verdict_of;
+use super::parcel::{Coded, Parcel};
+use super::reply::ReplyTo;
+use super::seal::SealKey;
+use super::source::md5_of;
+use super::work::{Close, Entry, Failure, Manifest, PartPlace, Placed, Proof, Side, SinkReply, WholePlace};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio_util::task::TaskTracker;
+use tradewind_contract::VerifyMode;
+use tradewind_store::{Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, Store, UploadId, Written};
+use tradewind_wire::Fault;
+
+/// Objects of one bundle that are written at the same time; the store's throttle bounds all bundles together.
+const BUNDLE_WRITES_MAX: usize = 32;
+
+/// One destination store.
+pub struct Target {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Tries and pace towards it.
+    pub attempts: Attempts,
+}
+
+/// See the module's head.
+pub struct Sink {
+    /// By index of the job's targets.
+    pub targets: Vec<Target>,
+    /// The job's key, when it is sealed.
+    pub key: Option<Arc<SealKey>>,
+    /// Parcels being worked on.
+    pub tasks: TaskTracker,
+}
+
+impl Sink {
+    /// Takes a parcel that crossed a hop; the answer is sealed if the job is.
+    pub fn accept_coded(self: &Arc<Self>, coded: Coded, held: Held, reply: ReplyTo) {
+        let sink = self.clone();
+        self.tasks.spawn(async move {
+            let request = coded.head.request;
+            match coded.decode(sink.key.as_deref(), Some(held)) {
+                Ok(parcel) => {
+                    let answer = sink.work(parcel).await;
+                    reply.sink(request, &answer, sink.key.as_deref());
+                }
+                Err(failure) => reply.send(request, verdict_of(failure)),
+            }
+        });
+    }
+
+    /// Takes a parcel from the source in this process.
+    pub fn accept(self: &Arc<Self>, parcel: Parcel, reply: ReplyTo) {
+        let sink = self.clone();
+        self.tasks.spawn(async move {
+            let request = parcel.request;
+            let answer = sink.work(parcel).await;
+            reply.sink(request, &answer, None);
+        });
+    }
+
+    async fn work(&self, parcel: Parcel) -> SinkReply {
+        let Parcel { manifest, data, held, .. } = parcel;
+        let done = match manifest {
+            Manifest::Bundle(entries) => Ok(SinkReply::Bundle(self.bundle(entries, data).await)),
+            Manifest::Part { place, checksums } => self.part(place, data, checksums).await.map(SinkReply::Part),
+            Manifest::CopyPart { place, source } => self.copy_part(place, source).await.map(SinkReply::Part),
+            Manifest::Open { target, key, options } => self.open(target, &key, &options).await.map(SinkReply::Opened),
+            Manifest::Close(close) => self.close(*close).await.map(SinkReply::Closed),
+            Manifest::Abort { target, key, upload } => self.abort(target, &key, &upload).await.map(|()| SinkReply::Aborted),
+        };
+        drop(held);
+        done.unwrap_or_else(SinkReply::Failed)
+    }
+
+    async fn bundle(&self, entries: Vec<Entry>, data: Payload) -> Vec<Result<Placed, Failure>> {
+        let mut segments = data.into_segments().into();
+        let jobs: Vec<(Entry, Payload)> = entries
+            .into_iter()
+            .map(|entry| {
+                let length = if let Entry::Write { size_bytes, .. } = &entry { *size_bytes } else { 0 };
+                let payload = take(&mut segments, length);
+                (entry, payload)
+            })
+            .collect();
+        stream::iter(jobs).map(|(entry, payload)| self.entry(entry, payload)).buffered(BUNDLE_WRITES_MAX).collect().await
+    }
+
+    async fn entry(&self, entry: Entry, payload: Payload) -> Result<Placed, Failure> {
+        match entry {
+            Entry::Failed(failure) => Err(failure),
+            Entry::Copy { place, size_bytes, source, listed } => self.copy(place, size_bytes, source, listed).await,
+            Entry::Write { size_bytes, .. } if payload.len() != size_bytes => {
+                Err(Failure::mismatch("a bundle is shorter than its manifest says"))
+            }
+            Entry::Write { place, size_bytes, checksums, source_proof } => {
+                let target = self.target(place.target)?;
+                let written = target
+                    .run("put", &place.key, Some(&payload), |payload| {
+                        target.store.put(&place.key, payload, &checksums, &place.options)
+                    })
+                    .await?;
+                let computed = with_md5(checksums, &written.checksums, &payload);
+                let target_proof = self.prove(target, &place, &computed, &written).await?;
+                Ok(Placed { written, source_proof, target_proof, size_bytes })
+            }
+        }
+    }
+
+    async fn copy(&self, place: WholePlace, size_bytes: u64, source: PartSource, listed: Checksums) -> Result<Placed, Failure> {
+        let target = self.target(place.target)?;
+        let written = target.run("copy", &place.key, None, |_| target.store.copy(&place.key, &source, &place.options)).await?;
+        let agrees = listed.agrees_with(&written.checksums);
+        if agrees == Some(false) {
+            return Err(self.take_back(target, &place.key, "the store's copy has another checksum than the original").await);
+        }
+        let same_tag = source.condition.etag.is_some() && source.condition.etag == written.etag;
+        let target_proof = if agrees == Some(true) || same_tag { Proof::StoreCopy } else { Proof::Length };
+        Ok(Placed { written, source_proof: Proof::StoreCopy, target_proof, size_bytes })
+    }
+
+    async fn part(&self, place: PartPlace, data: Payload, checksums: Checksums) -> Result<PartTag, Failure> {
+        let target = self.target(place.target)?;
+        let size_bytes = data.len();
+        let tag = target
+            .run("put part", &place.key, Some(&data), |data| {
+                target.store.put_part(&place.key, &place.upload, place.part, place.offset, data, &checksums)
+            })
+            .await?;
+        if with_md5(checksums, &tag.checksums, &data).agrees_with(&tag.checksums) == Some(false) {
+            return Err(Failure::mismatch(format!("part {} of {} is not what was sent", place.part, place.key)));
+        }
+        Ok(PartTag { part: place.part, size_bytes, tag: tag.tag, checksums })
+    }
+
+    async fn copy_part(&self, place: PartPlace, source: PartSource) -> Result<PartTag, Failure> {
+        let target = self.target(place.target)?;
+        target.run("copy part", &place.key, None, |_| target.store.copy_part(&place.key, &place.upload, place.part, &source)).await
+    }
+
+    async fn open(&self, target: u16, key: &str, options: &PutOptions) -> Result<UploadId, Failure> {
+        let target = self.target(target)?;
+        target.run("open upload", key, None, |_| target.store.open_upload(key, options)).await
+    }
+
+    async fn abort(&self, target: u16, key: &str, upload: &UploadId) -> Result<(), Failure> {
+        let target = self.target(target)?;
+        target.run("abort upload", key, None, |_| target.store.abort_upload(key, upload)).await
+    }
+
+    async fn close(&self, close: Close) -> Result<Placed, Failure> {
+        let Close { place, upload, parts, size_bytes, checksums, source_proof, sweep_since_unix_ms } = close;
+        let target = self.target(place.target)?;
+        let completed = target
+            .run("complete upload", &place.key, None, |_| {
+                target.store.complete_upload(&place.key, &upload, &parts, &checksums, &place.options)
+            })
+            .await;
+        let written = match completed {
+            Err(failure) if failure.fault == Fault::UploadGone => {
+                self.already_there(target, &place.key, &parts, size_bytes, &checksums).await.ok_or(failure)?
+            }
+            other => other?,
+        };
+        if let Some(since) = sweep_since_unix_ms {
+            self.sweep(target, &place.key, since).await;
+        }
+        let proven = self.prove(target, &place, &checksums, &written).await?;
+        let by_parts = proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
+        let target_proof = if by_parts { Proof::PartsMd5 } else { proven };
+        Ok(Placed { written, source_proof, target_proof, size_bytes })
+    }
+
+    /// An upload that is gone may have been completed by a try whose answer was lost.
+    async fn already_there(
+        &self,
+        target: &Target,
+        key: &str,
+        parts: &[PartTag],
+        size_bytes: u64,
+        checksums: &Checksums,
+    ) -> Option<Written> {
+        let info = target.run("head", key, None, |_| target.store.head(key)).await.ok()?;
+        let same_parts = parts_md5_tag(parts).is_some_and(|tag| info.etag.as_deref() == Some(&tag));
+        let same = info.size_bytes == size_bytes && (same_parts || checksums.agrees_with(&info.checksums) == Some(true));
+        same.then_some(Written { etag: info.etag, version: info.version, checksums: info.checksums })
+    }
+
+    /// Aborts what earlier tries to open this key have left. What fails here is found by `jobs cancel`.
+    async fn sweep(&self, target: &Target, key: &str, since_unix_ms: i64) {
+        let Ok(pending) = target.run("list uploads", key, None, |_| target.store.pending_uploads(key)).await else { return };
+        for orphan in pending.iter().filter(|pending| pending.opened_unix_ms >= since_unix_ms) {
+            drop(target.run("abort upload", key, None, |_| target.store.abort_upload(key, &orphan.upload)).await);
+        }
+    }
+
+    /// Holds what was computed against what the store says it has; reads back where it says nothing and the job wants it.
+    async fn prove(&self, target: &Target, place: &WholePlace, computed: &Checksums, written: &Written) -> Result<Proof, Failure> {
+        match Proof::compare(computed, &written.checksums) {
+            Err(()) => Err(self.take_back(target, &place.key, "the store states another checksum than was sent").await),
+            Ok(Proof::Length) if place.verify == VerifyMode::Read => {
+                let read = self.read_back(target, &place.key).await?;
+                if computed.agrees_with(&read) == Some(true) {
+                    return Ok(Proof::ReadBack);
+                }
+                Err(self.take_back(target, &place.key, "what was read back is not what was sent").await)
+            }
+            Ok(proof) => Ok(proof),
+        }
+    }
+
+    async fn read_back(&self, target: &Target, key: &str) -> Result<Checksums, Failure> {
+        let progress = AtomicU64::new(0);
+        let once = || async {
+            let any = Precondition::default();
+            let download = target.store.get(key, None, &any).await?;
+            let whole = download.body.try_fold((Checksums::of_segments(&[]), 0), |(sums, bytes), piece| {
+                progress.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                let length = piece.len() as u64;
+                let piece = Checksums::of_segments(&[piece]);
+                async move { Ok((Checksums::concat(&sums, &piece, length), bytes + length)) }
+            });
+            whole.await.map(|(sums, _)| sums)
+        };
+        let url = format!("{}/{key}", target.store.url());
+        let describe = Describe { operation: "read back", url: &url };
+        target.attempts.run(describe, Some(&progress), once).await.map_err(|error| Failure::of_store(&error, Side::Target))
+    }
+
+    /// Removes an object that is wrong, so that nobody takes it for good.
+    async fn take_back(&self, target: &Target, key: &str, why: &str) -> Failure {
+        let keys = [key.to_owned()];
+        let removed = target.run("delete", key, None, |_| target.store.delete(&keys)).await.is_ok();
+        let then = if removed { "it was removed" } else { "it could not be removed" };
+        Failure::mismatch(format!("{}/{key}: {why}; {then}", target.store.url()))
+    }
+
+    fn target(&self, index: u16) -> Result<&Target, Failure> {
+        let missing = || Failure::new(Fault::Permanent, "configuration", format!("this sink has no destination {index}"));
+        self.targets.get(usize::from(index)).ok_or_else(missing)
+    }
+}
+
+impl Target {
+    /// Tries a request. `payload` is the body it sends, whose progress says whether it still moves.
+    async fn run<T, F>(
+        &self,
+        operation: &'static str,
+        key: &str,
+        payload: Option<&Payload>,
+        mut request: impl FnMut(Payload) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = tradewind_store::Result<T>>,
+    {
+        let url = format!("{}/{key}", self.store.url());
+        let progress = Arc::new(AtomicU64::new(0));
+        let body = payload.map(|payload| payload.clone().with_progress(progress.clone())).unwrap_or_default();
+        self.attempts
+            .run(Describe { operation, url: &url }, Some(&progress), || request(body.clone()))
+            .await
+            .map_err(|error| Failure::of_store(&error, Side::Target))
+    }
+}
+
+/// The next `bytes` of a run of segments.
+fn take(segments: &mut std::collections::VecDeque<Bytes>, mut bytes: u64) -> Payload {
+    let mut taken = Vec::new();
+    while bytes > 0
+        && let Some(mut segment) = segments.pop_front()
+    {
+        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX).min(segment.len());
+        let piece = segment.split_to(wanted);
+        bytes -= piece.len() as u64;
+        taken.push(piece);
+        if !segment.is_empty() {
+            segments.push_front(segment);
+        }
+    }
+    Payload::new(taken)
+}
+
+/// Adds the MD5 where it is the only thing that the store states.
+fn with_md5(computed: Checksums, stated: &Checksums, payload: &Payload) -> Checksums {
+    if computed.agrees_with(stated).is_none() && stated.md5.is_some() {
+        return Checksums { md5: Some(md5_of(payload.segments())), ..computed };
+    }
+    computed
+}
+
+/// The ETag that S3 gives to these parts: MD5 of the parts' MD5s, and their number. `None` if a part's tag is no MD5.
+fn parts_md5_tag(parts: &[PartTag]) -> Option<String> {
+    use md5::Digest;
+    use std::fmt::Write;
+    let mut md5 = md5::Md5::new();
+    for part in parts {
+        md5.update(hex(&part.tag)?);
+    }
+    let mut tag = String::with_capacity(40);
+    for byte in md5.finalize() {
+        write!(tag, "{byte:02x}").ok()?;
+    }
+    write!(tag, "-{}", parts.len()).ok()?;
+    Some(tag)
+}
+
+fn hex(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_of_parts_is_that_of_s3() {
+        let part = |part, tag: &str| PartTag { part, size_bytes: 1, tag: tag.to_owned(), checksums: Checksums::default() };
+        let parts = [part(1, "d41d8cd98f00b204e9800998ecf8427e"), part(2, "d41d8cd98f00b204e9800998ecf8427e")];
+        assert_eq!(parts_md5_tag(&parts).as_deref(), Some("5873dd45edd01f09c1ef2e7819369e8e-2"));
+        assert_eq!(parts_md5_tag(&[part(1, "block-1")]), None);
+    }
+
+    #[test]
+    fn bundles_are_cut_where_the_manifest_says() {
+        let mut segments = vec![Bytes::from_static(b"abc"), Bytes::from_static(b"defg")].into();
+        assert_eq!(take(&mut segments, 5).segments(), [Bytes::from_static(b"abc"), Bytes::from_static(b"de")]);
+        assert_eq!(take(&mut segments, 0).len(), 0);
+        assert_eq!(take(&mut segments, 9).len(), 2);
+    }
+}

@@ -1,0 +1,318 @@
+//! What lead, source and sink say to each other, inside frames that relays pass on unread.
+//!
+//! An [`Order`] tells a source what to do. What the source then sends down the route is a parcel: a [`Manifest`] that
+//! tells the sink what to do, and the object bytes it speaks of. The sink answers with a [`SinkReply`].
+
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use tradewind_contract::VerifyMode;
+use tradewind_store::{Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Precondition, PutOptions, UploadId, Written};
+use tradewind_wire::{Fault, RequestId, RouteId};
+
+/// One order of the lead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// Fresh id.
+    pub request: RequestId,
+    /// The way down.
+    pub route: RouteId,
+    /// Compress for hops when a sample says that it pays.
+    pub compress: bool,
+    /// What the source does.
+    pub task: SourceTask,
+}
+
+/// What a source does with an order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SourceTask {
+    /// Reads a range of one object and sends it as one part.
+    Part {
+        /// Key at the source.
+        source_key: String,
+        /// State the object must be in.
+        condition: Precondition,
+        /// Bytes to read.
+        range: Range<u64>,
+        /// Where they go.
+        place: PartPlace,
+    },
+    /// Reads whole objects and sends them in one bundle.
+    Bundle(Vec<Fetch>),
+    /// Passes the manifest on; no bytes go with it.
+    Pass(Manifest),
+}
+
+/// One whole object to read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fetch {
+    /// Key at the source.
+    pub source_key: String,
+    /// State the object must be in.
+    pub condition: Precondition,
+    /// Length as listed.
+    pub size_bytes: u64,
+    /// What the source store's listing said of it.
+    pub listed: Checksums,
+    /// Where it goes; attributes are filled in by the source from the store's answer.
+    pub place: WholePlace,
+    /// Copy inside the store instead of reading (the bucket to read from).
+    pub copy_from_bucket: Option<String>,
+}
+
+/// Where a part goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartPlace {
+    /// Index of the destination.
+    pub target: u16,
+    /// Key there.
+    pub key: String,
+    /// Upload there.
+    pub upload: UploadId,
+    /// From 1.
+    pub part: u32,
+    /// Where it lies in the object.
+    pub offset: u64,
+}
+
+/// Where a whole object goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WholePlace {
+    /// Index of the destination.
+    pub target: u16,
+    /// Key there.
+    pub key: String,
+    /// How to write it.
+    pub options: PutOptions,
+    /// How hard to prove it.
+    pub verify: VerifyMode,
+}
+
+/// What a sink does with a parcel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Manifest {
+    /// Writes the bytes as one part.
+    Part {
+        /// Where.
+        place: PartPlace,
+        /// Checksums that the source computed.
+        checksums: Checksums,
+    },
+    /// Copies a part inside the store.
+    CopyPart {
+        /// Where.
+        place: PartPlace,
+        /// From where.
+        source: PartSource,
+    },
+    /// Writes whole objects; their bytes follow one another in this order.
+    Bundle(Vec<Entry>),
+    /// Opens an upload.
+    Open {
+        /// Index of the destination.
+        target: u16,
+        /// Key there.
+        key: String,
+        /// How the object will be written.
+        options: PutOptions,
+    },
+    /// Makes the parts the object and proves it.
+    Close(Box<Close>),
+    /// Forgets an upload.
+    Abort {
+        /// Index of the destination.
+        target: u16,
+        /// Key there.
+        key: String,
+        /// Upload there.
+        upload: UploadId,
+    },
+}
+
+/// One object of a bundle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Entry {
+    /// Its bytes are in the bundle.
+    Write {
+        /// Where it goes.
+        place: WholePlace,
+        /// Its length.
+        size_bytes: u64,
+        /// Checksums that the source computed.
+        checksums: Checksums,
+        /// What vouches for the bytes that the source read.
+        source_proof: Proof,
+    },
+    /// Copied inside the store.
+    Copy {
+        /// Where it goes.
+        place: WholePlace,
+        /// Its length.
+        size_bytes: u64,
+        /// From where.
+        source: PartSource,
+        /// What the source store said of it.
+        listed: Checksums,
+    },
+    /// The source could not read it: the sink only hands the words back.
+    Failed(Failure),
+}
+
+/// See [`Manifest::Close`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Close {
+    /// Where, with the options the upload was opened with.
+    pub place: WholePlace,
+    /// The upload.
+    pub upload: UploadId,
+    /// All its parts, ascending.
+    pub parts: Vec<PartTag>,
+    /// Length of the whole.
+    pub size_bytes: u64,
+    /// Checksums of the whole, combined from the parts.
+    pub checksums: Checksums,
+    /// What vouches for the bytes that the source read.
+    pub source_proof: Proof,
+    /// Abort other uploads of this key opened since (Unix ms): an open was tried more than once.
+    pub sweep_since_unix_ms: Option<i64>,
+}
+
+/// What vouches for bytes, strongest first. The names in reports are those of [`Proof::name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Proof {
+    /// The store states the same CRC-64/NVME.
+    Crc64Nvme,
+    /// The store states the same CRC-32C.
+    Crc32c,
+    /// The store states the same MD5.
+    Md5,
+    /// Every part's MD5 is what the store states.
+    PartsMd5,
+    /// The bytes were read back and had the same checksums.
+    ReadBack,
+    /// Copied by the store itself, which states the same checksum or entity tag for both.
+    StoreCopy,
+    /// Only the length (and the version that was asked for) is known.
+    Length,
+}
+
+impl Proof {
+    /// Name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proof::Crc64Nvme => "crc64nvme",
+            Proof::Crc32c => "crc32c",
+            Proof::Md5 => "md5",
+            Proof::PartsMd5 => "parts-md5",
+            Proof::ReadBack => "read-back",
+            Proof::StoreCopy => "store-copy",
+            Proof::Length => "length",
+        }
+    }
+
+    /// The strongest checksum that both sides state, if all they state agrees; `Err` when one differs.
+    pub fn compare(computed: &Checksums, stated: &Checksums) -> Result<Proof, ()> {
+        match computed.agrees_with(stated) {
+            Some(false) => Err(()),
+            None => Ok(Proof::Length),
+            Some(true) if computed.crc64nvme.is_some() && stated.crc64nvme.is_some() => Ok(Proof::Crc64Nvme),
+            Some(true) if computed.crc32c.is_some() && stated.crc32c.is_some() => Ok(Proof::Crc32c),
+            Some(true) => Ok(Proof::Md5),
+        }
+    }
+}
+
+/// A sink's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SinkReply {
+    /// The part is durable.
+    Part(PartTag),
+    /// One verdict per object of the bundle, in order.
+    Bundle(Vec<Result<Placed, Failure>>),
+    /// The upload is open.
+    Opened(UploadId),
+    /// The object is visible and proven.
+    Closed(Placed),
+    /// The upload is gone.
+    Aborted,
+    /// None of it was done.
+    Failed(Failure),
+}
+
+/// An object that is visible at the destination.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Placed {
+    /// What the store says of it.
+    pub written: Written,
+    /// What vouches for what was read.
+    pub source_proof: Proof,
+    /// What vouches for what was written.
+    pub target_proof: Proof,
+    /// Its length.
+    pub size_bytes: u64,
+}
+
+/// Why something was not done, in words and as a class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What follows from it.
+    pub fault: Fault,
+    /// Meaning for the report, e.g. `forbidden`.
+    pub kind: String,
+    /// One line.
+    pub message: String,
+    /// One line of advice.
+    pub hint: Option<String>,
+}
+
+/// On which side of the job a store stands; decides what its errors mean for the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Read from.
+    Source,
+    /// Written to.
+    Target,
+}
+
+impl Failure {
+    /// A failure that is no store's.
+    pub fn new(fault: Fault, kind: &str, message: impl Into<String>) -> Self {
+        Self { fault, kind: kind.to_owned(), message: message.into(), hint: None }
+    }
+
+    /// Bytes that are not what they should be.
+    pub fn mismatch(message: impl Into<String>) -> Self {
+        Self::new(Fault::Corrupt, "mismatch", message)
+    }
+
+    /// A store's error, after the gateway's own tries.
+    pub fn of_store(error: &Error, side: Side) -> Self {
+        let (fault, kind) = classify(error.kind, side);
+        Self { fault, kind: kind.to_owned(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
+    }
+}
+
+fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
+    match kind {
+        ErrorKind::NotFound => (Fault::Permanent, "not_found"),
+        ErrorKind::BucketNotFound => (Fault::Permanent, "bucket_not_found"),
+        ErrorKind::Forbidden => (Fault::Refused, "forbidden"),
+        ErrorKind::Unauthenticated => (Fault::Refused, "unauthenticated"),
+        ErrorKind::PreconditionFailed if side == Side::Source => (Fault::Changed, "changed"),
+        ErrorKind::PreconditionFailed => (Fault::Permanent, "precondition_failed"),
+        ErrorKind::UploadNotFound => (Fault::UploadGone, "upload_gone"),
+        ErrorKind::SlowDown | ErrorKind::Timeout | ErrorKind::Connection | ErrorKind::Server | ErrorKind::Truncated => {
+            (Fault::Unavailable, "unavailable")
+        }
+        ErrorKind::ChecksumMismatch => (Fault::Corrupt, "mismatch"),
+        ErrorKind::InvalidKey => (Fault::Permanent, "invalid_key"),
+        ErrorKind::NoSpace => (Fault::Refused, "no_space"),
+        ErrorKind::BadRequest => (Fault::Permanent, "bad_request"),
+        ErrorKind::Unsupported => (Fault::Permanent, "unsupported"),
+        ErrorKind::Configuration => (Fault::Refused, "configuration"),
+    }
+}
+
+/// The attributes to write: those of the source object, unless the job sets its own.
+pub fn attributes_of(options: &PutOptions, source: &Attributes) -> Attributes {
+    if options.attributes == Attributes::default() { source.clone() } else { options.attributes.clone() }
+}
