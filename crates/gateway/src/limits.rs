@@ -25,6 +25,9 @@ pub const REQUEST_HEADERS_MAX: usize = 64;
 pub const REQUEST_HEAD_BYTES_MAX: usize = 32 << 10;
 /// Bytes of one request's body; more are answered 413.
 pub const REQUEST_BODY_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a body that is too large which are read and forgotten, so that the client reads the 413; of an even larger
+/// one the connection is closed under the client's hands.
+pub const REQUEST_DISCARD_BYTES_MAX: usize = 32 << 20;
 /// Pause after the kernel refuses to accept a connection (out of files or memory), so that waiting costs nothing.
 pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(200);
 

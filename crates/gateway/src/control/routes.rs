@@ -6,6 +6,7 @@ use super::metrics::add_process_figures;
 use super::probe;
 use crate::limits::{
     DRAIN_ANSWER_TIMEOUT, EVENT_READERS_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_TIMEOUT,
+    REQUEST_DISCARD_BYTES_MAX,
 };
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, State};
@@ -14,7 +15,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use bytes::BytesMut;
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -141,23 +143,37 @@ async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'sta
 }
 
 async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
-    let collected = tokio::time::timeout(REQUEST_BODY_TIMEOUT, Limited::new(body, REQUEST_BODY_BYTES_MAX).collect());
-    let bytes = match collected.await {
-        Ok(Ok(collected)) => collected.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let hint = format!("a body has at most {REQUEST_BODY_BYTES_MAX} bytes");
-            return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", hint));
-        }
-        Ok(Err(error)) => {
-            return Err(Refused::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}"), "send it again"));
-        }
-        Err(_elapsed) => {
-            let hint = format!("a body arrives within {} s", REQUEST_BODY_TIMEOUT.as_secs());
-            return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", hint));
-        }
-    };
+    let read = tokio::time::timeout(REQUEST_BODY_TIMEOUT, read_body(body)).await;
+    let bytes = read.unwrap_or_else(|_elapsed| {
+        let hint = format!("a body arrives within {} s", REQUEST_BODY_TIMEOUT.as_secs());
+        Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", hint))
+    })?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let hint = "the body is JSON as contract/gateway-v1.schema.json says";
         Refused::new(StatusCode::BAD_REQUEST, format!("not understood: {error}"), hint)
     })
+}
+
+/// Reads a body that fits. Of one that does not, some more is read and forgotten: a client that is still sending when
+/// the connection closes would see a broken pipe and not the refusal.
+async fn read_body(mut body: Body) -> Result<BytesMut, Refused> {
+    let mut bytes = BytesMut::new();
+    let mut arrived_bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Refused::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}"), "send it again")
+        })?;
+        let Some(data) = frame.data_ref() else { continue };
+        arrived_bytes += data.len();
+        if arrived_bytes <= REQUEST_BODY_BYTES_MAX {
+            bytes.extend_from_slice(data);
+        } else if arrived_bytes > REQUEST_DISCARD_BYTES_MAX {
+            break;
+        }
+    }
+    if arrived_bytes > REQUEST_BODY_BYTES_MAX {
+        let hint = format!("a body has at most {REQUEST_BODY_BYTES_MAX} bytes");
+        return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", hint));
+    }
+    Ok(bytes)
 }
