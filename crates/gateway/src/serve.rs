@@ -189,7 +189,8 @@ impl Bound {
         let (listener, control, _socket_file) = self.control.into_listener()?;
         let server = Server::start(listener, gateway.clone(), self.controllers);
         say_ready(&Ready { control: control.to_string(), data_address: gateway.version().data_address });
-        tracing::info!(reason = endings.first().await, "ending");
+        let reason = endings.first().await;
+        tracing::info!(reason, "ending");
         let leaving = async {
             let drained = tokio::time::timeout(DRAIN_AT_EXIT_TIMEOUT, gateway.drain()).await;
             server.stop().await;

@@ -33,7 +33,7 @@ struct Serving {
 
 impl Serving {
     async fn start(arguments: &[&str]) -> Self {
-        let mut child = gateway(&[&["serve", "--log-level", "info"], arguments].concat()).spawn().unwrap();
+        let mut child = gateway(&[&["serve"], arguments].concat()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let log = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = stdout.next_line().await.unwrap().expect("a readiness line");
@@ -130,7 +130,7 @@ async fn without_the_flag_the_end_of_stdin_is_no_reason_to_end() {
 #[tokio::test]
 async fn a_second_signal_leaves_at_once() {
     let folder = Folder::new();
-    let mut serving = Serving::start(&["--control", &folder.socket()]).await;
+    let mut serving = Serving::start(&["--control", &folder.socket(), "--log-level", "info"]).await;
     // Half a request holds the exit up.
     let mut holding = UnixStream::connect(folder.path("socket")).await.unwrap();
     holding.write_all(b"GET /v1/ver").await.unwrap();
