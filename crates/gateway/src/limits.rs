@@ -83,3 +83,24 @@ pub const STORE_REQUESTS_MAX: u32 = 1024;
 pub const STORE_TRIES_MAX: u32 = 100;
 /// Longest of the time limits that a program may set.
 pub const PROGRAM_TIMEOUT_S_MAX: u32 = 86_400;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// What stands between `before` and the next character that no constant's name has, for each line.
+    fn names(text: &'static str, before: &str) -> BTreeSet<&'static str> {
+        let after = text.lines().filter_map(|line| line.strip_prefix(before));
+        after.filter_map(|rest| rest.split(|c: char| !(c.is_ascii_uppercase() || c == '_')).next()).collect()
+    }
+
+    #[test]
+    fn the_reference_lists_every_limit_and_no_other() {
+        let named = names(include_str!("limits.rs"), "pub const ");
+        let page = include_str!("../../../docs/reference/limits.md");
+        let of_control = page.split("\n## ").filter(|section| section.contains("crates/gateway/src/limits.rs"));
+        let listed = of_control.flat_map(|section| names(section, "| `")).collect();
+        assert!(named.len() > 30);
+        assert_eq!(named, listed);
+    }
+}
