@@ -49,7 +49,7 @@ def test_what_cannot_be_carried_out_is_refused(
         plan(*routes, hops=hops)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 64, "a/b"])
+@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 64, "a/b", "A", "-a", "a-", "a\n"])
 def test_names_fit_certificates(name: str) -> None:
     with pytest.raises(TopologyError, match="gateway name"):
         plan(PlannedRoute(("a", "b"), 1), names=("lead", "a", "b", name))

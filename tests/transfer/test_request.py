@@ -61,7 +61,7 @@ def test_local_files_have_their_folder_as_store(tmp_path: Path) -> None:
     file = tmp_path / "a b%" / "f.txt"
     file.write_text("x")
     made = job(str(file), "s3://d/")
-    assert made.source.url == f"file://{tmp_path}/a b%25"
+    assert made.source.url == f"file://{tmp_path}/a b%"
     assert made.selection == ObjectSelection("f.txt")
     assert made.targets[0].key == "f.txt"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from tradewind.errors import TopologyError
@@ -9,6 +10,8 @@ from tradewind.model.program import CONNECTIONS_MAX, Limits
 
 #: Most routes of one plan: a route id has 16 bits on the wire, and a plan beyond this is a mistake.
 ROUTES_MAX = 1024
+#: A gateway's name stands in its certificate as a DNS label.
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,8 @@ def local_plan() -> Plan:
 def _check_names(plan: Plan) -> None:
     names = [gateway.name for gateway in plan.gateways]
     for name in names:
-        if not name or len(name) > 63 or not all(c.isascii() and (c.isalnum() or c == "-") for c in name):
-            raise TopologyError(f"gateway name {name!r}: 1 to 63 of letters, digits and -")
+        if not _NAME.fullmatch(name):
+            raise TopologyError(f"gateway name {name!r}: 1 to 63 of a-z, 0-9 and -, with no - at either end")
     if len(set(names)) != len(names):
         raise TopologyError("two gateways have one name")
     if plan.lead not in names:

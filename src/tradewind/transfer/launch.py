@@ -39,7 +39,9 @@ class LocalGateways:
     def _start(self, binary: str) -> None:
         logs = os.path.join(self._folder, "logs")
         os.makedirs(logs, exist_ok=True)
-        networked = bool(self._plan.stations()) or self._plan.lead != self._plan.routes[0].nodes[0]
+        dialled = {end for _, end in self._plan.stations()}
+        dialled |= {route.nodes[0] for route in self._plan.routes if route.nodes[0] != self._plan.lead}
+        networked = bool(dialled)
         secured = networked and not self._settings.plain
         if secured:
             from pathlib import Path
@@ -50,8 +52,9 @@ class LocalGateways:
             make_identities(binary, Path(self._identities), [gateway.name for gateway in self._plan.gateways])
         for gateway in self._plan.gateways:
             arguments = ["--control", f"unix:{os.path.join(self._sockets, gateway.name)}"]
-            if networked:
+            if gateway.name in dialled:
                 arguments += ["--data", self._settings.listen.get(gateway.name, "127.0.0.1:0")]
+            if networked:
                 arguments += ["--identity", os.path.join(self._identities, gateway.name)] if secured else ["--plain"]
             log_file = os.path.join(logs, f"{gateway.name}.log")
             self.processes[gateway.name] = GatewayProcess(binary, gateway.name, arguments, log_file)

@@ -161,12 +161,16 @@ def _tree_store(place: Location, access: Access) -> StoreSpec:
 
 
 def _file_root(path: str) -> str:
-    """`file:///dir`. Only what a URL cannot hold is escaped: `%`, `?`, `#` and bytes that are not UTF-8."""
+    """`file://` and the path as it is: the contract's file roots are not percent-encoded. Raises UsageError."""
     if any(part in (".", "..") for part in path.split("/")):
         path = os.path.realpath(path)
-    escaped = path.rstrip("/").replace("%", "%25").replace("?", "%3F").replace("#", "%23")
-    pieces = [c if not "\udc80" <= c <= "\udcff" else f"%{ord(c) - 0xDC00:02X}" for c in escaped]
-    return "file://" + ("".join(pieces) or "/")
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{path!r}: the path of a directory must be UTF-8", hint="rename it, or bind-mount it"
+        ) from None
+    return "file://" + (path.rstrip("/") or "/")
 
 
 def _is_tree(start: Location, options: Options) -> bool:
@@ -257,9 +261,7 @@ def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end:
 
 
 def _local_path(store: StoreSpec, key: str) -> str:
-    from urllib.parse import unquote
-
-    return os.path.realpath(os.path.join(unquote(store.url.removeprefix("file://"), errors="surrogateescape"), key))
+    return os.path.realpath(os.path.join(store.url.removeprefix("file://"), key))
 
 
 def _check_options(options: Options) -> None:
