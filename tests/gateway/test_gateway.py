@@ -21,7 +21,7 @@ BINARY = find_gateway()
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[GatewayProcess]:
-    process = GatewayProcess(BINARY, "local", ["--log-level", "info", "--control", f"unix:{tmp_path}/s"], str(tmp_path / "log"))
+    process = GatewayProcess(BINARY, "local", ["--control", f"unix:{tmp_path}/s"], str(tmp_path / "log"))
     process.wait_ready()
     yield process
     process.stop()
@@ -36,7 +36,7 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def networked(tmp_path: Path, identities: Path) -> Iterator[GatewayProcess]:
-    arguments = ["--log-level", "info", "--control", "127.0.0.1:0", "--data", "127.0.0.1:0", "--identity", str(identities / "node")]
+    arguments = ["--control", "127.0.0.1:0", "--data", "127.0.0.1:0", "--identity", str(identities / "node")]
     process = GatewayProcess(BINARY, "node", arguments, str(tmp_path / "log"))
     process.wait_ready()
     yield process
@@ -88,8 +88,8 @@ def test_a_dead_gateway_is_lost(local: GatewayProcess) -> None:
 
 
 def test_a_gateway_that_cannot_start_says_why(tmp_path: Path) -> None:
-    process = GatewayProcess(BINARY, "bad", ["--log-level", "info", "--control", "unix:/no/such/folder/s"], str(tmp_path / "log"))
-    with pytest.raises(GatewayError, match="did not start: error:"):
+    process = GatewayProcess(BINARY, "bad", ["--control", "unix:/no/such/folder/s"], str(tmp_path / "log"))
+    with pytest.raises(GatewayError, match=r"did not start: .*cannot listen"):
         process.wait_ready()
 
 

@@ -40,11 +40,17 @@ def test_in_one_process_there_are_no_hops_to_show() -> None:
 
 
 def test_the_end_says_all() -> None:
-    summary = Summary("some_failed", PROGRESS, objects_deleted=3, proofs={"crc64nvme": 990, "read_back": 10})
+    summary = Summary(
+        "some_failed",
+        PROGRESS,
+        objects_deleted=3,
+        proofs={"crc64nvme → crc64nvme": 990, "length → read-back": 10, "earlier run": 1},
+    )
     assert summary_lines(summary, priced()) == [
         "moved   1,000 objects, 1.00 GB in 10.0 s (100 MB/s), 2 retries",
         "also    3 deleted, 1 failed",
-        "proven  990 by CRC64NVME of both stores, 10 by reading back",
+        "proven  990 by CRC64NVME on both sides, 10 by length at the source, reading back at the destination, "
+        "1 in an earlier run",
         "cost    $0.10 predicted, $0.12 actual",
     ]
 

@@ -40,6 +40,7 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
 
     parser = VerbParser(
         prog=f"tradewind {verb}",
+        usage=f"tradewind {verb} {module.USAGE}",
         description=module.HELP,
         epilog=f"examples:\n{module.EXAMPLES}\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.one_store import add_store_arguments, object_of
 
+USAGE = "[OPTION]… URL [URL…]"
 HELP = "Writes objects to standard output, one after the other, each verified as far as its store gives a checksum."
 EXAMPLES = """\
   tradewind cat s3://bucket/log.txt | tail

@@ -9,6 +9,7 @@ from tradewind.cli.options import access, add_filter_arguments, add_side_argumen
 from tradewind.model.document import to_document
 from tradewind.transfer.request import directory_place
 
+USAGE = "[OPTION]… SRC DST"
 HELP = "Compares two trees without changing either, and names what is missing, extra or different (exit code 6)."
 EXAMPLES = """\
   tradewind check /data s3://bucket/data

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterable
 
+USAGE = "bash | zsh | fish"
 HELP = "Prints the completion script of a shell."
 EXAMPLES = """\
   source <(tradewind completion bash)

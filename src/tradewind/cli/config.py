@@ -12,6 +12,7 @@ from tradewind.errors import ConfigError, UsageError
 from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
 
+USAGE = "[OPTION]… show"
 HELP = """\
 Shows each setting, its value and where the value comes from: a flag wins over TRADEWIND_*, that over the profile,
 that over config.toml."""

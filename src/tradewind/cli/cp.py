@@ -8,6 +8,7 @@ from tradewind.cli.options import access
 from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
 from tradewind.errors import UsageError
 
+USAGE = "[OPTION]… SRC DST [DST…]"
 HELP = """\
 Copies one object, or with -r everything below a prefix, and proves that every byte arrived.
 

@@ -24,6 +24,7 @@ from tradewind.transfer.client import Client, RunningJob
 from tradewind.transfer.report import summary_lines
 from tradewind.transfer.request import Options
 
+USAGE = "[OPTION]…"
 HELP = """\
 Moves a real tree of this machine from a source through two relays to a sink: five gateway processes, two routes, mutual
 TLS. Kills one relay in the middle, and proves at the end that every byte arrived. Needs no account and no server; what

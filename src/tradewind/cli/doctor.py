@@ -22,6 +22,7 @@ from tradewind.model.document import to_document
 from tradewind.transfer.jobs import JobStore
 from tradewind.transfer.request import directory_place
 
+USAGE = "[OPTION]… [URL…]"
 HELP = """\
 Says what works here: the gateway program, the kernel, limits, the state folder; and for each URL given, which
 credentials are found (never shown), whether the store answers, and how far the clocks are apart."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_store_arguments, directory_of, finish_as
+from tradewind.cli.one_store import add_store_arguments, finish_as, listing_of
 from tradewind.cli.options import add_filter_arguments, object_filter
 from tradewind.model.document import to_document
 
+USAGE = "[OPTION]… URL"
 HELP = "Counts the objects below URL and sums their sizes. Local files are counted by their length, not their blocks."
 EXAMPLES = """\
   tradewind du s3://bucket/data
@@ -22,6 +23,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Sums."""
-    store, prefix = directory_of(args, args.url)
+    store, prefix = listing_of(args, args.url)
     task = {"task": "du", "store": store, "prefix": prefix, "json": args.json}
     finish_as(args, {**task, "filter": to_document(object_filter(args))})

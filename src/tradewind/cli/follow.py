@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from argparse import Namespace
 from types import FrameType, TracebackType
 
@@ -43,6 +44,8 @@ class Follower:
         self._job = job
         if self._interrupts:
             job.drain()
+        if self._json:
+            print(json.dumps({"event": "started", "job_id": job.id}), flush=True)
         self._talk.say(*plan_lines(self._verb, source, destinations, job.plan))
         try:
             self._follow(job)
@@ -91,7 +94,8 @@ class Follower:
         if self._interrupts == 1:
             # Not through the stream object: the signal may have come in the middle of a write to it.
             os.write(2, b"\nstopping: what is under way is closed or kept for later; once more leaves at once\n")
-            self._job.drain()
+            # Nor here: the answer comes when all is closed, and until then events are to be read.
+            threading.Thread(target=self._job.drain, daemon=True).start()
             return
         job_id, resumable = self._job.id, self._job.spec.state_dir is not None
         self._job.kill()

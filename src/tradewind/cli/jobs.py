@@ -16,6 +16,7 @@ from tradewind.transfer.client import Client
 from tradewind.transfer.jobs import JobRecord
 from tradewind.transfer.report import summary_lines
 
+USAGE = "[OPTION]… list | show ID | resume ID | cancel ID"
 HELP = """\
 Lists jobs, shows one, goes on with an interrupted one, or cancels one: stops it and aborts its unfinished uploads.
 What a cancelled job has copied stays. States: running, done, failed, interrupted, cancelled."""

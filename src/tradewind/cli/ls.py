@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_store_arguments, directory_of, finish_as
+from tradewind.cli.one_store import add_store_arguments, finish_as, listing_of
 from tradewind.cli.options import add_filter_arguments, object_filter
 from tradewind.model.document import to_document
 
-HELP = "Lists one level below URL, or with -r everything. URL means a directory, with or without a slash behind it."
+USAGE = "[OPTION]… URL"
+HELP = "Lists an object, or one level below a directory, or with -r everything below it."
 EXAMPLES = """\
   tradewind ls s3://bucket/data
   tradewind ls -rl gs://bucket --include '**.parquet'
@@ -25,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Lists."""
-    store, prefix = directory_of(args, args.url)
+    store, prefix = listing_of(args, args.url)
     finish_as(
         args,
         {

@@ -10,7 +10,7 @@ from tradewind.cli.options import access, add_side_arguments
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
 from tradewind.model.url import Location, parse_url
-from tradewind.transfer.request import directory_place, object_place
+from tradewind.transfer.request import directory_place, listing_place, object_place
 
 
 def add_store_arguments(parser: ArgumentParser, *, many: bool = False) -> None:
@@ -31,6 +31,12 @@ def directory_of(args: Namespace, text: str) -> tuple[dict[str, Any], str]:
     """Store document and prefix of a place that means a directory."""
     store, prefix = directory_place(place_of(text), access(args, "src"))
     return to_document(store), prefix
+
+
+def listing_of(args: Namespace, text: str) -> tuple[dict[str, Any], str]:
+    """Store document and key of a place that may be an object or a directory."""
+    store, key = listing_place(place_of(text), access(args, "src"))
+    return to_document(store), key
 
 
 def object_of(args: Namespace, text: str) -> tuple[dict[str, Any], str]:

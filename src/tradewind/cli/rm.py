@@ -11,6 +11,7 @@ from tradewind.errors import UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import ObjectFilter
 
+USAGE = "[OPTION]… URL"
 HELP = """\
 Deletes one object, or with -r everything below URL that the filters take. On a terminal -r asks first, unless -y."""
 EXAMPLES = """\

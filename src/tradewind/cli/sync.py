@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
 
+USAGE = "[OPTION]… SRC DST [DST…]"
 HELP = """\
 Makes DST hold what SRC holds: copies what is missing or differs, always the contents of SRC, with or without a slash.
 

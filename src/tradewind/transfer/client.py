@@ -130,8 +130,11 @@ class RunningJob:
         return Result(self.id, self.summary)
 
     def drain(self) -> None:
-        """Asks the lead to checkpoint and stop; events then end with outcome `interrupted`."""
-        with suppress(GatewayLost):
+        """Asks the lead to checkpoint and stop; events then end with outcome `interrupted`.
+
+        A lead that has ended, or is about to, has nothing left to stop: that is no error.
+        """
+        with suppress(GatewayError):
             self._lead.drain()
 
     def kill(self) -> None:

@@ -6,15 +6,24 @@ from tradewind.model.event import Summary
 from tradewind.model.plan import Plan
 from tradewind.model.units import format_bytes, format_duration, format_rate
 
-#: What each proof means; the names are the contract's.
+#: What the names of proofs mean (docs/concepts/integrity.md). A proof of a summary is `SOURCE → DESTINATION`.
 PROOF_WORDS = {
-    "crc64nvme": "by CRC64NVME of both stores",
-    "crc32c": "by CRC32C of both stores",
-    "md5": "by MD5 of both stores",
-    "sha256": "by SHA-256 of both stores",
-    "read_back": "by reading back",
-    "read": "by reading back",
+    "crc64nvme": "CRC64NVME",
+    "crc32c": "CRC32C",
+    "md5": "MD5",
+    "parts-md5": "the MD5 of each part",
+    "read-back": "reading back",
+    "length": "length",
 }
+
+
+def proof_words(name: str) -> str:
+    """`by CRC64NVME of both sides`, `by length at the source, MD5 at the destination`."""
+    source, arrow, destination = name.partition(" → ")
+    if not arrow:
+        return "in an earlier run" if name == "earlier run" else f"copied by the store itself ({name})"
+    one, other = (PROOF_WORDS.get(part, part) for part in (source, destination))
+    return f"by {one} on both sides" if one == other else f"by {one} at the source, {other} at the destination"
 
 
 def summary_lines(summary: Summary, plan: Plan) -> list[str]:
@@ -39,9 +48,7 @@ def summary_lines(summary: Summary, plan: Plan) -> list[str]:
         lines.append(f"also    {', '.join(rest)}")
     proofs = sorted(summary.proofs.items(), key=lambda item: (-item[1], item[0]))
     if proofs:
-        lines.append(
-            "proven  " + ", ".join(f"{count:,} {PROOF_WORDS.get(name, 'by ' + name)}" for name, count in proofs)
-        )
+        lines.append("proven  " + ", ".join(f"{count:,} {proof_words(name)}" for name, count in proofs))
     predicted = plan.mean_usd_per_gb * progress.bytes_done / 1e9
     lines.append(f"cost    ${predicted:.2f} predicted, ${progress.cost_usd:.2f} actual")
     if len(summary.destinations) > 1:

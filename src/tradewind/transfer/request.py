@@ -146,6 +146,14 @@ def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
     return store_spec(place.root, place, access), prefix
 
 
+def listing_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
+    """Store and key of a place as typed: the gateway shows an object of that name and what lies below it."""
+    if place.kind == "file":
+        shown = object_place if os.path.isfile(place.key) else directory_place
+        return shown(place, access)
+    return store_spec(place.root, place, access), place.key
+
+
 def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
     """Store and key of a place that means one object. Raises UsageError for a directory."""
     if place.is_directory:

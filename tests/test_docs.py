@@ -1,0 +1,107 @@
+"""Commands in the documentation work: `console` blocks are run, `sh` blocks are parsed, links lead somewhere."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tradewind.cli.arguments import build_parser
+from tradewind.cli.main import VERBS, _leading_flags
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+COMMAND_S = 120
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def normal(text: str) -> list[str]:
+    """Numbers, sizes and job ids differ from run to run; everything else must be as printed."""
+    text = re.sub(r"\d{8}-\d{6}-[a-z0-9]{4}", "JOB", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d[ T][\d:.]+Z?", "TIME", text)
+    text = re.sub(r"\d[\d,.]* (k|M|G)?B", "SIZE", text)
+    text = re.sub(r"\d[\d,.]*", "N", text)
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def sessions(block: str) -> list[tuple[str, str]]:
+    parts = re.split(r"^\$ ", block, flags=re.M)[1:]
+    return [(command, output) for command, _, output in (part.partition("\n") for part in parts)]
+
+
+@pytest.mark.parametrize("path", [page for page in GUIDES if blocks(page, "console")], ids=lambda path: path.name)
+def test_console_blocks_print_what_they_show(path: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "work" / "photos"
+    (photos / "2024" / "raw").mkdir(parents=True)
+    for number in range(40):
+        (photos / "2024" / f"{number:02}.jpg").write_bytes(os.urandom(50_000))
+    (photos / "2024" / "raw" / "00.raw").write_bytes(os.urandom(20_000_000))
+    (photos / "index.tmp").write_text("scratch")
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("TRADEWIND_", "XDG_", "AWS_"))},
+        "HOME": str(tmp_path),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    for block in blocks(path, "console"):
+        for command, expected in sessions(block):
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=tmp_path / "work",
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=COMMAND_S,
+                text=True,
+                check=False,
+            )
+            assert normal(done.stdout) == normal(expected), f"$ {command}\n{done.stdout}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_parse(path: Path) -> None:
+    for block in blocks(path, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in re.split(r"[|<>()]+|&&", line):
+                words = shlex.split(part, comments=True)
+                if words[:1] != ["tradewind"]:
+                    continue
+                moved, rest = _leading_flags(words[1:])
+                assert rest[0] in VERBS, line
+                parser = build_parser(rest[0], import_module(f"tradewind.cli.{rest[0]}"))
+                parser.parse_strictly(moved + rest[1:])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_within_the_project_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if "://" in target or target.startswith(("#", "mailto:")):
+            continue
+        assert (path.parent / target.partition("#")[0]).exists(), target
+
+
+def test_every_verb_has_a_file_and_a_line_in_the_help() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tradewind.cli.main", "--help"], capture_output=True, text=True, check=True
+    )
+    for verb, what in VERBS.items():
+        assert f"{verb:<11} {what}" in done.stdout
+
+
+@pytest.mark.parametrize("page", ["cli.md", "settings.md", "python.md"])
+def test_generated_pages_name_all_that_there_is(page: str) -> None:
+    text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
+    import tradewind
+    from tradewind.cli.config import SETTINGS
+
+    wanted: dict[str, list[str]] = {"cli.md": [*VERBS], "settings.md": [*SETTINGS], "python.md": tradewind.__all__}
+    missing = [name for name in wanted[page] if name not in text and not name.startswith("__")]
+    assert not missing, "run make docs"
