@@ -94,8 +94,8 @@ def test_kill_9_of_the_client_sends_no_acked_part_twice(
 ) -> None:
     s3.endpoint = proxy.endpoint
     more: list[str | Path] = [] if topology is None else ["--topology", write(topology, tmp_path / "topology.json")]
-    running = start(command, files, s3, *more)
-    proxy.wait_for(lambda exchanges: sum(each.request.is_part and each.status == 200 for each in exchanges) >= 3)
+    running = start(command, files, s3, "--chunk-size", "5MiB", *more)
+    proxy.wait_for(lambda exchanges: sum(each.request.is_part and each.status == 200 for each in exchanges) >= 8)
     running.wait_for_bytes(MIDDLE_BYTES)
     running.signal(signal.SIGKILL)
     running.process.wait()

@@ -26,9 +26,8 @@ def odd(moto_server: Server, command: Command) -> S3Place:
 
 def test_every_key_survives_between_stores(command: Command, odd: S3Place, moto_server: Server) -> None:
     other = S3Place(moto_server, command)
-    command.run("cp", "-r", "--no-server-side-copy", odd.url, other.url, *odd.flags("src"), *other.flags("dst")).expect(
-        0
-    )
+    other.endpoint = other.endpoint.replace("127.0.0.1", "localhost")  # Another server, as far as anybody can tell.
+    command.run("cp", "-r", odd.url, other.url, *odd.flags("src"), *other.flags("dst")).expect(0)
     assert other.sizes() == odd.sizes()
     for key in odd.sizes():
         assert other.get(key) == payload(key, len(key)), key
