@@ -1,5 +1,6 @@
 //! How to reach one store, and [`open`].
 
+use crate::azure::AzureStore;
 use crate::file::FileStore;
 use crate::mem::MemStore;
 use crate::s3::{open_gcs, open_r2, open_s3};
@@ -54,6 +55,10 @@ pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
         "r2" => {
             let (account, bucket) = pair()?;
             Arc::new(open_r2(config, account, bucket)?)
+        }
+        "az" => {
+            let (account, container) = pair()?;
+            Arc::new(AzureStore::open(config, account, container)?)
         }
         other => return Err(wrong(format!("stores of kind `{other}` are not known"))),
     })

@@ -7,6 +7,7 @@
 //! Goals: exact keys, the store's own checksums made visible, errors by meaning, memory bounded by the caller.
 //! Not goals: retries and pacing (the gateway's, which knows the job), caching.
 
+mod azure;
 mod checksum;
 mod config;
 mod error;

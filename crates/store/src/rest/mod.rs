@@ -6,11 +6,13 @@
 mod body;
 mod connector;
 mod encode;
+mod length;
 mod time;
 
 pub(crate) use body::{SendBody, read_all, stream_exactly};
 pub(crate) use connector::TlsRoots;
 pub(crate) use encode::{encode_path, encode_query, percent_decode};
+pub(crate) use length::{content_length, expected_bytes};
 pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
 
 use crate::{Error, ErrorKind, Payload, Result};

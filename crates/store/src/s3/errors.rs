@@ -70,7 +70,7 @@ pub(super) fn may_refuse_checksum(status: StatusCode, code: &str) -> bool {
 }
 
 /// One line of what the server said.
-pub(super) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
+pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
     let mut text = match answer {
         Some(answer) if answer.message.is_empty() => answer.code.clone(),
         Some(answer) => {

@@ -17,7 +17,11 @@ mod sigv4;
 mod write;
 mod xml;
 
+pub(crate) use address::split_endpoint;
+pub(crate) use credentials::innermost;
+pub(crate) use errors::describe;
 pub(crate) use open::{open_gcs, open_r2, open_s3};
+pub(crate) use xml::parse_error;
 
 use crate::rest::Http;
 use crate::{

@@ -74,17 +74,27 @@ pub(crate) fn open_gcs(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
         .or_else(|| environment("STORAGE_EMULATOR_HOST").map(|host| with_scheme(&host)))
         .unwrap_or_else(|| "https://storage.googleapis.com".to_owned());
     let place = Place::custom(&endpoint, bucket, "auto", config.path_style)?;
-    let credentials = if config.anonymous {
-        Credentials::Anonymous
-    } else {
-        let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
-        if let Some(profile) = &config.profile {
-            builder = builder.with_application_credentials(profile);
-        }
-        let store = builder.build().map_err(|error| configuration(&url, innermost(&error)))?;
-        Credentials::Google(Arc::clone(store.credentials()))
-    };
+    let credentials = if config.anonymous { Credentials::Anonymous } else { google_credentials(config, bucket, &url)? };
     new_bucket(config, &GCS, bucket, place, credentials, GCS_LIMITS)
+}
+
+/// Google's chain: the profile or `GOOGLE_APPLICATION_CREDENTIALS` names a file, else `gcloud`'s own, else the metadata
+/// server. A file that holds a private key is a service account whether or not it says so, and may say
+/// `"disable_oauth": true`, which sends no token at all (emulators).
+fn google_credentials(config: &StoreConfig, bucket: &str, url: &str) -> Result<Credentials> {
+    let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+    let file = config.profile.clone().or_else(|| environment("GOOGLE_APPLICATION_CREDENTIALS"));
+    if let Some(file) = file {
+        let text = std::fs::read_to_string(&file).map_err(|error| configuration(url, format!("{file}: {error}")))?;
+        let account: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| configuration(url, format!("{file}: {error}")))?;
+        builder = match account.get("private_key") {
+            Some(_) => builder.with_service_account_key(text),
+            None => builder.with_application_credentials(file),
+        };
+    }
+    let store = builder.build().map_err(|error| configuration(url, innermost(&error)))?;
+    Ok(Credentials::Google(Arc::clone(store.credentials())))
 }
 
 /// The emulator's variable is a host with or without a scheme.
@@ -135,6 +145,7 @@ fn known(known: bool) -> OnceCell<()> {
 #[cfg(test)]
 mod tests {
     use super::super::address::split_endpoint;
+    use super::super::credentials::Authority;
     use super::*;
     use crate::ErrorKind;
 
@@ -157,6 +168,16 @@ mod tests {
         assert_eq!(store.place().origin, "https://acc.r2.cloudflarestorage.com");
         assert_eq!(store.place().region, "auto");
         assert!(store.limits.equal_parts);
+    }
+
+    #[tokio::test]
+    async fn a_service_account_may_send_no_token() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let account = r#"{"private_key":"","private_key_id":"","client_email":"","disable_oauth":true}"#;
+        std::fs::write(file.path(), account).unwrap();
+        let profile = Some(file.path().display().to_string());
+        let store = open_gcs(&StoreConfig { profile, ..StoreConfig::default() }, "bbb").unwrap();
+        assert!(matches!(store.credentials.authority().await, Ok(Authority::Nobody)));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use super::headers::object_info;
 use super::xml::{Listing, parse_listing};
 use super::{Bucket, cut_page};
-use crate::rest::{Call, header, stream_exactly};
+use crate::rest::{Call, content_length, expected_bytes, stream_exactly};
 use crate::{Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, Precondition, Result};
 use futures::StreamExt;
-use http::{HeaderMap, Method, StatusCode};
+use http::Method;
 use std::ops::Range;
 
 impl Bucket {
@@ -15,7 +15,8 @@ impl Bucket {
         let call = self.read_call("head", Method::HEAD, key, condition)?;
         let response = self.send(call.clone()).await?;
         let headers = response.headers();
-        let size = length(headers).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
+        let size =
+            content_length(headers).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
         Ok(object_info(self.dialect, key, size, headers))
     }
 
@@ -113,44 +114,4 @@ impl Bucket {
             continuation: listing.continuation,
         }
     }
-}
-
-fn length(headers: &HeaderMap) -> Option<u64> {
-    header(headers, "content-length").and_then(|length| length.parse().ok())
-}
-
-/// How many bytes the body must have, and the size of the whole object.
-fn expected_bytes(
-    call: &Call,
-    status: StatusCode,
-    headers: &HeaderMap,
-    range: Option<&Range<u64>>,
-) -> Result<(u64, u64)> {
-    let length = length(headers).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
-    let Some(range) = range else { return Ok((length, length)) };
-    if status != StatusCode::PARTIAL_CONTENT {
-        if range.start == 0 && range.end == length {
-            return Ok((length, length));
-        }
-        return Err(call.error(ErrorKind::Server, "the server ignored the asked range"));
-    }
-    let (start, end, size) = header(headers, "content-range")
-        .and_then(parse_content_range)
-        .ok_or_else(|| call.error(ErrorKind::Server, "the answer has no readable Content-Range"))?;
-    if start != range.start || end + 1 > range.end {
-        return Err(call.error(ErrorKind::Server, "the server sent another range than asked"));
-    }
-    if end + 1 < range.end {
-        let message = format!("the object has {size} bytes, asked were those up to {}", range.end);
-        return Err(call.error(ErrorKind::Truncated, message));
-    }
-    Ok((range.end - range.start, size))
-}
-
-/// `bytes 0-9/100`: first, last, size.
-pub(crate) fn parse_content_range(text: &str) -> Option<(u64, u64, u64)> {
-    let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some((first, last, size.parse().ok()?))
 }

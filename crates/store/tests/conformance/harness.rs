@@ -19,6 +19,8 @@ use tradewind_store::{
 pub(crate) enum Ability {
     /// Keys with `//` and with a leading `/`.
     EmptySegments,
+    /// Keys with a backslash.
+    Backslash,
     /// Keys with `.` and `..` segments.
     DotSegments,
     /// `a` beside `a/b`.

@@ -100,10 +100,12 @@ async fn unfinished_uploads_of_exactly_the_key_are_found() {
         let other = open(&s.config).unwrap();
         let pending = other.pending_uploads(&s.key("big")).await.unwrap();
         assert_eq!(pending.iter().map(|p| &p.upload).collect::<Vec<_>>(), [&mine]);
-        assert!(pending[0].opened_unix_ms > 1_000_000_000_000);
+        // Azure does not say since when.
+        assert!(pending[0].opened_unix_ms > 1_000_000_000_000 || s.name == "azurite");
         s.store.abort_upload(&s.key("big"), &mine).await.unwrap();
         s.store.abort_upload(&s.key("big-brother"), &longer).await.unwrap();
-        assert!(s.store.pending_uploads(&s.key("big")).await.unwrap().is_empty());
+        let left = s.store.pending_uploads(&s.key("big")).await.unwrap();
+        assert!(left.is_empty() || s.lacks(Ability::AbortIsFinal), "{left:?}");
     })
     .await;
 }

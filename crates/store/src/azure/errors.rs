@@ -1,0 +1,48 @@
+//! Error codes of Azure by meaning.
+
+use crate::ErrorKind;
+use crate::rest::status_meaning;
+use http::StatusCode;
+
+/// The meaning of an error answer; of its status alone when the code is not known.
+pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
+    match code {
+        "BlobNotFound" => ErrorKind::NotFound,
+        "ContainerNotFound" | "ContainerBeingDeleted" => ErrorKind::BucketNotFound,
+        "ConditionNotMet" | "SourceConditionNotMet" | "TargetConditionNotMet" => ErrorKind::PreconditionFailed,
+        "AuthenticationFailed" | "NoAuthenticationInformation" | "InvalidAuthenticationInfo" => {
+            ErrorKind::Unauthenticated
+        }
+        "AuthorizationFailure"
+        | "AuthorizationPermissionMismatch"
+        | "AuthorizationServiceMismatch"
+        | "InsufficientAccountPermissions"
+        | "PublicAccessNotPermitted"
+        | "BlobArchived"
+        | "BlobBeingRehydrated"
+        | "BlobImmutableDueToPolicy"
+        | "LeaseIdMissing" => ErrorKind::Forbidden,
+        "ServerBusy" => ErrorKind::SlowDown,
+        "OperationTimedOut" => ErrorKind::Timeout,
+        "InternalError" => ErrorKind::Server,
+        "Md5Mismatch" | "Crc64Mismatch" | "InvalidMd5" => ErrorKind::ChecksumMismatch,
+        // Blocks that expired, were discarded by another write of the key, or never came.
+        "InvalidBlockList" => ErrorKind::UploadNotFound,
+        "InvalidRange" => ErrorKind::Truncated,
+        "InvalidResourceName" | "InvalidUri" | "OutOfRangeInput" => ErrorKind::InvalidKey,
+        _ => status_meaning(status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_says_more_than_the_status() {
+        assert_eq!(meaning(StatusCode::NOT_FOUND, "ContainerNotFound"), ErrorKind::BucketNotFound);
+        assert_eq!(meaning(StatusCode::CONFLICT, "BlobArchived"), ErrorKind::Forbidden);
+        assert_eq!(meaning(StatusCode::PRECONDITION_FAILED, "LeaseIdMissing"), ErrorKind::Forbidden);
+        assert_eq!(meaning(StatusCode::SERVICE_UNAVAILABLE, ""), ErrorKind::SlowDown);
+    }
+}

@@ -1,0 +1,146 @@
+//! Azure Blob Storage: block blobs of one container.
+//!
+//! Decisions that users meet:
+//! - An upload is a name only: its id is random and part of each block's id, so any process can write blocks, and two
+//!   uploads of one key do not mix. Azure forgets blocks that were never committed after a week; until then they can
+//!   be neither listed as objects nor removed alone, so aborting an upload only forgets it.
+//! - Azure's `x-ms-content-crc64` is CRC-64/NVME, written least significant byte first. Each PUT and each block carries
+//!   it, and Azure refuses bytes that do not match. Of an object made of blocks Azure states no checksum of its own;
+//!   what is proven is every block and the list of them.
+//! - `Content-MD5` of a blob may have been set by whoever wrote it; it is taken as what the store says.
+//! - Keys with `.` or `..` segments or a backslash are refused: Azure folds the former and takes the latter for `/`.
+
+mod errors;
+mod headers;
+mod open;
+mod read;
+mod send;
+mod write;
+mod xml;
+
+use crate::rest::Http;
+use crate::{
+    Checksums, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
+    PutOptions, Result, Store, StoreLimits, UploadId, Written,
+};
+use async_trait::async_trait;
+use object_store::azure::AzureCredentialProvider;
+use std::ops::Range;
+
+const MIB: u64 = 1024 * 1024;
+
+/// Limits of block blobs since service version 2019-12-12.
+const LIMITS: StoreLimits = StoreLimits {
+    part_bytes_min: 1,
+    part_bytes_max: 4000 * MIB,
+    parts_max: 50_000,
+    put_bytes_max: 5000 * MIB,
+    copy_bytes_max: 50_000 * 4000 * MIB,
+    object_bytes_max: 50_000 * 4000 * MIB,
+    key_bytes_max: 1024,
+    delete_keys_max: 100,
+    equal_parts: false,
+};
+
+/// A container.
+#[derive(Debug)]
+pub(crate) struct AzureStore {
+    url: String,
+    account: String,
+    http: Http,
+    /// `None` for anonymous access.
+    credentials: Option<AzureCredentialProvider>,
+    origin: String,
+    /// Path of the account: empty, or `/account` for an emulator.
+    account_root: String,
+    container: String,
+}
+
+#[async_trait]
+impl Store for AzureStore {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn limits(&self) -> StoreLimits {
+        LIMITS
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
+        self.list_page(request).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectInfo> {
+        self.head_blob(key, &Precondition::default()).await
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download> {
+        self.get_blob(key, range, condition).await
+    }
+
+    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, options: &PutOptions) -> Result<Written> {
+        self.put_blob(key, payload, checksums, options).await
+    }
+
+    async fn open_upload(&self, key: &str, _options: &PutOptions) -> Result<UploadId> {
+        self.check_key("open upload", key)?;
+        Ok(write::new_upload())
+    }
+
+    async fn put_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        part: u32,
+        _offset: u64,
+        payload: Payload,
+        checksums: &Checksums,
+    ) -> Result<PartTag> {
+        self.put_block(key, upload, part, payload, checksums).await
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        _upload: &UploadId,
+        parts: &[PartTag],
+        _checksums: &Checksums,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        self.put_block_list(key, parts, options).await
+    }
+
+    /// Nothing to do: see the head of this module.
+    async fn abort_upload(&self, _key: &str, _upload: &UploadId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
+        self.uncommitted(key).await
+    }
+
+    fn can_copy_from(&self, source: &dyn Store) -> bool {
+        let source = source.as_any().downcast_ref::<Self>();
+        source.is_some_and(|source| {
+            source.origin == self.origin && source.account == self.account && source.credentials.is_some()
+        })
+    }
+
+    async fn copy(&self, key: &str, source: &PartSource, options: &PutOptions) -> Result<Written> {
+        self.copy_blob(key, source, options).await
+    }
+
+    async fn copy_part(&self, key: &str, _upload: &UploadId, _part: u32, _source: &PartSource) -> Result<PartTag> {
+        let call = self.call("copy part", http::Method::PUT, key, &[]);
+        // Put Block From URL wants the source public or signed for by a SAS, even within one account.
+        Err(call.error(crate::ErrorKind::Unsupported, "this store copies whole objects only"))
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        self.delete_blobs(keys).await
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}

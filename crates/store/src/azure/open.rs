@@ -1,0 +1,55 @@
+//! From a configuration to a container. No request is made.
+
+use super::AzureStore;
+use crate::rest::{Http, TlsRoots};
+use crate::s3::{innermost, split_endpoint};
+use crate::{Error, ErrorKind, Result, StoreConfig};
+use object_store::azure::MicrosoftAzureBuilder;
+use std::sync::Arc;
+
+/// Names the endpoint when the configuration does not, as Azure's own tools read it.
+const ENDPOINT_VARIABLE: &str = "AZURE_STORAGE_ENDPOINT";
+
+impl AzureStore {
+    /// Opens `az://account/container`. Credentials are found as `object_store` finds them: account key, SAS or token
+    /// from `AZURE_*`, a client secret, workload identity, managed identity, `az login` (`AZURE_USE_AZURE_CLI`).
+    pub(crate) fn open(config: &StoreConfig, account: &str, container: &str) -> Result<Self> {
+        let wrong = |why: String| Error::new(ErrorKind::Configuration, "open", config.url.clone(), why);
+        let plain = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_$".contains(&byte))
+        };
+        if !plain(account) || !plain(container) {
+            return Err(wrong("a root here is az://account/container".to_owned()));
+        }
+        if config.profile.is_some() {
+            return Err(wrong("Azure has no profiles: its credentials come from AZURE_* or `az login`".to_owned()));
+        }
+        let endpoint = config
+            .endpoint
+            .clone()
+            .or_else(|| std::env::var(ENDPOINT_VARIABLE).ok().filter(|endpoint| !endpoint.is_empty()))
+            .unwrap_or_else(|| format!("https://{account}.blob.core.windows.net"));
+        let (scheme, authority, account_root) = split_endpoint(&endpoint)?;
+        let credentials = if config.anonymous {
+            None
+        } else {
+            let store = MicrosoftAzureBuilder::from_env()
+                .with_account(account)
+                .with_container_name(container)
+                .with_use_emulator(false)
+                .build()
+                .map_err(|error| wrong(innermost(&error)))?;
+            Some(Arc::clone(store.credentials()))
+        };
+        let roots = TlsRoots { ca_files: config.ca_file.clone().into_iter().collect(), needed: scheme == "https" };
+        Ok(Self {
+            url: format!("az://{account}/{container}"),
+            account: account.to_owned(),
+            http: Http::new(&roots)?,
+            credentials,
+            origin: format!("{scheme}://{authority}"),
+            account_root,
+            container: container.to_owned(),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! One call: addressed, authorised, sent, and its answer sorted into success or an error by meaning.
+
+use super::errors::meaning;
+use super::{AzureStore, LIMITS};
+use crate::rest::{Call, encode_path, encode_query, header, read_all};
+use crate::s3::{describe, innermost, parse_error};
+use crate::{Error, ErrorKind, Payload, Result};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response};
+use hyper::body::Incoming;
+use object_store::azure::AzureAuthorizer;
+use object_store::client::{HttpRequest, HttpRequestBody};
+
+/// Service version: CRC-64 on all writes, blobs of 190 TiB, `startFrom` in listings.
+const SERVICE_VERSION: &str = "2023-11-03";
+
+impl AzureStore {
+    /// A call on `key`, or on the container when it is empty.
+    pub(super) fn call(&self, operation: &'static str, method: Method, key: &str, query: &[(&str, &str)]) -> Call {
+        let root = format!("{}/{}", self.account_root, self.container);
+        let mut headers = HeaderMap::with_capacity(16);
+        headers.insert("x-ms-version", HeaderValue::from_static(SERVICE_VERSION));
+        Call {
+            operation,
+            url: if key.is_empty() { self.url.clone() } else { format!("{}/{key}", self.url) },
+            method,
+            origin: self.origin.clone(),
+            path: if key.is_empty() { root } else { encode_path(&root, key) },
+            query: encode_query(query),
+            headers,
+            body: Payload::default(),
+            patient: false,
+        }
+    }
+
+    /// Refuses keys that Azure does not hold as they are.
+    pub(super) fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
+        let wrong = |why: String| Err(Error::new(ErrorKind::InvalidKey, operation, format!("{}/{key}", self.url), why));
+        if key.is_empty() {
+            return wrong("an empty key names no object".to_owned());
+        }
+        if key.len() > LIMITS.key_bytes_max {
+            return wrong(format!("the key has {} bytes, {} at most", key.len(), LIMITS.key_bytes_max));
+        }
+        if key.split('/').any(|segment| segment == "." || segment == "..") {
+            return wrong("Azure folds `.` and `..` segments".to_owned());
+        }
+        if key.contains('\\') {
+            return wrong("Azure takes a backslash for a slash".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Sends and returns an answer of success with its body unread.
+    pub(super) async fn send(&self, mut call: Call) -> Result<Response<Incoming>> {
+        if !call.body.is_empty() {
+            // The signature covers the length.
+            call.headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from(call.body.len()));
+        }
+        self.authorise(&mut call).await?;
+        let asked = Call { body: Payload::default(), headers: HeaderMap::new(), ..call.clone() };
+        let response = self.http.send(call).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        let body = if asked.method == Method::HEAD { Bytes::new() } else { read_all(&asked, body).await? };
+        let answer = parse_error(&body);
+        let code = header(&head.headers, "x-ms-error-code").map(str::to_owned);
+        let code = code.or_else(|| answer.as_ref().map(|answer| answer.code.clone())).unwrap_or_default();
+        let message = describe(head.status, answer.as_ref(), header(&head.headers, "x-ms-request-id"));
+        Err(asked.error(meaning(head.status, &code), message))
+    }
+
+    /// Sends and reads the whole of a small answer.
+    pub(super) async fn send_small(&self, call: Call) -> Result<(HeaderMap, Bytes)> {
+        let asked = Call { body: Payload::default(), ..call.clone() };
+        let (head, body) = self.send(call).await?.into_parts();
+        Ok((head.headers, read_all(&asked, body).await?))
+    }
+
+    /// Signs with the account's key, adds the SAS, or adds the token.
+    async fn authorise(&self, call: &mut Call) -> Result<()> {
+        let Some(provider) = &self.credentials else { return Ok(()) };
+        let (operation, url) = (call.operation, call.url.clone());
+        let fail = |why: String| {
+            Error::new(ErrorKind::Unauthenticated, operation, url.clone(), format!("no credentials: {why}"))
+        };
+        let credential = provider.get_credential().await.map_err(|error| fail(innermost(&error)))?;
+        let target = if call.query.is_empty() {
+            format!("{}{}", call.origin, call.path)
+        } else {
+            format!("{}{}?{}", call.origin, call.path, call.query)
+        };
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = call.method.clone();
+        *request.uri_mut() = target.parse().map_err(|error| call.error(ErrorKind::InvalidKey, error))?;
+        *request.headers_mut() = std::mem::take(&mut call.headers);
+        AzureAuthorizer::new(&credential, &self.account)
+            .try_authorize(&mut request)
+            .map_err(|error| fail(innermost(&error)))?;
+        call.query = request.uri().query().unwrap_or_default().to_owned();
+        call.headers = std::mem::take(request.headers_mut());
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! Put Blob, blocks, copies and deletes.
+
+use super::headers::{encode_crc64, set_attributes, set_metadata, set_options, written};
+use super::xml::{block_list, parse_uncommitted};
+use super::{AzureStore, LIMITS};
+use crate::rest::{Call, encode_path, header};
+use crate::{
+    Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions,
+    Result, UploadId, Written,
+};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::Method;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Deletes in flight at once.
+const DELETES_IN_FLIGHT: usize = 16;
+/// How often a copy that Azure makes in the background is asked about.
+const COPY_POLL: Duration = Duration::from_millis(500);
+/// Digits of an upload id.
+const UPLOAD_DIGITS: usize = 16;
+
+/// An upload id. Azure keeps none, so any will do that no other upload has.
+pub(super) fn new_upload() -> UploadId {
+    UploadId(format!("{:016x}", rand::random::<u64>()))
+}
+
+/// All block ids of a blob must have one length.
+fn block_id(upload: &UploadId, part: u32) -> String {
+    BASE64_STANDARD.encode(format!("{}-{part:07}", upload.0))
+}
+
+fn is_upload(text: &str) -> bool {
+    text.len() == UPLOAD_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The payload's CRC-64: the given one, or else computed, so that no byte leaves unguarded.
+fn crc64_of(payload: &Payload, given: &Checksums) -> u64 {
+    let computed = || Checksums::of_segments(payload.segments()).crc64nvme;
+    given.crc64nvme.or_else(computed).unwrap_or_default()
+}
+
+impl AzureStore {
+    pub(super) async fn put_blob(
+        &self,
+        key: &str,
+        payload: Payload,
+        checksums: &Checksums,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        self.check_key("put", key)?;
+        let mut call = self.call("put", Method::PUT, key, &[]);
+        call.set("x-ms-blob-type", "BlockBlob")?;
+        call.set("x-ms-content-crc64", &encode_crc64(crc64_of(&payload, checksums)))?;
+        set_options(&mut call, options)?;
+        call.body = payload;
+        call.patient = true;
+        let (headers, _) = self.send_small(call).await?;
+        Ok(written(&headers, true))
+    }
+
+    pub(super) async fn put_block(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        part: u32,
+        payload: Payload,
+        checksums: &Checksums,
+    ) -> Result<PartTag> {
+        self.check_key("put part", key)?;
+        let tag = block_id(upload, part);
+        let mut call = self.call("put part", Method::PUT, key, &[("comp", "block"), ("blockid", &tag)]);
+        if !is_upload(&upload.0) {
+            return Err(call.error(ErrorKind::UploadNotFound, "no such upload"));
+        }
+        let crc64nvme = crc64_of(&payload, checksums);
+        call.set("x-ms-content-crc64", &encode_crc64(crc64nvme))?;
+        let size_bytes = payload.len();
+        call.body = payload;
+        call.patient = true;
+        self.send_small(call).await?;
+        Ok(PartTag { part, size_bytes, tag, checksums: Checksums { crc64nvme: Some(crc64nvme), ..*checksums } })
+    }
+
+    pub(super) async fn put_block_list(&self, key: &str, parts: &[PartTag], options: &PutOptions) -> Result<Written> {
+        let mut call = self.call("complete upload", Method::PUT, key, &[("comp", "blocklist")]);
+        set_options(&mut call, options)?;
+        let body = Bytes::from(block_list(parts.iter().map(|part| part.tag.as_str())));
+        call.set("x-ms-content-crc64", &encode_crc64(crc64_of(&body.clone().into(), &Checksums::default())))?;
+        call.body = body.into();
+        call.patient = true;
+        let (headers, _) = self.send_small(call).await?;
+        Ok(written(&headers, false))
+    }
+
+    /// Uploads that have uncommitted blocks. Azure does not say since when.
+    pub(super) async fn uncommitted(&self, key: &str) -> Result<Vec<PendingUpload>> {
+        let query = [("comp", "blocklist"), ("blocklisttype", "uncommitted")];
+        let call = self.call("list uploads", Method::GET, key, &query);
+        let body = match self.send_small(call.clone()).await {
+            Ok((_, body)) => body,
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let names = parse_uncommitted(&body).map_err(|error| call.error(ErrorKind::Server, error))?;
+        let uploads: BTreeSet<&str> = names
+            .iter()
+            .filter_map(|name| name.split_once('-'))
+            .map(|(upload, _)| upload)
+            .filter(|upload| is_upload(upload))
+            .collect();
+        let pending = |upload: &str| PendingUpload { upload: UploadId(upload.to_owned()), opened_unix_ms: 0 };
+        Ok(uploads.into_iter().map(pending).collect())
+    }
+
+    pub(super) async fn copy_blob(&self, key: &str, source: &PartSource, options: &PutOptions) -> Result<Written> {
+        self.check_key("copy", key)?;
+        let mut call = self.call("copy", Method::PUT, key, &[]);
+        if source.range.is_some() {
+            return Err(call.error(ErrorKind::Unsupported, "a whole object is copied without a range"));
+        }
+        let root = format!("{}{}/{}", self.origin, self.account_root, source.bucket);
+        let version = source.condition.version.as_ref().map(|version| format!("?versionid={version}"));
+        call.set("x-ms-copy-source", &format!("{}{}", encode_path(&root, &source.key), version.unwrap_or_default()))?;
+        if let Some(etag) = &source.condition.etag {
+            call.set("x-ms-source-if-match", &format!("\"{etag}\""))?;
+        }
+        set_metadata(&mut call, &options.attributes)?;
+        if let Some(tier) = &options.storage_class {
+            call.set("x-ms-access-tier", tier)?;
+        }
+        call.patient = true;
+        let (headers, _) = self.send_small(call.clone()).await?;
+        if header(&headers, "x-ms-copy-status") == Some("pending") {
+            self.wait_for_copy(&call, key).await?;
+        }
+        if options.attributes != Attributes::default() {
+            self.set_properties(key, &options.attributes).await?;
+        }
+        let info = self.head_blob(key, &Precondition::default()).await?;
+        Ok(Written { etag: info.etag, version: info.version, checksums: info.checksums })
+    }
+
+    /// Within one account a copy is mostly done at once; a large one goes on in the background.
+    async fn wait_for_copy(&self, call: &Call, key: &str) -> Result<()> {
+        loop {
+            tokio::time::sleep(COPY_POLL).await;
+            let response = self.send(self.call("copy", Method::HEAD, key, &[])).await?;
+            match header(response.headers(), "x-ms-copy-status") {
+                Some("pending") => {}
+                Some("success") | None => return Ok(()),
+                Some(status) => {
+                    let why = header(response.headers(), "x-ms-copy-status-description").unwrap_or_default();
+                    return Err(call.error(ErrorKind::Server, format!("the copy ended as {status}: {why}")));
+                }
+            }
+        }
+    }
+
+    async fn set_properties(&self, key: &str, attributes: &Attributes) -> Result<()> {
+        let mut call = self.call("copy", Method::PUT, key, &[("comp", "properties")]);
+        set_attributes(&mut call, attributes)?;
+        self.send_small(call).await.map(|_| ())
+    }
+
+    pub(super) async fn delete_blobs(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
+        if keys.len() > LIMITS.delete_keys_max {
+            let message = format!("{} keys, {} at most", keys.len(), LIMITS.delete_keys_max);
+            return Err(Error::new(ErrorKind::BadRequest, "delete", self.url.clone(), message));
+        }
+        let deletes: Vec<_> = keys.iter().map(|key| self.delete_blob(key)).collect();
+        Ok(futures::stream::iter(deletes).buffered(DELETES_IN_FLIGHT).collect().await)
+    }
+
+    async fn delete_blob(&self, key: &str) -> Result<()> {
+        self.check_key("delete", key)?;
+        let mut call = self.call("delete", Method::DELETE, key, &[]);
+        call.set("x-ms-delete-snapshots", "include")?;
+        match self.send_small(call).await {
+            Err(error) if error.kind != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_ids_have_one_length_and_name_their_upload() {
+        let upload = new_upload();
+        assert!(is_upload(&upload.0));
+        assert_eq!(block_id(&upload, 1).len(), block_id(&upload, 50_000).len());
+        let decoded = BASE64_STANDARD.decode(block_id(&upload, 7)).unwrap();
+        assert_eq!(String::from_utf8(decoded).unwrap(), format!("{}-0000007", upload.0));
+    }
+}
