@@ -13,7 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
-use tradewind_contract::Event;
+use tradewind_contract::{Event, Progress};
 
 /// Tells events. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -66,9 +66,10 @@ struct Spool {
     ended: bool,
 }
 
-/// The newest progress: its line, its serial number, and how many lossless lines came before it.
+/// The newest progress: itself and its line, its serial number, and how many lossless lines came before it.
 #[derive(Debug)]
 struct Latest {
+    progress: Progress,
     line: Bytes,
     serial: u64,
     after_lines: u64,
@@ -81,9 +82,10 @@ impl Spool {
 
     fn push(&mut self, event: &Event) {
         let line = json_line(event);
-        if matches!(event, Event::Progress(_)) {
+        if let Event::Progress(progress) = event {
             self.progress_told += 1;
-            self.progress = Some(Latest { line, serial: self.progress_told, after_lines: self.lines_told() });
+            let (progress, serial, after_lines) = (progress.clone(), self.progress_told, self.lines_told());
+            self.progress = Some(Latest { progress, line, serial, after_lines });
             return;
         }
         self.ended = matches!(event, Event::Done(_));
@@ -157,6 +159,11 @@ impl EventLog {
         EventReader { shared: self.shared.clone(), changes, next_line: 0, progress_seen: 0 }
     }
 
+    /// The newest progress; `None` before the first, and always on a node without a lead.
+    pub fn progress(&self) -> Option<Progress> {
+        self.shared.spool().progress.as_ref().map(|latest| latest.progress.clone())
+    }
+
     /// Ends the story without a `done`: a node without a lead has stopped. Readers get what is left and then the end.
     pub fn close(&self) {
         self.shared.spool().ended = true;
@@ -188,7 +195,7 @@ impl EventReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tradewind_contract::{Outcome, Progress, Summary};
+    use tradewind_contract::{Outcome, Summary};
 
     fn progress(bytes_done: u64) -> Event {
         Event::Progress(Progress { bytes_done, ..Progress::default() })

@@ -2,7 +2,7 @@
 
 use super::answer::Refused;
 use super::events::{self, EventLog, EventSender};
-use super::metrics::MetricsSnapshot;
+use super::metrics::{MetricsSnapshot, add_progress};
 use super::runner::{Runner, Running};
 use super::validate::{Setting, check_program};
 use crate::tls::{Identity, Security};
@@ -138,12 +138,16 @@ impl Gateway {
         self.log.close();
     }
 
-    /// The node's figures; none without a node.
+    /// The node's figures and its job's; none without a node.
     pub(super) async fn node_metrics(&self) -> MetricsSnapshot {
-        match &*self.life.lock().await {
+        let mut snapshot = match &*self.life.lock().await {
             Life::Running(job) => job.node.metrics(),
             Life::Waiting(_) | Life::Stopped => MetricsSnapshot::default(),
+        };
+        if let Some(progress) = self.log.progress() {
+            add_progress(&mut snapshot, &progress);
         }
+        snapshot
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use tradewind_contract::Progress;
 
 /// Prometheus's two kinds that a gateway uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +35,25 @@ const fn gauge(name: &'static str, help: &'static str) -> Metric {
     Metric { name, help, kind: Kind::Gauge }
 }
 
-/// Labels: `peer` (gateway name), `direction` (`in` or `out`).
-pub const HOP_BYTES: Metric = counter("tradewind_hop_bytes_total", "Bytes that crossed a hop, headers included.");
-/// Labels: `peer`, `direction`.
-pub const HOP_CHUNKS: Metric = counter("tradewind_hop_chunks_total", "Chunks that crossed a hop.");
-/// Labels: `peer`.
+/// Labels: `from`, `to` (gateway names).
+pub const HOP_BYTES: Metric = counter("tradewind_hop_bytes_total", "Bytes sent over a hop, headers included.");
+/// Labels: `from`, `to`.
+pub const HOP_CHUNKS: Metric = counter("tradewind_hop_chunks_total", "Requests (chunks, mostly) sent over a hop.");
+/// Labels: `from`, `to`.
 pub const HOP_CONNECTIONS: Metric = gauge("tradewind_hop_connections", "Connections of a hop that are up.");
-/// Labels: `side` (`source` or `sink`), `outcome` (`ok`, `slow_down`, `retried`, `failed`).
+/// Labels: `store` (URL), `end` (`ok`, `slow_down`, `retried`, `failed`).
 pub const STORE_REQUESTS: Metric = counter("tradewind_store_requests_total", "Requests to a store by how they ended.");
-/// Labels: `side`.
+/// Labels: `store`.
 pub const STORE_REQUESTS_LIMIT: Metric =
     gauge("tradewind_store_requests_limit", "Requests that may be in flight to a store now (adaptive).");
-/// No labels.
-pub const RETRIES: Metric = counter("tradewind_order_retries_total", "Orders given again.");
+/// On a lead; no labels.
+const RETRIES: Metric = counter("tradewind_order_retries_total", "Orders given again.");
+/// On a lead; no labels.
+const JOB_OBJECTS_DONE: Metric = counter("tradewind_job_objects_done_total", "Objects closed and proven.");
+/// On a lead; no labels.
+const JOB_OBJECTS_FAILED: Metric = counter("tradewind_job_objects_failed_total", "Objects that failed.");
+/// On a lead; no labels.
+const JOB_BYTES_DONE: Metric = counter("tradewind_job_bytes_done_total", "Bytes acked.");
 /// No labels.
 pub const CHUNKS_IN_FLIGHT: Metric = gauge("tradewind_chunks_in_flight", "Chunks passed on and not yet acked.");
 /// No labels.
@@ -123,6 +130,14 @@ fn label_set(labels: &[(&'static str, Cow<'static, str>)]) -> String {
     format!("{{{}}}", pairs.join(","))
 }
 
+/// Adds how far the lead's job is, as it last said.
+pub(super) fn add_progress(snapshot: &mut MetricsSnapshot, progress: &Progress) {
+    snapshot.add(&RETRIES, [], progress.retries as f64);
+    snapshot.add(&JOB_OBJECTS_DONE, [], progress.objects_done as f64);
+    snapshot.add(&JOB_OBJECTS_FAILED, [], progress.objects_failed as f64);
+    snapshot.add(&JOB_BYTES_DONE, [], progress.bytes_done as f64);
+}
+
 /// Adds what the kernel knows about this process. Figures that it does not tell (no `/proc`) are left out.
 pub fn add_process_figures(snapshot: &mut MetricsSnapshot) {
     if let Some(bytes) = resident_bytes() {
@@ -161,15 +176,15 @@ mod tests {
     #[test]
     fn samples_of_one_metric_stand_together_and_labels_are_escaped() {
         let mut snapshot = MetricsSnapshot::default();
-        snapshot.add(&HOP_BYTES, [("peer", "b".into()), ("direction", "out".into())], 5.0);
+        snapshot.add(&HOP_BYTES, [("from", "a".into()), ("to", "b".into())], 5.0);
         snapshot.add(&RETRIES, [], 2.0);
-        snapshot.add(&HOP_BYTES, [("peer", "odd\"\\\n".into()), ("direction", "in".into())], 18_446_744_073_709.0);
+        snapshot.add(&HOP_BYTES, [("from", "odd\"\\\n".into()), ("to", "c".into())], 18_446_744_073_709.0);
         assert_eq!(
             snapshot.to_prometheus(),
-            "# HELP tradewind_hop_bytes_total Bytes that crossed a hop, headers included.\n\
+            "# HELP tradewind_hop_bytes_total Bytes sent over a hop, headers included.\n\
              # TYPE tradewind_hop_bytes_total counter\n\
-             tradewind_hop_bytes_total{peer=\"b\",direction=\"out\"} 5\n\
-             tradewind_hop_bytes_total{peer=\"odd\\\"\\\\\\n\",direction=\"in\"} 18446744073709\n\
+             tradewind_hop_bytes_total{from=\"a\",to=\"b\"} 5\n\
+             tradewind_hop_bytes_total{from=\"odd\\\"\\\\\\n\",to=\"c\"} 18446744073709\n\
              # HELP tradewind_order_retries_total Orders given again.\n\
              # TYPE tradewind_order_retries_total counter\n\
              tradewind_order_retries_total 2\n"

@@ -63,7 +63,7 @@ impl Running for StagedNode {
 
     fn metrics(&self) -> MetricsSnapshot {
         let mut snapshot = MetricsSnapshot::default();
-        snapshot.add(&HOP_BYTES, [("peer", "sink".into()), ("direction", "out".into())], 42.0);
+        snapshot.add(&HOP_BYTES, [("from", "local".into()), ("to", "sink".into())], 42.0);
         snapshot
     }
 }
@@ -261,7 +261,11 @@ async fn metrics_tell_of_the_node_and_of_the_process() {
     assert!(before.contains("\nprocess_resident_memory_bytes ") && !before.contains("tradewind_"), "{before}");
     client.put_program(&program("a")).await;
     let after = client.get("/metrics").await.1.as_str().unwrap().to_owned();
-    assert!(after.contains("\ntradewind_hop_bytes_total{peer=\"sink\",direction=\"out\"} 42\n"), "{after}");
+    assert!(after.contains("\ntradewind_hop_bytes_total{from=\"local\",to=\"sink\"} 42\n"), "{after}");
+    assert!(!after.contains("tradewind_order_retries_total"), "{after}");
+    fixture.tell(Event::Progress(Progress { retries: 7, ..Progress::default() }));
+    let under_way = client.get("/metrics").await.1.as_str().unwrap().to_owned();
+    assert!(under_way.contains("\ntradewind_order_retries_total 7\n"), "{under_way}");
 }
 
 #[tokio::test]

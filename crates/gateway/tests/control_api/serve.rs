@@ -289,6 +289,56 @@ fn trusting(ca: &Path, shown: Option<&Path>) -> rustls::ClientConfig {
     }
 }
 
+/// Copies `from/a` to `to/b`, both below `folder`.
+fn copy_program(folder: &Folder, job_id: &str) -> Value {
+    let (from, to) = (format!("file://{}", folder.text("from")), format!("file://{}", folder.text("to")));
+    json!({
+        "contract": 1, "job_id": job_id, "node": "local",
+        "routes": [{ "id": 0, "nodes": ["local", "local", "local"], "share": 1.0 }],
+        "lead": {
+            "source": { "url": from },
+            "selection": { "kind": "object", "key": "a" },
+            "targets": [{ "store": { "url": to }, "key": "b" }],
+        },
+        "source": { "url": from },
+        "sinks": [{ "url": to }],
+    })
+}
+
+#[tokio::test]
+async fn a_gateway_does_one_program_and_tells_its_end_to_early_and_late_readers() {
+    let folder = Folder::new();
+    for name in ["from", "to"] {
+        std::fs::create_dir(folder.path(name)).unwrap();
+    }
+    std::fs::write(folder.path("from/a"), b"forty-two bytes").unwrap();
+    let serving = Serving::start(&["--control", &folder.socket(), "--exit-with-stdin"]).await;
+    let mut early = Client::unix(&folder.path("socket")).await;
+    let mut early = early.events().await;
+    let mut client = Client::unix(&folder.path("socket")).await;
+    assert_eq!(client.put_program(&copy_program(&folder, "first")).await, (StatusCode::OK, json!({})));
+    assert_eq!(client.put_program(&copy_program(&folder, "first")).await, (StatusCode::OK, json!({})));
+    let (status, refusal) = client.put_program(&copy_program(&folder, "second")).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert_eq!(refusal["error"], "this gateway has a program already, of job first");
+
+    let mut late = Client::unix(&folder.path("socket")).await;
+    let mut late = late.events().await;
+    for reader in [&mut early, &mut late] {
+        let mut last = Value::Null;
+        while let Some(event) = reader.next().await {
+            last = event;
+        }
+        assert_eq!((&last["event"], &last["outcome"]), (&json!("done"), &json!("done")), "{last}");
+        assert_eq!(last["progress"]["objects_done"], 1);
+    }
+    assert_eq!(std::fs::read(folder.path("to/b")).unwrap(), b"forty-two bytes");
+    let (_, metrics) = client.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("\ntradewind_memory_limit_bytes "), "{metrics}");
+    assert_eq!(client.call(Method::POST, "/v1/drain", "").await.0, StatusCode::NO_CONTENT);
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+}
+
 #[tokio::test]
 async fn garbage_and_oversized_bodies_do_not_hurt() {
     let folder = Folder::new();
