@@ -6,7 +6,7 @@ use tradewind_wire::intake::{Intake, Step};
 
 /// Reads `data` as a gateway reads a connection, to its end or the first error. Bodies never grow past what their head
 /// announced, nor payloads past their limit.
-pub fn run(mut data: &[u8]) {
+pub(crate) fn run(mut data: &[u8]) {
     let mut intake = Intake::new();
     let (mut announced, mut received) = (0, 0);
     while let Some((header, rest)) = data.split_first_chunk::<HEADER_BYTES>() {
