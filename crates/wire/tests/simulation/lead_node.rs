@@ -6,7 +6,7 @@ use crate::world::Shared;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use tradewind_wire::frame::{Frame, Reply, Verdict};
 use tradewind_wire::hop::Flights;
-use tradewind_wire::lead::{Action, Config, Idle, Layout, Lead, NewObject, Work};
+use tradewind_wire::lead::{ABORT_TRIES_MAX, Action, Config, Idle, Layout, Lead, NewObject, Work};
 use tradewind_wire::{ConnectionId, Fault, ObjectId, RequestId, RouteId};
 
 /// Part size of the simulation; longer objects are cut.
@@ -66,6 +66,8 @@ pub(crate) struct LeadNode {
     lead: Lead,
     sources: HashMap<RouteId, NodeId>,
     keys: HashMap<ObjectId, Key>,
+    /// Aborts of each object that came back undone.
+    aborts_undone: HashMap<ObjectId, u32>,
     list: VecDeque<Key>,
     next_object: u64,
     flights: Flights<()>,
@@ -103,6 +105,7 @@ impl LeadNode {
             lead,
             sources,
             keys: HashMap::new(),
+            aborts_undone: HashMap::new(),
             list,
             next_object: 0,
             flights: Flights::default(),
@@ -153,7 +156,10 @@ impl LeadNode {
                 for (object, outcome) in outcomes {
                     match outcome {
                         Ok(receipt) => self.done(shared, reply.request, object, receipt),
-                        Err(fault) => self.lead.fault(reply.request, object, fault),
+                        Err(fault) => {
+                            self.count_undone(shared, reply.request);
+                            self.lead.fault(reply.request, object, fault);
+                        }
                     }
                 }
                 self.lead.answered(reply.request, only, now_ms);
@@ -162,10 +168,19 @@ impl LeadNode {
     }
 
     fn failed(&mut self, shared: &mut Shared, request: RequestId, fault: Fault, now_ms: u64) {
-        if let Some(Work::Open(object)) = self.lead.work(request) {
-            shared.journal.doubtful.insert(self.keys[object]);
-        }
+        self.count_undone(shared, request);
         self.lead.failed(request, fault, now_ms);
+    }
+
+    /// An open without an answer may have left an upload; an abort that is given up has.
+    fn count_undone(&mut self, shared: &mut Shared, request: RequestId) {
+        match self.lead.work(request) {
+            Some(Work::Open(object)) => {
+                shared.journal.doubtful.insert(self.keys[object]);
+            }
+            Some(Work::Abort(object)) => *self.aborts_undone.entry(*object).or_default() += 1,
+            _ => {}
+        }
     }
 
     /// Journals first, then tells the lead.
@@ -274,7 +289,9 @@ impl LeadNode {
     /// An object has ended: an upload that was not aborted is for the sweep.
     fn leave_upload(&mut self, shared: &mut Shared, object: ObjectId) {
         let key = self.keys[&object];
+        let undone = self.aborts_undone.remove(&object).unwrap_or(0);
         if shared.journal.records[&key].upload.is_some() {
+            assert!(undone >= ABORT_TRIES_MAX, "object {key} ended and its upload was not aborted");
             shared.journal.doubtful.insert(key);
         }
     }

@@ -236,27 +236,28 @@ impl Net {
         end.arrives_ms
     }
 
-    /// Takes in arrived bytes. An error ends the connection.
-    pub(crate) fn arrived(&mut self, to: End, bytes: &[u8]) -> Result<Vec<Arrival>, String> {
+    /// Takes in arrived bytes; `None` if they came too late, which ends the connection. Bytes flip in bodies only, so
+    /// every frame must parse and stand where it may.
+    pub(crate) fn arrived(&mut self, to: End, bytes: &[u8]) -> Option<Vec<Arrival>> {
         let now_ms = self.now_ms;
         let cut = self.connections[to.0].cut;
         let end = self.end_mut(to);
         if cut || !end.open {
-            return Ok(Vec::new());
+            return Some(Vec::new());
         }
         if !end.live.heard(now_ms) {
-            return Err("too late".into());
+            return None;
         }
         end.inbox.extend_from_slice(bytes);
         let mut arrivals = Vec::new();
-        while let Some(arrival) = self.parse_one(to).map_err(|why| why.to_string())? {
+        while let Some(arrival) = self.parse_one(to).unwrap_or_else(|why| panic!("{why}")) {
             match arrival {
                 Arrival::Frame(Frame::Ping(token)) => self.write(to, &Frame::Pong(token)),
                 Arrival::Frame(Frame::Pong(_)) => {}
                 other => arrivals.push(other),
             }
         }
-        Ok(arrivals)
+        Some(arrivals)
     }
 
     fn parse_one(&mut self, at: End) -> Result<Option<Arrival>, tradewind_wire::frame::FrameError> {

@@ -246,7 +246,7 @@ impl World {
         let Self { net, shared, roles, .. } = self;
         match event {
             Event::Bytes { to, bytes } => match net.arrived(to, &bytes) {
-                Ok(arrivals) => {
+                Some(arrivals) => {
                     for arrival in arrivals {
                         match &mut roles[node] {
                             Role::Lead(lead) => lead.arrived(net, shared, arrival),
@@ -254,7 +254,7 @@ impl World {
                         }
                     }
                 }
-                Err(_) => self.give_up(node, to),
+                None => self.give_up(node, to),
             },
             Event::Closed { to } => {
                 if net.closed(to) {
