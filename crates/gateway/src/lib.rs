@@ -17,3 +17,5 @@ pub mod serve;
 pub mod stores;
 pub mod task;
 pub mod tls;
+#[cfg(test)]
+mod trees;

@@ -1,12 +1,12 @@
 //! The `tradewind-gateway` program: takes the command line apart and hands over.
 
 use clap::{Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 use tradewind_gateway::limits::{IDENTITY_DAYS_DEFAULT, WORKERS_MAX, WORKERS_MIN};
 use tradewind_gateway::node::NodeRunner;
-use tradewind_gateway::{identity, schema, serve};
+use tradewind_gateway::{identity, schema, serve, task};
 
 /// Data-plane buffers come and go in megabytes on all threads; see docs/decisions/0004-mimalloc.md.
 #[global_allocator]
@@ -47,6 +47,12 @@ enum Command {
     },
     /// Prints the JSON schema of the contract
     Schema,
+    /// Does one task (ls, cat, check, …) given as JSON
+    Task {
+        /// Where the task is read from [default: stdin]
+        #[arg(long, value_name = "PATH")]
+        file: Option<PathBuf>,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -87,6 +93,7 @@ fn main() -> ExitCode {
             }
         }
         Command::Schema => print(&schema::text()),
+        Command::Task { file } => run_task(file.as_deref(), cli.workers),
     }
 }
 
@@ -114,6 +121,19 @@ fn run_gateway(args: &serve::ServeArgs, workers: Option<u16>) -> ExitCode {
         code
     });
     served.unwrap_or_else(|error| fail(&error, error.hint()))
+}
+
+fn run_task(file: Option<&Path>, workers: Option<u16>) -> ExitCode {
+    raise_file_limit();
+    match runtime(workers) {
+        Ok(runtime) => {
+            let code = runtime.block_on(task::main(file));
+            // The thread that reads stdin for a `put` may wait there for ever.
+            runtime.shutdown_background();
+            ExitCode::from(code)
+        }
+        Err(error) => fail(&error, "check the limits of processes and memory"),
+    }
 }
 
 fn runtime(workers: Option<u16>) -> std::io::Result<tokio::runtime::Runtime> {

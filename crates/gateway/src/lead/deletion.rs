@@ -309,3 +309,6 @@ impl Reading {
         serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,3 +123,6 @@ fn target_of<'a>(intent: &Intent, targets: &'a [Arc<dyn Store>]) -> Result<&'a d
         Error::new(ErrorKind::Configuration, "abort upload", intent.target_key.clone(), message)
     })
 }
+
+#[cfg(test)]
+mod tests;

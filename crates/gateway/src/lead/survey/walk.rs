@@ -1,242 +1,24 @@
-//! The survey: finds what is to be moved and says it while it is still looking.
-//!
-//! A prefix is listed by key ranges, several at once. With a comparison each destination is listed over the same ranges
-//! and the listings are [joined](crate::lead::join). What is found goes through one bounded channel, so a slow
-//! transfer slows the listing down; memory is bounded by pages and batches, whatever the number of objects.
+//! A survey under way: from listings to work.
 
+use super::error::SurveyError;
+use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, WorkItem};
 use crate::lead::compare::{self, Verdict};
 use crate::lead::deletion::Spool;
-use crate::lead::failure::{failed_object, object_url, outcome_of};
-use crate::lead::join::{Join, JoinError, Joined, Side};
-use crate::lead::journal::{DoneSet, JournalError, fingerprint};
+use crate::lead::failure::{failed_object, object_url};
+use crate::lead::join::{Join, Joined, Side};
+use crate::lead::journal::fingerprint;
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
-use crate::lead::select::{BadRule, Selector};
+use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use futures::{StreamExt, TryStreamExt};
 use std::collections::HashSet;
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::AsyncBufReadExt;
-use tokio::sync::{Semaphore, mpsc};
-use tokio_util::sync::CancellationToken;
-use tradewind_contract::{FailedObject, JobSpec, Limits, ObjectFilter, Outcome, Selection};
+use tokio::sync::Semaphore;
+use tradewind_contract::{FailedObject, JobSpec, ObjectFilter, Selection};
 use tradewind_store::{Error, ErrorKind, ObjectInfo, Store};
-
-/// Things found that nobody has taken yet; at the limit the listing waits.
-pub const FOUND_QUEUE_MAX: usize = 4096;
-/// Objects that are looked up and compared together.
-const BATCH_OBJECTS_MAX: usize = 512;
-/// `HEAD` requests in flight, over all ranges and stores.
-const HEADS_AT_ONCE_MAX: usize = 32;
-/// Names of one list file: their hashes are kept in memory (about 36 bytes each) to take each name once.
-pub const LIST_NAMES_MAX: usize = 4_000_000;
-
-/// One object × one destination to move.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkItem {
-    /// Index of the destination.
-    pub target: u16,
-    /// Key at the source.
-    pub source_key: String,
-    /// Key at the destination.
-    pub target_key: String,
-    /// The source object as listed or asked for. Its [`fingerprint`] is what the journal records.
-    pub info: ObjectInfo,
-    /// The destination can copy it inside the store.
-    pub server_side: bool,
-}
-
-/// What the survey finds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// To be moved.
-    Item(WorkItem),
-    /// The destination has them.
-    Skipped {
-        /// Index of the destination.
-        target: u16,
-        /// How many.
-        objects: u64,
-        /// Their lengths together.
-        bytes: u64,
-    },
-    /// An earlier run of this job has moved and proven them.
-    AlreadyDone {
-        /// Index of the destination.
-        target: u16,
-        /// How many.
-        objects: u64,
-        /// Their lengths together.
-        bytes: u64,
-    },
-    /// Selected, and cannot be moved.
-    Refused(FailedObject),
-    /// The source was listed to its end; nothing follows.
-    Listed,
-}
-
-/// A survey, ready to run.
-#[derive(Debug)]
-pub struct Survey {
-    /// The job.
-    pub job: Arc<JobSpec>,
-    /// The store to read.
-    pub source: Arc<dyn Store>,
-    /// The destinations, in the order of [`JobSpec::targets`].
-    pub targets: Vec<Arc<dyn Store>>,
-    /// Limits of requests.
-    pub limits: Limits,
-    /// What an earlier run has done.
-    pub done: DoneSet,
-    /// Where to say what is found; [`FOUND_QUEUE_MAX`] is a good bound.
-    pub out: mpsc::Sender<Found>,
-    /// Stops the survey.
-    pub cancel: CancellationToken,
-}
-
-/// A survey that came to its end.
-#[derive(Debug, Default)]
-pub struct SurveyEnd {
-    /// Objects that the source has below the prefix, taken or not.
-    pub source_objects: u64,
-    /// Objects taken.
-    pub objects: u64,
-    /// Their lengths together.
-    pub bytes: u64,
-    /// Objects taken that cannot be moved, each said as [`Found::Refused`].
-    pub refused: u64,
-    /// Whether every key of the source was seen; false when entries were refused.
-    pub listed_to_the_end: bool,
-    /// With `delete`: what the destinations have and the source does not. Indices are those of the destinations.
-    pub extraneous: Option<Spool>,
-}
-
-/// Why a survey did not come to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum SurveyError {
-    /// The source cannot be listed or read.
-    #[error("{0}")]
-    Source(Error),
-    /// A destination cannot be listed.
-    #[error("{0}")]
-    Target(Error),
-    /// Nothing is there, or the filter leaves nothing.
-    #[error("{}", nothing_selected(.url, *.source_objects))]
-    NothingSelected {
-        /// Where.
-        url: String,
-        /// Objects that are there and were left by the filter.
-        source_objects: u64,
-    },
-    /// A filter rule is no glob.
-    #[error(transparent)]
-    BadRule(#[from] BadRule),
-    /// The list of names cannot be read.
-    #[error("list of names {}: {error}", .path.display())]
-    ListFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// A list file names more than [`LIST_NAMES_MAX`] objects.
-    #[error("the list names more than {LIST_NAMES_MAX} objects")]
-    TooManyNames,
-    /// A destination lies within the source, or is the source.
-    #[error("the destination {destination} lies within the source {origin}")]
-    Overlap {
-        /// The source.
-        origin: String,
-        /// The destination.
-        destination: String,
-    },
-    /// `delete` with a selection that is no prefix.
-    #[error("only a whole prefix can be compared for deletion")]
-    DeletionNeedsPrefix,
-    /// The journal cannot be asked.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Keys to delete cannot be put down.
-    #[error("keys to delete cannot be kept: {0}")]
-    Spool(io::Error),
-    /// Stopped, or nobody listens any more.
-    #[error("the listing was stopped")]
-    Cancelled,
-}
-
-fn nothing_selected(url: &str, source_objects: u64) -> String {
-    match source_objects {
-        0 => format!("nothing is there: {url}"),
-        1 => format!("the filter leaves nothing of the one object in {url}"),
-        _ => format!("the filter leaves nothing of {source_objects} objects in {url}"),
-    }
-}
-
-impl SurveyError {
-    /// How the job ends.
-    pub fn outcome(&self) -> Outcome {
-        match self {
-            Self::Source(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
-                Outcome::SourceNotFound
-            }
-            Self::Source(error) | Self::Target(error) => outcome_of(error),
-            Self::NothingSelected { .. } => Outcome::SourceNotFound,
-            Self::Cancelled => Outcome::Interrupted,
-            _ => Outcome::Failed,
-        }
-    }
-
-    /// One line of advice.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Source(error) | Self::Target(error) => error.hint(),
-            Self::NothingSelected { source_objects: 0, .. } => {
-                Some("check the name with `tradewind ls`, or pass --allow-empty")
-            }
-            Self::NothingSelected { .. } => Some("see which rule decides with --explain KEY, or pass --allow-empty"),
-            Self::BadRule(_) => Some("a literal `[`, `{`, `*` or `?` is written with a backslash before it"),
-            Self::ListFile { .. } => Some("the file holds one relative name a line, in UTF-8"),
-            Self::TooManyNames => Some("split the list, or select by prefix with --include"),
-            Self::Overlap { .. } => Some("leave the destination out of the source with --exclude 'NAME/**'"),
-            Self::DeletionNeedsPrefix => Some("leave --delete away, or sync a whole prefix"),
-            Self::Journal(error) => Some(error.hint()),
-            Self::Spool(_) => Some("free some space for temporary files"),
-            Self::Cancelled => None,
-        }
-    }
-}
-
-impl From<JoinError> for SurveyError {
-    fn from(failed: JoinError) -> Self {
-        match failed.side {
-            Side::Source => Self::Source(failed.error),
-            Side::Target(_) => Self::Target(failed.error),
-        }
-    }
-}
-
-impl Survey {
-    /// Looks at all that is selected.
-    ///
-    /// # Errors
-    /// What ends the job as a whole; [`SurveyError::outcome`] says how. Things found before have been said.
-    pub async fn run(self) -> Result<SurveyEnd, SurveyError> {
-        let cancel = self.cancel.clone();
-        cancel.run_until_cancelled(self.look()).await.unwrap_or(Err(SurveyError::Cancelled))
-    }
-
-    async fn look(self) -> Result<SurveyEnd, SurveyError> {
-        let walk = Walk::new(self)?;
-        match &walk.survey.job.selection {
-            Selection::Object { key } => walk.look_at_object(key).await?,
-            Selection::Prefix { .. } => walk.look_at_prefix().await?,
-            Selection::List { list_file, .. } => walk.look_at_list(list_file).await?,
-        }
-        walk.end().await
-    }
-}
 
 /// A survey under way. Shared by the ranges that are listed at once.
 struct Walk {
@@ -270,6 +52,17 @@ struct Tally {
     bytes: u64,
 }
 
+/// Looks at all that is selected.
+pub(super) async fn look(survey: Survey) -> Result<SurveyEnd, SurveyError> {
+    let walk = Walk::new(survey)?;
+    match &walk.survey.job.selection {
+        Selection::Object { key } => walk.look_at_object(key).await?,
+        Selection::Prefix { .. } => walk.look_at_prefix().await?,
+        Selection::List { list_file, .. } => walk.look_at_list(list_file).await?,
+    }
+    walk.end().await
+}
+
 impl Walk {
     fn new(survey: Survey) -> Result<Self, SurveyError> {
         let job = &survey.job;
@@ -282,7 +75,7 @@ impl Walk {
         let extraneous = match (&job.delete, &job.selection) {
             (None, _) => None,
             (Some(_), Selection::Prefix { .. }) => {
-                Some(Spool::create(job.state_dir.as_ref().map(std::path::Path::new)).map_err(SurveyError::Spool)?)
+                Some(Spool::create(job.state_dir.as_ref().map(Path::new)).map_err(SurveyError::Spool)?)
             }
             (Some(_), _) => return Err(SurveyError::DeletionNeedsPrefix),
         };

@@ -1,0 +1,115 @@
+use super::*;
+use crate::trees::Tree;
+use tradewind_contract::Limits;
+
+async fn spool_of(trees: &[&Tree], keys: &[(u16, &str)]) -> Spool {
+    let spool = Spool::create(None).unwrap();
+    for (store, key) in keys {
+        let info = trees[usize::from(*store)].store.head(key).await.unwrap();
+        spool.push(*store, &info).unwrap();
+    }
+    spool
+}
+
+fn run_over(trees: &[&Tree]) -> DeletionRun {
+    DeletionRun {
+        stores: trees.iter().map(|tree| tree.store.clone()).collect(),
+        policy: RetryPolicy::from(&Limits::default()),
+        dry_run: false,
+        only_unchanged: false,
+        cancel: CancellationToken::new(),
+    }
+}
+
+async fn run(run: DeletionRun, spool: Spool) -> (u64, Vec<Deleted>) {
+    let (out, mut said) = mpsc::channel(1);
+    let taking = async {
+        let mut all = Vec::new();
+        while let Some(one) = said.recv().await {
+            all.push(one);
+        }
+        all
+    };
+    let (gone, said) = futures::join!(run.run(spool, out), taking);
+    (gone.unwrap(), said)
+}
+
+fn end_with(keys: u64) -> SurveyEnd {
+    let spool = Spool::create(None).unwrap();
+    (0..keys).for_each(|index| {
+        spool.push(0, &ObjectInfo { key: index.to_string(), ..ObjectInfo::default() }).unwrap();
+    });
+    SurveyEnd { source_objects: 1, listed_to_the_end: true, extraneous: Some(spool), ..SurveyEnd::default() }
+}
+
+#[test]
+fn deleting_is_refused_whenever_it_may_be_wrong() {
+    let rules = Deletion { keys_max: Some(3) };
+    assert_eq!(refusal(&rules, &end_with(3), 0), None);
+    for (end, failed, word) in [
+        (end_with(4), 0, "--max-delete"),
+        (end_with(3), 1, "could not be copied"),
+        (SurveyEnd { source_objects: 0, ..end_with(1) }, 0, "empty"),
+        (SurveyEnd { listed_to_the_end: false, ..end_with(1) }, 0, "not listed"),
+    ] {
+        let reason = refusal(&rules, &end, failed).unwrap();
+        assert!(reason.contains(word), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_put_down_goes_and_the_rest_stays() {
+    let one = Tree::with(&[("a", b"1"), ("b/ü \"\n", b"2"), ("c", b"3")]);
+    let two = Tree::with(&[("a", b"1"), ("d", b"2")]);
+    let trees = [&one, &two];
+    let spool = spool_of(&trees, &[(0, "a"), (1, "d"), (0, "b/ü \"\n")]).await;
+    assert_eq!(spool.keys(), 3);
+    let (gone, said) = run(run_over(&trees), spool).await;
+    assert_eq!((gone, said.len()), (3, 3));
+    assert_eq!((one.keys(), two.keys()), (vec!["c".to_owned()], vec!["a".to_owned()]));
+}
+
+#[tokio::test]
+async fn more_keys_than_a_request_holds_all_go() {
+    let count = BATCH_KEYS_MAX + 7;
+    let tree = Tree::new();
+    let keys: Vec<String> = (0..count).map(|index| format!("k{index}")).collect();
+    let spool = Spool::create(None).unwrap();
+    for key in &keys {
+        tree.write(key, b"");
+        spool.push(0, &ObjectInfo { key: key.clone(), ..ObjectInfo::default() }).unwrap();
+    }
+    let (gone, _) = run(run_over(&[&tree]), spool).await;
+    assert_eq!((gone, tree.keys().len()), (count as u64, 0));
+}
+
+#[tokio::test]
+async fn a_dry_run_says_and_does_not() {
+    let tree = Tree::with(&[("a", b"1")]);
+    let spool = spool_of(&[&tree], &[(0, "a")]).await;
+    let (gone, said) = run(DeletionRun { dry_run: true, ..run_over(&[&tree]) }, spool).await;
+    assert_eq!((gone, tree.keys().len()), (1, 1));
+    assert!(matches!(&said[..], [Deleted::Gone { store: 0, url }] if url.ends_with("/a")));
+}
+
+#[tokio::test]
+async fn a_source_that_was_written_again_is_not_lost() {
+    let tree = Tree::with(&[("a", b"1"), ("b", b"2"), ("gone", b"3")]);
+    let spool = spool_of(&[&tree], &[(0, "a"), (0, "b"), (0, "gone")]).await;
+    tree.write("b", b"new");
+    std::fs::remove_file(tree.path("gone")).unwrap();
+    let (gone, said) = run(DeletionRun { only_unchanged: true, ..run_over(&[&tree]) }, spool).await;
+    assert_eq!((gone, tree.keys()), (2, vec!["b".to_owned()]));
+    let failed = said.iter().find_map(|one| if let Deleted::Failed(failed) = one { Some(failed) } else { None });
+    assert_eq!(failed.unwrap().kind, "changed");
+}
+
+#[tokio::test]
+async fn a_stopped_run_deletes_nothing_more() {
+    let tree = Tree::with(&[("a", b"1")]);
+    let spool = spool_of(&[&tree], &[(0, "a")]).await;
+    let stopped = run_over(&[&tree]);
+    stopped.cancel.cancel();
+    assert_eq!(run(stopped, spool).await, (0, vec![]));
+    assert_eq!(tree.keys(), ["a"]);
+}

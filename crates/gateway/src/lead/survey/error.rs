@@ -1,0 +1,115 @@
+//! Why a survey did not come to its end, and what that means for the job.
+
+use super::LIST_NAMES_MAX;
+use crate::lead::failure::outcome_of;
+use crate::lead::join::{JoinError, Side};
+use crate::lead::journal::JournalError;
+use crate::lead::select::BadRule;
+use std::io;
+use std::path::PathBuf;
+use tradewind_contract::Outcome;
+use tradewind_store::{Error, ErrorKind};
+
+/// Why a survey did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum SurveyError {
+    /// The source cannot be listed or read.
+    #[error("{0}")]
+    Source(Error),
+    /// A destination cannot be listed.
+    #[error("{0}")]
+    Target(Error),
+    /// Nothing is there, or the filter leaves nothing.
+    #[error("{}", nothing_selected(.url, *.source_objects))]
+    NothingSelected {
+        /// Where.
+        url: String,
+        /// Objects that are there and were left by the filter.
+        source_objects: u64,
+    },
+    /// A filter rule is no glob.
+    #[error(transparent)]
+    BadRule(#[from] BadRule),
+    /// The list of names cannot be read.
+    #[error("list of names {}: {error}", .path.display())]
+    ListFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A list file names more than [`LIST_NAMES_MAX`] objects.
+    #[error("the list names more than {LIST_NAMES_MAX} objects")]
+    TooManyNames,
+    /// A destination lies within the source, or is the source.
+    #[error("the destination {destination} lies within the source {origin}")]
+    Overlap {
+        /// The source.
+        origin: String,
+        /// The destination.
+        destination: String,
+    },
+    /// `delete` with a selection that is no prefix.
+    #[error("only a whole prefix can be compared for deletion")]
+    DeletionNeedsPrefix,
+    /// The journal cannot be asked.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Keys to delete cannot be put down.
+    #[error("keys to delete cannot be kept: {0}")]
+    Spool(io::Error),
+    /// Stopped, or nobody listens any more.
+    #[error("the listing was stopped")]
+    Cancelled,
+}
+
+fn nothing_selected(url: &str, source_objects: u64) -> String {
+    match source_objects {
+        0 => format!("nothing is there: {url}"),
+        1 => format!("the filter leaves nothing of the one object in {url}"),
+        _ => format!("the filter leaves nothing of {source_objects} objects in {url}"),
+    }
+}
+
+impl SurveyError {
+    /// How the job ends.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Source(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
+                Outcome::SourceNotFound
+            }
+            Self::Source(error) | Self::Target(error) => outcome_of(error),
+            Self::NothingSelected { .. } => Outcome::SourceNotFound,
+            Self::Cancelled => Outcome::Interrupted,
+            _ => Outcome::Failed,
+        }
+    }
+
+    /// One line of advice.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Source(error) | Self::Target(error) => error.hint(),
+            Self::NothingSelected { source_objects: 0, .. } => {
+                Some("check the name with `tradewind ls`, or pass --allow-empty")
+            }
+            Self::NothingSelected { .. } => Some("see which rule decides with --explain KEY, or pass --allow-empty"),
+            Self::BadRule(_) => Some("a literal `[`, `{`, `*` or `?` is written with a backslash before it"),
+            Self::ListFile { .. } => Some("the file holds one relative name a line, in UTF-8"),
+            Self::TooManyNames => Some("split the list, or select by prefix with --include"),
+            Self::Overlap { .. } => Some("leave the destination out of the source with --exclude 'NAME/**'"),
+            Self::DeletionNeedsPrefix => Some("leave --delete away, or sync a whole prefix"),
+            Self::Journal(error) => Some(error.hint()),
+            Self::Spool(_) => Some("free some space for temporary files"),
+            Self::Cancelled => None,
+        }
+    }
+}
+
+impl From<JoinError> for SurveyError {
+    fn from(failed: JoinError) -> Self {
+        match failed.side {
+            Side::Source => Self::Source(failed.error),
+            Side::Target(_) => Self::Target(failed.error),
+        }
+    }
+}

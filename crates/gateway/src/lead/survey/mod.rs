@@ -1,0 +1,121 @@
+//! The survey: finds what is to be moved and says it while it is still looking.
+//!
+//! A prefix is listed by key ranges, several at once. With a comparison each destination is listed over the same ranges
+//! and the listings are [joined](crate::lead::join). What is found goes through one bounded channel, so a slow
+//! transfer slows the listing down; memory is bounded by pages and batches, whatever the number of objects.
+
+mod error;
+mod walk;
+
+pub use error::SurveyError;
+
+use crate::lead::deletion::Spool;
+use crate::lead::journal::DoneSet;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::{FailedObject, JobSpec, Limits};
+use tradewind_store::{ObjectInfo, Store};
+
+/// Things found that nobody has taken yet; at the limit the listing waits.
+pub const FOUND_QUEUE_MAX: usize = 4096;
+/// Objects that are looked up and compared together.
+const BATCH_OBJECTS_MAX: usize = 512;
+/// `HEAD` requests in flight, over all ranges and stores.
+const HEADS_AT_ONCE_MAX: usize = 32;
+/// Names of one list file: their hashes are kept in memory (about 36 bytes each) to take each name once.
+pub const LIST_NAMES_MAX: usize = 4_000_000;
+
+/// One object × one destination to move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkItem {
+    /// Index of the destination.
+    pub target: u16,
+    /// Key at the source.
+    pub source_key: String,
+    /// Key at the destination.
+    pub target_key: String,
+    /// The source object as listed or asked for. Its [fingerprint](crate::lead::journal::fingerprint) is what the journal records.
+    pub info: ObjectInfo,
+    /// The destination can copy it inside the store.
+    pub server_side: bool,
+}
+
+/// What the survey finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// To be moved.
+    Item(WorkItem),
+    /// The destination has them.
+    Skipped {
+        /// Index of the destination.
+        target: u16,
+        /// How many.
+        objects: u64,
+        /// Their lengths together.
+        bytes: u64,
+    },
+    /// An earlier run of this job has moved and proven them.
+    AlreadyDone {
+        /// Index of the destination.
+        target: u16,
+        /// How many.
+        objects: u64,
+        /// Their lengths together.
+        bytes: u64,
+    },
+    /// Selected, and cannot be moved.
+    Refused(FailedObject),
+    /// The source was listed to its end; nothing follows.
+    Listed,
+}
+
+/// A survey, ready to run.
+#[derive(Debug)]
+pub struct Survey {
+    /// The job.
+    pub job: Arc<JobSpec>,
+    /// The store to read.
+    pub source: Arc<dyn Store>,
+    /// The destinations, in the order of [`JobSpec::targets`].
+    pub targets: Vec<Arc<dyn Store>>,
+    /// Limits of requests.
+    pub limits: Limits,
+    /// What an earlier run has done.
+    pub done: DoneSet,
+    /// Where to say what is found; [`FOUND_QUEUE_MAX`] is a good bound.
+    pub out: mpsc::Sender<Found>,
+    /// Stops the survey.
+    pub cancel: CancellationToken,
+}
+
+/// A survey that came to its end.
+#[derive(Debug, Default)]
+pub struct SurveyEnd {
+    /// Objects that the source has below the prefix, taken or not.
+    pub source_objects: u64,
+    /// Objects taken.
+    pub objects: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+    /// Objects taken that cannot be moved, each said as [`Found::Refused`].
+    pub refused: u64,
+    /// Whether every key of the source was seen; false when entries were refused.
+    pub listed_to_the_end: bool,
+    /// With `delete`: what the destinations have and the source does not. Indices are those of the destinations.
+    pub extraneous: Option<Spool>,
+}
+
+impl Survey {
+    /// Looks at all that is selected.
+    ///
+    /// # Errors
+    /// What ends the job as a whole; [`SurveyError::outcome`] says how. Things found before have been said.
+    pub async fn run(self) -> Result<SurveyEnd, SurveyError> {
+        let cancel = self.cancel.clone();
+        cancel.run_until_cancelled(walk::look(self)).await.unwrap_or(Err(SurveyError::Cancelled))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+use super::*;
+use crate::lead::journal::{Entry, Journal, fingerprint};
+use crate::lead::state_dir::StateDir;
+use crate::trees::Tree;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use tradewind_contract::{Comparison, Deletion, FilterRule, ObjectFilter, Outcome, Selection, Target};
+
+fn job(source: &Tree, selection: Selection, targets: &[(&Tree, &str)]) -> JobSpec {
+    let targets =
+        targets.iter().map(|(tree, key)| Target { store: tree.spec(), key: (*key).to_owned() }).collect::<Vec<_>>();
+    let job = serde_json::json!({ "source": source.spec(), "selection": selection, "targets": targets });
+    serde_json::from_value(job).unwrap()
+}
+
+fn prefix(prefix: &str) -> Selection {
+    Selection::Prefix { prefix: prefix.to_owned(), filter: ObjectFilter::default() }
+}
+
+fn filtered(rules: Vec<FilterRule>) -> Selection {
+    Selection::Prefix { prefix: String::new(), filter: ObjectFilter { rules, ..ObjectFilter::default() } }
+}
+
+/// Runs a survey and takes all that it says.
+async fn survey(
+    job: &JobSpec,
+    source: &Tree,
+    targets: &[(&Tree, &str)],
+    done: DoneSet,
+) -> (Result<SurveyEnd, SurveyError>, Vec<Found>) {
+    // Smaller than what is said, so that the survey has to wait for us.
+    let (out, mut found) = mpsc::channel(2);
+    let survey = Survey {
+        job: Arc::new(job.clone()),
+        source: source.store.clone(),
+        targets: targets.iter().map(|(tree, _)| tree.store.clone()).collect(),
+        limits: Limits::default(),
+        done,
+        out,
+        cancel: CancellationToken::new(),
+    };
+    let taking = async {
+        let mut all = Vec::new();
+        while let Some(one) = found.recv().await {
+            all.push(one);
+        }
+        all
+    };
+    futures::join!(survey.run(), taking)
+}
+
+fn items(found: &[Found]) -> Vec<(u16, &str, &str)> {
+    let items = found.iter().filter_map(|one| match one {
+        Found::Item(item) => Some((item.target, item.source_key.as_str(), item.target_key.as_str())),
+        _ => None,
+    });
+    let mut items: Vec<_> = items.collect();
+    items.sort_unstable();
+    items
+}
+
+fn refused(found: &[Found]) -> Vec<&FailedObject> {
+    found.iter().filter_map(|one| if let Found::Refused(failed) = one { Some(failed) } else { None }).collect()
+}
+
+#[tokio::test]
+async fn keys_keep_their_relative_names_at_every_destination() {
+    let source = Tree::with(&[("in/a", b"1"), ("in/d/ü b", b"22"), ("in.txt", b"x"), ("inn/c", b"x")]);
+    let (one, two) = (Tree::new(), Tree::new());
+    let targets = [(&one, ""), (&two, "deep/er/")];
+    let (end, found) = survey(&job(&source, prefix("in/"), &targets), &source, &targets, DoneSet::empty()).await;
+    let expected = [
+        (0, "in/a", "a"),
+        (0, "in/d/ü b", "d/ü b"),
+        (1, "in/a", "deep/er/a"),
+        (1, "in/d/ü b", "deep/er/d/ü b"),
+    ];
+    assert_eq!(items(&found), expected);
+    let end = end.unwrap();
+    assert_eq!((end.objects, end.bytes, end.listed_to_the_end), (2, 3, true));
+    assert_eq!(found.last(), Some(&Found::Listed));
+}
+
+#[tokio::test]
+async fn one_object_is_called_as_the_destination_says() {
+    let source = Tree::with(&[("a/b", b"1")]);
+    let target = Tree::new();
+    let targets = [(&target, "new name")];
+    let selection = Selection::Object { key: "a/b".into() };
+    let (end, found) = survey(&job(&source, selection, &targets), &source, &targets, DoneSet::empty()).await;
+    assert_eq!(items(&found), [(0, "a/b", "new name")]);
+    assert_eq!(end.unwrap().objects, 1);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told() {
+    let source = Tree::with(&[("a", b"1")]);
+    let target = Tree::new();
+    let targets = [(&target, "")];
+    for selection in [Selection::Object { key: "none".into() }, prefix("none/"), filtered(vec![include("none")])] {
+        let mut job = job(&source, selection, &targets);
+        let (end, found) = survey(&job, &source, &targets, DoneSet::empty()).await;
+        assert_eq!(end.unwrap_err().outcome(), Outcome::SourceNotFound);
+        assert_eq!(found, []);
+        job.allow_empty = true;
+        let (end, _) = survey(&job, &source, &targets, DoneSet::empty()).await;
+        assert_eq!(end.is_ok(), !matches!(job.selection, Selection::Object { .. }));
+    }
+}
+
+fn include(glob: &str) -> FilterRule {
+    FilterRule::Include(glob.to_owned())
+}
+
+#[tokio::test]
+async fn a_missing_root_is_a_missing_source_and_an_empty_destination() {
+    let (source, target) = (Tree::with(&[("a", b"1")]), Tree::new());
+    std::fs::remove_dir(target.path("")).unwrap();
+    let targets = [(&target, "")];
+    let mut there = job(&source, prefix(""), &targets);
+    there.compare = Some(Comparison::Auto);
+    let (end, found) = survey(&there, &source, &targets, DoneSet::empty()).await;
+    assert_eq!((end.unwrap().objects, items(&found).len()), (1, 1));
+    let back = [(&source, "")];
+    let (end, _) = survey(&job(&target, prefix(""), &back), &target, &back, DoneSet::empty()).await;
+    assert_eq!(end.unwrap_err().outcome(), Outcome::SourceNotFound);
+}
+
+#[tokio::test]
+async fn names_of_a_list_are_taken_once_and_fail_alone() {
+    let source = Tree::with(&[("p/a", b"1"), ("p/b", b"22"), ("p/c", b"3")]);
+    let target = Tree::new();
+    let targets = [(&target, "to/")];
+    let list = source.path("list");
+    std::fs::write(&list, "a\nnone\nb\n\na\n").unwrap();
+    let list_file = list.to_str().unwrap().to_owned();
+    let selection = Selection::List { prefix: "p/".into(), list_file, filter: ObjectFilter::default() };
+    let (end, found) = survey(&job(&source, selection, &targets), &source, &targets, DoneSet::empty()).await;
+    assert_eq!(items(&found), [(0, "p/a", "to/a"), (0, "p/b", "to/b")]);
+    let refused = refused(&found);
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0].source.ends_with("p/none") && refused[0].kind == "not_found", "{refused:?}");
+    assert_eq!(end.unwrap().refused, 1);
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
+    let source = Tree::with(&[("a", b"1"), ("b", b"2"), ("c", b"3")]);
+    let (target, folder) = (Tree::new(), tempfile::tempdir().unwrap());
+    let targets = [(&target, "")];
+    let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
+    for key in ["a", "b"] {
+        let info = source.store.head(key).await.unwrap();
+        let (target_key, fingerprint) = (key.to_owned(), fingerprint(&info));
+        let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1 };
+        journal.record_durably(closed).await.unwrap();
+    }
+    source.write("b", b"22");
+    let job = job(&source, prefix(""), &targets);
+    let (_, found) = survey(&job, &source, &targets, journal.done_set().unwrap()).await;
+    assert_eq!(items(&found), [(0, "b", "b"), (0, "c", "c")]);
+    assert!(found.contains(&Found::AlreadyDone { target: 0, objects: 1, bytes: 1 }));
+}
+
+#[tokio::test]
+async fn a_destination_within_the_source_is_refused_unless_left_out() {
+    let source = Tree::with(&[("a", b"1"), ("backup/old", b"1")]);
+    let inside = [(&source, "backup/")];
+    for (selection, is_refused) in [
+        (prefix(""), true),
+        (filtered(vec![FilterRule::Exclude("backup/**".into())]), false),
+        (prefix("other/"), false),
+        (Selection::Object { key: "backup/".into() }, true),
+    ] {
+        let job = job(&source, selection, &inside);
+        let (end, _) = survey(&job, &source, &inside, DoneSet::empty()).await;
+        let refused = matches!(end, Err(SurveyError::Overlap { .. }));
+        assert_eq!(refused, is_refused, "{:?}", job.selection);
+    }
+}
+
+#[tokio::test]
+async fn keys_that_are_too_long_are_refused_alone() {
+    let source = Tree::with(&[("a", b"1"), ("bb", b"2")]);
+    let target = Tree::new();
+    let limit = target.store.limits().key_bytes_max;
+    let long = format!("{}/", "p".repeat(limit - 2));
+    let targets = [(&target, long.as_str())];
+    let (end, found) = survey(&job(&source, prefix(""), &targets), &source, &targets, DoneSet::empty()).await;
+    assert_eq!(items(&found).len(), 1);
+    assert_eq!(refused(&found)[0].kind, "invalid_key");
+    assert_eq!(end.unwrap().refused, 1);
+}
+
+#[tokio::test]
+async fn entries_that_cannot_be_moved_keep_deletion_away_unless_left_out() {
+    let (source, target) = (Tree::with(&[("a", b"1")]), Tree::with(&[("z", b"1")]));
+    std::os::unix::fs::symlink("a", source.path("link")).unwrap();
+    let targets = [(&target, "")];
+    for (selection, refusals) in [(prefix(""), 1), (filtered(vec![FilterRule::Exclude("link".into())]), 0)] {
+        let mut job = job(&source, selection, &targets);
+        (job.compare, job.delete) = (Some(Comparison::Auto), Some(Deletion::default()));
+        let (end, found) = survey(&job, &source, &targets, DoneSet::empty()).await;
+        let end = end.unwrap();
+        assert_eq!((refused(&found).len(), end.listed_to_the_end), (refusals, refusals == 0));
+    }
+}
+
+#[tokio::test]
+async fn a_survey_that_nobody_hears_ends() {
+    let source = Tree::with(&[("a", b"1")]);
+    let targets = [(&source, "x/")];
+    let (out, found) = mpsc::channel(1);
+    drop(found);
+    let survey = Survey {
+        job: Arc::new(job(&source, Selection::Object { key: "a".into() }, &targets)),
+        source: source.store.clone(),
+        targets: vec![source.store.clone()],
+        limits: Limits::default(),
+        done: DoneSet::empty(),
+        out,
+        cancel: CancellationToken::new(),
+    };
+    assert!(matches!(survey.run().await, Err(SurveyError::Cancelled)));
+}
+
+/// Size and modification time of files by name.
+type Files = BTreeMap<&'static str, (usize, u64)>;
+
+const NAMES: [&str; 8] = ["a", "a.b", "b/a", "b/ü", "b!/x", "c/d/e", "c/d/f g", "z"];
+
+fn any_files() -> impl Strategy<Value = Files> {
+    prop::collection::btree_map(prop::sample::select(NAMES.to_vec()), (0..3usize, 1_000_000..1_000_003u64), 0..8)
+}
+
+fn plant(tree: &Tree, prefix: &str, files: &Files) {
+    for (name, (size, at_ms)) in files {
+        let key = format!("{prefix}{name}");
+        tree.write(&key, &vec![7; *size]);
+        tree.set_modified(&key, *at_ms);
+    }
+}
+
+fn is_same(rule: Comparison, ours: (usize, u64), theirs: (usize, u64)) -> bool {
+    ours.0 == theirs.0
+        && match rule {
+            Comparison::Size => true,
+            // Files state no checksum, so time decides.
+            Comparison::Auto | Comparison::Time => theirs.1 >= ours.1,
+            Comparison::Checksum => false,
+        }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Work, skips and deletions of a sync are those of two sets compared name by name.
+    #[test]
+    fn a_sync_finds_what_two_sets_say(
+        source in any_files(),
+        destinations in prop::collection::vec(any_files(), 1..3),
+        rule in prop::sample::select(vec![
+            Comparison::Auto, Comparison::Checksum, Comparison::Size, Comparison::Time,
+        ]),
+        leaves_b in any::<bool>(),
+    ) {
+        let rules = if leaves_b { vec![FilterRule::Exclude("b/**".into())] } else { vec![] };
+        let is_taken = |name: &str| !(leaves_b && name.starts_with("b/"));
+        let from = Tree::new();
+        plant(&from, "from/", &source);
+        let trees: Vec<Tree> = destinations.iter().map(|files| {
+            let tree = Tree::new();
+            plant(&tree, "to/it/", files);
+            tree
+        }).collect();
+        let targets: Vec<(&Tree, &str)> = trees.iter().map(|tree| (tree, "to/it/")).collect();
+        let filter = ObjectFilter { rules, ..ObjectFilter::default() };
+        let mut job = job(&from, Selection::Prefix { prefix: "from/".into(), filter }, &targets);
+        (job.compare, job.delete, job.allow_empty) = (Some(rule), Some(Deletion::default()), true);
+        if source.is_empty() {
+            from.write("other", b"");
+        }
+
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (end, found) = runtime.block_on(survey(&job, &from, &targets, DoneSet::empty()));
+        let end = end.unwrap();
+
+        let (mut work, mut extra, mut skipped) = (BTreeSet::new(), 0, 0);
+        for (index, theirs) in destinations.iter().enumerate() {
+            for (name, ours) in source.iter().filter(|(name, _)| is_taken(name)) {
+                match theirs.get(name) {
+                    Some(theirs) if is_same(rule, *ours, *theirs) => skipped += 1,
+                    _ => { work.insert((index as u16, format!("from/{name}"), format!("to/it/{name}"))); }
+                }
+            }
+            extra += theirs.keys().filter(|name| is_taken(name) && !source.contains_key(*name)).count() as u64;
+        }
+        let said: BTreeSet<_> = items(&found).into_iter().map(|(index, from, to)| (index, from.to_owned(), to.to_owned())).collect();
+        prop_assert_eq!(items(&found).len(), said.len());
+        prop_assert_eq!(said, work);
+        let said: u64 = found.iter().map(|one| if let Found::Skipped { objects, .. } = one { *objects } else { 0 }).sum();
+        prop_assert_eq!(said, skipped);
+        prop_assert_eq!(end.extraneous.unwrap().keys(), extra);
+        prop_assert_eq!(end.source_objects, source.len() as u64);
+    }
+}
