@@ -206,10 +206,8 @@ impl DeletionRun {
                     Ok(_) => {
                         let url = object_url(store, &doomed.key);
                         let message = "the object was written again after it was copied, so it stays";
-                        verdicts.push((
-                            doomed.key,
-                            Err(Error::new(ErrorKind::PreconditionFailed, "delete", url, message)),
-                        ));
+                        verdicts
+                            .push((doomed.key, Err(Error::new(ErrorKind::PreconditionFailed, "delete", url, message))));
                     }
                     Err(error) if error.kind == ErrorKind::NotFound => verdicts.push((doomed.key, Ok(()))),
                     Err(error) => verdicts.push((doomed.key, Err(error))),

@@ -125,7 +125,9 @@ impl Cursor {
             let Some(pages) = &mut self.pages else { return Ok(()) };
             match pages.next().await {
                 None => self.pages = None,
-                Some(Err(error)) if self.is_missing_empty && error.kind == ErrorKind::BucketNotFound => self.pages = None,
+                Some(Err(error)) if self.is_missing_empty && error.kind == ErrorKind::BucketNotFound => {
+                    self.pages = None
+                }
                 Some(Err(error)) => return Err(JoinError { side, error }),
                 Some(Ok(page)) => {
                     refused.extend(page.refused.into_iter().map(|error| (side, error)));

@@ -82,11 +82,7 @@ pub async fn abort_all(
     Ok(end)
 }
 
-async fn abort_orphans_of(
-    intent: &Intent,
-    targets: &[Arc<dyn Store>],
-    policy: RetryPolicy,
-) -> Result<u64, Error> {
+async fn abort_orphans_of(intent: &Intent, targets: &[Arc<dyn Store>], policy: RetryPolicy) -> Result<u64, Error> {
     let store = target_of(intent, targets)?;
     let pending = match policy.run("list uploads", store.url(), || store.pending_uploads(&intent.target_key)).await {
         Ok(pending) => pending,

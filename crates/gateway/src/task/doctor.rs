@@ -32,12 +32,7 @@ struct Line<'a> {
 }
 
 /// Tries each store and prints a line for each thing looked at. Ends with the outcome of the first store that fails.
-pub(super) async fn doctor(
-    stores: &[StoreSpec],
-    json: bool,
-    policy: RetryPolicy,
-    streams: &mut Streams,
-) -> TaskResult {
+pub(super) async fn doctor(stores: &[StoreSpec], json: bool, policy: RetryPolicy, streams: &mut Streams) -> TaskResult {
     // Someone waits for the answer: one try, so that a wrong endpoint does not take minutes to be told.
     let policy = RetryPolicy { tries_max: 1, ..policy };
     let mut first_failure = None;
@@ -73,11 +68,8 @@ async fn examine(
     let latency_ms = begun.elapsed().as_millis();
     let description = store.describe().await;
     let url = store.url();
-    let facts = [
-        ("endpoint", description.endpoint),
-        ("region", description.region),
-        ("credentials", description.credentials),
-    ];
+    let facts =
+        [("endpoint", description.endpoint), ("region", description.region), ("credentials", description.credentials)];
     for (check, fact) in facts {
         if let Some(message) = fact {
             print(&Line { level: Level::Ok, url, check, message, hint: None }, json, streams)?;

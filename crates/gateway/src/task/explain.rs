@@ -6,12 +6,7 @@ use std::io::Write;
 use tradewind_contract::ObjectFilter;
 
 /// Prints one line: the verdict and the rule that decided.
-pub(super) fn explain(
-    name: &str,
-    size_bytes: Option<u64>,
-    filter: &ObjectFilter,
-    streams: &mut Streams,
-) -> TaskResult {
+pub(super) fn explain(name: &str, size_bytes: Option<u64>, filter: &ObjectFilter, streams: &mut Streams) -> TaskResult {
     let explanation = Selector::new(filter)?.explain(name, size_bytes, None);
     let verdict = if explanation.taken { "taken" } else { "left" };
     writeln!(streams.data, "{verdict}: {name}: {}", explanation.because)?;

@@ -152,7 +152,17 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken) 
             let store = open(&store)?;
             put::Put { store, key, chunk_bytes, storage_class, json, policy, cancel }.run(streams).await
         }
-        Task::Check { source, source_prefix, destination, destination_prefix, filter, compare, read, one_way, json } => {
+        Task::Check {
+            source,
+            source_prefix,
+            destination,
+            destination_prefix,
+            filter,
+            compare,
+            read,
+            one_way,
+            json,
+        } => {
             let sides = [(open(&source)?, source_prefix), (open(&destination)?, destination_prefix)];
             let rule = if read { check::Rule::Read } else { check::Rule::Stated(compare) };
             check::Check { sides, rule, one_way, json, policy }.run(&filter, streams).await

@@ -153,7 +153,8 @@ impl Put {
                 break;
             }
             if number > sizes.parts_max || offset >= sizes.object_bytes_max {
-                let message = format!("stdin is longer than {offset} bytes, which is all that fits with this chunk size");
+                let message =
+                    format!("stdin is longer than {offset} bytes, which is all that fits with this chunk size");
                 return Err(TaskError::ended(Outcome::Failed, message, Some("give a larger --chunk-size")));
             }
             payload = input.take(sizes.of(number)).await?;
@@ -200,7 +201,8 @@ impl Put {
                 let key = vec![self.key.clone()];
                 let deleted = crate::lead::deletion::delete_keys(self.store.as_ref(), key, self.policy).await;
                 let left = deleted.into_iter().filter_map(|(_, verdict)| verdict.err()).next();
-                let fate = left.map_or("it was deleted".to_owned(), |error| format!("it could not be deleted: {error}"));
+                let fate =
+                    left.map_or("it was deleted".to_owned(), |error| format!("it could not be deleted: {error}"));
                 let message = format!("{url} does not have the checksum of what was sent; {fate}");
                 return Err(TaskError::ended(Outcome::Mismatch, message, Some("write it again")));
             }
@@ -280,7 +282,8 @@ struct PartSizes {
 
 impl PartSizes {
     fn new(chunk_bytes: u64, limits: &StoreLimits) -> Self {
-        let first_bytes = chunk_bytes.clamp(limits.part_bytes_min.max(1), limits.part_bytes_max.min(limits.put_bytes_max));
+        let first_bytes =
+            chunk_bytes.clamp(limits.part_bytes_min.max(1), limits.part_bytes_max.min(limits.put_bytes_max));
         let grown = GROWN_PART_BYTES_MAX.min(limits.part_bytes_max).max(first_bytes);
         let grown_bytes_max = if limits.equal_parts { first_bytes } else { grown };
         let (parts_max, object_bytes_max) = (limits.parts_max, limits.object_bytes_max);

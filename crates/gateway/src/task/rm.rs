@@ -148,9 +148,10 @@ impl Rm {
 
 fn selected_keys(page: &ListPage, folder: &str, selector: &Selector) -> Vec<String> {
     let name_of = |key: &str| key.strip_prefix(folder).unwrap_or(key).to_owned();
-    let taken = page.objects.iter().filter(|object| {
-        selector.takes(&name_of(&object.key), object.size_bytes, object.modified_unix_ms)
-    });
+    let taken = page
+        .objects
+        .iter()
+        .filter(|object| selector.takes(&name_of(&object.key), object.size_bytes, object.modified_unix_ms));
     taken.map(|object| object.key.clone()).collect()
 }
 

@@ -1,0 +1,401 @@
+use super::*;
+use crate::lead::journal::{Entry, Intent, Journal};
+use crate::lead::state_dir::StateDir;
+use crate::lead::status;
+use crate::trees::Tree;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Cursor, Write};
+use std::sync::{Mutex, PoisonError};
+use tradewind_contract::JobState;
+use tradewind_store::PutOptions;
+
+/// What a task has written so far.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Written {
+    fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.bytes()).unwrap()
+    }
+}
+
+struct Ended {
+    code: u8,
+    data: Written,
+    talk: Written,
+}
+
+impl Ended {
+    fn json_lines(&self) -> Vec<Value> {
+        self.data.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// stdout, when all went well.
+    fn ok(&self) -> String {
+        assert_eq!(self.code, 0, "{}", self.talk.text());
+        self.data.text()
+    }
+}
+
+async fn run_with(task: Value, input: Vec<u8>, cancel: CancellationToken) -> Ended {
+    let (data, talk) = (Written::default(), Written::default());
+    let mut streams = Streams {
+        input: Some(Box::new(Cursor::new(input))),
+        data: Box::new(data.clone()),
+        talk: Box::new(talk.clone()),
+    };
+    let code = run(serde_json::from_value(task).unwrap(), &mut streams, cancel).await;
+    Ended { code, data, talk }
+}
+
+async fn run_task(task: Value) -> Ended {
+    run_with(task, Vec::new(), CancellationToken::new()).await
+}
+
+fn ls(tree: &Tree, prefix: &str, recursive: bool) -> Value {
+    json!({"task": "ls", "store": tree.spec(), "prefix": prefix, "recursive": recursive, "long": false, "json": false})
+}
+
+fn with(mut task: Value, fields: Value) -> Value {
+    task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    task
+}
+
+#[tokio::test]
+async fn ls_shows_one_level_or_all_in_order() {
+    let tree = Tree::with(&[("d/b", b"1"), ("d/c/x", b"22"), ("d/c.txt", b"333"), ("da", b"")]);
+    assert_eq!(run_task(ls(&tree, "", false)).await.ok(), "d/\nda\n");
+    assert_eq!(run_task(ls(&tree, "d", false)).await.ok(), "b\nc.txt\nc/\n");
+    assert_eq!(run_task(ls(&tree, "d/", true)).await.ok(), "b\nc.txt\nc/x\n");
+    assert_eq!(run_task(ls(&tree, "d/b", true)).await.ok(), "b\n");
+}
+
+#[tokio::test]
+async fn ls_says_more_when_asked() {
+    let tree = Tree::with(&[("d/b", b"333")]);
+    tree.set_modified("d/b", 951_827_696_000);
+    let long = run_task(with(ls(&tree, "d", true), json!({"long": true}))).await.ok();
+    assert_eq!(long.split_whitespace().collect::<Vec<_>>(), ["2000-02-29T12:34:56Z", "3", "-", "b"]);
+    let ended = run_task(with(ls(&tree, "", true), json!({"json": true}))).await;
+    let expected = json!({"key": "d/b", "size_bytes": 3, "modified": "2000-02-29T12:34:56Z"});
+    assert_eq!(ended.json_lines(), [expected]);
+}
+
+#[tokio::test]
+async fn nothing_there_is_said_by_code_3() {
+    let tree = Tree::with(&[("a", b"1")]);
+    let store = tree.spec();
+    for task in [
+        ls(&tree, "none", true),
+        json!({"task": "du", "store": store, "prefix": "none", "json": false}),
+        json!({"task": "cat", "store": store, "keys": ["none"]}),
+        rm(&tree, "none", false),
+        rm(&tree, "none", true),
+        check(&tree, "none", &tree, ""),
+    ] {
+        let ended = run_task(task.clone()).await;
+        assert_eq!(ended.code, 3, "{task}");
+        let talk = ended.talk.text();
+        assert!(talk.contains("error: ") && talk.contains("\nhint: "), "{talk}");
+    }
+}
+
+#[tokio::test]
+async fn du_sums_what_the_filter_takes() {
+    let tree = Tree::with(&[("d/a.txt", b"1"), ("d/e/b", b"22"), ("dx", b"4444")]);
+    let task = json!({"task": "du", "store": tree.spec(), "prefix": "d", "json": true});
+    let lines = run_task(task.clone()).await.json_lines();
+    assert_eq!((&lines[0]["objects"], &lines[0]["bytes"]), (&json!(2), &json!(3)));
+    let filter = json!({"filter": {"rules": [{"rule": "exclude", "glob": "*.txt"}]}});
+    let lines = run_task(with(task, filter)).await.json_lines();
+    assert_eq!((&lines[0]["objects"], &lines[0]["bytes"]), (&json!(1), &json!(2)));
+}
+
+fn rm(tree: &Tree, key: &str, recursive: bool) -> Value {
+    json!({"task": "rm", "store": tree.spec(), "key": key, "recursive": recursive, "dry_run": false, "json": false,
+           "allow_empty": false})
+}
+
+#[tokio::test]
+async fn rm_deletes_a_folder_and_not_its_namesakes() {
+    let tree = Tree::with(&[("te/a", b"1"), ("te/b/c", b"2"), ("test/a", b"3"), ("te.txt", b"4")]);
+    let dry = run_task(with(rm(&tree, "te", true), json!({"dry_run": true}))).await.ok();
+    assert_eq!((dry.lines().count(), tree.keys().len()), (2, 4));
+    let text = run_task(rm(&tree, "te", true)).await.ok();
+    assert!(text.lines().all(|line| line.starts_with("deleted ")), "{text}");
+    assert_eq!(tree.keys(), ["te.txt", "test/a"]);
+}
+
+#[tokio::test]
+async fn rm_deletes_one_object_exactly() {
+    let tree = Tree::with(&[("a", b"1"), ("ab", b"2")]);
+    run_task(rm(&tree, "a", false)).await.ok();
+    assert_eq!(tree.keys(), ["ab"]);
+    run_task(with(rm(&tree, "a", false), json!({"allow_empty": true}))).await.ok();
+}
+
+#[tokio::test]
+async fn rm_obeys_the_filter() {
+    let tree = Tree::with(&[("d/a.tmp", b"1"), ("d/keep", b"2")]);
+    let filter = json!({"filter": {"rules": [{"rule": "include", "glob": "*.tmp"}]}});
+    run_task(with(rm(&tree, "d", true), filter)).await.ok();
+    assert_eq!(tree.keys(), ["d/keep"]);
+}
+
+/// Bytes that differ from window to window, so that no two can be taken for each other.
+fn long_bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+#[tokio::test]
+async fn cat_writes_objects_whole_and_in_order() {
+    let long = long_bytes(3 * reading::WINDOW_BYTES as usize + 12_345);
+    let tree = Tree::with(&[("long", &long), ("empty", b""), ("short", b"end")]);
+    let task = json!({"task": "cat", "store": tree.spec(), "keys": ["long", "empty", "short"]});
+    let ended = run_task(task).await;
+    assert_eq!(ended.code, 0, "{}", ended.talk.text());
+    assert!(ended.data.bytes() == [&long[..], b"end"].concat());
+}
+
+fn put(tree: &Tree, key: &str, chunk_bytes: u64) -> Value {
+    json!({"task": "put", "store": tree.spec(), "key": key, "chunk_bytes": chunk_bytes, "json": true})
+}
+
+#[tokio::test]
+async fn put_writes_what_it_reads_whatever_the_length() {
+    let tree = Tree::new();
+    for length in [0, 1, 4095, 4096, 4097, 3 << 20, (3 << 20) + 1] {
+        let bytes = long_bytes(length);
+        let chunk_bytes = if length < 8192 { 4096 } else { 1 << 20 };
+        let ended = run_with(put(&tree, "d/new", chunk_bytes), bytes.clone(), CancellationToken::new()).await;
+        assert_eq!(ended.code, 0, "{}", ended.talk.text());
+        assert_eq!(ended.json_lines()[0]["bytes"], json!(length));
+        assert!(tree.files() == BTreeMap::from([("d/new".to_owned(), bytes)]), "{length} bytes");
+    }
+}
+
+/// Gives some bytes and then fails, as a broken pipe from a program that died.
+struct Breaking(Cursor<Vec<u8>>);
+
+impl Read for Breaking {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 => Err(io::Error::other("the writer died")),
+            read => Ok(read),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_put_whose_input_breaks_leaves_nothing() {
+    let tree = Tree::new();
+    for length in [10, 10_000_000] {
+        let talk = Written::default();
+        let mut streams = Streams {
+            input: Some(Box::new(Breaking(Cursor::new(long_bytes(length))))),
+            data: Box::new(Written::default()),
+            talk: Box::new(talk.clone()),
+        };
+        let task = serde_json::from_value(put(&tree, "new", 1 << 20)).unwrap();
+        assert_eq!(run(task, &mut streams, CancellationToken::new()).await, 1);
+        assert_eq!(talk.text(), "error: the writer died\n");
+        assert_eq!(tree.keys(), Vec::<String>::new());
+    }
+}
+
+/// Endless input that tells when it has given so many bytes.
+struct Endless {
+    given: usize,
+    tell_at: usize,
+    told: CancellationToken,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.given += buffer.len();
+        if self.given > self.tell_at {
+            self.told.cancel();
+        }
+        Ok(buffer.len())
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_put_aborts_its_upload() {
+    let tree = Tree::new();
+    let cancel = CancellationToken::new();
+    let input = Endless { given: 0, tell_at: 64 << 20, told: cancel.clone() };
+    let mut streams = Streams {
+        input: Some(Box::new(input)),
+        data: Box::new(Written::default()),
+        talk: Box::new(Written::default()),
+    };
+    let task = serde_json::from_value(put(&tree, "new", 1 << 20)).unwrap();
+    assert_eq!(run(task, &mut streams, cancel).await, 130);
+    assert_eq!(tree.keys(), Vec::<String>::new());
+}
+
+fn check(source: &Tree, source_prefix: &str, destination: &Tree, destination_prefix: &str) -> Value {
+    json!({"task": "check", "source": source.spec(), "source_prefix": source_prefix, "destination": destination.spec(),
+           "destination_prefix": destination_prefix, "compare": "auto", "read": true, "one_way": false, "json": true})
+}
+
+#[tokio::test]
+async fn check_tells_equal_trees_by_reading_and_doubts_without() {
+    let source = Tree::with(&[("a", b"1"), ("d/b", b"")]);
+    let destination = Tree::with(&[("to/a", b"1"), ("to/d/b", b"")]);
+    let read = run_task(check(&source, "", &destination, "to")).await;
+    assert_eq!(read.code, 0, "{}", read.talk.text());
+    assert_eq!(read.json_lines()[0]["summary"]["same"], json!(2));
+    let stated = run_task(with(check(&source, "", &destination, "to"), json!({"read": false}))).await;
+    assert_eq!(stated.code, 0);
+    assert_eq!(stated.json_lines().last().unwrap()["summary"]["unproven"], json!(2));
+}
+
+#[tokio::test]
+async fn check_one_way_does_not_mind_more() {
+    let (source, destination) = (Tree::with(&[("a", b"1")]), Tree::with(&[("a", b"1"), ("b", b"2")]));
+    assert_eq!(run_task(check(&source, "", &destination, "")).await.code, 6);
+    run_task(with(check(&source, "", &destination, ""), json!({"one_way": true}))).await.ok();
+}
+
+const NAMES: [&str; 7] = ["a", "a.b", "b/a", "b!/x", "c/d/e", "c/d/ü g", "z"];
+
+fn any_tree() -> impl Strategy<Value = BTreeMap<&'static str, &'static str>> {
+    let bytes = prop::sample::select(vec!["", "1", "2", "12"]);
+    prop::collection::btree_map(prop::sample::select(NAMES.to_vec()), bytes, 0..7)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// What differs is what differs between two maps.
+    #[test]
+    fn check_finds_what_two_maps_say(source in any_tree(), destination in any_tree()) {
+        let (from, to) = (Tree::new(), Tree::new());
+        source.iter().for_each(|(name, bytes)| from.write(name, bytes.as_bytes()));
+        destination.iter().for_each(|(name, bytes)| to.write(&format!("p/{name}"), bytes.as_bytes()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let ended = runtime.block_on(run_task(check(&from, "", &to, "p/")));
+
+        let mut expected = BTreeSet::new();
+        for (name, bytes) in &source {
+            match destination.get(name) {
+                None => { expected.insert(("missing".to_owned(), (*name).to_owned())); }
+                Some(theirs) if theirs != bytes => { expected.insert(("differs".to_owned(), (*name).to_owned())); }
+                Some(_) => {}
+            }
+        }
+        for name in destination.keys().filter(|name| !source.contains_key(*name)) {
+            expected.insert(("extra".to_owned(), (*name).to_owned()));
+        }
+        let text = |line: &Value, field: &str| line[field].as_str().unwrap().to_owned();
+        let lines = ended.json_lines();
+        let found: BTreeSet<_> = lines.iter().filter(|line| line.get("name").is_some())
+            .map(|line| (text(line, "kind"), text(line, "name"))).collect();
+        let code = if source.is_empty() { 3 } else if expected.is_empty() { 0 } else { 6 };
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(ended.code, code, "{}", ended.talk.text());
+    }
+}
+
+#[tokio::test]
+async fn explain_names_the_rule() {
+    let rules = json!([{"rule": "exclude", "glob": "**"}, {"rule": "include", "glob": "*.txt"}]);
+    let task = json!({"task": "explain", "name": "a.txt", "size_bytes": 5, "filter": {"rules": rules}});
+    let line = run_task(task.clone()).await.ok();
+    assert_eq!(line, "taken: a.txt: rule 2, --include '*.txt', is the last that matches\n");
+    let line = run_task(with(task, json!({"name": "d/a.txt"}))).await.ok();
+    assert!(line.starts_with("left: d/a.txt: rule 1"), "{line}");
+}
+
+#[tokio::test]
+async fn a_bad_rule_is_bad_usage() {
+    let task = json!({"task": "explain", "name": "a", "size_bytes": null,
+                      "filter": {"rules": [{"rule": "include", "glob": "a["}]}});
+    assert_eq!(run_task(task).await.code, 2);
+}
+
+#[tokio::test]
+async fn doctor_tells_a_store_that_works_from_one_that_does_not() {
+    let tree = Tree::with(&[("a", b"1")]);
+    let task = |stores: Value| json!({"task": "doctor", "stores": stores, "json": true});
+    let ended = run_task(task(json!([tree.spec()]))).await;
+    assert_eq!((ended.code, &ended.json_lines().last().unwrap()["level"]), (0, &json!("ok")));
+    let ended = run_task(task(json!([tree.spec(), {"url": "nowhere"}]))).await;
+    assert_eq!((ended.code, &ended.json_lines().last().unwrap()["level"]), (1, &json!("fail")));
+}
+
+#[tokio::test]
+async fn cancel_aborts_what_is_open_and_says_so_in_the_status() {
+    let (tree, folder) = (Tree::with(&[("done", b"1")]), tempfile::tempdir().unwrap());
+    let task = json!({"task": "cancel", "state_dir": folder.path(), "stores": [tree.spec()]});
+    let state = StateDir::create(folder.path()).unwrap();
+    let journal = Journal::create(&state).unwrap();
+    let intent = Intent {
+        target: 0,
+        target_key: "half".into(),
+        source_key: "half".into(),
+        size_bytes: 10,
+        fingerprint: 1,
+        chunk_bytes: 5,
+        options: PutOptions::default(),
+        intent_unix_ms: status::now_unix_ms(),
+    };
+    journal.record(Entry::Intent(intent)).await.unwrap();
+    let upload = tree.store.open_upload("half", &PutOptions::default()).await.unwrap();
+    journal.record_durably(Entry::Opened { target: 0, target_key: "half".into(), upload }).await.unwrap();
+    drop(journal);
+    assert_eq!(tree.keys().len(), 2);
+
+    assert_eq!(run_task(task.clone()).await.code, 1, "a lead that lives is not cancelled under its feet");
+    drop(state);
+    run_task(task.clone()).await.ok();
+    assert_eq!(tree.keys(), ["done"]);
+    assert_eq!(status::read(folder.path()).unwrap().unwrap().state, JobState::Cancelled);
+    run_task(task).await.ok();
+}
+
+#[tokio::test]
+async fn a_closed_pipe_is_no_failure() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let tree = Tree::with(&[("a", b"1")]);
+    let talk = Written::default();
+    let mut streams = Streams { input: None, data: Box::new(Closed), talk: Box::new(talk.clone()) };
+    let task = serde_json::from_value(ls(&tree, "", true)).unwrap();
+    assert_eq!(run(task, &mut streams, CancellationToken::new()).await, 0);
+    assert_eq!(talk.text(), "");
+}
+
+#[test]
+fn a_task_that_is_not_understood_is_bad_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("task.json");
+    std::fs::write(&path, r#"{"task": "ls", "colour": "red"}"#).unwrap();
+    assert_eq!(read_task(Some(&path)).unwrap_err().exit_code(), 2);
+    assert_eq!(read_task(Some(&folder.path().join("none"))).unwrap_err().exit_code(), 2);
+}

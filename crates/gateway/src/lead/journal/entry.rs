@@ -99,7 +99,8 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
         }
         Entry::Closed { target, target_key, fingerprint, size_bytes } => {
             forget_upload(transaction, *target, target_key)?;
-            let sql = "INSERT OR REPLACE INTO done (target, target_key, fingerprint, size_bytes) VALUES (?1, ?2, ?3, ?4)";
+            let sql =
+                "INSERT OR REPLACE INTO done (target, target_key, fingerprint, size_bytes) VALUES (?1, ?2, ?3, ?4)";
             let values = params![target, target_key, fingerprint.cast_signed(), size_bytes.cast_signed()];
             transaction.prepare_cached(sql)?.execute(values).map(drop)
         }
@@ -137,9 +138,8 @@ const INTENT_COLUMNS: &str =
 
 fn intent_of(row: &Row<'_>) -> rusqlite::Result<Intent> {
     let options: String = row.get(7)?;
-    let options = serde_json::from_str(&options).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(7, rusqlite::types::Type::Text, Box::new(error))
-    })?;
+    let options = serde_json::from_str(&options)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(7, rusqlite::types::Type::Text, Box::new(error)))?;
     Ok(Intent {
         target: row.get(1)?,
         target_key: row.get(2)?,

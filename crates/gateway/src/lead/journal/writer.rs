@@ -1,7 +1,7 @@
 //! The journal's own thread: takes entries from a bounded queue and commits many at once.
 
-use super::entry::{self, Entry};
 use super::JournalError;
+use super::entry::{self, Entry};
 use super::schema::SCHEMA;
 use rusqlite::Connection;
 use std::path::PathBuf;

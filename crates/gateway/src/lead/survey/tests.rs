@@ -69,12 +69,8 @@ async fn keys_keep_their_relative_names_at_every_destination() {
     let (one, two) = (Tree::new(), Tree::new());
     let targets = [(&one, ""), (&two, "deep/er/")];
     let (end, found) = survey(&job(&source, prefix("in/"), &targets), &source, &targets, DoneSet::empty()).await;
-    let expected = [
-        (0, "in/a", "a"),
-        (0, "in/d/ü b", "d/ü b"),
-        (1, "in/a", "deep/er/a"),
-        (1, "in/d/ü b", "deep/er/d/ü b"),
-    ];
+    let expected =
+        [(0, "in/a", "a"), (0, "in/d/ü b", "d/ü b"), (1, "in/a", "deep/er/a"), (1, "in/d/ü b", "deep/er/d/ü b")];
     assert_eq!(items(&found), expected);
     let end = end.unwrap();
     assert_eq!((end.objects, end.bytes, end.listed_to_the_end), (2, 3, true));

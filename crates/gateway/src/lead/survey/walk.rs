@@ -123,7 +123,9 @@ impl Walk {
         let source = listing(&self.survey.source, &self.prefix);
         let job = &self.survey.job;
         let targets: Vec<Listing> = match job.compare {
-            Some(_) => self.survey.targets.iter().zip(&job.targets).map(|(store, to)| listing(store, &to.key)).collect(),
+            Some(_) => {
+                self.survey.targets.iter().zip(&job.targets).map(|(store, to)| listing(store, &to.key)).collect()
+            }
             None => Vec::new(),
         };
         let ranges = source.ranges().await.map_err(SurveyError::Source)?;
@@ -132,12 +134,7 @@ impl Walk {
             .await
     }
 
-    async fn look_at_range(
-        &self,
-        source: &Listing,
-        targets: &[Listing],
-        range: NameRange,
-    ) -> Result<(), SurveyError> {
+    async fn look_at_range(&self, source: &Listing, targets: &[Listing], range: NameRange) -> Result<(), SurveyError> {
         let mut join = Join::new(source, targets, &range);
         let mut batch = Vec::with_capacity(BATCH_OBJECTS_MAX);
         while let Some(step) = join.next().await? {
@@ -306,7 +303,8 @@ impl Walk {
                 left.push(candidate);
             }
         }
-        self.say_tallies(&done, |target, Tally { objects, bytes }| Found::AlreadyDone { target, objects, bytes }).await?;
+        self.say_tallies(&done, |target, Tally { objects, bytes }| Found::AlreadyDone { target, objects, bytes })
+            .await?;
         Ok(left)
     }
 
