@@ -113,7 +113,7 @@ class AzurePlace:
         self.endpoint = server.environment["AZURE_STORAGE_ENDPOINT"]
         self.client = Azure(server.endpoint, server.access_key, server.secret_key)
         self.client.create_container(self.container)
-        command.environment["AZURE_STORAGE_KEY"] = server.secret_key
+        command.environment["AZURE_STORAGE_ACCOUNT_KEY"] = server.secret_key
 
     def flags(self, side: str) -> list[str]:
         """The endpoint; the account's key is in the environment."""

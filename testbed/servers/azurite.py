@@ -23,8 +23,8 @@ def azurite() -> Server:
     endpoint = f"http://127.0.0.1:{port}"
     wait_until_answering(process, endpoint, folder)
     client = {
-        "AZURE_STORAGE_ACCOUNT": ACCOUNT,
-        "AZURE_STORAGE_KEY": PUBLISHED_KEY,
+        "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": PUBLISHED_KEY,
         "AZURE_STORAGE_ENDPOINT": f"{endpoint}/{ACCOUNT}",
     }
     return Server("azurite", endpoint, client, process, folder, ACCOUNT, PUBLISHED_KEY)

@@ -22,16 +22,7 @@ def gcs() -> Server:
     endpoint = f"http://127.0.0.1:{port}"
     wait_until_answering(process, f"{endpoint}/moto-api/", folder)
     account = folder / "service-account.json"
-    account.write_text(
-        json.dumps(
-            {
-                "gcs_base_url": endpoint,
-                "disable_oauth": True,
-                "client_email": "",
-                "private_key": "",
-                "private_key_id": "",
-            }
-        )
-    )
-    client = {"GOOGLE_APPLICATION_CREDENTIALS": str(account), "STORAGE_EMULATOR_HOST": endpoint}
+    no_key = {"client_email": "", "private_key": "", "private_key_id": ""}
+    account.write_text(json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **no_key}))
+    client = {"GOOGLE_SERVICE_ACCOUNT": str(account), "STORAGE_EMULATOR_HOST": endpoint}
     return Server("gcs", endpoint, client, process, folder, "gcs", "gcs")

@@ -1,0 +1,72 @@
+"""The store crate's own conformance suite, against every server of the testbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.azure import Azure
+from testbed.s3 import S3
+from testbed.servers import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+BUCKET = "conformance"
+SUITE_TIMEOUT_S = 1_800
+MOTO_CANNOT = ["authentication", "refuses_damage", "copy_preconditions", "abort_is_final", "upload_checksums"]
+CANNOT = {
+    "versitygw": ["empty_segments", "dot_segments", "file_beside_directory", "long_segments"],
+    "moto": MOTO_CANNOT,
+    "gcs": [*MOTO_CANNOT, "copy_part"],
+    "azurite": ["dot_segments", "copy_part", "abort_is_final", "upload_checksums"],
+}
+"""What each server cannot do; the suite says which of its tests it leaves out for that."""
+
+
+def s3_store(server: Server) -> dict[str, Any]:
+    S3(server.endpoint, server.access_key, server.secret_key).create_bucket(BUCKET)
+    return {"url": f"s3://{BUCKET}", "endpoint": server.endpoint, "region": "us-east-1"}
+
+
+def gcs_store(server: Server) -> dict[str, Any]:
+    S3(server.endpoint, server.access_key, server.secret_key).create_bucket(BUCKET)
+    return {"url": f"gs://{BUCKET}", "endpoint": server.endpoint}
+
+
+def azure_store(server: Server) -> dict[str, Any]:
+    Azure(server.endpoint, server.access_key, server.secret_key).create_container(BUCKET)
+    return {"url": f"az://{server.access_key}/{BUCKET}", "endpoint": server.environment["AZURE_STORAGE_ENDPOINT"]}
+
+
+@pytest.mark.parametrize(
+    ("fixture", "describe"),
+    [("s3_server", s3_store), ("moto_server", s3_store), ("gcs_server", gcs_store), ("azure_server", azure_store)],
+    ids=["versitygw", "moto", "gcs", "azurite"],
+)
+def test_the_suite_passes_on(
+    request: pytest.FixtureRequest, fixture: str, describe: Callable[[Server], dict[str, Any]]
+) -> None:
+    server: Server = request.getfixturevalue(fixture)
+    store = {"name": server.name, **describe(server), "lacks": CANNOT[server.name]}
+    environment = {**os.environ, **server.environment, "TRADEWIND_TEST_STORES": json.dumps([store])}
+    for name in ("AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST"):
+        environment.pop(name, None)  # The suite is told endpoints, not left to find them.
+    done = subprocess.run(
+        ["cargo", "test", "--locked", "-p", "tradewind-store", "--test", "conformance", "--", "--nocapture"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SUITE_TIMEOUT_S,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-6_000:]
+    assert re.search(r"test result: ok\. [1-9]\d* passed", said), said[-2_000:]
+    assert f"on {server.name}\n" in done.stderr, "the suite ran, but not on this server"
