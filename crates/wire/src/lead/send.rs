@@ -1,0 +1,213 @@
+//! The sending half of the lead: which work goes out next, and why none does.
+
+use super::ready::{PartAgain, Tries};
+use super::work::Action;
+use super::{Flight, Idle, Lead, OPEN_OBJECTS_MAX, Object, Phase, SENDING_OBJECTS_MIN, Work};
+use crate::shares::Blocked;
+use crate::{RequestId, RouteId};
+
+/// Why the lanes that have work cannot send it.
+#[derive(Default)]
+pub(super) struct Obstacles {
+    full: bool,
+    down: bool,
+    ceiling: bool,
+    paced: bool,
+    /// The first end of a rest that may help.
+    retry_ms: Option<u64>,
+}
+
+enum Obstacle {
+    Paced,
+    Blocked(Blocked),
+}
+
+impl Lead {
+    pub(super) fn idle(&mut self, obstacles: &Obstacles, now_ms: u64) -> Idle {
+        let grounded = self.flights.is_empty();
+        // Nothing to send, or an answer to come: not stuck. A probe of a resting route that is in flight proves nothing.
+        if (grounded && obstacles.none()) || self.shares.up_and_busy() {
+            self.stuck_since_ms = None;
+        }
+        if obstacles.none() {
+            let nothing_left = grounded && (self.draining || self.objects.is_empty());
+            return if nothing_left { Idle::Empty } else { Idle::Waiting };
+        }
+        if self.draining && grounded {
+            return Idle::Empty;
+        }
+        if grounded && obstacles.only_ceiling() {
+            return Idle::Ceiling;
+        }
+        let hopeless = self.shares.all_down() || (grounded && !obstacles.paced);
+        let stalled_ms =
+            hopeless.then(|| self.stuck_since_ms.get_or_insert(now_ms).saturating_add(self.config.stall_ms));
+        if stalled_ms.is_some_and(|at| at <= now_ms) {
+            return Idle::Stalled;
+        }
+        let paced_ms = obstacles.paced.then(|| self.paced_until_ms.ceil() as u64);
+        let next = [stalled_ms, paced_ms, obstacles.retry_ms].into_iter().flatten().min();
+        next.map_or(Idle::Waiting, Idle::Until)
+    }
+
+    pub(super) fn next_send(&mut self, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
+        self.ready.drop_empty_lanes();
+        if !self.draining {
+            self.promote_opens();
+        }
+        for lane in 0..self.ready.lanes.len() {
+            if let Some(action) = self.send_control(lane, now_ms, obstacles) {
+                return Some(action);
+            }
+        }
+        if self.draining {
+            return None;
+        }
+        for lane in 0..self.ready.lanes.len() {
+            let whole_turn = &mut self.ready.lanes[lane].whole_turn;
+            *whole_turn = !*whole_turn;
+            for whole in [*whole_turn, !*whole_turn] {
+                let sent = match whole {
+                    true => self.send_bundle(lane, now_ms, obstacles),
+                    false => self.send_part(lane, now_ms, obstacles),
+                };
+                if sent.is_some() {
+                    return sent;
+                }
+            }
+        }
+        None
+    }
+
+    /// Opens no more uploads than [`OPEN_OBJECTS_MAX`], and not long before their parts can be sent.
+    fn promote_opens(&mut self) {
+        while self.open_count < OPEN_OBJECTS_MAX
+            && self.ready.sending() < SENDING_OBJECTS_MIN
+            && let Some(object) = self.ready.to_open.pop_front()
+        {
+            self.count_open(object);
+            self.push_control(Work::Open(object), Tries::default());
+        }
+    }
+
+    fn send_control(&mut self, lane: usize, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
+        let control = &mut self.ready.lanes[lane].control;
+        while self.draining && control.front().is_some_and(|(work, _)| matches!(work, Work::Open(_))) {
+            control.pop_front();
+        }
+        let (work, tries) = control.front()?.clone();
+        let route = self.route(lane, 0, now_ms, obstacles)?;
+        self.ready.lanes[lane].control.pop_front();
+        Some(self.send(route, 0, work, tries, now_ms))
+    }
+
+    fn send_part(&mut self, lane: usize, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
+        let again = self.ready.lanes[lane].parts_again.front().copied();
+        let PartAgain { object, part, tries } = match again {
+            Some(again) => again,
+            None => self.next_unsent_part(lane)?,
+        };
+        let new = &self.objects.get(&object)?.new;
+        let (offset, bytes) = new.part_range(part);
+        let carried_bytes = if new.travels { bytes } else { 0 };
+        let route = self.route(lane, carried_bytes, now_ms, obstacles)?;
+        if again.is_some() {
+            self.ready.lanes[lane].parts_again.pop_front();
+        } else if let Some(Object { phase: Phase::Sending { next_part, .. }, .. }) = self.objects.get_mut(&object) {
+            *next_part = part + 1;
+        }
+        Some(self.send(route, carried_bytes, Work::Part { object, part, offset, bytes }, tries, now_ms))
+    }
+
+    /// The first part never sent, of the first object that has one; objects that have none leave the lane's queue.
+    fn next_unsent_part(&mut self, lane: usize) -> Option<PartAgain> {
+        let sending = &mut self.ready.lanes[lane].sending;
+        while let Some(&object) = sending.front() {
+            if let Some(state) = self.objects.get_mut(&object)
+                && let Phase::Sending { next_part, .. } = &mut state.phase
+            {
+                let done = state.new.parts_done();
+                while done.binary_search(next_part).is_ok() {
+                    *next_part += 1;
+                }
+                if *next_part <= state.new.parts() {
+                    return Some(PartAgain { object, part: *next_part, tries: Tries::default() });
+                }
+            }
+            sending.pop_front();
+        }
+        None
+    }
+
+    fn send_bundle(&mut self, lane: usize, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
+        let carried = |object: &Object| if object.new.travels { object.new.bytes } else { 0 };
+        let whole = &self.ready.lanes[lane].whole;
+        // Bundles stay small while the queue is short, so that all workers get some.
+        let count_max = (whole.len() / 16).clamp(1, self.config.bundle_objects_max.max(1));
+        let first_bytes = carried(self.objects.get(whole.front()?)?);
+        // Asked first, so that a lane that must wait costs no look at a whole bundle.
+        self.route(lane, first_bytes, now_ms, obstacles)?;
+        let (mut members, mut carried_bytes, mut bytes) = (Vec::new(), 0, 0);
+        for id in self.ready.lanes[lane].whole.iter().take(count_max) {
+            let Some(object) = self.objects.get(id) else { break };
+            if !members.is_empty() && bytes + object.new.bytes > self.config.bundle_bytes_max {
+                break;
+            }
+            members.push(*id);
+            bytes += object.new.bytes;
+            carried_bytes += carried(object);
+        }
+        let route = self.route(lane, carried_bytes, now_ms, obstacles)?;
+        self.ready.lanes[lane].whole.drain(..members.len());
+        Some(self.send(route, carried_bytes, Work::Bundle(members), Tries::default(), now_ms))
+    }
+
+    /// A route for `bytes` of a lane; if there is none now, notes why.
+    fn route(&self, lane: usize, bytes: u64, now_ms: u64, obstacles: &mut Obstacles) -> Option<RouteId> {
+        if bytes > 0 && self.paced_until_ms > now_ms as f64 {
+            obstacles.note(Obstacle::Paced, None);
+            return None;
+        }
+        let avoid = &self.ready.lanes[lane].refused_by;
+        let picked = self.shares.pick(bytes, avoid, now_ms);
+        picked.inspect_err(|why| obstacles.note(Obstacle::Blocked(*why), self.shares.next_retry_ms(avoid, now_ms))).ok()
+    }
+
+    fn send(&mut self, route: RouteId, bytes: u64, work: Work, tries: Tries, now_ms: u64) -> Action {
+        self.shares.sent(route, bytes);
+        if let Some(rate) = self.config.rate_limit_bytes_per_s {
+            self.paced_until_ms = self.paced_until_ms.max(now_ms as f64) + bytes as f64 * 1000.0 / rate.max(1) as f64;
+        }
+        let request = RequestId(self.next_request);
+        self.next_request += 1;
+        let bundle = matches!(work, Work::Bundle(_)).then_some(request);
+        for object in work.members() {
+            if let Some(object) = self.objects.get_mut(object) {
+                object.flights += 1;
+                object.bundle = bundle;
+            }
+        }
+        self.flights.insert(request, Flight { route, bytes, work: work.clone(), tries, reported: false });
+        Action::Send { request, route, work }
+    }
+}
+
+impl Obstacles {
+    fn note(&mut self, obstacle: Obstacle, retry_ms: Option<u64>) {
+        match obstacle {
+            Obstacle::Paced => self.paced = true,
+            Obstacle::Blocked(Blocked::Full) => self.full = true,
+            Obstacle::Blocked(Blocked::Down) => self.down = true,
+            Obstacle::Blocked(Blocked::Ceiling) => self.ceiling = true,
+        }
+        self.retry_ms = [self.retry_ms, retry_ms].into_iter().flatten().min();
+    }
+
+    fn none(&self) -> bool {
+        !(self.full || self.down || self.ceiling || self.paced)
+    }
+
+    fn only_ceiling(&self) -> bool {
+        self.ceiling && !(self.full || self.down || self.paced) && self.retry_ms.is_none()
+    }
+}
