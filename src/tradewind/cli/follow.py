@@ -74,8 +74,6 @@ class Follower:
 
     def _json_end(self, job: RunningJob) -> int:
         """The last line: the summary with job id and exit code."""
-        from tradewind.model.document import to_document
-
         try:
             job.result()
             code = 0
@@ -84,7 +82,7 @@ class Follower:
             print(f"error: {error}", file=sys.stderr)
             if error.hint:
                 print(f"hint: {error.hint}", file=sys.stderr)
-        print(json.dumps({**to_document(job.summary), "job_id": job.id, "exit_code": code}))
+        print(json.dumps({**(job.summary_document or {}), "job_id": job.id, "exit_code": code}))
         return code
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:

@@ -13,6 +13,8 @@ from tradewind.transfer.progress import ProgressLines, plain_line
 
 #: Without a terminal, seconds between two lines.
 PLAIN_EVERY_S = 10.0
+#: Of a terminal that does not tell its width.
+COLUMNS_UNKNOWN = 80
 #: So many failed objects are named; the report names all.
 FAILURES_SHOWN_MAX = 100
 
@@ -83,9 +85,10 @@ class Talk:
 
     def _draw(self, lines: list[str]) -> None:
         try:
-            width = os.get_terminal_size(self._stream.fileno()).columns
+            # Some terminals do not know their size and say 0.
+            width = os.get_terminal_size(self._stream.fileno()).columns or COLUMNS_UNKNOWN
         except OSError:
-            width = 80
+            width = COLUMNS_UNKNOWN
         for line in lines:
             self._stream.write(f"{line[: max(1, width - 1)]}\n")
         self._shown = len(lines)

@@ -29,7 +29,9 @@ class GatewayProcess:
     that we hold: when we die, however we die, it reads end of file and ends too. Its standard error goes to `log_file`.
     """
 
-    def __init__(self, binary: str, name: str, arguments: list[str], log_file: str) -> None:
+    def __init__(
+        self, binary: str, name: str, arguments: list[str], log_file: str, descriptors: tuple[int, ...] = ()
+    ) -> None:
         self.name = name
         self.log_file = log_file
         self.control = ""
@@ -42,6 +44,7 @@ class GatewayProcess:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     start_new_session=True,
+                    pass_fds=descriptors,
                 )
             except OSError as error:
                 raise GatewayError(f"{binary} cannot be started: {error}") from error
@@ -85,6 +88,13 @@ class GatewayProcess:
             log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
             return log.read().decode(errors="replace").strip()
         return ""
+
+    def wait_exit(self, timeout_s: float) -> int | None:
+        """Its exit code once it has ended; None if it still runs after `timeout_s`."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
 
     def begin_stop(self) -> None:
         """Closes its standard input: it ends by itself."""

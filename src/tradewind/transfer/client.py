@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,15 +32,18 @@ from tradewind.model.document import to_document
 from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec
 from tradewind.model.plan import Plan, local_plan
+from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
-from tradewind.transfer.launch import LaunchSettings, LocalGateways
+from tradewind.transfer.launch import ControlFolder, LaunchSettings, LocalGateways
 from tradewind.transfer.request import Options, resolve
 from tradewind.transfer.topology import Topology, read_topology, topology_from_document
 
 EventCallback = Callable[[Event], None]
 #: Where a running job's lead can be reached, in the job's folder.
 RUN_FILE = "run.json"
+#: When the events of a lead end early, its process has so long to end too, so that its exit code can be told.
+LAST_WORDS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,12 @@ class RunningJob:
         self.spec = spec
         self.plan = plan
         self.summary: Summary | None = None
+        #: The lead's last line as it came; None until then.
+        self.summary_document: Mapping[str, Any] | None = None
         self._gateways = gateways
         self._keep_logs = keep_logs
         self._closed = False
-        self._lead = GatewayClient(gateways.processes[plan.lead].control)
+        self._lead = GatewayClient(gateways.deployment().addresses[plan.lead].control)
 
     @property
     def gateway_pids(self) -> Mapping[str, int]:
@@ -90,6 +96,7 @@ class RunningJob:
             for line in self._lead.events():
                 document = json.loads(line)
                 if document["event"] == "done":
+                    self.summary_document = document
                     self.summary = Summary.from_document(document)
                 yield line
         except GatewayLost as error:
@@ -141,6 +148,7 @@ class RunningJob:
         """Ends all processes at once. The journal is safe; the job can be resumed."""
         self._closed = True
         self._gateways.kill()
+        self._forget()
 
     def close(self) -> None:
         """Ends the processes; logs are kept if asked for, or if the job did not end well."""
@@ -149,9 +157,15 @@ class RunningJob:
         self._closed = True
         well = self.summary is not None and self.summary.outcome == "done"
         self._gateways.stop(keep_logs=self._keep_logs or not well)
-        if self.spec.state_dir is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(self.spec.state_dir, RUN_FILE))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Removes where the lead could be reached; all of it for a run that keeps nothing."""
+        if self.spec.state_dir is None:
+            self._gateways.remove()
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.spec.state_dir, RUN_FILE))
 
     def _drain_to_end(self) -> None:
         self.drain()
@@ -161,9 +175,8 @@ class RunningJob:
 
     def _lead_died(self) -> GatewayLost:
         process = self._gateways.processes[self.plan.lead]
-        process.kill()
-        code = process.exit_code
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        code = process.wait_exit(LAST_WORDS_S)
+        how = "it still runs" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
         log = process.log_tail()
         return GatewayLost(
             f"the lead ended without a word ({how}){': ' + log.splitlines()[-1] if log else ''}",
@@ -243,19 +256,25 @@ class Client:
         shape = None if topology is None else read_topology(topology)
         spec = resolve(source, destinations, options, shape.plan if shape else local_plan())
         job_id = new_job_id()
-        if not options.dry_run:
-            spec = replace(spec, state_dir=self.store.path(job_id))
         settings = {"concurrency": options.concurrency, "seal": options.seal}
-        request = {
-            "verb": verb,
-            "source": source,
-            "destinations": list(destinations),
-            "argv": list(argv),
-            "settings": settings,
-        }
-        self.store.create(job_id, spec, request, shape.document if shape else None)
-        self.store.prune()
-        return self._launch(job_id, spec, shape, settings, keep_logs=keep_logs)
+        folder = self.store.path(job_id)
+        if not options.dry_run:
+            spec = replace(spec, state_dir=folder)
+            request = {
+                "verb": verb,
+                "source": shown(source),
+                "destinations": [shown(destination) for destination in destinations],
+                "argv": list(argv),
+                "settings": settings,
+            }
+            self.store.create(job_id, spec, request, shape.document if shape else None)
+            self.store.prune()
+        try:
+            return self._launch(job_id, spec, shape, settings, folder=folder, keep_logs=keep_logs)
+        except BaseException:
+            # Nothing was begun, so there is nothing to resume.
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def resume(self, job_id: str, *, keep_logs: bool = False) -> RunningJob:
         """Goes on with an interrupted job. Raises JobNotFound, JobBusy, UsageError if it has nothing left to do."""
@@ -266,7 +285,8 @@ class Client:
         document = record.document
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         shape = None if document["topology"] is None else topology_from_document(document["topology"])
-        return self._launch(job_id, spec, shape, document["settings"], keep_logs=keep_logs)
+        folder = self.store.path(job_id)
+        return self._launch(job_id, spec, shape, document["settings"], folder=folder, keep_logs=keep_logs)
 
     def cancel(self, job_id: str) -> JobRecord:
         """Stops a job if it runs, and aborts its unfinished uploads. What is copied stays. Raises JobNotFound."""
@@ -291,11 +311,19 @@ class Client:
         return self.store.load(job_id)
 
     def _launch(
-        self, job_id: str, spec: JobSpec, shape: Topology | None, settings: Mapping[str, Any], *, keep_logs: bool
+        self,
+        job_id: str,
+        spec: JobSpec,
+        shape: Topology | None,
+        settings: Mapping[str, Any],
+        *,
+        folder: str,
+        keep_logs: bool,
     ) -> RunningJob:
         plan = shape.plan if shape else local_plan()
         launch = LaunchSettings(shape.listen, shape.detours, shape.plain) if shape else LaunchSettings()
-        gateways = LocalGateways(self.gateway, plan, self.store.path(job_id), launch)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        gateways = LocalGateways(self.gateway, plan, folder, launch)
         job = RunningJob(job_id, spec, plan, gateways, keep_logs=keep_logs)
         try:
             run = RunSettings(
@@ -305,18 +333,22 @@ class Client:
             for name, program in compile_programs(deployment, spec, run).items():
                 GatewayClient(deployment.addresses[name].control).put_program(to_document(program))
             if spec.state_dir is not None:
-                control = deployment.addresses[plan.lead].control
-                write_json(os.path.join(spec.state_dir, RUN_FILE), {"control": control})
+                write_json(os.path.join(spec.state_dir, RUN_FILE), {"lead": plan.lead})
         except BaseException:
             job.kill()
             raise
         return job
 
     def _drain_running(self, job_id: str) -> None:
+        folder = self.store.path(job_id)
         try:
-            with open(os.path.join(self.store.path(job_id), RUN_FILE), encoding="utf-8") as file:
-                control = json.load(file)["control"]
-            GatewayClient(control).drain()
+            with open(os.path.join(folder, RUN_FILE), encoding="utf-8") as file:
+                lead = json.load(file)["lead"]
+            control = ControlFolder(folder)
+            try:
+                GatewayClient(control.address(lead)).drain()
+            finally:
+                control.close()
         except (OSError, ValueError, KeyError, GatewayLost):
             if self.store.is_led(job_id):
                 raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None
@@ -346,6 +378,11 @@ def sync(
 ) -> Result:
     """Makes the destination like the source with a default Client; see Client.sync."""
     return Client().sync(source, destination, options, topology=topology, on_event=on_event)
+
+
+def shown(place: str) -> str:
+    """A place as job lists show it: local paths absolute, pasted addresses by their store."""
+    return str(parse_url(place, cwd=os.getcwd()))
 
 
 def _seals(settings: Mapping[str, Any], plan: Plan) -> bool:

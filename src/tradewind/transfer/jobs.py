@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,8 +24,6 @@ from tradewind.model.job import JobSpec
 FINISHED_JOBS_MAX = 1000
 #: Looking through the folder costs a read per job, so it is done only when so many more have gathered.
 FINISHED_JOBS_SLACK = 100
-#: Unix socket paths are at most 107 bytes; a longer state folder has its sockets below /tmp.
-SOCKET_PATH_BYTES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +138,6 @@ class JobStore:
         ids = self._ids()
         if len(ids) < FINISHED_JOBS_MAX + FINISHED_JOBS_SLACK:
             return 0
-        import shutil
-
         finished = [record.id for record in self.records() if record.state in ("done", "failed", "cancelled")]
         excess = finished[: max(0, len(finished) - FINISHED_JOBS_MAX)]
         for job_id in excess:

@@ -7,10 +7,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tradewind.errors import UsageError
 from tradewind.gateway.process import GatewayProcess
 from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.plan import Plan
-from tradewind.transfer.jobs import SOCKET_PATH_BYTES_MAX
+
+#: Unix socket paths have at most 107 bytes on Linux, 103 elsewhere.
+SOCKET_PATH_BYTES_MAX = 103
+#: Longest name of a gateway: a DNS label.
+GATEWAY_NAME_CHARS_MAX = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +27,53 @@ class LaunchSettings:
     plain: bool = False
 
 
+class ControlFolder:
+    """`control` in a job's folder: one Unix socket per gateway.
+
+    A socket's path has at most SOCKET_PATH_BYTES_MAX bytes; in a deeper folder it is reached through an open
+    descriptor of the folder, which the gateways inherit.
+    """
+
+    def __init__(self, job_folder: str, *, make: bool = False) -> None:
+        self._path = os.path.join(job_folder, "control")
+        self.descriptors: tuple[int, ...] = ()
+        if make:
+            shutil.rmtree(self._path, ignore_errors=True)
+            os.makedirs(self._path, mode=0o700)
+        longest = len(os.fsencode(self._path)) + 1 + GATEWAY_NAME_CHARS_MAX
+        self._base = self._path
+        if longest > SOCKET_PATH_BYTES_MAX:
+            if not os.path.isdir("/proc/self/fd"):
+                raise UsageError(
+                    f"{job_folder}: too long for the path of a Unix socket",
+                    hint="set TRADEWIND_STATE_DIR to a shorter one",
+                )
+            self.descriptors = (os.open(self._path, os.O_RDONLY | os.O_DIRECTORY),)
+            self._base = f"/proc/self/fd/{self.descriptors[0]}"
+
+    def address(self, gateway: str) -> str:
+        """Control address of a gateway, for this process and for those that inherit the descriptors."""
+        return f"unix:{self._base}/{gateway}"
+
+    def close(self) -> None:
+        """Closes the descriptor; addresses hold no longer."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = ()
+
+    def remove(self) -> None:
+        """Removes the folder."""
+        self.close()
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
 class LocalGateways:
     """The running processes of one plan. Closing it ends them and removes sockets and identities; logs stay."""
 
     def __init__(self, binary: str, plan: Plan, folder: str, settings: LaunchSettings) -> None:
         self.processes: dict[str, GatewayProcess] = {}
         self._folder = folder
-        self._sockets = _socket_folder(folder, plan)
+        self._control = ControlFolder(folder, make=True)
         self._plan, self._settings = plan, settings
         try:
             self._start(binary)
@@ -51,13 +96,15 @@ class LocalGateways:
             shutil.rmtree(self._identities, ignore_errors=True)
             make_identities(binary, Path(self._identities), [gateway.name for gateway in self._plan.gateways])
         for gateway in self._plan.gateways:
-            arguments = ["--control", f"unix:{os.path.join(self._sockets, gateway.name)}"]
+            arguments = ["--control", self._control.address(gateway.name)]
             if gateway.name in dialled:
                 arguments += ["--data", self._settings.listen.get(gateway.name, "127.0.0.1:0")]
             if networked:
                 arguments += ["--identity", os.path.join(self._identities, gateway.name)] if secured else ["--plain"]
             log_file = os.path.join(logs, f"{gateway.name}.log")
-            self.processes[gateway.name] = GatewayProcess(binary, gateway.name, arguments, log_file)
+            self.processes[gateway.name] = GatewayProcess(
+                binary, gateway.name, arguments, log_file, self._control.descriptors
+            )
         for process in self.processes.values():
             process.wait_ready()
 
@@ -68,7 +115,8 @@ class LocalGateways:
     def deployment(self) -> Deployment:
         """The plan with the addresses that the processes told."""
         addresses = {
-            name: GatewayAddress(process.control, process.data_address) for name, process in self.processes.items()
+            name: GatewayAddress(self._control.address(name), process.data_address)
+            for name, process in self.processes.items()
         }
         return Deployment(self._plan, addresses, self._settings.detours)
 
@@ -88,20 +136,10 @@ class LocalGateways:
             process.kill()
         self._clean()
 
+    def remove(self) -> None:
+        """Removes the folder itself, of a run that keeps nothing."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def _clean(self) -> None:
-        shutil.rmtree(self._sockets, ignore_errors=True)
+        self._control.remove()
         shutil.rmtree(self._identities, ignore_errors=True)
-
-
-def _socket_folder(folder: str, plan: Plan) -> str:
-    """`folder/control`, or a folder below /tmp where that is too long for a Unix socket; made for us alone."""
-    sockets = os.path.join(folder, "control")
-    longest = max(len(gateway.name) for gateway in plan.gateways)
-    if len(os.fsencode(sockets)) + 1 + longest > SOCKET_PATH_BYTES_MAX:
-        shutil.rmtree(sockets, ignore_errors=True) if not os.path.islink(sockets) else os.unlink(sockets)
-        real = f"/tmp/tradewind-{os.getuid()}-{os.urandom(8).hex()}"
-        os.mkdir(real, 0o700)
-        return real
-    shutil.rmtree(sockets, ignore_errors=True)
-    os.makedirs(sockets, mode=0o700)
-    return sockets

@@ -31,9 +31,8 @@ def summary_lines(summary: Summary, plan: Plan) -> list[str]:
     progress = summary.progress
     rate = progress.bytes_done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
     lines = [
-        f"moved   {progress.objects_done:,} objects, {format_bytes(progress.bytes_done)} in "
-        f"{format_duration(progress.elapsed_s)} ({format_rate(rate)}), {progress.retries:,} "
-        f"{'retry' if progress.retries == 1 else 'retries'}"
+        f"moved   {_count(progress.objects_done, 'object')}, {format_bytes(progress.bytes_done)} in "
+        f"{format_duration(progress.elapsed_s)} ({format_rate(rate)}), {_count(progress.retries, 'retry', 'retries')}"
     ]
     rest = [
         f"{count:,} {what}"
@@ -53,7 +52,7 @@ def summary_lines(summary: Summary, plan: Plan) -> list[str]:
     lines.append(f"cost    ${predicted:.2f} predicted, ${progress.cost_usd:.2f} actual")
     if len(summary.destinations) > 1:
         lines += [
-            f"        {end.url}: {end.objects:,} objects, {format_bytes(end.bytes)}, {end.failed:,} failed"
+            f"        {end.url}: {_count(end.objects, 'object')}, {format_bytes(end.bytes)}, {end.failed:,} failed"
             for end in summary.destinations
         ]
     return lines
@@ -66,8 +65,12 @@ def plan_lines(verb: str, source: str, destinations: tuple[str, ...], plan: Plan
     if not plan.stations():
         return [first, "via     this machine, no gateways in between; $0.00 per GB"]
     relays = len({name for route in plan.routes for name in route.nodes[1:-1]})
-    ways = "1 route" if len(plan.routes) == 1 else f"{len(plan.routes)} routes"
+    ways = _count(len(plan.routes), "route")
     return [
         first,
         f"via     {len(plan.gateways)} gateways ({relays} relaying) on {ways}; ${plan.mean_usd_per_gb:.3f} per GB",
     ]
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

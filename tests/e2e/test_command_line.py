@@ -1,0 +1,316 @@
+"""How the command feels: fast, clear, quiet when it should be, and the same from Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tradewind
+from testbed.drive import Command, find_binary
+from testbed.trees import MIB
+from tradewind.errors import Interrupted, SourceNotFound, UsageError
+
+VERSION_CPU_S_MAX = 0.15
+ONE_FILE_CPU_S_MAX = 0.4
+
+
+def children_cpu_s(run: Callable[[], object]) -> float:
+    """CPU of `run`'s child processes and theirs, the best of three: the machine may be busy."""
+
+    def once() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return min(once() for _ in range(3))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "one.txt").write_text("one")
+    (folder / "a" / "b" / "two.tmp").write_text("two")
+    (folder / "three.txt").write_bytes(b"3" * 300_000)
+    return folder
+
+
+def test_version_costs_next_to_nothing(command: Command) -> None:
+    assert children_cpu_s(lambda: command.run("--version").expect(0)) < VERSION_CPU_S_MAX
+
+
+def test_one_file_costs_little(command: Command, tree: Path, tmp_path: Path) -> None:
+    assert (
+        children_cpu_s(lambda: command.run("cp", tree / "three.txt", tmp_path / "copy").expect(0)) < ONE_FILE_CPU_S_MAX
+    )
+    assert (tmp_path / "copy").read_bytes() == b"3" * 300_000
+
+
+def test_the_story_of_a_copy(command: Command, tree: Path, tmp_path: Path) -> None:
+    done = command.run("cp", "-r", tree, tmp_path / "copy").expect(0)
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[0] == f"copy    {tree} → {tmp_path / 'copy'}"
+    assert lines[1].startswith("via     this machine")
+    assert lines[2].startswith("moved   3 objects, 300 kB in ")
+    assert lines[3].startswith("proven  3 by ")
+    assert lines[4] == "cost    $0.00 predicted, $0.00 actual"
+    assert command.run("-q", "cp", "-r", tree, tmp_path / "other").expect(0).stderr == ""
+
+
+def test_json_begins_with_the_job_and_ends_with_the_summary(command: Command, tree: Path, tmp_path: Path) -> None:
+    done = command.run("cp", "-r", tree, tmp_path / "copy", "--json").expect(0)
+    assert done.stderr == ""
+    assert done.events[0]["event"] == "started"
+    assert done.summary["job_id"] == done.events[0]["job_id"]
+    assert done.summary["exit_code"] == 0
+    assert done.summary["progress"]["objects_done"] == 3
+
+
+def test_jobs_are_listed_and_shown(command: Command, tree: Path, tmp_path: Path) -> None:
+    command.run("cp", "-r", tree, tmp_path / "copy").expect(0)
+    (job,) = command.jobs()
+    assert (job["state"], job["source"], job["destinations"]) == ("done", str(tree), [str(tmp_path / "copy")])
+    assert (job["objects_done"], job["bytes_done"]) == (3, 300_006)
+    assert job["id"] in command.run("jobs", "list").expect(0).stdout
+    shown = command.run("jobs", "show", job["id"]).expect(0).stdout
+    assert "3 done of 3, 0 failed" in shown
+    assert "resume" not in shown
+    refused = command.run("jobs", "resume", job["id"]).expect(2)
+    assert "nothing to resume" in refused.stderr
+    command.run("jobs", "cancel", job["id"]).expect(2)
+    assert "no job nothing" in command.run("jobs", "show", "nothing").expect(1).stderr
+
+
+def test_nothing_is_kept_of_a_dry_run_or_of_a_mistake(command: Command, tree: Path, tmp_path: Path) -> None:
+    done = command.run("cp", "-r", tree, "s3://bucket/x", "--dry-run", "--dst-endpoint", "http://127.0.0.1:1").expect(0)
+    assert sorted(line.split("\t")[0] for line in done.stdout.splitlines()) == ["copy"] * 3
+    command.run("cp", tree, tmp_path / "copy").expect(2)
+    assert command.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["cp", "/no/such/file", "x"], 3, "error:"),
+        (["cp", "a"], 2, "DST"),
+        (["cp", "a", "ftp://x/y"], 2, "unknown scheme"),
+        (["cp", "a", "b", "--limit-rate", "100"], 2, "MB/s"),
+        (["cpp"], 2, "did you mean `tradewind cp`?"),
+        (["sync", "a", "b", "--delet"], 2, "did you mean --delete?"),
+        (["ls", "-"], 2, "no stores"),
+        ([], 2, ""),
+    ],
+)
+def test_mistakes_are_one_line_and_a_hint(command: Command, arguments: list[str], code: int, said: str) -> None:
+    done = command.run(*arguments).expect(code)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_explain_says_why(command: Command, tree: Path) -> None:
+    rules = ["--exclude", "**.tmp", "--include", "a/**"]
+    said = command.run("cp", "-r", tree, "x", *rules, "--explain", "a/b/two.tmp").expect(0).stdout
+    assert "a/**" in said
+    said = command.run("cp", "-r", tree, "x", "--min-size", "1kB", "--explain", "a/one.txt").expect(0).stdout
+    assert "smaller than --min-size" in said
+
+
+def test_a_reader_that_has_enough_is_no_error(command: Command, tree: Path) -> None:
+    pipe = (
+        f"set -o pipefail; {command.binary} ls -r {tree} --json | head -n 1; {command.binary} config show | head -n 1"
+    )
+    done = subprocess.run(
+        ["bash", "-c", pipe], env=command.full_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_its_shell(command: Command, shell: str) -> None:
+    script = command.run("completion", shell).expect(0).stdout
+    assert "limit-rate" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_bash_completes_verbs_and_options(command: Command) -> None:
+    script = command.run("completion", "bash").expect(0).stdout
+    ask = 'COMP_WORDS=(tradewind {}); COMP_CWORD={}; _tradewind; echo "${{COMPREPLY[@]}}"'
+    for words, position, answer in (("jo", 1, "jobs"), ("cp --limit", 2, "--limit-rate"), ("jobs res", 2, "resume")):
+        done = subprocess.run(
+            ["bash", "-c", f"{script}\n{ask.format(words, position)}"], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == [answer]
+
+
+def test_doctor_and_settings(command: Command) -> None:
+    done = command.run("doctor")
+    assert "ok   gateway" in done.stdout
+    command.environment["TRADEWIND_LIMIT_RATE"] = "5MB/s"
+    shown = command.run("config", "show", "--json").expect(0).stdout
+    rows = {row["setting"]: row for row in map(json.loads, shown.splitlines())}
+    assert rows["limit_rate"] == {"setting": "limit_rate", "value": "5MB/s", "origin": "TRADEWIND_LIMIT_RATE"}
+    command.environment["TRADEWIND_LIMIT_RATE"] = "fast"
+    assert "TRADEWIND_LIMIT_RATE" in command.run("cp", "a", "b").expect(2).stderr
+
+
+def test_on_a_terminal_there_are_live_lines(command: Command, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(os.urandom(40 * MIB))
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [command.binary, "cp", source, tmp_path / "copy", "--limit-rate", "20MB/s"],
+        env={**command.full_environment(), "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=child,
+    )
+    os.close(child)
+    seen = b""
+    try:
+        while piece := os.read(parent, 4096):
+            seen += piece
+    except OSError:  # EIO: the terminal's other end is closed.
+        pass
+    os.close(parent)
+    assert process.wait() == 0
+    text = seen.decode()
+    assert "0/1 objects" in text
+    assert "\x1b[2A\x1b[J" in text
+
+
+def test_ctrl_c_twice_leaves_at_once_and_the_job_goes_on_later(command: Command, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(os.urandom(48 * MIB))
+    running = command.start("cp", source, tmp_path / "copy", "--limit-rate", "4MB/s")
+    running.wait_for(lambda event: event["event"] == "progress")
+    running.signal(signal.SIGINT)
+    running.signal(signal.SIGINT)
+    assert "jobs resume" in running.finish().expect(130).stderr
+    (job,) = command.jobs()
+    assert job["state"] == "interrupted"
+    command.run("jobs", "resume", job["id"]).expect(0)
+    assert (tmp_path / "copy").read_bytes() == source.read_bytes()
+
+
+def topology(tmp_path: Path) -> Path:
+    document = {
+        "gateways": {"src": {"role": "source"}, "mid": {"role": "relay"}, "dst": {"role": "sink"}},
+        "routes": [
+            {"nodes": ["src", "dst"], "share": 0.5, "usd_per_gb": 0.01},
+            {"nodes": ["src", "mid", "dst"], "share": 0.5, "usd_per_gb": 0.09},
+        ],
+    }
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_topology_is_announced_and_its_cost_is_told(command: Command, tree: Path, tmp_path: Path) -> None:
+    done = command.run("cp", "-r", tree, tmp_path / "copy", "--topology", topology(tmp_path), "--seal", "--keep-logs")
+    assert "via     4 gateways (1 relaying) on 2 routes; $0.050 per GB" in done.expect(0).stderr
+    (job,) = command.jobs()
+    folder = command.state / "jobs" / job["id"]
+    assert sorted(path.name for path in (folder / "logs").iterdir()) == ["dst.log", "lead.log", "mid.log", "src.log"]
+    assert not (folder / "identities").exists()
+    assert not (folder / "control").exists()
+
+
+def test_a_cost_ceiling_is_kept(command: Command, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(os.urandom(40 * MIB))
+    arguments: list[str | Path] = ["cp", source, tmp_path / "copy", "--topology", topology(tmp_path), "--max-cost"]
+    done = command.run(*arguments, "0.02/GB", "--json").expect(0)
+    assert done.summary["progress"]["cost_usd"] <= 0.02 * 40 * MIB / 1e9 + 1e-12
+    assert "ceiling" in command.run(*arguments, "0.000001").expect(8).stderr
+
+
+@pytest.fixture
+def client(command: Command, monkeypatch: pytest.MonkeyPatch) -> tradewind.Client:
+    monkeypatch.setenv("TRADEWIND_GATEWAY", str(find_binary("tradewind-gateway")))
+    return tradewind.Client(state_dir=str(command.state))
+
+
+def test_from_python(client: tradewind.Client, tree: Path, tmp_path: Path) -> None:
+    events: list[tradewind.Event] = []
+    options = tradewind.Options(recursive=True)
+    result = client.copy(str(tree), str(tmp_path / "copy"), options, on_event=events.append)
+    assert result.progress.objects_done == 3
+    assert "3 objects" in repr(result)
+    assert events[-1] == result.summary
+    again = client.sync(str(tree), str(tmp_path / "copy"))
+    assert (again.progress.objects_done, again.progress.objects_skipped) == (0, 3)
+    assert [record.state for record in client.jobs()] == ["done", "done"]
+
+
+def test_errors_in_python_have_a_meaning(client: tradewind.Client, tree: Path, tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFound) as caught:
+        client.copy(str(tree / "none"), str(tmp_path / "copy"))
+    assert caught.value.summary is not None
+    assert caught.value.job_id is not None
+    with pytest.raises(UsageError):
+        client.copy(str(tree), str(tmp_path / "copy"))
+
+
+def test_a_callback_that_raises_drains_and_the_job_can_be_resumed(client: tradewind.Client, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(os.urandom(24 * MIB))
+
+    def refuse(event: tradewind.Event) -> None:
+        raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        client.copy(
+            str(source), str(tmp_path / "copy"), tradewind.Options(limit_bytes_per_s=4_000_000), on_event=refuse
+        )
+    (record,) = client.jobs()
+    assert record.state == "interrupted"
+    client.resume(record.id).wait()
+    assert (tmp_path / "copy").read_bytes() == source.read_bytes()
+
+
+def test_drain_from_the_loop_over_events(client: tradewind.Client, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(os.urandom(24 * MIB))
+    job = client.start(str(source), str(tmp_path / "copy"), tradewind.Options(limit_bytes_per_s=4_000_000))
+    try:
+        for event in job.events():
+            if isinstance(event, tradewind.Progress):
+                job.drain()
+        with pytest.raises(Interrupted) as caught:
+            job.result()
+    finally:
+        job.close()
+    assert caught.value.hint is not None
+    assert job.id in caught.value.hint
+
+
+def test_a_long_state_folder_does_not_break_sockets(command: Command, tree: Path, tmp_path: Path) -> None:
+    command.environment["TRADEWIND_STATE_DIR"] = str(tmp_path / ("deep" * 40))
+    command.run("cp", "-r", tree, tmp_path / "copy").expect(0)
+    (job,) = command.jobs()
+    assert job["state"] == "done"
+
+
+@pytest.mark.slow
+def test_the_demo_tells_its_story(command: Command, tmp_path: Path) -> None:
+    rng = tmp_path / "tree"
+    rng.mkdir()
+    for number in range(3):
+        (rng / f"large-{number}").write_bytes(os.urandom(60_000_000))
+    for number in range(500):
+        (rng / f"small-{number}").write_bytes(os.urandom(20_000))
+    done = command.run("demo", "--tree", str(rng), "--size", "300MB").expect(0)
+    assert [line[0] for line in done.stderr.splitlines() if line[:1].isdigit()] == ["1", "2", "3", "4", "5"]
+    assert "all 503 files are the same" in done.stderr
