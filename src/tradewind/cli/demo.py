@@ -104,7 +104,9 @@ def _story(args: Namespace, place: Path) -> int:
     )
     (place / "files").write_text("".join(f"{name}\n" for name in cargo.names), encoding="utf-8")
     (place / "topology.json").write_text(json.dumps(TOPOLOGY), encoding="utf-8")
-    options = Options(recursive=True, files_from=str(place / "files"), limit_bytes_per_s=RATE_BYTES_PER_S)
+    options = Options(
+        recursive=True, files_from=str(place / "files"), limit_bytes_per_s=RATE_BYTES_PER_S, verify="read"
+    )
     client = Client(state_dir=str(place / "state"), gateway=args.gateway)
     copy = place / "copy"
     job = client.start("/", f"{copy}/", options, topology=str(place / "topology.json"), verb="demo")
