@@ -118,10 +118,10 @@ pub async fn main(file: Option<&Path>) -> u8 {
         Err(error) => return end(Err(error), &mut streams),
     };
     let cancel = CancellationToken::new();
-    if matches!(task, Task::Put { .. } | Task::Cancel { .. }) {
-        if let Err(error) = cancel_on_signals(cancel.clone()) {
-            return end(Err(error.into()), &mut streams);
-        }
+    if matches!(task, Task::Put { .. } | Task::Cancel { .. })
+        && let Err(error) = cancel_on_signals(cancel.clone())
+    {
+        return end(Err(error.into()), &mut streams);
     }
     run(task, &mut streams, cancel).await
 }

@@ -30,11 +30,14 @@ fn state_dir() -> (tempfile::TempDir, StateDir) {
     (dir, state)
 }
 
+/// An upload as recorded: intent, name, parts.
+type Known = (Intent, Option<UploadId>, BTreeMap<u32, PartTag>);
+
 /// What a journal must know after a sequence of entries.
 #[derive(Default)]
 struct Model {
     done: BTreeMap<(u16, String), u64>,
-    uploads: BTreeMap<(u16, String), (Intent, Option<UploadId>, BTreeMap<u32, PartTag>)>,
+    uploads: BTreeMap<(u16, String), Known>,
 }
 
 impl Model {
