@@ -6,6 +6,8 @@
 //! by the names `versitygw`, `moto`, `gcs` and `azurite`. A test that needs more says that it was skipped.
 //! Credentials come from the environment, as in real life.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 #[path = "conformance/harness.rs"]
 mod harness;
 

@@ -126,7 +126,10 @@ where
     }
     let theirs = read_hello(stream).await?;
     if theirs.job != ours.job {
-        return Err(ConnectionError::Peer(format!("the peer serves job {:?}, this gateway serves {:?}", theirs.job, ours.job)));
+        return Err(ConnectionError::Peer(format!(
+            "the peer serves job {:?}, this gateway serves {:?}",
+            theirs.job, ours.job
+        )));
     }
     if turn == Turn::Second {
         send_hello(stream, ours).await?;

@@ -6,7 +6,9 @@
 //! Nothing but application data is accepted after the handshake: tickets are off, a key update ends the connection,
 //! and a connection is retired long before its keys wear out ([`RECORDS_MAX`]).
 
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
+};
 use bytes::BytesMut;
 use rustls::ConnectionTrafficSecrets;
 use std::io;
@@ -159,7 +161,7 @@ fn next_record(wire: &[u8]) -> io::Result<Option<&[u8]>> {
         return Err(invalid("not a TLS 1.3 application record"));
     }
     let length = RECORD_HEADER_BYTES + usize::from(u16::from_be_bytes([wire[3], wire[4]]));
-    if length > RECORD_WIRE_BYTES_MAX || length < RECORD_HEADER_BYTES + RECORD_TAIL_BYTES {
+    if !(RECORD_HEADER_BYTES + RECORD_TAIL_BYTES..=RECORD_WIRE_BYTES_MAX).contains(&length) {
         return Err(invalid("a TLS record has an impossible length"));
     }
     Ok(wire.get(..length))

@@ -62,7 +62,12 @@ impl Attempts {
 
     /// Runs `request` until it succeeds, fails for good, or patience ends. Each try holds one slot of the throttle.
     /// A try is dropped when `progress` (bytes, if given) stands still for `idle_max`.
-    pub async fn run<T, F>(&self, describe: Describe<'_>, progress: Option<&AtomicU64>, mut request: impl FnMut() -> F) -> Result<T>
+    pub async fn run<T, F>(
+        &self,
+        describe: Describe<'_>,
+        progress: Option<&AtomicU64>,
+        mut request: impl FnMut() -> F,
+    ) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
@@ -84,7 +89,8 @@ impl Attempts {
                 self.throttle.slow_down();
                 self.counts.slow_down.fetch_add(1, Ordering::Relaxed);
             }
-            let patient = started.elapsed() + pause < self.retry_time_max && (tries < self.tries_max || error.kind == ErrorKind::SlowDown);
+            let patient = started.elapsed() + pause < self.retry_time_max
+                && (tries < self.tries_max || error.kind == ErrorKind::SlowDown);
             if !error.kind.is_transient() || !patient {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
                 return Err(error);
@@ -97,7 +103,12 @@ impl Attempts {
         unreachable!("the loop above ends by returning")
     }
 
-    async fn watched<T>(&self, describe: Describe<'_>, progress: Option<&AtomicU64>, request: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn watched<T>(
+        &self,
+        describe: Describe<'_>,
+        progress: Option<&AtomicU64>,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let mut request = std::pin::pin!(request);
         let mut seen = progress.map(|bytes| bytes.load(Ordering::Relaxed));
         loop {

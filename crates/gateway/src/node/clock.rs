@@ -1,7 +1,9 @@
-//! Milliseconds of a monotonic clock, and fresh connection ids.
+//! Milliseconds of a monotonic clock, whether this process was frozen, and fresh connection ids.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 use tradewind_wire::ConnectionId;
 
 /// Milliseconds since it was started; the state machines of the wire want plain numbers.
@@ -20,8 +22,79 @@ impl Clock {
     }
 }
 
+/// How often a pulse beats.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Tells whether this process has stood still (SIGSTOP, a paused machine) for longer than its peers wait for it.
+#[derive(Debug)]
+pub struct Pulse {
+    clock: Clock,
+    silence_ms_max: u64,
+    beat_ms: AtomicU64,
+    thawed_ms: AtomicU64,
+}
+
+impl Pulse {
+    /// Starts beating, until stopped.
+    pub fn start(silence_max: Duration, stop: CancellationToken) -> Arc<Self> {
+        let silence_ms_max = silence_max.as_millis() as u64;
+        let pulse = Arc::new(Self {
+            clock: Clock::start(),
+            silence_ms_max,
+            beat_ms: AtomicU64::new(0),
+            thawed_ms: AtomicU64::new(0),
+        });
+        let beating = pulse.clone();
+        tokio::spawn(async move {
+            while stop.run_until_cancelled(tokio::time::sleep(BEAT)).await.is_some() {
+                beating.beat();
+            }
+        });
+        pulse
+    }
+
+    /// The clock that all times here are of.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Whether the process was frozen at any time since `since_ms`.
+    pub fn was_frozen_since(&self, since_ms: u64) -> bool {
+        let missed_ms = self.clock.now_ms().saturating_sub(self.beat_ms.load(Ordering::Relaxed));
+        let thawed_ms = self.thawed_ms.load(Ordering::Relaxed);
+        missed_ms > self.silence_ms_max || (thawed_ms > 0 && thawed_ms >= since_ms)
+    }
+
+    fn beat(&self) {
+        let now_ms = self.clock.now_ms();
+        let missed_ms = now_ms.saturating_sub(self.beat_ms.swap(now_ms, Ordering::Relaxed));
+        if missed_ms > self.silence_ms_max {
+            self.thawed_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Never given before in this process.
 pub fn next_connection_id() -> ConnectionId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_beat_is_a_freeze_from_then_on() {
+        let pulse = Pulse {
+            clock: Clock(Instant::now() - Duration::from_secs(60)),
+            silence_ms_max: 15_000,
+            beat_ms: AtomicU64::new(1_000),
+            thawed_ms: AtomicU64::new(0),
+        };
+        assert!(pulse.was_frozen_since(59_000), "before the beat that notices it");
+        pulse.beat();
+        assert!(pulse.was_frozen_since(1_000), "after it");
+        assert!(!pulse.was_frozen_since(pulse.clock.now_ms() + 1), "what comes later is fresh");
+    }
 }

@@ -391,7 +391,11 @@ async fn keep_alive(writer: Arc<AsyncMutex<FrameWriter>>, closed: CancellationTo
 
 /// A relay's words when the way below is lost in the middle of a body.
 pub fn lost_below(hop: &Hop) -> Failure {
-    Failure::new(Fault::Lost, "unavailable", format!("lost the connection from {} to {}", hop.setup.hello.node, hop.peer()))
+    Failure::new(
+        Fault::Lost,
+        "unavailable",
+        format!("lost the connection from {} to {}", hop.setup.hello.node, hop.peer()),
+    )
 }
 
 /// The verdict a failure makes.

@@ -4,7 +4,7 @@
 //! hand. While it waits for memory or for a free connection below it does not read, and TCP tells the hop above.
 
 use super::budget::MemoryBudget;
-use super::clock::{Clock, next_connection_id};
+use super::clock::{Pulse, next_connection_id};
 use super::hop::{Hop, Sending, lost_below, verdict_of};
 use super::parcel::Coded;
 use super::reply::{Peers, ReplyTo, Upstream};
@@ -20,9 +20,9 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use tradewind_wire::RouteId;
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Head, Hello, Reply};
 use tradewind_wire::hop::Liveness;
-use tradewind_wire::RouteId;
 
 /// Connections that may be open at once; a further one waits in the kernel's queue.
 const CONNECTIONS_MAX: usize = 1024;
@@ -60,6 +60,8 @@ pub struct Inbound {
     pub budget: MemoryBudget,
     /// A peer silent for so long is dead.
     pub silence_max: Duration,
+    /// Whether we were.
+    pub pulse: Arc<Pulse>,
     /// Ends all.
     pub stop: CancellationToken,
 }
@@ -95,7 +97,9 @@ impl Inbound {
         drop(tcp.set_nodelay(true));
         let connection = match Connection::accept(tcp, &self.security, self.hello.clone()).await {
             Ok(connection) if self.upstream.contains(&connection.peer) => connection,
-            Ok(connection) => return tracing::warn!(from, peer = connection.peer, "refused: not upstream of this gateway"),
+            Ok(connection) => {
+                return tracing::warn!(from, peer = connection.peer, "refused: not upstream of this gateway");
+            }
             Err(error) => return tracing::warn!(from, %error, "refused a connection"),
         };
         let (id, peer): (_, Arc<str>) = (next_connection_id(), connection.peer.into());
@@ -118,9 +122,10 @@ impl Inbound {
     }
 
     async fn read(&self, reader: FrameReader, reply: &ReplyTo) -> ConnectionError {
-        let clock = Clock::start();
-        let liveness = Liveness::new(clock.now_ms(), self.silence_max.as_millis() as u64);
-        let mut incoming = Reading { reader, clock, liveness, silence_max: self.silence_max };
+        let heard_ms = self.pulse.clock().now_ms();
+        let liveness = Liveness::new(heard_ms, self.silence_max.as_millis() as u64);
+        let pulse = self.pulse.clone();
+        let mut incoming = Reading { reader, pulse, liveness, heard_ms, silence_max: self.silence_max };
         loop {
             let done = match incoming.next().await {
                 Ok(Incoming::Begin(head)) => self.request(head, &mut incoming, reply).await,
@@ -153,7 +158,13 @@ impl Inbound {
     }
 
     /// Collects the whole body and hands it to the sink. Waiting for memory is the back-pressure.
-    async fn collect(&self, sink: &Arc<Sink>, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
+    async fn collect(
+        &self,
+        sink: &Arc<Sink>,
+        head: Head,
+        incoming: &mut Reading,
+        reply: &ReplyTo,
+    ) -> Result<(), ConnectionError> {
         let held = self.budget.hold(head.wire_bytes.max(head.raw_bytes)).await;
         incoming.was_busy();
         let mut body = Vec::new();
@@ -173,25 +184,35 @@ pub fn parse_orders(payload: &[u8]) -> Option<Vec<Order>> {
 /// The reading side with its idea of whether the peer lives.
 struct Reading {
     reader: FrameReader,
-    clock: Clock,
+    pulse: Arc<Pulse>,
     liveness: Liveness,
+    heard_ms: u64,
     silence_max: Duration,
 }
 
 impl Reading {
     async fn next(&mut self) -> Result<Incoming, ConnectionError> {
-        let silent = ConnectionError::Silent(self.silence_max.as_secs());
         match tokio::time::timeout(self.silence_max, self.reader.next()).await {
-            Err(_elapsed) => Err(silent),
-            Ok(incoming) if self.liveness.heard(self.clock.now_ms()) => incoming,
-            // We were frozen, the peer has given this connection up: what lies in it is stale.
-            Ok(_) => Err(silent),
+            Err(_elapsed) => Err(self.silent()),
+            Ok(incoming) => {
+                let now_ms = self.pulse.clock().now_ms();
+                // If we were frozen the peer has given this connection up: what lies in it is stale.
+                if self.pulse.was_frozen_since(self.heard_ms) || !self.liveness.heard(now_ms) {
+                    return Err(self.silent());
+                }
+                self.heard_ms = now_ms;
+                incoming
+            }
         }
     }
 
     /// We did not read for a while, on purpose.
     fn was_busy(&mut self) {
-        self.liveness.not_listening(self.clock.now_ms());
+        self.liveness.not_listening(self.pulse.clock().now_ms());
+    }
+
+    fn silent(&self) -> ConnectionError {
+        ConnectionError::Silent(self.silence_max.as_secs())
     }
 
     /// Reads the body begun last. Returns false if the sender gave it up.
@@ -334,4 +355,3 @@ fn reply_bytes(reply: &Reply) -> usize {
         Verdict::Failed { kind, message, .. } => kind.len() + message.len(),
     }
 }
-

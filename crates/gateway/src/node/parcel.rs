@@ -51,7 +51,8 @@ impl Parcel {
     /// The body is over [`BODY_BYTES_MAX`].
     pub fn encode(&self, compress: bool, key: Option<&SealKey>) -> Result<Coded, Failure> {
         let impossible = |message: String| Failure::new(Fault::Permanent, "too_large", message);
-        let manifest: Bytes = postcard::to_stdvec(&self.manifest).map_err(|error| impossible(error.to_string()))?.into();
+        let manifest: Bytes =
+            postcard::to_stdvec(&self.manifest).map_err(|error| impossible(error.to_string()))?.into();
         let raw_bytes = manifest.len() as u64 + self.data.len();
         if raw_bytes > BODY_BYTES_MAX {
             return Err(impossible(format!("a chunk of {raw_bytes} bytes is over the limit of {BODY_BYTES_MAX}")));
@@ -59,7 +60,7 @@ impl Parcel {
         let manifest_bytes = manifest.len() as u32;
         let raw: Vec<Bytes> = std::iter::once(manifest).chain(self.data.segments().iter().cloned()).collect();
         // A sealed body proves itself (GCM), and a hash of its contents would tell relays what it is.
-        let blake3 = if key.is_some() { [0; 32] } else { hash(&raw) };
+        let blake3 = if key.is_some() { [0; 32] } else { hash(self.request, &raw) };
         let (codec, coded) = if compress { compressed(raw) } else { (Codec::Raw, raw) };
         let body = match key {
             Some(key) => vec![Bytes::from(key.seal(self.request, &coded).map_err(impossible)?)],
@@ -83,7 +84,9 @@ impl Coded {
         let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged on the way: {why}"));
         let opened = match (sealed, key) {
             (false, None) => self.body,
-            (true, Some(key)) => vec![Bytes::from(key.open(request, &contiguous(&self.body)).map_err(Failure::mismatch)?)],
+            (true, Some(key)) => {
+                vec![Bytes::from(key.open(request, &contiguous(&self.body)).map_err(Failure::mismatch)?)]
+            }
             (true, None) => return Err(corrupt("it is sealed and this sink has no key")),
             (false, Some(_)) => return Err(corrupt("it is not sealed and the job is")),
         };
@@ -91,7 +94,7 @@ impl Coded {
         if raw.iter().map(|segment| segment.len() as u64).sum::<u64>() != raw_bytes {
             return Err(corrupt("its length differs"));
         }
-        if !sealed && hash(&raw) != blake3 {
+        if !sealed && hash(request, &raw) != blake3 {
             return Err(corrupt("its BLAKE3 differs"));
         }
         let (manifest, data) = split(raw, manifest_bytes as usize);
@@ -105,11 +108,13 @@ pub fn parse_manifest(bytes: &[u8]) -> Option<Manifest> {
     postcard::from_bytes(bytes).ok()
 }
 
-fn hash(segments: &[Bytes]) -> [u8; 32] {
+/// The request's id goes in last, so that a body cannot pass for another's on a plain hop that flips a bit of its head.
+fn hash(request: RequestId, segments: &[Bytes]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for segment in segments {
         hasher.update(segment);
     }
+    hasher.update(&request.0.to_le_bytes());
     hasher.finalize().into()
 }
 
@@ -152,7 +157,9 @@ fn decompressed(codec: Codec, coded: Vec<Bytes>, raw_bytes: u64) -> Result<Vec<B
     };
     match codec {
         Codec::Raw => Ok(coded),
-        Codec::Lz4 => decode(|coded, length| lz4_flex::block::decompress(coded, length).map_err(|error| error.to_string())),
+        Codec::Lz4 => {
+            decode(|coded, length| lz4_flex::block::decompress(coded, length).map_err(|error| error.to_string()))
+        }
         Codec::Zstd => decode(|coded, length| zstd::bulk::decompress(coded, length).map_err(|error| error.to_string())),
     }
 }
@@ -215,6 +222,14 @@ mod tests {
             body[at] ^= 0x10;
             let damaged = Coded { head: coded.head, body: vec![body.into()] };
             prop_assert_eq!(damaged.decode(key.as_ref(), None).err().map(|failure| failure.fault), Some(Fault::Corrupt));
+        }
+
+        #[test]
+        fn a_body_does_not_pass_for_another(data in proptest::collection::vec(any::<u8>(), 0..500), seal: bool) {
+            let key = seal.then(|| SealKey::from_hex(&"0a".repeat(32)).expect("64 digits"));
+            let mut coded = parcel(data).encode(false, key.as_ref()).expect("fits");
+            coded.head.request = RequestId(4);
+            prop_assert_eq!(coded.decode(key.as_ref(), None).err().map(|failure| failure.fault), Some(Fault::Corrupt));
         }
     }
 }

@@ -76,7 +76,9 @@ impl ReplyTo {
             .map(|words| Verdict::Sink(words.into()));
         match verdict {
             Ok(verdict) => self.send(request, verdict),
-            Err(error) => self.fail(request, Fault::Unavailable, "unavailable", format!("cannot write a reply: {error}")),
+            Err(error) => {
+                self.fail(request, Fault::Unavailable, "unavailable", format!("cannot write a reply: {error}"))
+            }
         }
     }
 
@@ -91,10 +93,12 @@ impl ReplyTo {
     }
 }
 
+type Queues = HashMap<Arc<str>, Vec<(ConnectionId, mpsc::UnboundedSender<Upstream>)>>;
+
 /// The upstream connections of this gateway, by peer.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
-    queues: Arc<Mutex<HashMap<Arc<str>, Vec<(ConnectionId, mpsc::UnboundedSender<Upstream>)>>>>,
+    queues: Arc<Mutex<Queues>>,
 }
 
 impl Peers {
@@ -131,7 +135,7 @@ impl Peers {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Vec<(ConnectionId, mpsc::UnboundedSender<Upstream>)>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::attempts::Attempts;
 use super::budget::MemoryBudget;
+use super::clock::Pulse;
 use super::hop::{Hop, HopSetup};
 use super::inbound::{Inbound, Station};
 use super::reply::Peers;
@@ -100,8 +101,14 @@ impl<'a> Building<'a> {
         })
     }
 
-    async fn finish(self, program: &Program, data_listener: Option<TcpListener>, events: EventSender) -> Result<Node, Refusal> {
-        let hops: HashMap<String, Arc<Hop>> = program.hops.iter().map(|spec| (spec.to.clone(), self.hop(spec))).collect();
+    async fn finish(
+        self,
+        program: &Program,
+        data_listener: Option<TcpListener>,
+        events: EventSender,
+    ) -> Result<Node, Refusal> {
+        let hops: HashMap<String, Arc<Hop>> =
+            program.hops.iter().map(|spec| (spec.to.clone(), self.hop(spec))).collect();
         let sink = self.sink(program)?;
         let source = self.source(program, &hops, sink.as_ref())?;
         let peers = Peers::default();
@@ -155,8 +162,14 @@ impl<'a> Building<'a> {
         let is_ours = |route: &&RouteSpec| route.nodes.get(1).is_some_and(|name| *name == program.node);
         let below = |route: &RouteSpec| {
             let next = &route.nodes[2];
-            let below = if *next == program.node { sink.cloned().map(Below::Memory) } else { hops.get(next).cloned().map(Below::Hop) };
-            below.map(|below| (RouteId(route.id), below)).ok_or_else(|| refusal(format!("route {} goes nowhere", route.id), None))
+            let below = if *next == program.node {
+                sink.cloned().map(Below::Memory)
+            } else {
+                hops.get(next).cloned().map(Below::Hop)
+            };
+            below
+                .map(|below| (RouteId(route.id), below))
+                .ok_or_else(|| refusal(format!("route {} goes nowhere", route.id), None))
         };
         Ok(Some(Arc::new(Source {
             store: open(spec)?,
@@ -204,6 +217,7 @@ impl<'a> Building<'a> {
             peers,
             budget: self.budget.clone(),
             silence_max: self.silence_max,
+            pulse: Pulse::start(self.silence_max, self.stop.clone()),
             stop: self.stop.clone(),
         }
     }
@@ -218,8 +232,13 @@ impl<'a> Building<'a> {
     ) -> Result<(CancellationToken, CancellationToken), Refusal> {
         let way = |route: &RouteSpec| {
             let first = &route.nodes[1];
-            let way = if *first == program.node { source.cloned().map(Way::Memory) } else { hops.get(first).cloned().map(Way::Hop) };
-            way.map(|way| (RouteId(route.id), way)).ok_or_else(|| refusal(format!("route {} has no source", route.id), None))
+            let way = if *first == program.node {
+                source.cloned().map(Way::Memory)
+            } else {
+                hops.get(first).cloned().map(Way::Hop)
+            };
+            way.map(|way| (RouteId(route.id), way))
+                .ok_or_else(|| refusal(format!("route {} has no source", route.id), None))
         };
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
         let setup = LeadSetup {
@@ -234,7 +253,8 @@ impl<'a> Building<'a> {
             events,
             stop: stop.clone(),
         };
-        let work = crate::lead::run::begin(setup).await.map_err(|CannotBegin { message, hint }| refusal(message, hint))?;
+        let work =
+            crate::lead::run::begin(setup).await.map_err(|CannotBegin { message, hint }| refusal(message, hint))?;
         let over = done.clone();
         tokio::spawn(async move {
             work.await;
@@ -284,12 +304,21 @@ impl Running for Node {
         snapshot.add(&metrics::MEMORY_LIMIT_BYTES, [], limit as f64);
         for (store, attempts) in self.stores() {
             let counts = attempts.counts();
-            let ends = [("ok", &counts.ok), ("retried", &counts.retried), ("slow_down", &counts.slow_down), ("failed", &counts.failed)];
+            let ends = [
+                ("ok", &counts.ok),
+                ("retried", &counts.retried),
+                ("slow_down", &counts.slow_down),
+                ("failed", &counts.failed),
+            ];
             for (end, count) in ends {
                 let labels = [("store", store.url().to_owned().into()), ("end", end.into())];
                 snapshot.add(&metrics::STORE_REQUESTS, labels, count.load(Ordering::Relaxed) as f64);
             }
-            snapshot.add(&metrics::STORE_REQUESTS_LIMIT, [("store", store.url().to_owned().into())], attempts.concurrency() as f64);
+            snapshot.add(
+                &metrics::STORE_REQUESTS_LIMIT,
+                [("store", store.url().to_owned().into())],
+                attempts.concurrency() as f64,
+            );
         }
         snapshot
     }

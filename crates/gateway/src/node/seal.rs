@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn opens_only_unchanged_and_for_its_request() {
         let key = SealKey::from_hex(&"7f".repeat(32)).expect("64 digits");
-        let mut sealed = key.seal(RequestId(7), &[Bytes::from_static(b"trade"), Bytes::from_static(b"wind")]).expect("seals");
+        let mut sealed =
+            key.seal(RequestId(7), &[Bytes::from_static(b"trade"), Bytes::from_static(b"wind")]).expect("seals");
         assert_eq!(key.open(RequestId(7), &sealed).expect("opens"), b"tradewind");
         assert!(key.open(RequestId(8), &sealed).is_err());
         sealed[NONCE_LEN] ^= 1;

@@ -10,7 +10,7 @@ use super::parcel::{Coded, Parcel};
 use super::reply::ReplyTo;
 use super::seal::SealKey;
 use super::source::md5_of;
-use super::work::{Close, Entry, Failure, Manifest, PartPlace, Placed, Proof, Side, SinkReply, WholePlace};
+use super::work::{Close, Differs, Entry, Failure, Manifest, PartPlace, Placed, Proof, Side, SinkReply, WholePlace};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
@@ -75,7 +75,9 @@ impl Sink {
             Manifest::CopyPart { place, source } => self.copy_part(place, source).await.map(SinkReply::Part),
             Manifest::Open { target, key, options } => self.open(target, &key, &options).await.map(SinkReply::Opened),
             Manifest::Close(close) => self.close(*close).await.map(SinkReply::Closed),
-            Manifest::Abort { target, key, upload } => self.abort(target, &key, &upload).await.map(|()| SinkReply::Aborted),
+            Manifest::Abort { target, key, upload } => {
+                self.abort(target, &key, &upload).await.map(|()| SinkReply::Aborted)
+            }
         };
         drop(held);
         done.unwrap_or_else(SinkReply::Failed)
@@ -91,7 +93,11 @@ impl Sink {
                 (entry, payload)
             })
             .collect();
-        stream::iter(jobs).map(|(entry, payload)| self.entry(entry, payload)).buffered(BUNDLE_WRITES_MAX).collect().await
+        stream::iter(jobs)
+            .map(|(entry, payload)| self.entry(entry, payload))
+            .buffered(BUNDLE_WRITES_MAX)
+            .collect()
+            .await
     }
 
     async fn entry(&self, entry: Entry, payload: Payload) -> Result<Placed, Failure> {
@@ -115,12 +121,21 @@ impl Sink {
         }
     }
 
-    async fn copy(&self, place: WholePlace, size_bytes: u64, source: PartSource, listed: Checksums) -> Result<Placed, Failure> {
+    async fn copy(
+        &self,
+        place: WholePlace,
+        size_bytes: u64,
+        source: PartSource,
+        listed: Checksums,
+    ) -> Result<Placed, Failure> {
         let target = self.target(place.target)?;
-        let written = target.run("copy", &place.key, None, |_| target.store.copy(&place.key, &source, &place.options)).await?;
+        let written =
+            target.run("copy", &place.key, None, |_| target.store.copy(&place.key, &source, &place.options)).await?;
         let agrees = listed.agrees_with(&written.checksums);
         if agrees == Some(false) {
-            return Err(self.take_back(target, &place.key, "the store's copy has another checksum than the original").await);
+            return Err(self
+                .take_back(target, &place.key, "the store's copy has another checksum than the original")
+                .await);
         }
         let same_tag = source.condition.etag.is_some() && source.condition.etag == written.etag;
         let target_proof = if agrees == Some(true) || same_tag { Proof::StoreCopy } else { Proof::Length };
@@ -143,7 +158,11 @@ impl Sink {
 
     async fn copy_part(&self, place: PartPlace, source: PartSource) -> Result<PartTag, Failure> {
         let target = self.target(place.target)?;
-        target.run("copy part", &place.key, None, |_| target.store.copy_part(&place.key, &place.upload, place.part, &source)).await
+        target
+            .run("copy part", &place.key, None, |_| {
+                target.store.copy_part(&place.key, &place.upload, place.part, &source)
+            })
+            .await
     }
 
     async fn open(&self, target: u16, key: &str, options: &PutOptions) -> Result<UploadId, Failure> {
@@ -174,7 +193,8 @@ impl Sink {
             self.sweep(target, &place.key, since).await;
         }
         let proven = self.prove(target, &place, &checksums, &written).await?;
-        let by_parts = proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
+        let by_parts =
+            proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
         let target_proof = if by_parts { Proof::PartsMd5 } else { proven };
         Ok(Placed { written, source_proof, target_proof, size_bytes })
     }
@@ -190,22 +210,33 @@ impl Sink {
     ) -> Option<Written> {
         let info = target.run("head", key, None, |_| target.store.head(key)).await.ok()?;
         let same_parts = parts_md5_tag(parts).is_some_and(|tag| info.etag.as_deref() == Some(&tag));
-        let same = info.size_bytes == size_bytes && (same_parts || checksums.agrees_with(&info.checksums) == Some(true));
+        let same =
+            info.size_bytes == size_bytes && (same_parts || checksums.agrees_with(&info.checksums) == Some(true));
         same.then_some(Written { etag: info.etag, version: info.version, checksums: info.checksums })
     }
 
     /// Aborts what earlier tries to open this key have left. What fails here is found by `jobs cancel`.
     async fn sweep(&self, target: &Target, key: &str, since_unix_ms: i64) {
-        let Ok(pending) = target.run("list uploads", key, None, |_| target.store.pending_uploads(key)).await else { return };
+        let Ok(pending) = target.run("list uploads", key, None, |_| target.store.pending_uploads(key)).await else {
+            return;
+        };
         for orphan in pending.iter().filter(|pending| pending.opened_unix_ms >= since_unix_ms) {
             drop(target.run("abort upload", key, None, |_| target.store.abort_upload(key, &orphan.upload)).await);
         }
     }
 
     /// Holds what was computed against what the store says it has; reads back where it says nothing and the job wants it.
-    async fn prove(&self, target: &Target, place: &WholePlace, computed: &Checksums, written: &Written) -> Result<Proof, Failure> {
+    async fn prove(
+        &self,
+        target: &Target,
+        place: &WholePlace,
+        computed: &Checksums,
+        written: &Written,
+    ) -> Result<Proof, Failure> {
         match Proof::compare(computed, &written.checksums) {
-            Err(()) => Err(self.take_back(target, &place.key, "the store states another checksum than was sent").await),
+            Err(Differs) => {
+                Err(self.take_back(target, &place.key, "the store states another checksum than was sent").await)
+            }
             Ok(Proof::Length) if place.verify == VerifyMode::Read => {
                 let read = self.read_back(target, &place.key).await?;
                 if computed.agrees_with(&read) == Some(true) {
@@ -232,7 +263,11 @@ impl Sink {
         };
         let url = format!("{}/{key}", target.store.url());
         let describe = Describe { operation: "read back", url: &url };
-        target.attempts.run(describe, Some(&progress), once).await.map_err(|error| Failure::of_store(&error, Side::Target))
+        target
+            .attempts
+            .run(describe, Some(&progress), once)
+            .await
+            .map_err(|error| Failure::of_store(&error, Side::Target))
     }
 
     /// Removes an object that is wrong, so that nobody takes it for good.
@@ -244,7 +279,8 @@ impl Sink {
     }
 
     fn target(&self, index: u16) -> Result<&Target, Failure> {
-        let missing = || Failure::new(Fault::Permanent, "configuration", format!("this sink has no destination {index}"));
+        let missing =
+            || Failure::new(Fault::Permanent, "configuration", format!("this sink has no destination {index}"));
         self.targets.get(usize::from(index)).ok_or_else(missing)
     }
 }
@@ -329,7 +365,8 @@ mod tests {
 
     #[test]
     fn the_tag_of_parts_is_that_of_s3() {
-        let part = |part, tag: &str| PartTag { part, size_bytes: 1, tag: tag.to_owned(), checksums: Checksums::default() };
+        let part =
+            |part, tag: &str| PartTag { part, size_bytes: 1, tag: tag.to_owned(), checksums: Checksums::default() };
         let parts = [part(1, "d41d8cd98f00b204e9800998ecf8427e"), part(2, "d41d8cd98f00b204e9800998ecf8427e")];
         assert_eq!(parts_md5_tag(&parts).as_deref(), Some("5873dd45edd01f09c1ef2e7819369e8e-2"));
         assert_eq!(parts_md5_tag(&[part(1, "block-1")]), None);

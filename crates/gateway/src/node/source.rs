@@ -7,7 +7,7 @@ use super::parcel::Parcel;
 use super::reply::ReplyTo;
 use super::seal::SealKey;
 use super::sink::Sink;
-use super::work::{Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask, attributes_of};
+use super::work::{Differs, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask, attributes_of};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::HashMap;
@@ -53,7 +53,12 @@ impl Source {
         self.tasks.spawn(async move {
             let (request, route, compress) = (order.request, order.route, order.compress);
             let Some(below) = source.below.get(&route) else {
-                return reply.fail(request, Fault::RouteDown, "unavailable", format!("route {} is not known here", route.0));
+                return reply.fail(
+                    request,
+                    Fault::RouteDown,
+                    "unavailable",
+                    format!("route {} is not known here", route.0),
+                );
             };
             match source.parcel(order).await {
                 Ok(parcel) => source.send(below, parcel, compress, reply).await,
@@ -134,7 +139,8 @@ impl Source {
     async fn whole_bytes(&self, fetch: &Fetch) -> Result<(ObjectInfo, Payload, Checksums, Proof), Failure> {
         let (info, data) = self.read(&fetch.source_key, None, &fetch.condition).await?;
         if data.len() != fetch.size_bytes {
-            let message = format!("{} is {} bytes, it was listed with {}", fetch.source_key, data.len(), fetch.size_bytes);
+            let message =
+                format!("{} is {} bytes, it was listed with {}", fetch.source_key, data.len(), fetch.size_bytes);
             return Err(Failure::new(Fault::Changed, "changed", message));
         }
         let mut checksums = Checksums::of_segments(data.segments());
@@ -142,13 +148,19 @@ impl Source {
         if checksums.agrees_with(&stated).is_none() && stated.md5.is_some() {
             checksums.md5 = Some(md5_of(data.segments()));
         }
-        let proof = Proof::compare(&checksums, &stated)
-            .map_err(|()| Failure::mismatch(format!("{}: what was read is not what the store states", fetch.source_key)))?;
+        let proof = Proof::compare(&checksums, &stated).map_err(|Differs| {
+            Failure::mismatch(format!("{}: what was read is not what the store states", fetch.source_key))
+        })?;
         Ok((info, data, checksums, proof))
     }
 
     /// Reads a range (or all), again from the start if a try fails.
-    async fn read(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<(ObjectInfo, Payload), Failure> {
+    async fn read(
+        &self,
+        key: &str,
+        range: Option<Range<u64>>,
+        condition: &Precondition,
+    ) -> Result<(ObjectInfo, Payload), Failure> {
         let progress = AtomicU64::new(0);
         let url = format!("{}/{key}", self.store.url());
         let describe = Describe { operation: "get", url: &url };
@@ -166,7 +178,10 @@ impl Source {
             }
             Ok((download.info, data))
         };
-        self.attempts.run(describe, Some(&progress), once).await.map_err(|error| Failure::of_store(&error, Side::Source))
+        self.attempts
+            .run(describe, Some(&progress), once)
+            .await
+            .map_err(|error| Failure::of_store(&error, Side::Source))
     }
 }
 

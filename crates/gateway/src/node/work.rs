@@ -6,7 +6,9 @@
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tradewind_contract::VerifyMode;
-use tradewind_store::{Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Precondition, PutOptions, UploadId, Written};
+use tradewind_store::{
+    Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
+};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// One order of the lead.
@@ -195,6 +197,10 @@ pub enum Proof {
     Length,
 }
 
+/// Two statements about the same bytes that cannot both be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Differs;
+
 impl Proof {
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -210,9 +216,9 @@ impl Proof {
     }
 
     /// The strongest checksum that both sides state, if all they state agrees; `Err` when one differs.
-    pub fn compare(computed: &Checksums, stated: &Checksums) -> Result<Proof, ()> {
+    pub fn compare(computed: &Checksums, stated: &Checksums) -> Result<Proof, Differs> {
         match computed.agrees_with(stated) {
-            Some(false) => Err(()),
+            Some(false) => Err(Differs),
             None => Ok(Proof::Length),
             Some(true) if computed.crc64nvme.is_some() && stated.crc64nvme.is_some() => Ok(Proof::Crc64Nvme),
             Some(true) if computed.crc32c.is_some() && stated.crc32c.is_some() => Ok(Proof::Crc32c),

@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::lead::journal::{Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
-use crate::node::work::{Failure, Placed, Proof, Side};
+use crate::node::work::{Differs, Failure, Placed, Proof, Side};
 use std::collections::BTreeMap;
 use tradewind_contract::JobSpec;
 use tradewind_store::{Attributes, Checksums, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits, UploadId};
@@ -34,14 +34,18 @@ pub(super) enum Prepared {
     /// Can be moved.
     Ready(Box<Cargo>),
     /// Cannot.
-    Failed(WorkItem, Failure),
+    Failed(Box<(WorkItem, Failure)>),
 }
 
 /// Whether an object is moved by one write, so that its listing tells enough.
 pub(super) fn is_whole(item: &WorkItem, setup: &Shared) -> bool {
     let limits = setup.targets[usize::from(item.target)].limits();
     let bytes = item.info.size_bytes;
-    if item.server_side { bytes <= limits.copy_bytes_max } else { bytes <= setup.job.chunk_bytes.min(limits.put_bytes_max) }
+    if item.server_side {
+        bytes <= limits.copy_bytes_max
+    } else {
+        bytes <= setup.job.chunk_bytes.min(limits.put_bytes_max)
+    }
 }
 
 /// Asks the source for what a listing does not tell: attributes and checksums, and the present state after a change.
@@ -59,7 +63,7 @@ pub(super) async fn look(item: WorkItem, restarted: bool, setup: &Shared) -> Pre
         }
         Err(error) => {
             let failure = Failure::of_store(&error, Side::Source);
-            Prepared::Failed(item, failure)
+            Prepared::Failed(Box::new((item, failure)))
         }
     }
 }
@@ -112,7 +116,9 @@ impl Cargo {
     pub(super) fn new_object(&self) -> NewObject {
         let layout = match self.part_bytes {
             None => Layout::Whole,
-            Some(part_bytes) => Layout::Parts { part_bytes, opened: self.upload.is_some(), done: self.tags.keys().copied().collect() },
+            Some(part_bytes) => {
+                Layout::Parts { part_bytes, opened: self.upload.is_some(), done: self.tags.keys().copied().collect() }
+            }
         };
         NewObject {
             bytes: self.item.info.size_bytes,
@@ -170,7 +176,7 @@ impl Cargo {
     }
 
     /// What vouches for the bytes that were read, once all parts are there.
-    pub(super) fn source_proof(&self) -> Result<Proof, ()> {
+    pub(super) fn source_proof(&self) -> Result<Proof, Differs> {
         if self.item.server_side { Ok(Proof::StoreCopy) } else { Proof::compare(&self.combined(), &self.stated) }
     }
 

@@ -7,6 +7,7 @@ use crate::lead::report::{ObjectVerdict, Verdict};
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
 use crate::lead::survey::{SurveyEnd, SurveyError};
+use crate::lead::sweep;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -31,14 +32,23 @@ impl Ending {
 
 impl Running {
     /// Does what comes after the last object, and tells the summary.
-    pub(super) async fn end(&mut self, ended: Result<SurveyEnd, SurveyError>, state: Option<&StateDir>, stop: &CancellationToken) {
+    pub(super) async fn end(
+        &mut self,
+        ended: Result<SurveyEnd, SurveyError>,
+        state: Option<&StateDir>,
+        stop: &CancellationToken,
+    ) {
         let mut ending = match (self.stopping.take(), ended) {
             (Some(Stopping { outcome, message, hint, .. }), _) => Ending { outcome, message, hint },
             (None, Ok(end)) => self.after_all(end, stop).await,
             (None, Err(error)) => self.after_error(&error),
         };
         if let Err(error) = self.journal.flush().await {
-            ending = Ending { outcome: Outcome::Failed, message: Some(error.to_string()), hint: Some(error.hint().to_owned()) };
+            ending = Ending {
+                outcome: Outcome::Failed,
+                message: Some(error.to_string()),
+                hint: Some(error.hint().to_owned()),
+            };
         }
         if let Some(report) = self.report.take()
             && let Err(error) = report.finish().await
@@ -81,10 +91,16 @@ impl Running {
 
     /// Uploads of an earlier run whose objects are no longer as they were: nobody will finish them.
     async fn abort_leftovers(&mut self) {
+        // An open whose answer was lost, of an object that failed: nobody learned the upload's name.
+        let swept = sweep::abort_orphans(&self.journal, &self.setup.targets, self.setup.policy).await;
+        for error in swept.map(|end| end.failed).unwrap_or_default() {
+            self.notice(format!("an unfinished upload may be left behind: {error}"));
+        }
         for ((target, target_key), upload) in std::mem::take(&mut self.unfinished) {
             let store = &self.setup.targets[usize::from(target)];
             let url = format!("{}/{target_key}", store.url());
-            let aborted = self.setup.policy.run("abort upload", &url, || store.abort_upload(&target_key, &upload.upload)).await;
+            let aborted =
+                self.setup.policy.run("abort upload", &url, || store.abort_upload(&target_key, &upload.upload)).await;
             match aborted {
                 Ok(()) => drop(self.journal.record(Entry::Abandoned { target, target_key }).await),
                 Err(error) => self.notice(format!("an unfinished upload is left behind: {error}")),
@@ -92,7 +108,13 @@ impl Running {
         }
     }
 
-    async fn delete(&mut self, stores: Vec<Arc<dyn Store>>, spool: Spool, only_unchanged: bool, stop: &CancellationToken) {
+    async fn delete(
+        &mut self,
+        stores: Vec<Arc<dyn Store>>,
+        spool: Spool,
+        only_unchanged: bool,
+        stop: &CancellationToken,
+    ) {
         if spool.keys() == 0 {
             return;
         }

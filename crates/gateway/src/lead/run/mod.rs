@@ -20,8 +20,8 @@ use crate::node::clock::Clock;
 use crate::node::work::{Failure, Placed, SinkReply};
 use crate::retry::RetryPolicy;
 use cargo::{Cargo, Prepared};
-pub use orders::Way;
 use orders::Dispatch;
+pub use orders::Way;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -144,7 +144,8 @@ pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotB
     let state = open_state(&setup.job)?;
     let journal = open_journal(&setup.job, state.as_ref())?;
     let report = setup.job.report_file.as_ref().map(|path| Report::open(Path::new(path), setup.job.resume)).transpose();
-    let report = report.map_err(|error| CannotBegin { message: format!("the report cannot be written: {error}"), hint: None })?;
+    let report = report
+        .map_err(|error| CannotBegin { message: format!("the report cannot be written: {error}"), hint: None })?;
     let unfinished = journal.unfinished().await.map_err(journal_failed)?;
     Ok(work(setup, state, journal, report, unfinished))
 }
@@ -178,6 +179,9 @@ async fn work(
     let stop = setup.stop.clone();
     let limits = setup.limits.clone();
     let (mut running, replies) = Running::new(setup, journal, report, unfinished);
+    if let Some(state) = state.as_ref().filter(|_| running.setup.job.resume) {
+        running.carry_over(state);
+    }
     let ended = match running.prepare_to_run(&limits).await {
         Ok(surveying) => running.run(surveying, replies, &stop, state.as_ref()).await,
         Err(error) => Err(SurveyError::Journal(error)),
@@ -210,7 +214,10 @@ impl Running {
             setup: Arc::new(shared),
             lead,
             cargo: HashMap::new(),
-            unfinished: unfinished.into_iter().map(|upload| ((upload.intent.target, upload.intent.target_key.clone()), upload)).collect(),
+            unfinished: unfinished
+                .into_iter()
+                .map(|upload| ((upload.intent.target, upload.intent.target_key.clone()), upload))
+                .collect(),
             next_object: 1,
             preparing: 0,
             prepared: mpsc::channel(PREPARING_MAX),
@@ -221,6 +228,15 @@ impl Running {
             stopping: None,
         };
         (running, replies.1)
+    }
+
+    /// The cost ceiling is on all runs of the job together; the status file knows what the earlier ones spent.
+    fn carry_over(&mut self, state: &StateDir) {
+        match status::read(state.path()) {
+            Ok(Some(before)) => self.lead.carried_before(before.progress.bytes_done, before.progress.cost_usd),
+            Ok(None) => {}
+            Err(error) => self.notice(format!("what earlier runs spent is not known: {error}")),
+        }
     }
 
     /// Clears what a killed run may have left open without a name, and starts the survey.
@@ -262,7 +278,10 @@ impl Running {
             }
             let now_ms = self.clock.now_ms();
             let wake = Duration::from_millis(self.wake_ms(idle).saturating_sub(now_ms));
-            let takes_more = !surveying.listed && self.stopping.is_none() && self.preparing < PREPARING_MAX && self.lead.wants_more();
+            let takes_more = !surveying.listed
+                && self.stopping.is_none()
+                && self.preparing < PREPARING_MAX
+                && self.lead.wants_more();
             tokio::select! {
                 Some(reply) = replies.recv() => {
                     self.answer(reply).await?;
@@ -307,16 +326,25 @@ impl Running {
         match idle {
             Idle::Stalled => {
                 let message = format!("no route has worked for {} s", self.setup.job.stall_s);
-                self.stop(Outcome::Unavailable, Some(message), Some("start the gateways and run `tradewind jobs resume`"));
+                self.stop(
+                    Outcome::Unavailable,
+                    Some(message),
+                    Some("start the gateways and run `tradewind jobs resume`"),
+                );
                 true
             }
-            Idle::Ceiling => {
+            // While the list goes on every object that it adds brings money with it.
+            Idle::Ceiling if surveying.listed => {
                 let message = "only routes dearer than the cost ceiling allows are left".to_owned();
-                self.stop(Outcome::Ceiling, Some(message), Some("raise --max-cost, or wait for the cheaper routes and resume"));
+                self.stop(
+                    Outcome::Ceiling,
+                    Some(message),
+                    Some("raise --max-cost, or wait for the cheaper routes and resume"),
+                );
                 true
             }
             Idle::Empty => surveying.listed && self.preparing == 0 && surveying.found.is_empty(),
-            Idle::Waiting | Idle::Until(_) => false,
+            Idle::Waiting | Idle::Until(_) | Idle::Ceiling => false,
         }
     }
 
@@ -387,7 +415,7 @@ impl Running {
         self.preparing -= 1;
         match prepared {
             Prepared::Ready(cargo) => self.take_on(*cargo),
-            Prepared::Failed(item, failure) => self.object_failed(&item, &failure, 0).await,
+            Prepared::Failed(failed) => self.object_failed(&failed.0, &failed.1, 0).await,
         }
     }
 
@@ -413,7 +441,9 @@ impl Running {
             Action::Failed(object, fault) => {
                 if let Some(cargo) = self.cargo.remove(&object) {
                     self.tally.unacked(cargo.item.target, cargo.acked_bytes());
-                    let failure = cargo.failure.unwrap_or_else(|| Failure::new(fault, "unavailable", "the way was lost again and again"));
+                    let failure = cargo
+                        .failure
+                        .unwrap_or_else(|| Failure::new(fault, "unavailable", "the way was lost again and again"));
                     self.object_failed(&cargo.item, &failure, cargo.retries).await;
                 }
             }
@@ -480,7 +510,11 @@ impl Running {
             (Work::Part { object, .. }, SinkReply::Part(tag)) => {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
                     self.tally.acked(cargo.item.target, tag.size_bytes);
-                    let entry = Entry::Part { target: cargo.item.target, target_key: cargo.item.target_key.clone(), part: tag.clone() };
+                    let entry = Entry::Part {
+                        target: cargo.item.target,
+                        target_key: cargo.item.target_key.clone(),
+                        part: tag.clone(),
+                    };
                     cargo.tags.insert(tag.part, tag);
                     self.journal.record(entry).await?;
                 }

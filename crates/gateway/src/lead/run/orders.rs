@@ -38,9 +38,9 @@ pub(super) fn order(
     let task = match work {
         Work::Open(object) => SourceTask::Pass(open(cargo.get(object)?)),
         Work::Part { object, part, offset, bytes } => part_task(cargo.get(object)?, *part, *offset, *bytes, setup)?,
-        Work::Bundle(objects) => {
-            SourceTask::Bundle(objects.iter().map(|object| Some(fetch(cargo.get(object)?, setup))).collect::<Option<_>>()?)
-        }
+        Work::Bundle(objects) => SourceTask::Bundle(
+            objects.iter().map(|object| Some(fetch(cargo.get(object)?, setup))).collect::<Option<_>>()?,
+        ),
         Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(cargo.get(object)?, setup)?))),
         Work::Abort(object) => SourceTask::Pass(abort(cargo.get(object)?)?),
     };
