@@ -1,0 +1,53 @@
+"""The catalog: all that is known of the world that transfers go through."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tradewind.model.grid import Grid
+from tradewind.model.machine import MachineOffer, StoreLimits
+from tradewind.model.price import EgressPrice, PriceBook
+from tradewind.model.region import Place, Region
+
+__all__ = ["Catalog"]
+
+NEAREST_NAMES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Regions, prices, machines, quotas, stores and the grid, each figure with its origin."""
+
+    places: Mapping[Region, Place]
+    prices: PriceBook
+    grid: Grid
+    offers: Mapping[str, tuple[MachineOffer, ...]]
+    """Machine offers by provider."""
+    region_offers: Mapping[Region, tuple[MachineOffer, ...]] = field(default_factory=dict)
+    """Offers of one region, where its prices are known; they take the place of the provider's."""
+    quotas: Mapping[Region, int] = field(default_factory=dict)
+    """Machines that the account may still start in a region, where known."""
+    stores: Mapping[str, StoreLimits] = field(default_factory=dict)
+    """Object-store limits by provider, where known."""
+
+    def machine_offers(self, region: Region) -> tuple[MachineOffer, ...]:
+        """What a gateway in ``region`` can run on."""
+        return self.region_offers.get(region) or self.offers.get(region.provider, ())
+
+    def egress(self, src: Region, dst: Region) -> EgressPrice | None:
+        """The egress price between two regions, if known."""
+        src_place, dst_place = self.places.get(src), self.places.get(dst)
+        if src_place is None or dst_place is None:
+            return self.prices.pairs.get((src, dst))
+        return self.prices.egress(src_place, dst_place)
+
+    def nearest_names(self, region: Region) -> tuple[str, ...]:
+        """Known regions whose names are like ``region``'s, for a hint."""
+        known = [str(place) for place in sorted(self.places)]
+        close = difflib.get_close_matches(str(region), known, NEAREST_NAMES_MAX, 0.5)
+        if not close:
+            by_name = {r.name: str(r) for r in sorted(self.places, reverse=True)}
+            close = [by_name[n] for n in difflib.get_close_matches(region.name, by_name, NEAREST_NAMES_MAX, 0.5)]
+        return tuple(close)

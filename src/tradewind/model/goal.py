@@ -1,0 +1,68 @@
+"""Goals: what the user wants of a transfer, and the limits that come with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.units import format_duration
+
+__all__ = ["Cheapest", "Deadline", "Fastest", "Goal", "MaxCost", "MinThroughput", "Soonest"]
+
+
+@dataclass(frozen=True, slots=True)
+class MinThroughput:
+    """Cheapest at a rate: at least ``gbps``, or exactly that (the paper's linear reformulation)."""
+
+    gbps: float
+    exactly: bool = False
+
+    def __str__(self) -> str:
+        return f"cheapest at {'exactly' if self.exactly else 'at least'} {format_gbps(self.gbps)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Cheapest that is done in ``seconds``, machines' boot included."""
+
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"cheapest within {format_duration(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MaxCost:
+    """Fastest for at most ``usd``, egress and machines together; the cheapest among the fastest."""
+
+    usd: float
+
+    def __str__(self) -> str:
+        return f"fastest for at most {format_usd(self.usd)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cheapest:
+    """Cheapest at whatever rate."""
+
+    def __str__(self) -> str:
+        return "cheapest at any rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Fastest:
+    """Fastest at whatever cost; the cheapest among the fastest."""
+
+    def __str__(self) -> str:
+        return "fastest at any cost"
+
+
+@dataclass(frozen=True, slots=True)
+class Soonest:
+    """Done soonest, machines' boot included: a small volume does not wait for machines."""
+
+    def __str__(self) -> str:
+        return "done soonest"
+
+
+Goal = MinThroughput | Deadline | MaxCost | Cheapest | Fastest | Soonest

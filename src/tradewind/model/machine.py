@@ -1,0 +1,59 @@
+"""Machines: what a gateway can run on, its network caps and its price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tradewind.model.origin import Origin
+from tradewind.model.amounts import SECONDS_PER_HOUR
+
+__all__ = ["MachineOffer", "MachineType", "StoreLimits"]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    """A provider's machine type and its caps per machine."""
+
+    provider: str
+    name: str
+    vcpus: int
+    nic_gbps: float
+    egress_gbps: float
+    """What the provider lets out of its network."""
+    ingress_gbps: float
+    boot_s: float
+    """From the request until a gateway answers."""
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOffer:
+    """A machine type at a price, on demand or spot."""
+
+    machine: MachineType
+    usd_per_hour: float
+    spot: bool
+    origin: Origin
+
+    @property
+    def usd_per_s(self) -> float:
+        """Price of one second."""
+        return self.usd_per_hour / SECONDS_PER_HOUR
+
+    @property
+    def name(self) -> str:
+        """``m5.8xlarge``, ``m5.8xlarge (spot)``."""
+        return f"{self.machine.name} (spot)" if self.spot else self.machine.name
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """What a provider's object store gives one machine, and what its requests cost."""
+
+    provider: str
+    read_gbps: float
+    """Per machine that reads in parallel."""
+    write_gbps: float
+    get_usd_per_1000: float
+    put_usd_per_1000: float
+    origin: Origin

@@ -1,0 +1,43 @@
+"""Regions: places that have their own egress price and their own machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Place", "Region"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Region:
+    """A place with its own egress price, written ``provider:name`` (``aws:us-east-1``, ``site:lab``)."""
+
+    provider: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Region:
+        """Read ``provider:name``.
+
+        Raises:
+            ValueError: if either part is missing.
+        """
+        provider, colon, name = text.strip().partition(":")
+        if not colon or not provider or not name or ":" in name or " " in text.strip():
+            raise ValueError(f"'{text}' is not a region; write provider:name, e.g. aws:us-east-1")
+        return cls(provider.lower(), name)
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a region lies, as its provider publishes it."""
+
+    region: Region
+    label: str
+    """City or state and country."""
+    latitude_deg: float
+    longitude_deg: float
+    continent: str
+    """The continent as bandwidth price lists divide the world: ``north-america``, ``europe``, ``asia``, …."""

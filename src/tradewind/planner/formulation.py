@@ -1,0 +1,273 @@
+"""The mixed-integer programme of one source and one destination.
+
+Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option. Each function below writes one family of
+rows; docs/concepts/planner.md shows equation, function and symbols side by side. Machine time enters the cost with a
+factor (``machine_factor``) through which machines paid while booting are accounted for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.planner.network import FloatArray, IntArray, Network
+
+__all__ = ["Formulation", "Rows", "build_formulation"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Constraint rows as coordinates, with one name per row."""
+
+    names: tuple[str, ...]
+    row: IntArray
+    column: IntArray
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Formulation:
+    """Everything but goal and bounds on the rate, which each solve sets."""
+
+    network: Network
+    source: int
+    sink: int
+    links: IntArray
+    """Positions in the network of the links that are columns: none into the source, none out of the sink."""
+    egress_usd_per_s: FloatArray
+    """Per Gbit/s on each link column."""
+    machine_usd_per_s: FloatArray
+    """Per machine of each option column."""
+    machine_max: FloatArray
+    flow_max: FloatArray
+    out_of_source: IntArray
+    """Link columns whose sum is the rate T."""
+    rows: Rows
+
+    @property
+    def link_count(self) -> int:
+        """Number of flow columns."""
+        return len(self.links)
+
+    @property
+    def option_count(self) -> int:
+        """Number of machine columns."""
+        return len(self.machine_usd_per_s)
+
+    def with_machines_only_at(self, machines: IntArray) -> tuple[Formulation, IntArray]:
+        """The programme without the links that these machines cannot serve, and the positions of the links kept."""
+        options = self.network.options
+        manned = np.zeros(len(self.network.regions), dtype=bool)
+        manned[[options[k].region_index for k in np.flatnonzero(machines)]] = True
+        links = self.links
+        kept = np.flatnonzero(manned[self.network.tail[links]] & manned[self.network.head[links]])
+        column = np.full(self.link_count + self.option_count, -1)
+        column[kept] = np.arange(len(kept))
+        column[self.link_count :] = len(kept) + np.arange(self.option_count)
+        stays = column[self.rows.column] >= 0
+        rows = Rows(
+            self.rows.names,
+            self.rows.row[stays],
+            column[self.rows.column[stays]],
+            self.rows.value[stays],
+            self.rows.lower,
+            self.rows.upper,
+        )
+        out = column[self.out_of_source]
+        small = replace(
+            self,
+            links=links[kept],
+            egress_usd_per_s=self.egress_usd_per_s[kept],
+            flow_max=self.flow_max[kept],
+            out_of_source=out[out >= 0],
+            rows=rows,
+        )
+        return small, kept
+
+
+class _RowWriter:
+    """Collects rows family by family."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._row: list[IntArray] = []
+        self._column: list[IntArray] = []
+        self._value: list[FloatArray] = []
+        self._lower: list[float] = []
+        self._upper: list[float] = []
+
+    def family(
+        self, names: list[str], row: IntArray, column: IntArray, value: FloatArray, lower: float, upper: float
+    ) -> None:
+        """Add ``len(names)`` rows whose coordinates count from zero."""
+        self._row.append(row + len(self.names))
+        self._column.append(column)
+        self._value.append(value)
+        self._lower += [lower] * len(names)
+        self._upper += [upper] * len(names)
+        self.names += names
+
+    def rows(self) -> Rows:
+        """All rows so far."""
+        return Rows(
+            tuple(self.names),
+            np.concatenate(self._row),
+            np.concatenate(self._column),
+            np.concatenate(self._value),
+            np.array(self._lower),
+            np.array(self._upper),
+        )
+
+
+def build_formulation(network: Network, source: int, sink: int, *, links: IntArray | None = None) -> Formulation:
+    """Write the programme down.
+
+    Args:
+        network: what can be used.
+        source: index of the source region.
+        sink: index of the destination region.
+        links: restricts the overlay to these links (the baselines use it); ``None`` for all.
+    """
+    chosen = np.arange(len(network.tail)) if links is None else links
+    chosen = chosen[(network.head[chosen] != source) & (network.tail[chosen] != sink)]
+    writer = _RowWriter()
+    _conserve_flow(writer, network, chosen, source, sink)
+    _cap_egress(writer, network, chosen, sink)
+    _cap_ingress(writer, network, chosen, source)
+    _share_outgoing_connections(writer, network, chosen, sink)
+    _share_incoming_connections(writer, network, chosen, source)
+    _limit_machines(writer, network, chosen)
+    _limit_store_reads(writer, network, chosen, source)
+    _limit_store_writes(writer, network, chosen, sink)
+    region_of_option = np.array([o.region_index for o in network.options], dtype=np.int64)
+    ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
+    return Formulation(
+        network=network,
+        source=source,
+        sink=sink,
+        links=chosen,
+        egress_usd_per_s=network.usd_per_gb[chosen] / BITS_PER_BYTE,
+        machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
+        machine_max=network.machines_max[region_of_option].astype(np.float64),
+        flow_max=network.link_gbps[chosen] * ends,
+        out_of_source=np.flatnonzero(network.tail[chosen] == source),
+        rows=writer.rows(),
+    )
+
+
+def _conserve_flow(writer: _RowWriter, network: Network, links: IntArray, source: int, sink: int) -> None:
+    """Σ_u F_uv − Σ_w F_vw = 0 for every relay v (4e)."""
+    relays = [v for v in range(len(network.regions)) if v not in (source, sink)]
+    position = np.full(len(network.regions), -1)
+    position[relays] = np.arange(len(relays))
+    into, out = position[network.head[links]], position[network.tail[links]]
+    columns = np.arange(len(links))
+    writer.family(
+        [f"conservation at {network.regions[v]}" for v in relays],
+        np.concatenate([into[into >= 0], out[out >= 0]]),
+        np.concatenate([columns[into >= 0], columns[out >= 0]]),
+        np.concatenate([np.ones(int((into >= 0).sum())), -np.ones(int((out >= 0).sum()))]),
+        0.0,
+        0.0,
+    )
+
+
+def _per_region(
+    writer: _RowWriter,
+    network: Network,
+    ends: IntArray,
+    weight: FloatArray,
+    per_machine: FloatArray,
+    skip: int,
+    what: str,
+) -> None:
+    """Σ weight_l F_l over the links that end at v ≤ Σ_k per_machine_k N_vk, for every region v but ``skip``."""
+    regions = [v for v in range(len(network.regions)) if v != skip]
+    position = np.full(len(network.regions), -1)
+    position[regions] = np.arange(len(regions))
+    of_link = position[ends]
+    of_option = position[np.array([o.region_index for o in network.options], dtype=np.int64)]
+    keep_link, keep_option = of_link >= 0, of_option >= 0
+    writer.family(
+        [f"{what} {network.regions[v]}" for v in regions],
+        np.concatenate([of_link[keep_link], of_option[keep_option]]),
+        np.concatenate([np.flatnonzero(keep_link), len(ends) + np.flatnonzero(keep_option)]),
+        np.concatenate([weight[keep_link], -per_machine[keep_option]]),
+        -np.inf,
+        0.0,
+    )
+
+
+def _cap_egress(writer: _RowWriter, network: Network, links: IntArray, sink: int) -> None:
+    """Σ_w F_vw ≤ Σ_k egress_k N_vk (4g)."""
+    caps = np.array([o.egress_gbps for o in network.options])
+    _per_region(writer, network, network.tail[links], np.ones(len(links)), caps, sink, "egress cap at")
+
+
+def _cap_ingress(writer: _RowWriter, network: Network, links: IntArray, source: int) -> None:
+    """Σ_u F_uv ≤ Σ_k ingress_k N_vk (4f)."""
+    caps = np.array([o.ingress_gbps for o in network.options])
+    _per_region(writer, network, network.head[links], np.ones(len(links)), caps, source, "ingress cap at")
+
+
+def _share_outgoing_connections(writer: _RowWriter, network: Network, links: IntArray, sink: int) -> None:
+    """Σ_w F_vw / link_vw ≤ Σ_k N_vk: (4b) and (4h) with M eliminated and the crossed indices set right."""
+    ones = np.ones(len(network.options))
+    per_gbps = 1 / network.link_gbps[links]
+    _per_region(writer, network, network.tail[links], per_gbps, ones, sink, "links out of")
+
+
+def _share_incoming_connections(writer: _RowWriter, network: Network, links: IntArray, source: int) -> None:
+    """Σ_u F_uv / link_uv ≤ Σ_k N_vk: (4b) and (4i) with M eliminated."""
+    ones = np.ones(len(network.options))
+    per_gbps = 1 / network.link_gbps[links]
+    _per_region(writer, network, network.head[links], per_gbps, ones, source, "links into")
+
+
+def _limit_machines(writer: _RowWriter, network: Network, links: IntArray) -> None:
+    """Σ_k N_vk ≤ limit_v (4j), a row only where a region has several options; else it is the column's bound."""
+    regions = np.array([o.region_index for o in network.options], dtype=np.int64)
+    for v in np.flatnonzero(np.bincount(regions, minlength=len(network.regions)) > 1):
+        of_region = np.flatnonzero(regions == v)
+        writer.family(
+            [f"machine limit at {network.regions[v]}"],
+            np.zeros(len(of_region), dtype=np.int64),
+            len(links) + of_region,
+            np.ones(len(of_region)),
+            -np.inf,
+            float(network.machines_max[v]),
+        )
+
+
+def _limit_store_reads(writer: _RowWriter, network: Network, links: IntArray, source: int) -> None:
+    """Σ_w F_sw ≤ Σ_k read_k N_sk, where the source's object store is known."""
+    _limit_store(writer, network, links, network.tail[links], source, "read")
+
+
+def _limit_store_writes(writer: _RowWriter, network: Network, links: IntArray, sink: int) -> None:
+    """Σ_u F_ut ≤ Σ_k write_k N_tk, where the destination's object store is known."""
+    _limit_store(writer, network, links, network.head[links], sink, "write")
+
+
+def _limit_store(
+    writer: _RowWriter, network: Network, links: IntArray, ends: IntArray, region: int, verb: str
+) -> None:
+    options = [k for k, o in enumerate(network.options) if o.region_index == region]
+    rates = np.array(
+        [network.options[k].read_gbps if verb == "read" else network.options[k].write_gbps for k in options]
+    )
+    if not np.all(np.isfinite(rates)):
+        return
+    flows = np.flatnonzero(ends == region)
+    writer.family(
+        [f"object-store {verb} rate at {network.regions[region]}"],
+        np.zeros(len(flows) + len(options), dtype=np.int64),
+        np.concatenate([flows, len(links) + np.array(options, dtype=np.int64)]),
+        np.concatenate([np.ones(len(flows)), -rates]),
+        -np.inf,
+        0.0,
+    )

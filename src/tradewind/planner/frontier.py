@@ -1,0 +1,364 @@
+"""The whole frontier: every rate that no cheaper plan reaches, not samples of it.
+
+With a set of machines N fixed, the least rate of cost R_N(T) is the value of a linear programme in its right-hand side:
+convex and piecewise linear, found exactly from values and duals. With boot time b, R_N(T) + T·b·vm·N/8V is still
+piecewise linear, and the cost of the transfer is 8V times its slope seen from the origin. So:
+
+1. keep a pool of machine sets, at first those of the cheapest and of the fastest plan;
+2. take the lower envelope of their functions and its efficient part: a few straight pieces in the plane (T, R);
+3. ask for each piece, in one mixed-integer solve, whether *any* machines get below it within its window of rates.
+   If so they join the pool and step 2 is repeated there; if not, the piece is proven.
+
+Between the pieces lie rates that are dominated: a faster plan is as cheap. They are proven in the same way, against the
+straight line through the origin that stands for the faster plan's cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tradewind.planner.formulation import Formulation
+from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
+from tradewind.planner.network import IntArray
+from tradewind.planner.solver import Answer, Ask, SolverSettings, solve_flows, solve_machines
+
+__all__ = ["Frontier", "Segment", "trace_frontier"]
+
+SOLVES_MAX = 400
+"""Mixed-integer solves of one frontier; beyond it the pieces not proven are marked as such."""
+COST_TOLERANCE = 1e-7
+"""Relative: improvements smaller than this are rounding."""
+END_STEPS_MAX = 8
+"""Tries to evaluate a function at the very end of its range, each a billionth further inside."""
+START_BELOW = 1e-3
+"""Relative; functions are traced from a little below the cheapest plan's rate, so that it is inside them."""
+EDGE = 1e-5
+"""Relative width of the sliver behind a jump that is not looked into."""
+WINDOW_MIN = 1e-6
+"""Relative width below which a window of rates is a point."""
+
+Line = tuple[float, float]
+"""Intercept and slope in the plane (T, R)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Part of the frontier on which the same machines are used and cost is 8V·(intercept/T + slope) + requests."""
+
+    rate_from_gbps: float
+    rate_to_gbps: float
+    cost_from_usd: float
+    cost_to_usd: float
+    intercept_usd_per_s: float
+    slope_usd_per_gbit: float
+    machines: tuple[int, ...]
+    """Per machine option of the network."""
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frontier:
+    """Segments from the cheapest to the fastest, and what it took to find them."""
+
+    segments: tuple[Segment, ...]
+    solves: int
+    job: Job
+    formulation: Formulation = field(repr=False)
+
+    def cost_usd(self, rate_gbps: float) -> float:
+        """Least cost of a plan at ``rate_gbps`` or more; infinite beyond the fastest."""
+        for segment in self.segments:
+            if rate_gbps <= segment.rate_from_gbps:
+                return segment.cost_from_usd
+            if rate_gbps <= segment.rate_to_gbps * (1 + WINDOW_MIN):
+                line = segment.intercept_usd_per_s / rate_gbps + segment.slope_usd_per_gbit
+                return self.job.gbit * line + self.job.requests_usd
+        return float("inf")
+
+    def rate_gbps(self, cost_usd: float) -> float:
+        """Highest rate for at most ``cost_usd``; zero below the cheapest."""
+        best = 0.0
+        for segment in self.segments:
+            if cost_usd >= segment.cost_to_usd:
+                best = segment.rate_to_gbps
+            elif cost_usd >= segment.cost_from_usd:
+                usd_per_gbit = (cost_usd - self.job.requests_usd) / self.job.gbit - segment.slope_usd_per_gbit
+                return segment.intercept_usd_per_s / usd_per_gbit
+        return best
+
+    def elbows(self) -> tuple[tuple[float, float], ...]:
+        """(rate, cost) where the way changes: ends of segments where machines or the price of the next Gbit/s do."""
+        return tuple((s.rate_to_gbps, s.cost_to_usd) for s in self.segments)
+
+    def point(self, rate_gbps: float, settings: SolverSettings) -> Point | None:
+        """The plan at a rate of the frontier."""
+        for segment in self.segments:
+            if rate_gbps <= segment.rate_to_gbps * (1 + WINDOW_MIN):
+                rate = min(max(rate_gbps, segment.rate_from_gbps), segment.rate_to_gbps)
+                answer = solve_flows(
+                    self.formulation, Ask(rate, rate), np.array(segment.machines, dtype=np.int64), settings
+                )
+                return None if answer is None else Point.of(self.formulation, self.job, answer)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A straight piece of one machine set's function."""
+
+    low: float
+    high: float
+    line: Line
+    machines: tuple[int, ...]
+
+    def value(self, rate: float) -> float:
+        return self.line[0] + self.line[1] * rate
+
+
+def trace_frontier(formulation: Formulation, job: Job, settings: SolverSettings) -> Frontier | None:
+    """Trace it; ``None`` if the sink cannot be reached."""
+    top = fastest(formulation, job, settings)
+    bottom = cheapest(formulation, job, settings) if top else None
+    if top is None or bottom is None:
+        return None
+    if bottom.rate_gbps >= top.rate_gbps * (1 - WINDOW_MIN):
+        segment = _single_point(top, job)
+        return Frontier((segment,), 2, job, formulation)
+    tracer = _Tracer(formulation, job, settings, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
+    tracer.add(bottom.answer.machines)
+    tracer.add(top.answer.machines)
+    tracer.prove()
+    return Frontier(tuple(tracer.segments()), tracer.solves, job, formulation)
+
+
+def _single_point(top: Point, job: Job) -> Segment:
+    usd_per_gbit = (top.cost_usd - job.requests_usd) / job.gbit
+    machines = tuple(int(n) for n in top.answer.machines)
+    rate, cost = top.rate_gbps, top.cost_usd
+    return Segment(rate, rate, cost, cost, 0.0, usd_per_gbit, machines, True)
+
+
+class _Tracer:
+    """The pool of machine sets, their envelope, and what of it has been proven."""
+
+    def __init__(self, formulation: Formulation, job: Job, settings: SolverSettings, low: float, high: float) -> None:
+        self.formulation = formulation
+        self.job = job
+        self.settings = settings
+        self.low = low
+        self.high = high
+        self.solves = 0
+        self._pool: dict[tuple[int, ...], list[_Piece]] = {}
+        self._proven: list[tuple[float, float, Line]] = []
+        self._given_up: list[tuple[float, float]] = []
+
+    def add(self, machines: IntArray) -> bool:
+        """Take a machine set into the pool; ``False`` if it is there."""
+        key = tuple(int(n) for n in machines)
+        if key in self._pool:
+            return False
+        self._pool[key] = list(self._pieces(machines, key))
+        return True
+
+    def prove(self) -> None:
+        """Look for better machines below each piece until none is left unproven."""
+        while self.solves < SOLVES_MAX:
+            window = next((w for w in self._targets() if not self._is_proven(w) and not self._is_given_up(w)), None)
+            if window is None:
+                return
+            self._challenge(*window)
+
+    def segments(self) -> Iterator[Segment]:
+        """The efficient pieces of the envelope, from the cheapest to the fastest."""
+        for piece in self._efficient():
+            yield Segment(
+                piece.low,
+                piece.high,
+                self._cost(piece, piece.low),
+                self._cost(piece, piece.high),
+                piece.line[0],
+                piece.line[1],
+                piece.machines,
+                self._is_proven((piece.low, piece.high, piece.line)),
+            )
+
+    def _cost(self, piece: _Piece, rate: float) -> float:
+        return self.job.gbit * piece.value(rate) / rate + self.job.requests_usd
+
+    def _is_proven(self, window: tuple[float, float, Line]) -> bool:
+        """Proven windows cover it: on each, nothing lies below a line that is nowhere below this one."""
+        low, high, line = window
+        slack = 2 * COST_TOLERANCE * high * abs(line[1])
+        reached = low
+        for proven_low, proven_high, proven in sorted(self._proven):
+            if proven_low > reached * (1 + WINDOW_MIN) or proven_high <= reached:
+                continue
+            upper = min(high, proven_high)
+            if all(proven[0] + proven[1] * t >= line[0] + line[1] * t - slack for t in (reached, upper)):
+                reached = upper
+            if reached >= high * (1 - WINDOW_MIN):
+                return True
+        return reached >= high * (1 - WINDOW_MIN)
+
+    def _is_given_up(self, window: tuple[float, float, Line]) -> bool:
+        low, high, _ = window
+        return any(start <= high and end >= low for start, end in self._given_up)
+
+    def _challenge(self, low: float, high: float, line: Line) -> None:
+        """Ask whether any machines get below ``line`` between two rates."""
+        intercept, slope = line
+        ask = Ask(low, high, usd_per_gbit=slope, machine_factor=self.job.machine_factor(low))
+        answer = solve_machines(self.formulation, ask, self.settings)
+        self.solves += 1
+        tolerance = COST_TOLERANCE * max(abs(intercept + slope * low), abs(intercept))
+        if answer is None or answer.objective >= intercept - tolerance:
+            self._proven.append((low, high, line))
+        elif not self.add(answer.machines):
+            self._narrow(low, high, line, float(answer.flow_gbps[self.formulation.out_of_source].sum()))
+
+    def _narrow(self, low: float, high: float, line: Line, rate: float) -> None:
+        """Known machines seem better at ``rate``: they end at the window's lower edge, or their boot was undercounted.
+
+        At an edge the frontier jumps, and what ends there hides what begins behind it: look past it. Otherwise boot was
+        counted as at the lower edge, and halves of the window count it more truly.
+        """
+        past = low * (1 + EDGE)
+        if rate <= past < high:
+            self._proven.append((low, past, line))
+            self._challenge(past, high, line)
+        elif self.job.boot_s > 0.0 and high - low > EDGE * low:
+            middle = (low + rate) / 2
+            self._challenge(low, middle, line)
+            self._challenge(middle, high, line)
+        else:
+            self._given_up.append((low, high))
+
+    def _targets(self) -> Iterator[tuple[float, float, Line]]:
+        """Windows with the line that nothing may get below: the efficient pieces, and rays over the gaps."""
+        reached = self.low
+        for piece in self._efficient():
+            if piece.low > reached * (1 + WINDOW_MIN):
+                yield (reached, piece.low, (0.0, piece.value(piece.low) / piece.low))
+            yield (piece.low, piece.high, piece.line)
+            reached = piece.high
+
+    def _efficient(self) -> list[_Piece]:
+        """Pieces of the envelope on which cost rises with rate and no faster point is as cheap."""
+        kept: list[_Piece] = []
+        cheapest_beyond = float("inf")
+        for piece in reversed(list(self._envelope())):
+            at_high = piece.value(piece.high) / piece.high
+            rises = piece.line[0] < 0
+            if rises and at_high <= cheapest_beyond * (1 + COST_TOLERANCE):
+                kept.append(piece)
+                cheapest_beyond = min(cheapest_beyond, piece.value(piece.low) / piece.low)
+            elif rises and piece.value(piece.low) / piece.low < cheapest_beyond:
+                crossing = piece.line[0] / (cheapest_beyond - piece.line[1])
+                kept.append(_Piece(piece.low, crossing, piece.line, piece.machines))
+                cheapest_beyond = piece.value(piece.low) / piece.low
+            elif not rises and at_high < cheapest_beyond * (1 - COST_TOLERANCE):
+                kept.append(_Piece(piece.high, piece.high, (0.0, at_high), piece.machines))
+                cheapest_beyond = at_high
+        return _joined(kept[::-1])
+
+    def _envelope(self) -> Iterator[_Piece]:
+        """Lower envelope of all functions in the pool, as pieces in order of rate."""
+        pieces = [piece for function in self._pool.values() for piece in function]
+        cuts = sorted({t for p in pieces for t in (p.low, p.high)})
+        for low, high in zip(cuts, cuts[1:], strict=False):
+            middle = (low + high) / 2
+            over = [p for p in pieces if p.low <= middle <= p.high]
+            if over and high - low > WINDOW_MIN * high * 1e-3:
+                yield from _lowest(over, low, high)
+
+    def _pieces(self, machines: IntArray, key: tuple[int, ...]) -> Iterator[_Piece]:
+        """The machine set's function between ``low`` and the rate that it reaches."""
+        ask = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
+        top = solve_flows(self.formulation, ask, machines, self.settings)
+        if top is None or top.objective <= self.low:
+            return
+        left = self._value(machines, self.low)
+        right = self._value(machines, min(top.objective, self.high))
+        if left is not None and right is not None:
+            yield from self._between(machines, key, left, right)
+
+    def _value(self, machines: IntArray, rate: float) -> _Tangent | None:
+        """A machine set's function and its slope at one rate; at its end, as near to it as the solver gets."""
+        for _ in range(END_STEPS_MAX):
+            answer = solve_flows(self.formulation, Ask(rate, rate), machines, self.settings)
+            if answer is not None and answer.duals is not None:
+                boot = float(self.formulation.machine_usd_per_s @ machines) * self.job.boot_s / self.job.gbit
+                return _Tangent(rate, answer.objective + boot * rate, float(answer.duals[-1]) + boot)
+            rate *= 1 - 1e-9
+        return None
+
+    def _between(
+        self, machines: IntArray, key: tuple[int, ...], left: _Tangent, right: _Tangent
+    ) -> Iterator[_Piece]:
+        """Cut a convex function where the tangents at both ends meet, until one of them is the chord."""
+        width = right.rate - left.rate
+        if width <= WINDOW_MIN * right.rate:
+            return
+        tolerance = 1e-9 * max(abs(right.value), abs(left.value))
+        above_left = right.value - left.value - left.slope * width
+        above_right = left.value - right.value + right.slope * width
+        meeting = left.rate + above_right / max(right.slope - left.slope, 1e-15)
+        middle = None
+        if min(above_left, above_right) > tolerance and left.rate < meeting < right.rate:
+            middle = self._value(machines, meeting)
+        if middle is None:
+            slope = (right.value - left.value) / width
+            yield _Piece(left.rate, right.rate, (left.value - slope * left.rate, slope), key)
+            return
+        yield from self._between(machines, key, left, middle)
+        yield from self._between(machines, key, middle, right)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tangent:
+    """Value and slope of a function at one rate."""
+
+    rate: float
+    value: float
+    slope: float
+
+
+def _lowest(pieces: list[_Piece], low: float, high: float) -> Iterator[_Piece]:
+    """The lower envelope of straight lines between two rates."""
+    at = low
+    least = min(p.value(at) for p in pieces)
+    tied = [p for p in pieces if p.value(at) <= least + 1e-9 * abs(least)]
+    line = min(tied, key=lambda p: p.line[1])
+    while at < high:
+        meeting, following = high, None
+        for other in pieces:
+            falls = line.line[1] - other.line[1]
+            if falls <= 1e-15:
+                continue
+            crossing = (other.line[0] - line.line[0]) / falls
+            if at * (1 + WINDOW_MIN * 1e-3) < crossing < meeting:
+                meeting, following = crossing, other
+        yield _Piece(at, meeting, line.line, line.machines)
+        if following is None:
+            return
+        at, line = meeting, following
+
+
+def _joined(pieces: list[_Piece]) -> list[_Piece]:
+    """Neighbours that are one straight line of one machine set become one piece."""
+    joined: list[_Piece] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.machines == piece.machines
+            and abs(last.high - piece.low) <= WINDOW_MIN * piece.low
+            and abs(last.value(piece.high) - piece.value(piece.high)) <= COST_TOLERANCE * abs(piece.value(piece.high))
+        ):
+            joined[-1] = _Piece(last.low, piece.high, last.line, last.machines)
+        else:
+            joined.append(piece)
+    return joined

@@ -1,0 +1,158 @@
+"""The overlay as arrays: regions, links and machine options, cut out of a catalog once and reused for every solve.
+
+Symbols (docs/concepts/planner.md): V the regions, E the ordered links, ``link_gbps`` LIMIT^link, ``usd_per_gb``
+COST^egress, and per machine option LIMIT^egress, LIMIT^ingress and COST^VM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.model.catalog import Catalog
+from tradewind.model.machine import MachineOffer
+from tradewind.model.region import Region
+
+__all__ = ["Limits", "MachineOption", "Network", "build_network"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+GBPS_MIN = 1e-3
+"""Links below 1 Mbit/s are left out: they carry nothing worth a machine and only worsen the numbers' scaling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the user and the account allow."""
+
+    machines_per_region: int = 8
+    """Upper limit in every region; quotas of the catalog lower it."""
+    per_region: Mapping[Region, int] = field(default_factory=dict)
+    """Limits of single regions, below or above the general one."""
+    connections_per_machine: int = 64
+    spot: bool = False
+    """Whether machines may be spot machines, which their provider can take away."""
+    machine_types: Collection[str] | None = None
+    """Names of machine types to choose from; ``None`` for all."""
+    store_limits: bool = True
+    """Whether the object stores' rates per machine bind at source and destination, where they are known."""
+    compression_ratio: float = 1.0
+    """Bytes on the wire per byte of data, at most 1."""
+    monthly_egress_used_gb: float = 0.0
+    """Egress already paid this month, which decides the price tier."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOption:
+    """One machine type in one region, in data Gbit/s (caps divided by the compression ratio)."""
+
+    region_index: int
+    offer: MachineOffer
+    egress_gbps: float
+    ingress_gbps: float
+    usd_per_s: float
+    read_gbps: float
+    """From the region's object store; infinite where nothing is known."""
+    write_gbps: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """What can be used. Arrays over links have one entry per ordered pair with data."""
+
+    regions: tuple[Region, ...]
+    index: Mapping[Region, int]
+    tail: IntArray
+    head: IntArray
+    link_gbps: FloatArray
+    usd_per_gb: FloatArray
+    options: tuple[MachineOption, ...]
+    machines_max: IntArray
+    """Per region."""
+    connections_per_machine: int
+    boot_s: float
+    """Until the slowest machine type that is offered answers: a fleet starts when all its gateways do."""
+
+    def link_between(self, src: int, dst: int) -> int | None:
+        """Position of the link between two regions, if there is one."""
+        found = np.flatnonzero((self.tail == src) & (self.head == dst))
+        return int(found[0]) if found.size else None
+
+
+def build_network(
+    catalog: Catalog,
+    limits: Limits,
+    *,
+    volume_gb: float,
+    regions: Collection[Region] | None = None,
+) -> Network:
+    """Cut a network out of ``catalog``: the regions with a grid, a price and a machine.
+
+    Args:
+        catalog: what is known.
+        limits: what is allowed.
+        volume_gb: decides the mean price where prices have volume tiers.
+        regions: restricts the overlay to these; ``None`` for all of the grid.
+    """
+    names = catalog.grid.regions() if regions is None else tuple(sorted(regions))
+    names = tuple(r for r in names if _offers(catalog, r, limits) and _machines_max(catalog, r, limits) > 0)
+    index = {region: position for position, region in enumerate(names)}
+    ratio = limits.compression_ratio
+    tail, head, gbps, price = [], [], [], []
+    for (src, dst), link in catalog.grid.links.items():
+        if src not in index or dst not in index or src == dst or link.gbps < GBPS_MIN:
+            continue
+        egress = catalog.egress(src, dst)
+        if egress is None:
+            continue
+        tail.append(index[src])
+        head.append(index[dst])
+        gbps.append(link.gbps / ratio)
+        price.append(egress.mean_usd_per_gb(volume_gb * ratio, limits.monthly_egress_used_gb) * ratio)
+    options = tuple(
+        _option(catalog, index[r], offer, r, limits) for r in names for offer in _offers(catalog, r, limits)
+    )
+    return Network(
+        regions=names,
+        index=index,
+        tail=np.array(tail, dtype=np.int64),
+        head=np.array(head, dtype=np.int64),
+        link_gbps=np.array(gbps, dtype=np.float64),
+        usd_per_gb=np.array(price, dtype=np.float64),
+        options=options,
+        machines_max=np.array([_machines_max(catalog, r, limits) for r in names], dtype=np.int64),
+        connections_per_machine=limits.connections_per_machine,
+        boot_s=max((o.offer.machine.boot_s for o in options), default=0.0),
+    )
+
+
+def _offers(catalog: Catalog, region: Region, limits: Limits) -> list[MachineOffer]:
+    return [
+        offer
+        for offer in catalog.machine_offers(region)
+        if (limits.spot or not offer.spot)
+        and (limits.machine_types is None or offer.machine.name in limits.machine_types)
+    ]
+
+
+def _machines_max(catalog: Catalog, region: Region, limits: Limits) -> int:
+    allowed = limits.per_region.get(region, limits.machines_per_region)
+    return min(allowed, catalog.quotas.get(region, allowed))
+
+
+def _option(catalog: Catalog, index: int, offer: MachineOffer, region: Region, limits: Limits) -> MachineOption:
+    store = catalog.stores.get(region.provider) if limits.store_limits else None
+    ratio = limits.compression_ratio
+    return MachineOption(
+        region_index=index,
+        offer=offer,
+        egress_gbps=offer.machine.egress_gbps / ratio,
+        ingress_gbps=offer.machine.ingress_gbps / ratio,
+        usd_per_s=offer.usd_per_s,
+        read_gbps=store.read_gbps if store else float("inf"),
+        write_gbps=store.write_gbps if store else float("inf"),
+    )
