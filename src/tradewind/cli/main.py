@@ -17,6 +17,7 @@ VERBS = {
     "rm": "delete one object, or with -r everything below a prefix",
     "cat": "write objects to standard output",
     "check": "compare two trees",
+    "plan": "plan a transfer between regions: relays, machines, rate and cost",
     "jobs": "list, show, resume and cancel jobs",
     "doctor": "what works here, and how to mend what does not",
     "config": "show each setting and where it comes from",

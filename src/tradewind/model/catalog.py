@@ -45,9 +45,10 @@ class Catalog:
 
     def nearest_names(self, region: Region) -> tuple[str, ...]:
         """Known regions whose names are like ``region``'s, for a hint."""
-        known = [str(place) for place in sorted(self.places)]
+        regions = sorted(set(self.places) | set(self.grid.regions()))
+        known = [str(known_region) for known_region in regions]
         close = difflib.get_close_matches(str(region), known, NEAREST_NAMES_MAX, 0.5)
         if not close:
-            by_name = {r.name: str(r) for r in sorted(self.places, reverse=True)}
+            by_name = {r.name: str(r) for r in reversed(regions)}
             close = [by_name[n] for n in difflib.get_close_matches(region.name, by_name, NEAREST_NAMES_MAX, 0.5)]
         return tuple(close)

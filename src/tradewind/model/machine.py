@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tradewind.model.origin import Origin
 from tradewind.model.amounts import SECONDS_PER_HOUR
+from tradewind.model.origin import Origin
 
 __all__ = ["MachineOffer", "MachineType", "StoreLimits"]
 

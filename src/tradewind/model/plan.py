@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from tradewind.errors import TopologyError
+from tradewind.model.overlay import OverlayPlan
 from tradewind.model.program import CONNECTIONS_MAX, Limits
 
 #: Most routes of one plan: a route id has 16 bits on the wire, and a plan beyond this is a mistake.
@@ -63,6 +64,8 @@ class Plan:
     routes: tuple[PlannedRoute, ...]
     lead: str = "lead"
     prediction: Prediction | None = None
+    overlay: OverlayPlan | None = None
+    """What the planner knows of it by region, where the planner made it."""
 
     def __post_init__(self) -> None:
         _check_names(self)

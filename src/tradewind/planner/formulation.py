@@ -253,9 +253,7 @@ def _limit_store_writes(writer: _RowWriter, network: Network, links: IntArray, s
     _limit_store(writer, network, links, network.head[links], sink, "write")
 
 
-def _limit_store(
-    writer: _RowWriter, network: Network, links: IntArray, ends: IntArray, region: int, verb: str
-) -> None:
+def _limit_store(writer: _RowWriter, network: Network, links: IntArray, ends: IntArray, region: int, verb: str) -> None:
     options = [k for k, o in enumerate(network.options) if o.region_index == region]
     rates = np.array(
         [network.options[k].read_gbps if verb == "read" else network.options[k].write_gbps for k in options]

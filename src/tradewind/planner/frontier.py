@@ -15,6 +15,7 @@ straight line through the origin that stands for the faster plan's cost.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -23,12 +24,12 @@ import numpy as np
 from tradewind.planner.formulation import Formulation
 from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
 from tradewind.planner.network import IntArray
-from tradewind.planner.solver import Answer, Ask, SolverSettings, solve_flows, solve_machines
+from tradewind.planner.solver import Ask, SolverSettings, solve_flows, solve_machines
 
-__all__ = ["Frontier", "Segment", "trace_frontier"]
+__all__ = ["SOLVES_MAX", "Frontier", "Segment", "trace_frontier"]
 
 SOLVES_MAX = 400
-"""Mixed-integer solves of one frontier; beyond it the pieces not proven are marked as such."""
+"""Mixed-integer solves of one frontier, unless the caller sets less; pieces not proven by then are marked as such."""
 COST_TOLERANCE = 1e-7
 """Relative: improvements smaller than this are rounding."""
 END_STEPS_MAX = 8
@@ -118,7 +119,9 @@ class _Piece:
         return self.line[0] + self.line[1] * rate
 
 
-def trace_frontier(formulation: Formulation, job: Job, settings: SolverSettings) -> Frontier | None:
+def trace_frontier(
+    formulation: Formulation, job: Job, settings: SolverSettings, *, solves_max: int = SOLVES_MAX
+) -> Frontier | None:
     """Trace it; ``None`` if the sink cannot be reached."""
     top = fastest(formulation, job, settings)
     bottom = cheapest(formulation, job, settings) if top else None
@@ -130,7 +133,7 @@ def trace_frontier(formulation: Formulation, job: Job, settings: SolverSettings)
     tracer = _Tracer(formulation, job, settings, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
     tracer.add(bottom.answer.machines)
     tracer.add(top.answer.machines)
-    tracer.prove()
+    tracer.prove(solves_max)
     return Frontier(tuple(tracer.segments()), tracer.solves, job, formulation)
 
 
@@ -163,9 +166,9 @@ class _Tracer:
         self._pool[key] = list(self._pieces(machines, key))
         return True
 
-    def prove(self) -> None:
+    def prove(self, solves_max: int) -> None:
         """Look for better machines below each piece until none is left unproven."""
-        while self.solves < SOLVES_MAX:
+        while self.solves < solves_max:
             window = next((w for w in self._targets() if not self._is_proven(w) and not self._is_given_up(w)), None)
             if window is None:
                 return
@@ -214,8 +217,10 @@ class _Tracer:
         answer = solve_machines(self.formulation, ask, self.settings)
         self.solves += 1
         tolerance = COST_TOLERANCE * max(abs(intercept + slope * low), abs(intercept))
-        if answer is None or answer.objective >= intercept - tolerance:
+        if answer is None or answer.bound >= intercept - tolerance:
             self._proven.append((low, high, line))
+        elif answer.objective >= intercept - tolerance:
+            self._given_up.append((low, high))
         elif not self.add(answer.machines):
             self._narrow(low, high, line, float(answer.flow_gbps[self.formulation.out_of_source].sum()))
 
@@ -268,7 +273,7 @@ class _Tracer:
         """Lower envelope of all functions in the pool, as pieces in order of rate."""
         pieces = [piece for function in self._pool.values() for piece in function]
         cuts = sorted({t for p in pieces for t in (p.low, p.high)})
-        for low, high in zip(cuts, cuts[1:], strict=False):
+        for low, high in itertools.pairwise(cuts):
             middle = (low + high) / 2
             over = [p for p in pieces if p.low <= middle <= p.high]
             if over and high - low > WINDOW_MIN * high * 1e-3:
@@ -295,9 +300,7 @@ class _Tracer:
             rate *= 1 - 1e-9
         return None
 
-    def _between(
-        self, machines: IntArray, key: tuple[int, ...], left: _Tangent, right: _Tangent
-    ) -> Iterator[_Piece]:
+    def _between(self, machines: IntArray, key: tuple[int, ...], left: _Tangent, right: _Tangent) -> Iterator[_Piece]:
         """Cut a convex function where the tangents at both ends meet, until one of them is the chord."""
         width = right.rate - left.rate
         if width <= WINDOW_MIN * right.rate:

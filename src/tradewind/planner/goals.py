@@ -7,8 +7,8 @@ With T the rate, R the rate of cost [USD/s] and boot time b, a transfer of V GB 
 - *exactly a rate*: T is a constant, so C is linear: one solve (the paper's reformulation).
 - *at least a rate, cheapest*: minimise R/T by Dinkelbach's method: min R − λT, then λ ← R/T, until nothing is gained.
 - *a cost ceiling*: R · 8V/T ≤ budget ⇔ R ≤ (budget / 8V) · T, linear; maximise T: one solve.
-- *boot time* adds b·vm·N·T to R·8V, which is not linear. Over a window of rates [l, u] its least value, with T = l, gives
-  a bound, and every answer is evaluated as it truly is; windows are halved until bound and best answer meet.
+- *boot time* adds b·vm·N·T to R·8V, which is not linear. Over a window of rates [l, u] its least value, with T = l,
+  gives a bound, and every answer is evaluated as it truly is; windows are halved until bound and best answer meet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DINKELBACH_STEPS_MAX = 30
 """Never reached: the method converges superlinearly, and takes two to five steps here."""
 RATE_SLACK = 1e-9
 """Relative; lets a second solve reach the rate of a first one in spite of rounding."""
-BOOT_GAP = 1e-4
+BOOT_GAP = 1e-3
 """Relative gap at which the windows of boot time stop being halved."""
 
 
@@ -78,9 +78,7 @@ def cheapest_exactly(formulation: Formulation, job: Job, rate_gbps: float, setti
     return None if answer is None else Point.of(formulation, job, answer, _relative_gap(answer))
 
 
-def fastest(
-    formulation: Formulation, job: Job, settings: SolverSettings, *, cheapest_too: bool = True
-) -> Point | None:
+def fastest(formulation: Formulation, job: Job, settings: SolverSettings, *, cheapest_too: bool = True) -> Point | None:
     """The highest rate there is, and the cheapest way to it; ``None`` if the sink cannot be reached."""
     top = solve_machines(formulation, Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True), settings)
     if top is None or top.objective <= 0.0:
@@ -132,9 +130,7 @@ def cheapest(
     return Point(best.answer, best.rate_gbps, best.cost_usd, max(0.0, (best.cost_usd - bound) / best.cost_usd))
 
 
-def fastest_within(
-    formulation: Formulation, job: Job, ceiling_usd: float, settings: SolverSettings
-) -> Point | None:
+def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, settings: SolverSettings) -> Point | None:
     """Highest rate for at most ``ceiling_usd``; ``None`` if nothing is that cheap."""
     ceiling = (ceiling_usd - job.requests_usd) / job.gbit
     if ceiling <= 0.0:
@@ -150,7 +146,8 @@ def fastest_within(
         if low > high * (1 - BOOT_GAP):
             continue
         ask = Ask(low, high, maximise_rate=True, machine_factor=job.machine_factor(low), ceiling_usd_per_gbit=ceiling)
-        relaxed = solve_machines(formulation, ask, settings)
+        start = best.answer if best is not None and low <= best.rate_gbps else None
+        relaxed = solve_machines(formulation, ask, settings, start=start)
         if relaxed is None or relaxed.objective <= 0.0:
             continue
         point = _fastest_for_machines(formulation, job, settings, relaxed, ceiling)

@@ -131,12 +131,25 @@ def build_network(
 
 
 def _offers(catalog: Catalog, region: Region, limits: Limits) -> list[MachineOffer]:
-    return [
+    """What may be chosen, without what another offer beats in every respect: no plan gets worse by that."""
+    allowed = [
         offer
         for offer in catalog.machine_offers(region)
         if (limits.spot or not offer.spot)
         and (limits.machine_types is None or offer.machine.name in limits.machine_types)
     ]
+    return [
+        offer
+        for position, offer in enumerate(allowed)
+        if not any(_beats(other, offer, other_position < position) for other_position, other in enumerate(allowed))
+    ]
+
+
+def _beats(other: MachineOffer, offer: MachineOffer, first: bool) -> bool:
+    """Whether ``other`` costs no more and carries no less; of two that are alike the first stays."""
+    theirs = (-other.usd_per_hour, other.machine.egress_gbps, other.machine.ingress_gbps)
+    ours = (-offer.usd_per_hour, offer.machine.egress_gbps, offer.machine.ingress_gbps)
+    return all(a >= b for a, b in zip(theirs, ours, strict=True)) and (theirs != ours or first)
 
 
 def _machines_max(catalog: Catalog, region: Region, limits: Limits) -> int:

@@ -8,7 +8,6 @@ bound reaches a plan.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,7 +128,7 @@ def solve_flows(formulation: Formulation, ask: Ask, machines: IntArray, settings
 
 
 def _highs(settings: SolverSettings) -> Any:
-    highs = highspy.Highs()
+    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
     highs.setOptionValue("time_limit", settings.time_limit_s)

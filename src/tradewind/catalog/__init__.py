@@ -1,0 +1,1 @@
+"""Knows the world: packaged, imported, refreshed and learned figures become one `model.Catalog`."""

@@ -1,0 +1,107 @@
+"""What the planner says about a plan, by region: flows, machines, routes, time, cost, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tradewind.model.amounts import format_gbps, format_usd, format_volume, transfer_time_s
+from tradewind.model.goal import Goal
+from tradewind.model.machine import MachineOffer
+from tradewind.model.region import Region
+from tradewind.model.units import format_duration
+
+__all__ = ["Cost", "OverlayEdge", "OverlayPlan", "OverlayRoute", "RegionMachines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a transfer costs [USD]. Machines are paid from launch, boot included."""
+
+    egress_usd: float
+    machines_usd: float
+    requests_usd: float = 0.0
+
+    @property
+    def total_usd(self) -> float:
+        """Everything."""
+        return self.egress_usd + self.machines_usd + self.requests_usd
+
+
+@dataclass(frozen=True, slots=True)
+class RegionMachines:
+    """Machines of one type in one region."""
+
+    region: Region
+    offer: MachineOffer
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayEdge:
+    """The flow from one region to the next, all its machine pairs together."""
+
+    src: Region
+    dst: Region
+    gbps: float
+    connections: int
+    usd_per_gb: float
+    link_gbps: float
+    """What one machine pair carries at full connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayRoute:
+    """One way from source to destination and the share of the bytes that takes it."""
+
+    regions: tuple[Region, ...]
+    gbps: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayPlan:
+    """One answer of the planner."""
+
+    source: Region
+    destination: Region
+    volume_gb: float
+    goal: Goal
+    throughput_gbps: float
+    boot_s: float
+    cost: Cost
+    machines: tuple[RegionMachines, ...]
+    edges: tuple[OverlayEdge, ...]
+    routes: tuple[OverlayRoute, ...]
+    connections_per_machine: int = 64
+    optimal: bool = True
+    gap: float = 0.0
+    """No plan is better by more than this, relative to the goal's objective."""
+    solve_s: float = 0.0
+    binding: tuple[str, ...] = ()
+    """What limits the plan, in words, the tightest first."""
+
+    @property
+    def transfer_s(self) -> float:
+        """Seconds from the first byte to the last."""
+        return transfer_time_s(self.volume_gb, self.throughput_gbps)
+
+    @property
+    def time_s(self) -> float:
+        """Seconds from the request for machines to the last byte."""
+        return self.boot_s + self.transfer_s
+
+    @property
+    def machine_counts(self) -> Mapping[Region, int]:
+        """Machines per region, all types together."""
+        counts: dict[Region, int] = {}
+        for machines in self.machines:
+            counts[machines.region] = counts.get(machines.region, 0) + machines.count
+        return counts
+
+    def __str__(self) -> str:
+        ways = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)
+        return (
+            f"{format_volume(self.volume_gb)} at {format_gbps(self.throughput_gbps)} in {format_duration(self.time_s)} "
+            f"for {format_usd(self.cost.total_usd)} with {sum(m.count for m in self.machines)} machines: {ways}"
+        )

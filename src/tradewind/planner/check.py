@@ -1,0 +1,160 @@
+"""An independent check of a plan: plain arithmetic on the plan and the catalog, nothing from the solver.
+
+Every plan that is printed has passed it, and so has every plan that the tests make.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Deadline, MaxCost, MinThroughput
+from tradewind.model.overlay import OverlayPlan
+from tradewind.model.region import Region
+from tradewind.planner.network import Limits
+
+__all__ = ["violations"]
+
+TOLERANCE = 1e-9
+"""Relative. Floating point sums of some ten terms stay far below it."""
+GOAL_TOLERANCE = 1e-6
+"""Relative; a goal met to a millionth is met."""
+
+
+def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> list[str]:
+    """What is wrong with a plan, one line each; empty for a good one."""
+    return [
+        *_conservation(plan),
+        *_routes(plan),
+        *_links(plan, catalog, limits),
+        *_machines(plan, catalog, limits),
+        *_stores(plan, catalog, limits),
+        *_connections(plan),
+        *_cost(plan),
+        *_goal(plan),
+    ]
+
+
+def _out(plan: OverlayPlan, region: Region) -> float:
+    return math.fsum(e.gbps for e in plan.edges if e.src == region)
+
+
+def _into(plan: OverlayPlan, region: Region) -> float:
+    return math.fsum(e.gbps for e in plan.edges if e.dst == region)
+
+
+def _above(value: float, limit: float, tolerance: float = TOLERANCE) -> bool:
+    return value > limit + tolerance * max(abs(value), abs(limit))
+
+
+def _differ(a: float, b: float) -> bool:
+    return _above(a, b) or _above(b, a)
+
+
+def _conservation(plan: OverlayPlan) -> Iterator[str]:
+    for region in {r for e in plan.edges for r in (e.src, e.dst)}:
+        into, out = _into(plan, region), _out(plan, region)
+        if region == plan.source:
+            if into > 0 or _differ(out, plan.throughput_gbps):
+                yield f"{region}: the source sends {out} and receives {into} Gbit/s at {plan.throughput_gbps} Gbit/s"
+        elif region == plan.destination:
+            if out > 0 or _differ(into, plan.throughput_gbps):
+                yield f"{region}: the destination receives {into} and sends {out} Gbit/s"
+        elif _differ(into, out):
+            yield f"{region}: {into} Gbit/s in, {out} Gbit/s out"
+
+
+def _routes(plan: OverlayPlan) -> Iterator[str]:
+    if _differ(math.fsum(r.share for r in plan.routes), 1.0):
+        yield "the routes' shares do not add up to one"
+    for route in plan.routes:
+        if route.regions[0] != plan.source or route.regions[-1] != plan.destination:
+            yield f"a route leads from {route.regions[0]} to {route.regions[-1]}"
+        if len(set(route.regions)) != len(route.regions):
+            yield f"a route passes a region twice: {route.regions}"
+    for edge in plan.edges:
+        through = [r.gbps for r in plan.routes if (edge.src, edge.dst) in zip(r.regions, r.regions[1:], strict=False)]
+        if _differ(math.fsum(through), edge.gbps):
+            yield f"{edge.src} → {edge.dst}: the routes over it carry {math.fsum(through)}, not {edge.gbps} Gbit/s"
+
+
+def _links(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> Iterator[str]:
+    counts = plan.machine_counts
+    for edge in plan.edges:
+        link = catalog.grid.link(edge.src, edge.dst)
+        price = catalog.egress(edge.src, edge.dst)
+        if link is None or price is None or edge.gbps <= 0:
+            yield f"{edge.src} → {edge.dst}: not a link with a rate and a price, or unused"
+        elif _differ(edge.link_gbps, link.gbps / limits.compression_ratio):
+            yield f"{edge.src} → {edge.dst}: planned on {edge.link_gbps}, known are {link.gbps} Gbit/s"
+    for region in counts:
+        out = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.src == region)
+        into = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.dst == region)
+        if _above(max(out, into), counts[region]):
+            yield f"{region}: links need the connections of {max(out, into)} machines, there are {counts[region]}"
+
+
+def _machines(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> Iterator[str]:
+    counts = plan.machine_counts
+    for region in {r for e in plan.edges for r in (e.src, e.dst)} - set(counts):
+        yield f"{region}: used, but has no machine"
+    for region, count in counts.items():
+        allowed = min(limits.per_region.get(region, limits.machines_per_region), catalog.quotas.get(region, count))
+        if count > allowed:
+            yield f"{region}: {count} machines, allowed are {allowed}"
+        here = [m for m in plan.machines if m.region == region]
+        egress = sum(m.count * m.offer.machine.egress_gbps for m in here) / limits.compression_ratio
+        ingress = sum(m.count * m.offer.machine.ingress_gbps for m in here) / limits.compression_ratio
+        if _above(_out(plan, region), egress):
+            yield f"{region}: sends {_out(plan, region)}, its machines may send {egress} Gbit/s"
+        if _above(_into(plan, region), ingress):
+            yield f"{region}: receives {_into(plan, region)}, its machines may receive {ingress} Gbit/s"
+        for m in here:
+            if m.offer not in catalog.machine_offers(region) or (m.offer.spot and not limits.spot):
+                yield f"{region}: {m.offer.name} is not offered"
+
+
+def _stores(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> Iterator[str]:
+    counts = plan.machine_counts
+    source, destination = catalog.stores.get(plan.source.provider), catalog.stores.get(plan.destination.provider)
+    if not limits.store_limits:
+        return
+    if source is not None and _above(plan.throughput_gbps, source.read_gbps * counts.get(plan.source, 0)):
+        yield f"{plan.source}: reads faster than its object store gives"
+    if destination is not None and _above(
+        plan.throughput_gbps, destination.write_gbps * counts.get(plan.destination, 0)
+    ):
+        yield f"{plan.destination}: writes faster than its object store takes"
+
+
+def _connections(plan: OverlayPlan) -> Iterator[str]:
+    for edge in plan.edges:
+        if edge.connections < 1:
+            yield f"{edge.src} → {edge.dst}: no connection"
+    for region, count in plan.machine_counts.items():
+        most = plan.connections_per_machine * count
+        out = sum(e.connections for e in plan.edges if e.src == region)
+        into = sum(e.connections for e in plan.edges if e.dst == region)
+        if max(out, into) > most:
+            yield f"{region}: {max(out, into)} connections, allowed are {most}"
+
+
+def _cost(plan: OverlayPlan) -> Iterator[str]:
+    egress = math.fsum(e.gbps * e.usd_per_gb for e in plan.edges) / BITS_PER_BYTE * plan.transfer_s
+    machines = math.fsum(m.count * m.offer.usd_per_s for m in plan.machines) * plan.time_s
+    if _differ(egress, plan.cost.egress_usd) or _differ(machines, plan.cost.machines_usd):
+        yield f"costs {plan.cost}, which should be {egress} for egress and {machines} for machines"
+
+
+def _goal(plan: OverlayPlan) -> Iterator[str]:
+    goal = plan.goal
+    if isinstance(goal, MinThroughput):
+        short = _above(goal.gbps, plan.throughput_gbps, GOAL_TOLERANCE)
+        if short or (goal.exactly and _above(plan.throughput_gbps, goal.gbps, GOAL_TOLERANCE)):
+            yield f"moves {plan.throughput_gbps} Gbit/s, the goal is {goal}"
+    elif isinstance(goal, MaxCost) and _above(plan.cost.total_usd, goal.usd, GOAL_TOLERANCE):
+        yield f"costs {plan.cost.total_usd} USD, the goal is {goal}"
+    elif isinstance(goal, Deadline) and _above(plan.time_s, goal.seconds, GOAL_TOLERANCE):
+        yield f"takes {plan.time_s} s, the goal is {goal}"

@@ -1,0 +1,141 @@
+"""Why a plan is as it is: which limits bind, in words, and what loosening them would buy.
+
+Every constraint row has a name. A row without slack binds; its dual in the flow programme with the plan's machines says
+how much, which gives the order. Machines are whole, so what one more machine or more money buys is not read from duals
+but solved for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.goal import Deadline, Goal, MaxCost, MinThroughput
+from tradewind.planner.formulation import Formulation
+from tradewind.planner.goals import Point
+from tradewind.planner.network import FloatArray, MachineOption
+
+__all__ = ["BottleneckPlace", "Tightness", "binding_limits", "bottlenecks", "tight_rows"]
+
+TIGHT = 1 - 1e-6
+BOTTLENECK_UTILISATION = 0.99
+"""As §7.4 of the Skyplane paper counts them."""
+
+BottleneckPlace = str
+"""``source machine``, ``source link``, ``relay machine``, ``relay link`` or ``destination machine``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tightness:
+    """A capacity row in use."""
+
+    family: str
+    region_index: int
+    used: float
+    """Part of the capacity in use."""
+    dual: float
+
+
+def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) -> list[Tightness]:
+    """Capacity rows that are used to ``at_least`` this part, the most costly first."""
+    rows = formulation.rows
+    values = np.concatenate([point.answer.flow_gbps, point.answer.machines.astype(np.float64)])
+    terms = rows.value * values[rows.column]
+    use = np.bincount(rows.row, np.where(terms > 0, terms, 0.0), minlength=len(rows.names))
+    have = np.bincount(rows.row, np.where(terms < 0, -terms, 0.0), minlength=len(rows.names))
+    duals: FloatArray = np.zeros(len(rows.names)) if point.answer.duals is None else point.answer.duals
+    found = []
+    for row in np.flatnonzero(np.isneginf(rows.lower) & (have > 0) & (use >= at_least * have)):
+        family, _, region = rows.names[row].rpartition(" ")
+        index = next(i for i, r in enumerate(formulation.network.regions) if str(r) == region)
+        weight = abs(float(duals[row])) * float(have[row])
+        found.append(Tightness(family, index, float(use[row] / have[row]), weight))
+    return sorted(found, key=lambda t: -t.dual)
+
+
+def binding_limits(formulation: Formulation, point: Point, goal: Goal) -> tuple[str, ...]:
+    """What limits the plan, one phrase each."""
+    return tuple(_phrases(formulation, point, goal))
+
+
+def _phrases(formulation: Formulation, point: Point, goal: Goal) -> Iterator[str]:
+    if isinstance(goal, MaxCost) and point.cost_usd >= goal.usd * TIGHT:
+        yield f"the cost ceiling of {format_usd(goal.usd)}"
+    if isinstance(goal, MinThroughput) and point.rate_gbps <= goal.gbps / TIGHT:
+        yield f"the rate asked for, {format_gbps(goal.gbps)}"
+    if isinstance(goal, Deadline):
+        yield "the deadline"
+    network = formulation.network
+    counts = _machines_per_region(formulation, point)
+    for tight in tight_rows(formulation, point):
+        region, count = network.regions[tight.region_index], counts[tight.region_index]
+        machines = f"{count} machine{'s' if count != 1 else ''}"
+        at_limit = count >= int(network.machines_max[tight.region_index])
+        why = f", of at most {int(network.machines_max[tight.region_index])}" if at_limit else ""
+        if tight.family in ("links out of", "links into"):
+            connections = count * network.connections_per_machine
+            yield f"{tight.family} {region}: all {connections} connections of {machines}{why} are in use"
+        else:
+            capacity = _capacity(formulation, point, tight)
+            yield f"{tight.family} {region} ({capacity:.4g} Gbit/s with {machines}{why})"
+
+
+def _capacity(formulation: Formulation, point: Point, tight: Tightness) -> float:
+    options = formulation.network.options
+    return sum(
+        _per_machine(options[k], tight.family) * int(point.answer.machines[k])
+        for k in np.flatnonzero(point.answer.machines)
+        if options[k].region_index == tight.region_index
+    )
+
+
+def _per_machine(option: MachineOption, family: str) -> float:
+    return {
+        "egress cap at": option.egress_gbps,
+        "ingress cap at": option.ingress_gbps,
+        "object-store read rate at": option.read_gbps,
+        "object-store write rate at": option.write_gbps,
+    }[family]
+
+
+def _machines_per_region(formulation: Formulation, point: Point) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for k in np.flatnonzero(point.answer.machines):
+        region = formulation.network.options[k].region_index
+        counts[region] = counts.get(region, 0) + int(point.answer.machines[k])
+    return counts
+
+
+def bottlenecks(formulation: Formulation, point: Point) -> set[BottleneckPlace]:
+    """Where the plan is used above 99%: Fig. 8 of the Skyplane paper."""
+    places: set[BottleneckPlace] = set()
+    for tight in tight_rows(formulation, point, BOTTLENECK_UTILISATION):
+        place = (
+            "source"
+            if tight.region_index == formulation.source
+            else "destination"
+            if tight.region_index == formulation.sink
+            else "relay"
+        )
+        if not tight.family.startswith("links"):
+            places.add(f"{place} machine")
+        elif place == "source" or (place == "relay" and tight.family == "links out of"):
+            places.add(f"{place} link")
+        elif _fed_by_source_alone(formulation, point, tight.region_index):
+            places.add("source link")
+        else:
+            places.add("relay link")
+    return places
+
+
+def _fed_by_source_alone(formulation: Formulation, point: Point, region: int) -> bool:
+    network = formulation.network
+    into = [
+        int(network.tail[formulation.links[c]])
+        for c in np.flatnonzero(point.answer.flow_gbps > 0)
+        if int(network.head[formulation.links[c]]) == region
+    ]
+    return set(into) == {formulation.source}

@@ -1,0 +1,82 @@
+"""From a plan by region to a plan by gateway: the type that `transfer` compiles into programs.
+
+Each machine runs one gateway. Every route of the overlay is cut so that all gateways of a region carry the same part of
+it: a gateway's load is then the region's divided by its machines, in flows, links and connections alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+
+from tradewind.model.overlay import OverlayPlan
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
+from tradewind.model.program import CONNECTIONS_MAX
+from tradewind.model.region import Region
+from tradewind.planner.routes import region_name
+
+__all__ = ["gateway_plan"]
+
+CUT_SLACK = 1e-9
+"""Shares of routes closer together than this are one cut."""
+
+
+def gateway_plan(overlay: OverlayPlan, *, lead_region: str = "site:local") -> Plan:
+    """Gateways, hops and routes with shares for an overlay.
+
+    Args:
+        overlay: the planner's answer.
+        lead_region: where the lead runs; data never flows through it.
+    """
+    weights = _weights(overlay)
+    gateways = [PlannedGateway("lead", lead_region)]
+    gateways += [PlannedGateway(_name(r, i), str(r)) for r in weights for i in range(len(weights[r]))]
+    price = {(e.src, e.dst): e.usd_per_gb for e in overlay.edges}
+    flow = {(e.src, e.dst): e.gbps for e in overlay.edges}
+    connections = {(e.src, e.dst): e.connections for e in overlay.edges}
+    routes: list[PlannedRoute] = []
+    hop_connections: dict[tuple[str, str], float] = defaultdict(float)
+    for route in overlay.routes:
+        hops = list(zip(route.regions, route.regions[1:], strict=False))
+        usd_per_gb = math.fsum(price[hop] for hop in hops)
+        for nodes, part in _cut(route.regions, weights):
+            routes.append(PlannedRoute(nodes, route.share * part, usd_per_gb))
+            for hop, ends in zip(hops, itertools.pairwise(nodes), strict=True):
+                hop_connections[ends] += connections[hop] * route.gbps * part / flow[hop]
+    hops_planned = tuple(
+        PlannedHop(start, end, min(CONNECTIONS_MAX, max(1, math.floor(count + 0.5))))
+        for (start, end), count in hop_connections.items()
+    )
+    prediction = Prediction(overlay.throughput_gbps, overlay.time_s, overlay.cost.total_usd)
+    return Plan(tuple(gateways), hops_planned, tuple(routes), prediction=prediction, overlay=overlay)
+
+
+def _weights(overlay: OverlayPlan) -> dict[Region, list[float]]:
+    """Per region the part that each machine carries: equal for one type, by egress cap for several."""
+    caps: dict[Region, list[float]] = defaultdict(list)
+    for machines in overlay.machines:
+        caps[machines.region] += [machines.offer.machine.egress_gbps] * machines.count
+    return {region: [cap / sum(of) for cap in of] for region, of in caps.items()}
+
+
+def _name(region: Region, index: int) -> str:
+    return f"{region_name(region)}-{index + 1}"
+
+
+def _cut(regions: tuple[Region, ...], weights: dict[Region, list[float]]) -> list[tuple[tuple[str, ...], float]]:
+    """Cut a route at every region's machine boundaries: each piece has one gateway per region."""
+    bounds = {region: _cumulative(weights[region]) for region in regions}
+    cuts = sorted({0.0, 1.0, *(cut for region in regions for cut in bounds[region])})
+    pieces = []
+    for low, high in itertools.pairwise(cuts):
+        if high - low <= CUT_SLACK:
+            continue
+        middle = (low + high) / 2
+        nodes = tuple(_name(r, sum(1 for bound in bounds[r][:-1] if bound <= middle)) for r in regions)
+        pieces.append((nodes, high - low))
+    return pieces
+
+
+def _cumulative(weights: list[float]) -> list[float]:
+    return [min(1.0, math.fsum(weights[: i + 1])) for i in range(len(weights))]

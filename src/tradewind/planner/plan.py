@@ -1,0 +1,230 @@
+"""The planner's front door: a catalog, two regions, a volume and a goal in; one plan out, or why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tradewind.errors import TradewindError, UsageError
+from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.overlay import OverlayPlan
+from tradewind.model.region import Region
+from tradewind.model.units import format_duration
+from tradewind.planner.check import violations
+from tradewind.planner.explain import binding_limits
+from tradewind.planner.formulation import Formulation, build_formulation
+from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
+from tradewind.planner.goals import Job, Point, cheapest, cheapest_exactly, fastest, fastest_within
+from tradewind.planner.network import Limits, Network, build_network
+from tradewind.planner.routes import overlay_plan
+from tradewind.planner.solver import SolverSettings
+
+__all__ = ["InfeasibleGoal", "InvalidPlan", "Transfer", "answer_goal", "plan_transfer", "prepare", "trace_transfer"]
+
+CHUNK_MB = 16.0
+"""Size of one read and one write request, for request prices: the data plane's default chunk."""
+
+
+class InfeasibleGoal(TradewindError):
+    """No plan meets the goal. `because` says which limit; `nearest` is the plan that comes closest, if there is any."""
+
+    def __init__(self, because: str, *, hint: str | None, nearest: OverlayPlan | None) -> None:
+        super().__init__(because, hint=hint)
+        self.because = because
+        self.nearest = nearest
+
+
+class InvalidPlan(TradewindError):
+    """The check found a plan to violate a constraint. A bug, or numbers beyond what the solver can tell apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transfer:
+    """A transfer ready to be planned for any goal."""
+
+    catalog: Catalog
+    limits: Limits
+    network: Network
+    formulation: Formulation
+    job: Job
+    settings: SolverSettings
+
+
+def prepare(
+    catalog: Catalog,
+    source: Region,
+    destination: Region,
+    volume_gb: float,
+    limits: Limits | None = None,
+    *,
+    network: Network | None = None,
+    boot_s: float | None = None,
+    settings: SolverSettings | None = None,
+) -> Transfer:
+    """Set a transfer up.
+
+    Args:
+        catalog: what is known.
+        source: where the bytes are.
+        destination: where they go.
+        volume_gb: how many, in GB.
+        limits: what is allowed.
+        network: made from the same catalog and limits before, to save making it again.
+        boot_s: seconds until machines answer, instead of the catalog's.
+        settings: of the solver.
+
+    Raises:
+        UsageError: unknown region, or nothing to plan.
+    """
+    limits = limits or Limits()
+    if not volume_gb > 0:
+        raise UsageError(f"a volume to move must be more than zero, not {volume_gb:g} GB")
+    network = network or build_network(catalog, limits, volume_gb=volume_gb)
+    for region in (source, destination):
+        if region not in network.index:
+            _refuse_region(catalog, region)
+    if source == destination:
+        raise UsageError(
+            f"source and destination are both {source}", hint="within a region there is nothing to plan; just copy"
+        )
+    formulation = build_formulation(network, network.index[source], network.index[destination])
+    job = Job(
+        volume_gb, network.boot_s if boot_s is None else boot_s, _requests_usd(catalog, source, destination, volume_gb)
+    )
+    return Transfer(catalog, limits, network, formulation, job, settings or SolverSettings())
+
+
+def _refuse_region(catalog: Catalog, region: Region) -> None:
+    if region in catalog.places:
+        raise UsageError(
+            f"{region} cannot be planned for: the catalog has no link, price or machine there",
+            hint=f"`tradewind catalog show {region}` says what is known of it",
+        )
+    near = catalog.nearest_names(region)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`tradewind catalog show` lists all regions"
+    raise UsageError(f"unknown region {region}", hint=hint)
+
+
+def _requests_usd(catalog: Catalog, source: Region, destination: Region, volume_gb: float) -> float:
+    requests = volume_gb * 1e3 / CHUNK_MB
+    read, write = catalog.stores.get(source.provider), catalog.stores.get(destination.provider)
+    usd_per_1000 = (read.get_usd_per_1000 if read else 0.0) + (write.put_usd_per_1000 if write else 0.0)
+    return requests / 1000 * usd_per_1000
+
+
+def plan_transfer(
+    catalog: Catalog,
+    source: Region,
+    destination: Region,
+    volume_gb: float,
+    goal: Goal,
+    limits: Limits | None = None,
+) -> OverlayPlan:
+    """Plan one transfer.
+
+    Raises:
+        UsageError: unknown region, or nothing to plan.
+        InfeasibleGoal: no plan meets the goal.
+    """
+    return answer_goal(prepare(catalog, source, destination, volume_gb, limits), goal)
+
+
+def trace_transfer(transfer: Transfer, *, solves_max: int = SOLVES_MAX) -> Frontier:
+    """The whole frontier between cost and rate.
+
+    Raises:
+        InfeasibleGoal: the destination cannot be reached.
+    """
+    frontier = trace_frontier(transfer.formulation, transfer.job, transfer.settings, solves_max=solves_max)
+    if frontier is None:
+        raise _unreachable(transfer)
+    return frontier
+
+
+def answer_goal(transfer: Transfer, goal: Goal) -> OverlayPlan:
+    """The plan for one goal, checked.
+
+    Raises:
+        InfeasibleGoal: no plan meets the goal.
+        InvalidPlan: the check refused the plan.
+    """
+    point = _solve(transfer, goal)
+    if point is None:
+        raise _infeasible(transfer, goal)
+    return checked_plan(transfer, goal, point)
+
+
+def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
+    """Write a point as a plan and check it."""
+    binding = binding_limits(transfer.formulation, point, goal)
+    plan = overlay_plan(transfer.formulation, transfer.job, goal, point, binding=binding)
+    wrong = violations(plan, transfer.catalog, transfer.limits)
+    if wrong:
+        raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
+    return plan
+
+
+def _solve(transfer: Transfer, goal: Goal) -> Point | None:
+    formulation, job, settings = transfer.formulation, transfer.job, transfer.settings
+    if isinstance(goal, MinThroughput):
+        if goal.exactly:
+            return cheapest_exactly(formulation, job, goal.gbps, settings)
+        return cheapest(formulation, job, settings, rate_min_gbps=goal.gbps)
+    if isinstance(goal, Deadline):
+        left_s = goal.seconds - job.boot_s
+        return None if left_s <= 0 else cheapest(formulation, job, settings, rate_min_gbps=job.gbit / left_s)
+    if isinstance(goal, MaxCost):
+        return fastest_within(formulation, job, goal.usd, settings)
+    if isinstance(goal, Cheapest):
+        return cheapest(formulation, job, settings)
+    return fastest(formulation, job, settings)
+
+
+def _infeasible(transfer: Transfer, goal: Goal) -> InfeasibleGoal:
+    """Say which limit, and find the nearest goal that works."""
+    if isinstance(goal, MaxCost):
+        best = _solve(transfer, Cheapest())
+        if best is None:
+            return _unreachable(transfer)
+        nearest = checked_plan(transfer, MaxCost(best.cost_usd), best)
+        return InfeasibleGoal(
+            f"nothing goes for {format_usd(goal.usd)}: the cheapest plan costs {format_usd(nearest.cost.total_usd)} "
+            f"({format_usd(nearest.cost.egress_usd)} of it for egress)",
+            hint=f"raise the ceiling to {nearest.cost.total_usd + 0.005:.2f}USD",
+            nearest=nearest,
+        )
+    best = _solve(transfer, Fastest())
+    if best is None:
+        return _unreachable(transfer)
+    nearest = checked_plan(transfer, MinThroughput(best.rate_gbps * (1 - 1e-9)), best)
+    limits = binding_limits(transfer.formulation, best, Fastest())
+    limit = limits[0] if limits else "the links"
+    if isinstance(goal, Deadline):
+        nearest = replace(nearest, goal=Deadline(nearest.time_s))
+        boot = (
+            f", of which machines take {format_duration(transfer.job.boot_s)} to start" if transfer.job.boot_s else ""
+        )
+        return InfeasibleGoal(
+            f"{format_duration(goal.seconds)} is too short: the soonest is {format_duration(nearest.time_s)}{boot}; "
+            f"limited by {limit}",
+            hint=f"allow {nearest.time_s + 0.5:.0f}s, or more machines (--max-vms)",
+            nearest=nearest,
+        )
+    wanted = goal.gbps if isinstance(goal, MinThroughput) else best.rate_gbps
+    return InfeasibleGoal(
+        f"{format_gbps(wanted)} is out of reach: the fastest plan moves {format_gbps(nearest.throughput_gbps)}; "
+        f"limited by {limit}",
+        hint=f"ask for at most {nearest.throughput_gbps:.4g}Gbit/s, or allow more machines (--max-vms)",
+        nearest=nearest,
+    )
+
+
+def _unreachable(transfer: Transfer) -> InfeasibleGoal:
+    source = transfer.network.regions[transfer.formulation.source]
+    sink = transfer.network.regions[transfer.formulation.sink]
+    return InfeasibleGoal(
+        f"nothing is known of any way from {source} to {sink}",
+        hint=f"import or measure a link: `tradewind catalog show {source} {sink}` says what is known",
+        nearest=None,
+    )

@@ -1,0 +1,180 @@
+"""From flows to a plan: routes with shares, whole connections, and gateways.
+
+Flows become routes by taking, again and again, a path from source to sink and as much as its tightest edge carries.
+What is left over (cycles) is dropped, and the edges are written anew as sums of routes, so that conservation holds to
+the last bit that floating point has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.model.goal import Goal
+from tradewind.model.overlay import Cost, OverlayEdge, OverlayPlan, OverlayRoute, RegionMachines
+from tradewind.model.region import Region
+from tradewind.planner.formulation import Formulation
+from tradewind.planner.goals import Job, Point
+from tradewind.planner.network import FloatArray, Network
+
+__all__ = ["decompose", "overlay_plan", "round_connections"]
+
+FLOW_MIN_RELATIVE = 1e-7
+"""Flows below this part of the rate are rounding of the solver, and are dropped."""
+
+Edge = tuple[int, int]
+
+
+def overlay_plan(
+    formulation: Formulation, job: Job, goal: Goal, point: Point, *, solve_s: float = 0.0, binding: tuple[str, ...] = ()
+) -> OverlayPlan:
+    """Write an answer of the solver as a plan. All its figures are those of the rounded plan."""
+    network = formulation.network
+    paths = decompose(formulation, point.answer.flow_gbps)
+    wanted = sum(gbps for _, gbps in paths)
+    paths = _within_caps(formulation, paths, point)
+    rate = math.fsum(gbps for _, gbps in paths)
+    flows: dict[Edge, float] = defaultdict(float)
+    for path, gbps in paths:
+        for edge in itertools.pairwise(path):
+            flows[edge] += gbps
+    counts = _machines(formulation, point)
+    limit = {r: network.connections_per_machine * n for r, n in _per_region(network, counts).items()}
+    position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in formulation.links}
+    link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
+    price = {edge: float(network.usd_per_gb[position[edge]]) for edge in flows}
+    connections = round_connections(flows, link, limit, network.connections_per_machine)
+    name = network.regions
+    edges = tuple(
+        OverlayEdge(name[u], name[v], gbps, connections[u, v], price[u, v], link[u, v])
+        for (u, v), gbps in sorted(flows.items(), key=lambda item: -item[1])
+    )
+    machines = tuple(
+        RegionMachines(name[network.options[k].region_index], network.options[k].offer, count)
+        for k, count in counts.items()
+    )
+    time_s = job.gbit / rate
+    machine_usd_per_s = math.fsum(m.count * m.offer.usd_per_s for m in machines)
+    egress_usd = math.fsum(e.gbps * e.usd_per_gb for e in edges) / BITS_PER_BYTE * time_s
+    return OverlayPlan(
+        source=name[formulation.source],
+        destination=name[formulation.sink],
+        volume_gb=job.volume_gb,
+        goal=goal,
+        throughput_gbps=rate,
+        boot_s=job.boot_s,
+        cost=Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_s), job.requests_usd),
+        machines=machines,
+        edges=edges,
+        routes=tuple(OverlayRoute(tuple(name[v] for v in path), gbps, gbps / rate) for path, gbps in paths),
+        connections_per_machine=network.connections_per_machine,
+        optimal=point.answer.optimal and abs(rate - wanted) <= FLOW_MIN_RELATIVE * wanted,
+        gap=point.gap,
+        solve_s=solve_s,
+        binding=binding,
+    )
+
+
+def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tuple[int, ...], float]]:
+    """Routes and their rates, the greatest first. Each takes what its tightest edge has left."""
+    network = formulation.network
+    rate = float(flow_gbps[formulation.out_of_source].sum())
+    left: dict[int, dict[int, float]] = defaultdict(dict)
+    for column in np.flatnonzero(flow_gbps > FLOW_MIN_RELATIVE * rate):
+        e = formulation.links[column]
+        left[int(network.tail[e])][int(network.head[e])] = float(flow_gbps[column])
+    paths: list[tuple[tuple[int, ...], float]] = []
+    while (path := _widest_path(left, formulation.source, formulation.sink)) is not None:
+        gbps = min(left[u][v] for u, v in itertools.pairwise(path))
+        for u, v in itertools.pairwise(path):
+            left[u][v] -= gbps
+            if left[u][v] <= FLOW_MIN_RELATIVE * rate:
+                del left[u][v]
+        paths.append((path, gbps))
+    return sorted(paths, key=lambda item: -item[1])
+
+
+def _widest_path(left: Mapping[int, Mapping[int, float]], source: int, sink: int) -> tuple[int, ...] | None:
+    """The path whose tightest edge is widest (Dijkstra on widths); `None` if the sink is not reached."""
+    width = {source: math.inf}
+    before: dict[int, int] = {}
+    done: set[int] = set()
+    while True:
+        open_nodes = [v for v in width if v not in done]
+        if not open_nodes:
+            return None
+        node = max(open_nodes, key=lambda v: width[v])
+        if node == sink:
+            break
+        done.add(node)
+        for following, gbps in left.get(node, {}).items():
+            reach = min(width[node], gbps)
+            if following not in done and reach > width.get(following, 0.0):
+                width[following], before[following] = reach, node
+    path = [sink]
+    while path[-1] != source:
+        path.append(before[path[-1]])
+    return tuple(reversed(path))
+
+
+def _within_caps(
+    formulation: Formulation, paths: list[tuple[tuple[int, ...], float]], point: Point
+) -> list[tuple[tuple[int, ...], float]]:
+    """Scale everything down by the solver's tolerance, should a cap be passed by it."""
+    network = formulation.network
+    flow = np.zeros(formulation.link_count)
+    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(formulation.links)}
+    for path, gbps in paths:
+        for edge in itertools.pairwise(path):
+            flow[column[edge]] += gbps
+    values = np.concatenate([flow, point.answer.machines.astype(np.float64)])
+    rows = formulation.rows
+    activity = np.bincount(rows.row, rows.value * values[rows.column], minlength=len(rows.names))
+    use = np.bincount(
+        rows.row, np.where(rows.value > 0, rows.value * values[rows.column], 0.0), minlength=len(rows.names)
+    )
+    capped = np.isneginf(rows.lower) & (use > 0)
+    excess = float(np.max((activity - rows.upper)[capped] / use[capped], initial=0.0))
+    return paths if excess <= 1e-12 else [(path, gbps * (1 - excess)) for path, gbps in paths]
+
+
+def _machines(formulation: Formulation, point: Point) -> dict[int, int]:
+    return {int(k): int(point.answer.machines[k]) for k in np.flatnonzero(point.answer.machines)}
+
+
+def _per_region(network: Network, counts: Mapping[int, int]) -> dict[int, int]:
+    per_region: dict[int, int] = defaultdict(int)
+    for option, count in counts.items():
+        per_region[network.options[option].region_index] += count
+    return per_region
+
+
+def round_connections(
+    flows: Mapping[Edge, float], link: Mapping[Edge, float], limit: Mapping[int, int], connections_per_machine: int
+) -> dict[Edge, int]:
+    """Whole connections per edge: rounded up, at least one, and never more at a region than its machines may have.
+
+    Where rounding up passes a region's limit, the edges that lose least by it get one less.
+    """
+    exact = {edge: connections_per_machine * gbps / link[edge] for edge, gbps in flows.items()}
+    whole = {edge: max(1, math.ceil(count - 1e-6)) for edge, count in exact.items()}
+    for region, most in limit.items():
+        for end in (0, 1):
+            at = [edge for edge in whole if edge[end] == region]
+            while sum(whole[edge] for edge in at) > most:
+                spare = [edge for edge in at if whole[edge] > 1]
+                if not spare:
+                    break
+                least_hurt = max(spare, key=lambda edge: (whole[edge] - exact[edge]) / exact[edge])
+                whole[least_hurt] -= 1
+    return whole
+
+
+def region_name(region: Region) -> str:
+    """A region as part of a gateway's name: letters, digits and dashes."""
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in str(region))

@@ -1,0 +1,116 @@
+"""The best plan by trying every number of machines, with the paper's programme as printed: M not eliminated.
+
+Shares no code with the planner. For fixed machines each goal is one linear programme; the cheapest at at least a rate
+is one after the change of variables f = F/T, y = 1/T (Charnes and Cooper).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import highspy
+
+from tradewind.model.catalog import Catalog
+from tradewind.model.region import Region
+
+CONNECTIONS = 64.0
+
+
+@dataclass(frozen=True)
+class World:
+    catalog: Catalog
+    source: Region
+    sink: Region
+    volume_gb: float
+    machines_max: int
+    boot_s: float
+
+    @property
+    def regions(self) -> list[Region]:
+        return list(self.catalog.grid.regions())
+
+    def machine_sets(self) -> Iterator[dict[Region, int]]:
+        inner = [r for r in self.regions if r not in (self.source, self.sink)]
+        ends = range(1, self.machines_max + 1)
+        for numbers in itertools.product(ends, ends, *[range(self.machines_max + 1) for _ in inner]):
+            yield dict(zip([self.source, self.sink, *inner], numbers, strict=True))
+
+    def machines_usd_per_s(self, machines: dict[Region, int]) -> float:
+        return sum(n * self.catalog.machine_offers(r)[0].usd_per_s for r, n in machines.items())
+
+
+def cheapest_usd(world: World, rate_min_gbps: float, *, exactly: bool = False) -> float:
+    """Least cost at (at least) a rate; infinite if out of reach."""
+    best = float("inf")
+    for machines in world.machine_sets():
+        model = _flows(world, machines, scaled=True)
+        if model is None:
+            continue
+        highs, flow, inverse_rate, egress = model
+        bound = 1 / rate_min_gbps
+        highs.addConstr(inverse_rate == bound) if exactly else highs.addConstr(inverse_rate <= bound)
+        usd_per_s = world.machines_usd_per_s(machines)
+        highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * usd_per_s * inverse_rate)
+        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+            best = min(best, highs.getObjectiveValue() + world.boot_s * usd_per_s)
+        del flow
+    return best
+
+
+def fastest_gbps(world: World, ceiling_usd: float = float("inf")) -> float:
+    """Highest rate for at most ``ceiling_usd``; zero if nothing is that cheap."""
+    best = 0.0
+    for machines in world.machine_sets():
+        model = _flows(world, machines, scaled=False)
+        if model is None:
+            continue
+        highs, _, rate, egress_usd_per_s = model
+        usd_per_s = world.machines_usd_per_s(machines)
+        if ceiling_usd < float("inf"):
+            left_usd = ceiling_usd - world.boot_s * usd_per_s
+            highs.addConstr(8 * world.volume_gb * (egress_usd_per_s + usd_per_s) <= left_usd * rate)
+        highs.maximize(rate)
+        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+            best = max(best, highs.getObjectiveValue())
+    return best
+
+
+def _flows(world: World, machines: dict[Region, int], *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Flows in Gbit/s with rate T; or, scaled, as parts of T with y = 1/T in the place of each constant."""
+    highs = highspy.Highs()
+    highs.silent()
+    links = {
+        (u, v): link.gbps
+        for (u, v), link in world.catalog.grid.links.items()
+        if machines[u] and machines[v] and v != world.source and u != world.sink
+    }
+    if not any(u == world.source for u, _ in links) or not any(v == world.sink for _, v in links):
+        return None
+    flow = {pair: highs.addVariable(lb=0) for pair in links}
+    connections = {pair: highs.addVariable(lb=0) for pair in links}
+    other = highs.addVariable(lb=0)
+    unit = other if scaled else 1.0
+    total = 1.0 if scaled else other
+    for (u, v), gbps in links.items():
+        highs.addConstr(CONNECTIONS * flow[u, v] <= gbps * connections[u, v])
+    for region in world.regions:
+        cap = world.catalog.machine_offers(region)[0].machine
+        count = machines[region]
+        out = [pair for pair in links if pair[0] == region]
+        into = [pair for pair in links if pair[1] == region]
+        for pairs, limit in ((out, cap.egress_gbps), (into, cap.ingress_gbps)):
+            if pairs:
+                highs.addConstr(sum(flow[p] for p in pairs) <= limit * count * unit)
+                highs.addConstr(sum(connections[p] for p in pairs) <= CONNECTIONS * count * unit)
+        if region == world.source:
+            highs.addConstr(sum(flow[p] for p in out) == total)
+        elif region == world.sink:
+            highs.addConstr(sum(flow[p] for p in into) == total)
+        elif out or into:
+            highs.addConstr(sum(flow[p] for p in into) - sum(flow[p] for p in out) == 0)
+    price = {pair: world.catalog.egress(*pair) for pair in links}
+    per_gb = {pair: p.usd_per_gb for pair, p in price.items() if p is not None}
+    egress = sum(flow[p] * (per_gb[p] if scaled else per_gb[p] / 8) for p in links)
+    return highs, flow, other, egress

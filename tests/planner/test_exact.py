@@ -1,0 +1,108 @@
+"""Every goal against brute force on small random worlds; every plan passes the independent check."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.planner.brute_force import World, cheapest_usd, fastest_gbps
+from tests.planner.worlds import random_world
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.overlay import OverlayPlan
+from tradewind.model.region import Region
+from tradewind.planner.check import violations
+from tradewind.planner.network import Limits
+from tradewind.planner.plan import InfeasibleGoal, Transfer, answer_goal, prepare, trace_transfer
+
+#: The first few with every run; the others take minutes.
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
+VOLUME_GB = 40.0
+SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
+
+
+def world_of(seed: int, boot_s: float = 0.0) -> tuple[World, Transfer]:
+    machines_max = 1 + seed % 2
+    catalog = random_world(seed, 4 if machines_max == 2 else 5, boot_s=boot_s)
+    world = World(catalog, SOURCE, SINK, VOLUME_GB, machines_max, boot_s)
+    return world, prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=machines_max))
+
+
+def planned(transfer: Transfer, goal: Goal) -> OverlayPlan:
+    plan = answer_goal(transfer, goal)
+    assert violations(plan, transfer.catalog, transfer.limits) == []
+    return plan
+
+
+@pytest.mark.parametrize("boot_s", [0.0, 45.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float) -> None:
+    world, transfer = world_of(seed, boot_s)
+    tolerance = 1e-6 if boot_s == 0 else 1e-3
+    top_gbps = fastest_gbps(world)
+    assert planned(transfer, Fastest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)
+    assert planned(transfer, Soonest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)
+    for part in (0.3, 0.8):
+        rate = part * top_gbps
+        at_least = planned(transfer, MinThroughput(rate))
+        assert at_least.cost.total_usd == pytest.approx(cheapest_usd(world, rate), rel=tolerance)
+        exactly = planned(transfer, MinThroughput(rate, exactly=True))
+        assert exactly.cost.total_usd == pytest.approx(cheapest_usd(world, rate, exactly=True), rel=1e-6)
+        assert at_least.cost.total_usd <= exactly.cost.total_usd * (1 + 1e-9)
+        deadline = planned(transfer, Deadline(boot_s + 8 * VOLUME_GB / rate))
+        assert deadline.cost.total_usd == pytest.approx(at_least.cost.total_usd, rel=tolerance)
+    least_usd = planned(transfer, Cheapest()).cost.total_usd
+    assert least_usd == pytest.approx(cheapest_usd(world, top_gbps * 1e-3), rel=tolerance)
+    for factor in (1.02, 1.3):
+        ceiling = least_usd * factor
+        plan = planned(transfer, MaxCost(ceiling))
+        assert plan.cost.total_usd <= ceiling * (1 + 1e-9)
+        assert plan.throughput_gbps == pytest.approx(fastest_gbps(world, ceiling), rel=tolerance)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_frontier_is_what_brute_force_finds_at_any_cost(seed: int) -> None:
+    world, transfer = world_of(seed)
+    frontier = trace_transfer(transfer)
+    assert all(segment.proven for segment in frontier.segments)
+    low_usd, high_usd = frontier.segments[0].cost_from_usd, frontier.segments[-1].cost_to_usd
+    for step in range(6):
+        cost = low_usd + (high_usd - low_usd) * (step + 0.37) / 6
+        assert frontier.rate_gbps(cost) == pytest.approx(fastest_gbps(world, cost), rel=2e-5)
+    rates = [rate for s in frontier.segments for rate in (s.rate_from_gbps, s.rate_to_gbps)]
+    costs = [cost for s in frontier.segments for cost in (s.cost_from_usd, s.cost_to_usd)]
+    assert all(a <= b * (1 + 1e-9) for a, b in zip(rates, rates[1:], strict=False))
+    assert all(a <= b * (1 + 1e-7) for a, b in zip(costs, costs[1:], strict=False))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_several_machine_types_are_never_dearer_than_the_best_one(seed: int) -> None:
+    catalog = random_world(seed, 5, types=3)
+    several = prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=3))
+    rate = 0.5 * planned(several, Fastest()).throughput_gbps
+    best = planned(several, MinThroughput(rate))
+    for name in {o.machine.name for offers in catalog.offers.values() for o in offers if o.machine.provider == "p"}:
+        others = {o.machine.name for o in catalog.offers["q"]}
+        one = prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=3, machine_types={name, *others}))
+        try:
+            alone = planned(one, MinThroughput(rate))
+        except InfeasibleGoal:
+            continue
+        assert best.cost.total_usd <= alone.cost.total_usd * (1 + 1e-7)
+
+
+def test_what_cannot_be_had_says_why_and_what_can() -> None:
+    _, transfer = world_of(0)
+    fastest = planned(transfer, Fastest())
+    with pytest.raises(InfeasibleGoal) as too_fast:
+        answer_goal(transfer, MinThroughput(fastest.throughput_gbps * 2))
+    assert too_fast.value.nearest is not None
+    assert too_fast.value.nearest.throughput_gbps == pytest.approx(fastest.throughput_gbps)
+    assert "limited by" in too_fast.value.because
+    cheapest = planned(transfer, Cheapest())
+    with pytest.raises(InfeasibleGoal) as too_cheap:
+        answer_goal(transfer, MaxCost(cheapest.cost.total_usd * 0.9))
+    assert too_cheap.value.nearest is not None
+    assert too_cheap.value.nearest.cost.total_usd == pytest.approx(cheapest.cost.total_usd)
+    with pytest.raises(InfeasibleGoal) as too_soon:
+        answer_goal(transfer, Deadline(fastest.time_s * 0.5))
+    assert too_soon.value.nearest is not None
+    assert too_soon.value.nearest.time_s == pytest.approx(fastest.time_s)
