@@ -79,7 +79,7 @@ def fastest_gbps(world: World, ceiling_usd: float = float("inf")) -> float:
 
 def _flows(world: World, machines: dict[Region, int], *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Flows in Gbit/s with rate T; or, scaled, as parts of T with y = 1/T in the place of each constant."""
-    highs = highspy.Highs()
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     links = {
         (u, v): link.gbps

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.planner.brute_force import World, cheapest_usd, fastest_gbps
@@ -69,8 +71,8 @@ def test_the_frontier_is_what_brute_force_finds_at_any_cost(seed: int) -> None:
         assert frontier.rate_gbps(cost) == pytest.approx(fastest_gbps(world, cost), rel=2e-5)
     rates = [rate for s in frontier.segments for rate in (s.rate_from_gbps, s.rate_to_gbps)]
     costs = [cost for s in frontier.segments for cost in (s.cost_from_usd, s.cost_to_usd)]
-    assert all(a <= b * (1 + 1e-9) for a, b in zip(rates, rates[1:], strict=False))
-    assert all(a <= b * (1 + 1e-7) for a, b in zip(costs, costs[1:], strict=False))
+    assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(rates))
+    assert all(a <= b * (1 + 1e-7) for a, b in itertools.pairwise(costs))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -29,7 +29,7 @@ def random_world(seed: int, region_count: int, *, boot_s: float = 0.0, types: in
         for dst in regions:
             if src != dst and rng.random() < 0.85:
                 links[src, dst] = Link(round(rng.uniform(0.3, 12.0), 2), MADE)
-                prices[src, dst] = EgressPrice((PriceTier(0.0, round(rng.choice([0.01, 0.02, 0.05, 0.09, 0.12]), 3)),), MADE)
+                prices[src, dst] = EgressPrice((PriceTier(0.0, rng.choice([0.01, 0.02, 0.05, 0.09, 0.12])),), MADE)
     offers = {
         provider: tuple(
             offer(provider, rng.choice([3, 5, 7, 10]), rng.choice([8, 10, 16]), rng.uniform(0.2, 40.0), boot_s)

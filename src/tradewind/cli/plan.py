@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 HELP = """\
 Plans a transfer between two regions: over which relays, with which machines, how fast and for how much. Nothing is
 started and nothing is asked of any cloud."""
+USAGE = "[OPTION]… SRC DST | --problem FILE"
 EXAMPLES = """\
   tradewind plan aws:us-east-1 gcp:europe-west4 --volume 5TB --min-throughput 20Gbit/s
   tradewind plan azure:eastus aws:ap-northeast-1 --volume 16GB --max-cost 1.60USD --max-vms 4 --compare
