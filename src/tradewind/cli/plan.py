@@ -20,6 +20,7 @@ from tradewind.model.region import Region
 from tradewind.model.units import parse_duration_s
 
 if TYPE_CHECKING:
+    from tradewind.planner.frontier import Frontier
     from tradewind.planner.plan import Transfer
 
 HELP = """\
@@ -31,6 +32,10 @@ EXAMPLES = """\
   tradewind plan azure:eastus aws:ap-northeast-1 --volume 16GB --max-cost 1.60USD --max-vms 4 --compare
   tradewind plan aws:us-east-1 azure:uksouth --volume 1TB --deadline 30min --explain --plot plan.svg
   tradewind plan --problem problem.json --json"""
+
+#: A frontier of the whole catalog may take minutes to prove; pieces not proven by then are shown as such.
+FRONTIER_SOLVES_MAX = 16
+FRONTIER_SOLVE_S = 5.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -152,15 +157,13 @@ def _document(args: Namespace, transfer: Transfer, plan: OverlayPlan) -> dict[st
             {"change": o.change, "gain": o.gain, "plan": plan_document(o.plan)} for o in what_would_help(transfer, plan)
         ]
     if args.frontier:
-        from tradewind.planner.plan import trace_transfer
-
         document["frontier"] = [
             {
                 "from": {"gbps": s.rate_from_gbps, "usd": s.cost_from_usd},
                 "to": {"gbps": s.rate_to_gbps, "usd": s.cost_to_usd},
                 "proven": s.proven,
             }
-            for s in trace_transfer(transfer).segments
+            for s in _frontier(transfer).segments
         ]
     return document
 
@@ -178,19 +181,23 @@ def _show(args: Namespace, transfer: Transfer, plan: OverlayPlan) -> None:
 
         lines += plan_text.compare_lines(compare(transfer, plan))
     if args.frontier:
-        from tradewind.planner.plan import trace_transfer
-
-        lines += plan_text.frontier_lines(trace_transfer(transfer))
+        lines += plan_text.frontier_lines(_frontier(transfer))
     print("\n".join(lines))
     sys.stdout.flush()
+
+
+def _frontier(transfer: Transfer) -> Frontier:
+    from tradewind.planner.plan import trace_transfer
+
+    hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
+    return trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX)
 
 
 def _plot(args: Namespace, transfer: Transfer, plan: OverlayPlan) -> None:
     from tradewind.cli.plan_picture import draw
     from tradewind.planner.baseline import direct, ron
-    from tradewind.planner.plan import trace_transfer
 
     marks = [(name, made) for name, made in (("direct", direct(transfer)), ("RON", ron(transfer))) if made]
-    picture = draw(plan, trace_transfer(transfer), marks, transfer.catalog.places)
+    picture = draw(plan, _frontier(transfer), marks, transfer.catalog.places)
     Path(args.plot).write_text(picture, encoding="utf-8")
     print(f"drawn to {args.plot}", file=sys.stderr)

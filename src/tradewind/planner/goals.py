@@ -23,7 +23,7 @@ from tradewind.planner.solver import Answer, Ask, SolverSettings, solve_flows, s
 __all__ = ["RATE_UNBOUNDED_GBPS", "Job", "Point", "cheapest", "cheapest_exactly", "fastest", "fastest_within"]
 
 RATE_UNBOUNDED_GBPS = 1e6
-WINDOWS_MAX = 200
+WINDOWS_MAX = 24
 """Rate windows looked at before the remaining gap is reported instead of closed."""
 DINKELBACH_STEPS_MAX = 30
 """Never reached: the method converges superlinearly, and takes two to five steps here."""

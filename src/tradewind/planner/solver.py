@@ -14,6 +14,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from tradewind.errors import TradewindError
 from tradewind.planner.formulation import Formulation, Rows
 from tradewind.planner.network import FloatArray, IntArray
 
@@ -67,7 +68,7 @@ class Answer:
     """Per row, of the flow programme with machines fixed; the last two belong to rate window and ceiling."""
 
 
-class SolverLimitReached(Exception):
+class SolverLimitReached(TradewindError):
     """The time limit passed before any plan was found."""
 
 
@@ -92,7 +93,9 @@ def solve_machines(
         return None
     info = highs.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        raise SolverLimitReached(f"no plan found within {settings.time_limit_s:g} s")
+        raise SolverLimitReached(
+            f"no plan found within {settings.time_limit_s:g} s", hint="name fewer machine types with --vm-type"
+        )
     values = np.array(highs.getSolution().col_value)
     raw = values[formulation.link_count :]
     machines = np.rint(raw).astype(np.int64)
