@@ -80,7 +80,7 @@ async fn main() {
     let endpoint = Some(arguments[3].clone()).filter(|endpoint| endpoint != "-");
     let config = StoreConfig { url: arguments[2].clone(), endpoint, ..StoreConfig::default() };
     let store = open(&config).expect("open");
-    let segment = Bytes::from((0..SEGMENT_BYTES).map(|index| (index * 31 >> 3) as u8).collect::<Vec<u8>>());
+    let segment = Bytes::from((0..SEGMENT_BYTES).map(|index| ((index * 31) >> 3) as u8).collect::<Vec<u8>>());
     let (bytes, count) = (number(4, 2 << 30), number(5, 5000));
     let (start, cpu) = (Instant::now(), cpu_seconds());
     match arguments[1].as_str() {

@@ -135,14 +135,28 @@ const USER_AGENT: &str = concat!("tradewind/", env!("CARGO_PKG_VERSION"));
 /// What a failure below HTTP means. The innermost cause says most ("Connection refused", "invalid peer certificate").
 fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String) {
     let mut innermost: &(dyn std::error::Error + 'static) = error;
-    let mut timed_out = false;
+    let mut kind = ErrorKind::Connection;
     while let Some(cause) = innermost.source() {
         innermost = cause;
-        timed_out |= cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut);
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            if io.kind() == std::io::ErrorKind::TimedOut {
+                kind = ErrorKind::Timeout;
+            } else if io.get_ref().is_some_and(is_certificate_error) {
+                // It will be no better next time: the CA is missing, or the name is wrong.
+                kind = ErrorKind::Configuration;
+            }
+        }
     }
-    let kind = if timed_out { ErrorKind::Timeout } else { ErrorKind::Connection };
     let what = if error.is_connect() { "cannot connect" } else { "connection lost" };
     (kind, format!("{what}: {innermost}"))
+}
+
+/// Looks through I/O errors that wrap one another, which `source` passes over.
+fn is_certificate_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    if let Some(io) = error.downcast_ref::<std::io::Error>() {
+        return io.get_ref().is_some_and(is_certificate_error);
+    }
+    matches!(error.downcast_ref::<rustls::Error>(), Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// Meaning of a status alone, for answers whose body says nothing.
@@ -165,4 +179,18 @@ pub(crate) fn status_meaning(status: StatusCode) -> ErrorKind {
 /// A header as text; absent when it is not there or is no UTF-8.
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn certificate_errors_are_found_however_deep() {
+        let rustls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, rustls));
+        assert!(is_certificate_error(&wrapped));
+        assert!(!is_certificate_error(&io::Error::other("refused")));
+    }
 }

@@ -8,8 +8,8 @@ async fn round_trip(s: &Subject, names: &[&str]) {
         s.put(name, bytes(10 + index, index as u64)).await;
     }
     for (index, name) in names.iter().enumerate() {
-        assert!(s.read(name, None).await.unwrap() == bytes(10 + index, index as u64), "{name:?}");
-        assert_eq!(s.store.head(&s.key(name)).await.unwrap().size_bytes, 10 + index as u64, "{name:?}");
+        assert!(s.read(name, None).await.expect("read") == bytes(10 + index, index as u64), "{name:?}");
+        assert_eq!(s.store.head(&s.key(name)).await.expect("head").size_bytes, 10 + index as u64, "{name:?}");
     }
     let mut sorted: Vec<&str> = names.to_vec();
     sorted.sort_unstable();

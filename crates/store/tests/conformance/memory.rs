@@ -7,7 +7,7 @@ use tradewind_store::{KeyRange, ListRequest, Store, StoreConfig, list_range, ope
 fn source(objects: u32, size_bytes: u32) -> Arc<dyn Store> {
     let extra = [("objects", objects), ("size_bytes", size_bytes)];
     let extra = extra.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect();
-    open(&StoreConfig { url: "mem:".to_owned(), extra, ..StoreConfig::default() }).unwrap()
+    open(&StoreConfig { url: "mem:".to_owned(), extra, ..StoreConfig::default() }).expect("open")
 }
 
 #[tokio::test]
