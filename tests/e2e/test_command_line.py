@@ -204,6 +204,24 @@ def test_ctrl_c_twice_leaves_at_once_and_the_job_goes_on_later(command: Command,
     assert (tmp_path / "copy").read_bytes() == source.read_bytes()
 
 
+def test_a_running_job_is_shown_as_such_and_can_be_cancelled_from_elsewhere(command: Command, tmp_path: Path) -> None:
+    command.environment["TRADEWIND_STATE_DIR"] = str(tmp_path / ("deep" * 40))
+    source = tmp_path / "large"
+    source.write_bytes(os.urandom(48 * MIB))
+    running = command.start("cp", source, tmp_path / "copy", "--limit-rate", "4MB/s")
+    running.wait_for(lambda event: event["event"] == "progress")
+    (job,) = command.jobs()
+    assert job["state"] == "running"
+    assert "running" in command.run("jobs", "resume", job["id"]).expect(1).stderr
+    command.run("jobs", "cancel", job["id"]).expect(0)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    assert job["state"] == "cancelled"
+    assert "nothing to resume" in command.run("jobs", "resume", job["id"]).expect(2).stderr
+    assert os.listdir(tmp_path / "home") == []
+    assert sorted(os.listdir(tmp_path)) == ["deep" * 40, "home", "large"]
+
+
 def topology(tmp_path: Path) -> Path:
     document = {
         "gateways": {"src": {"role": "source"}, "mid": {"role": "relay"}, "dst": {"role": "sink"}},

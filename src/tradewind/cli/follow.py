@@ -54,10 +54,8 @@ class Follower:
             job.close()
         if self._json:
             return self._json_end(job)
-        if job.summary is not None and not job.spec.dry_run:
-            self._talk.say(*summary_lines(job.summary, job.plan))
-        if job.summary is not None and job.spec.dry_run:
-            self._talk.say(f"would move {job.summary.progress.objects_total:,} objects; nothing was done")
+        if job.summary is not None:
+            self._talk.say(*_closing_lines(job.summary, job))
         job.result()
         return 0
 
@@ -100,6 +98,16 @@ class Follower:
         raise Interrupted(
             "left at once", hint=f"go on with: tradewind jobs resume {job_id}" if resumable else None, job_id=job_id
         )
+
+
+def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
+    """The report; nothing where there is nothing to report but the error that follows."""
+    progress = summary.progress
+    if summary.outcome != "done" and not (progress.objects_done or progress.objects_failed or progress.bytes_done):
+        return []
+    if job.spec.dry_run:
+        return [f"would move {progress.objects_total:,} objects; nothing was done"]
+    return summary_lines(summary, job.plan)
 
 
 def follow(args: Namespace) -> Follower:
