@@ -22,8 +22,8 @@ Lists jobs, shows one, goes on with an interrupted one, or cancels one: stops it
 What a cancelled job has copied stays. States: running, done, failed, interrupted, cancelled."""
 EXAMPLES = """\
   tradewind jobs list
-  tradewind jobs show 20250131-120000-k3f9
-  tradewind jobs resume 20250131-120000-k3f9
+  tradewind jobs show 20250131-120000-k3f9t
+  tradewind jobs resume 20250131-120000-k3f9t
   tradewind jobs list --json | jq -r 'select(.state == "interrupted").id'"""
 
 

@@ -162,10 +162,17 @@ class JobStore:
         return "running" if self.is_led(job_id) else "interrupted"
 
 
+#: In the order of their codes, so that ids sort by age.
+_LETTERS = "23456789abcdefghijkmnpqrstuvwxyz"
+
+
 def new_job_id() -> str:
-    """Time to the second, then four random letters: ids sort by age."""
-    letters = "".join("abcdefghijkmnpqrstuvwxyz23456789"[byte & 31] for byte in os.urandom(4))
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{letters}"
+    """Time to the second, two letters for the milliseconds, three random ones: ids sort by age."""
+    now_ms = time.time_ns() // 1_000_000
+    milliseconds = now_ms % 1000
+    letters = [milliseconds >> 5, milliseconds & 31, *(byte & 31 for byte in os.urandom(3))]
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms // 1000))
+    return f"{moment}-{''.join(_LETTERS[index] for index in letters)}"
 
 
 def write_json(path: str, document: Any) -> None:
