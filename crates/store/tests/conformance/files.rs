@@ -161,11 +161,7 @@ async fn permissions_are_forbidden_and_not_fatal_to_a_listing() {
         s.put("closed/x", bytes(1, 0)).await;
         s.put("open", bytes(1, 0)).await;
         let closed = root(s).join(s.key("closed"));
-<<<<<<< HEAD
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
-=======
-        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o0)).unwrap();
->>>>>>> 268e305 (Call a certificate that is not trusted a configuration error)
         let is_root = std::fs::read_dir(&closed).is_ok();
         if is_root {
             eprintln!("skipped: permissions do not bind this user");

@@ -180,6 +180,12 @@ impl Cargo {
         if self.item.server_side { Ok(Proof::StoreCopy) } else { Proof::compare(&self.combined(), &self.stated) }
     }
 
+    /// Whether the store itself could not copy it, so that its bytes must pass through us after all.
+    pub(super) fn may_travel_instead(&self) -> bool {
+        let kind = self.failure.as_ref().map(|failure| failure.kind.as_str());
+        self.item.server_side && matches!(kind, Some("unsupported" | "mismatch" | "bad_request" | "too_large"))
+    }
+
     /// Bytes that were counted as acked before the object ended.
     pub(super) fn acked_bytes(&self) -> u64 {
         self.tags.values().map(|tag| tag.size_bytes).sum()

@@ -441,10 +441,7 @@ impl Running {
             Action::Failed(object, fault) => {
                 if let Some(cargo) = self.cargo.remove(&object) {
                     self.tally.unacked(cargo.item.target, cargo.acked_bytes());
-                    let failure = cargo
-                        .failure
-                        .unwrap_or_else(|| Failure::new(fault, "unavailable", "the way was lost again and again"));
-                    self.object_failed(&cargo.item, &failure, cargo.retries).await;
+                    self.ended_badly(cargo, fault).await;
                 }
             }
             Action::Restart(object) => {
@@ -458,6 +455,16 @@ impl Running {
             Action::RouteUp(route) => self.notice(format!("route {} is up again", self.tally.route_name(route))),
         }
         Ok(())
+    }
+
+    async fn ended_badly(&mut self, cargo: Cargo, fault: Fault) {
+        if cargo.may_travel_instead() {
+            self.tally.retried();
+            return self.load(WorkItem { server_side: false, ..cargo.item }, true);
+        }
+        let lost = || Failure::new(fault, "unavailable", "the way was lost again and again");
+        let failure = cargo.failure.unwrap_or_else(lost);
+        self.object_failed(&cargo.item, &failure, cargo.retries).await;
     }
 
     fn send(&mut self, request: RequestId, route: RouteId, work: &Work) {
