@@ -18,6 +18,7 @@ VERBS = {
     "cat": "write objects to standard output",
     "check": "compare two trees",
     "plan": "plan a transfer between regions: relays, machines, rate and cost",
+    "catalog": "show what is known of regions, prices and links; import better figures",
     "jobs": "list, show, resume and cancel jobs",
     "doctor": "what works here, and how to mend what does not",
     "config": "show each setting and where it comes from",

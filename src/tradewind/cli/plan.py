@@ -80,12 +80,13 @@ def run(args: Namespace) -> int:
         print(json.dumps({"status": "infeasible", "because": error.because, "nearest": nearest}))
         return error.exit_code
     plan = replace(plan, solve_s=time.perf_counter() - started_s)
+    frontier = _frontier(transfer) if args.frontier or args.plot else None
     if args.json:
-        print(json.dumps(_document(args, transfer, plan)))
+        print(json.dumps(_document(args, transfer, plan, frontier)))
     else:
-        _show(args, transfer, plan)
-    if args.plot:
-        _plot(args, transfer, plan)
+        _show(args, transfer, plan, frontier)
+    if args.plot and frontier is not None:
+        _plot(args, transfer, plan, frontier)
     return 0
 
 
@@ -144,7 +145,7 @@ def _problem(args: Namespace) -> tuple[Transfer, Goal]:
     return transfer, problem.goal
 
 
-def _document(args: Namespace, transfer: Transfer, plan: OverlayPlan) -> dict[str, object]:
+def _document(args: Namespace, transfer: Transfer, plan: OverlayPlan, frontier: Frontier | None) -> dict[str, object]:
     document: dict[str, object] = plan_document(plan)
     if args.compare:
         from tradewind.planner.compare import compare
@@ -156,19 +157,19 @@ def _document(args: Namespace, transfer: Transfer, plan: OverlayPlan) -> dict[st
         document["would_help"] = [
             {"change": o.change, "gain": o.gain, "plan": plan_document(o.plan)} for o in what_would_help(transfer, plan)
         ]
-    if args.frontier:
+    if args.frontier and frontier is not None:
         document["frontier"] = [
             {
                 "from": {"gbps": s.rate_from_gbps, "usd": s.cost_from_usd},
                 "to": {"gbps": s.rate_to_gbps, "usd": s.cost_to_usd},
                 "proven": s.proven,
             }
-            for s in _frontier(transfer).segments
+            for s in frontier.segments
         ]
     return document
 
 
-def _show(args: Namespace, transfer: Transfer, plan: OverlayPlan) -> None:
+def _show(args: Namespace, transfer: Transfer, plan: OverlayPlan, frontier: Frontier | None) -> None:
     from tradewind.cli import plan_text
 
     lines = plan_text.plan_lines(plan)
@@ -180,8 +181,8 @@ def _show(args: Namespace, transfer: Transfer, plan: OverlayPlan) -> None:
         from tradewind.planner.compare import compare
 
         lines += plan_text.compare_lines(compare(transfer, plan))
-    if args.frontier:
-        lines += plan_text.frontier_lines(_frontier(transfer))
+    if args.frontier and frontier is not None:
+        lines += plan_text.frontier_lines(frontier)
     print("\n".join(lines))
     sys.stdout.flush()
 
@@ -193,11 +194,11 @@ def _frontier(transfer: Transfer) -> Frontier:
     return trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX)
 
 
-def _plot(args: Namespace, transfer: Transfer, plan: OverlayPlan) -> None:
+def _plot(args: Namespace, transfer: Transfer, plan: OverlayPlan, frontier: Frontier) -> None:
     from tradewind.cli.plan_picture import draw
     from tradewind.planner.baseline import direct, ron
 
     marks = [(name, made) for name, made in (("direct", direct(transfer)), ("RON", ron(transfer))) if made]
-    picture = draw(plan, _frontier(transfer), marks, transfer.catalog.places)
+    picture = draw(plan, frontier, marks, transfer.catalog.places)
     Path(args.plot).write_text(picture, encoding="utf-8")
     print(f"drawn to {args.plot}", file=sys.stderr)

@@ -17,7 +17,7 @@ from tradewind.model.overlay import OverlayPlan
 from tradewind.model.region import Place, Region
 
 if TYPE_CHECKING:
-    from tradewind.planner.frontier import Frontier, Segment
+    from tradewind.planner.frontier import Frontier
 
 WIDTH = 1000
 MAP_HEIGHT = 430
@@ -50,7 +50,7 @@ def draw(plan: OverlayPlan, frontier: Frontier, rivals: Sequence[Mark], places: 
 
 
 def _chart(plan: OverlayPlan, frontier: Frontier, rivals: Sequence[Mark]) -> Iterator[str]:
-    curve = [point for segment in frontier.segments for point in _samples(frontier, segment)]
+    curve = [point for part, _ in _curve(frontier) for point in part]
     marks = [*rivals, ("this plan", plan)]
     costs = [cost for cost, _ in curve] + [made.cost.total_usd for _, made in marks]
     rates = [rate for _, rate in curve] + [made.throughput_gbps for _, made in marks]
@@ -60,8 +60,12 @@ def _chart(plan: OverlayPlan, frontier: Frontier, rivals: Sequence[Mark]) -> Ite
     x = _scale(low_cost, high_cost, MARGIN_LEFT, WIDTH - MARGIN_RIGHT)
     y = _scale(0.0, top_rate, CHART_HEIGHT - MARGIN_BOTTOM, MARGIN_TOP)
     yield from _axes(x, y, low_cost, high_cost, top_rate)
-    path = "M" + " L".join(f"{x(cost):.1f},{y(rate):.1f}" for cost, rate in _steps(curve))
-    yield f'<path d="{path}" fill="none" stroke="#0b6e99" stroke-width="2.5" stroke-linejoin="round"/>'
+    for part, proven in _curve(frontier):
+        path = "M" + " L".join(f"{x(cost):.1f},{y(rate):.1f}" for cost, rate in part)
+        dashes = "" if proven else ' stroke-dasharray="5 4"'
+        yield f'<path d="{path}" fill="none" stroke="#0b6e99" stroke-width="2.5" stroke-linejoin="round"{dashes}/>'
+    if not all(segment.proven for segment in frontier.segments):
+        yield f'<text x="{MARGIN_LEFT}" y="{CHART_HEIGHT - 12}">dashed: found, not proven to be the best</text>'
     for rate, cost in frontier.elbows():
         yield f'<circle cx="{x(cost):.1f}" cy="{y(rate):.1f}" r="3" fill="#0b6e99"/>'
     taken: list[tuple[float, float]] = []
@@ -69,22 +73,20 @@ def _chart(plan: OverlayPlan, frontier: Frontier, rivals: Sequence[Mark]) -> Ite
         yield from _mark(name, x(made.cost.total_usd), y(made.throughput_gbps), name == "this plan", taken)
 
 
-def _samples(frontier: Frontier, segment: Segment) -> Iterator[tuple[float, float]]:
-    low, high = segment.rate_from_gbps, segment.rate_to_gbps
-    for step in range(SAMPLES_PER_SEGMENT + 1):
-        rate = low + (high - low) * step / SAMPLES_PER_SEGMENT
-        line = segment.intercept_usd_per_s / rate + segment.slope_usd_per_gbit
-        yield frontier.job.gbit * line + frontier.job.requests_usd, rate
+def _curve(frontier: Frontier) -> Iterator[tuple[list[tuple[float, float]], bool]]:
+    """(cost, rate) along each segment, and whether it is proven.
 
-
-def _steps(curve: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Between segments the rate stays while money is added: a step, not a slope."""
-    last_rate: float | None = None
-    for cost, rate in curve:
-        if last_rate is not None and rate > last_rate * 1.0001:
-            yield cost, last_rate
-        yield cost, rate
-        last_rate = rate
+    Between segments the rate stays while money is added: a step, not a slope.
+    """
+    reached = 0.0
+    for segment in frontier.segments:
+        part = [(segment.cost_from_usd, reached)] if reached else []
+        for step in range(SAMPLES_PER_SEGMENT + 1):
+            along = step / SAMPLES_PER_SEGMENT
+            reached = segment.rate_from_gbps + (segment.rate_to_gbps - segment.rate_from_gbps) * along
+            line = segment.intercept_usd_per_s / reached + segment.slope_usd_per_gbit
+            part.append((frontier.job.gbit * line + frontier.job.requests_usd, reached))
+        yield part, segment.proven
 
 
 def _axes(x: Scale, y: Scale, low_cost: float, high_cost: float, top_rate: float) -> Iterator[str]:

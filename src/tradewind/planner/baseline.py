@@ -58,7 +58,7 @@ def ron_relay(formulation: Formulation) -> int | None:
 
 
 def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) -> OverlayPlan | None:
-    """The fastest use of one path, each region with its cheapest option per Gbit/s and no more machines than needed."""
+    """The fastest use of one path, with the fastest machines in each region (the cheapest of these), as few as needed."""
     network = transfer.network
     edges = [network.link_between(u, v) for u, v in itertools.pairwise(path)]
     links = np.array([e for e in edges if e is not None], dtype=np.int64)
@@ -81,7 +81,7 @@ def _option_along(transfer: Transfer, path: tuple[int, ...], links: IntArray, at
     options = [k for k, o in enumerate(transfer.network.options) if o.region_index == path[at]]
     return min(
         options,
-        key=lambda k: transfer.network.options[k].usd_per_s / _rate_per_machine(transfer, path, links, at, k),
+        key=lambda k: (-_rate_per_machine(transfer, path, links, at, k), transfer.network.options[k].usd_per_s),
     )
 
 

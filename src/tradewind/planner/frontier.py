@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tradewind.planner.formulation import Formulation
-from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
+from tradewind.planner.goals import BOOT_GAP, RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
 from tradewind.planner.network import IntArray
 from tradewind.planner.solver import Ask, SolverSettings, solve_flows, solve_machines
 
@@ -156,6 +156,7 @@ class _Tracer:
         self.solves = 0
         self._pool: dict[tuple[int, ...], list[_Piece]] = {}
         self._proven: list[tuple[float, float, Line]] = []
+        self._solves_max = 0
         self._given_up: list[tuple[float, float]] = []
 
     def add(self, machines: IntArray) -> bool:
@@ -168,6 +169,7 @@ class _Tracer:
 
     def prove(self, solves_max: int) -> None:
         """Look for better machines below each piece until none is left unproven."""
+        self._solves_max = solves_max
         while self.solves < solves_max:
             window = next((w for w in self._targets() if not self._is_proven(w) and not self._is_given_up(w)), None)
             if window is None:
@@ -216,7 +218,8 @@ class _Tracer:
         ask = Ask(low, high, usd_per_gbit=slope, machine_factor=self.job.machine_factor(low))
         answer = solve_machines(self.formulation, ask, self.settings)
         self.solves += 1
-        tolerance = COST_TOLERANCE * max(abs(intercept + slope * low), abs(intercept))
+        relative = BOOT_GAP if self.job.boot_s > 0.0 else COST_TOLERANCE
+        tolerance = relative * max(abs(intercept + slope * low), abs(intercept))
         if answer is None or answer.bound >= intercept - tolerance:
             self._proven.append((low, high, line))
         elif answer.objective >= intercept - tolerance:
@@ -231,6 +234,9 @@ class _Tracer:
         counted as at the lower edge, and halves of the window count it more truly.
         """
         past = low * (1 + EDGE)
+        if self.solves >= self._solves_max:
+            self._given_up.append((low, high))
+            return
         if rate <= past < high:
             self._proven.append((low, past, line))
             self._challenge(past, high, line)

@@ -20,7 +20,16 @@ from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.planner.formulation import Formulation
 from tradewind.planner.solver import Answer, Ask, SolverSettings, solve_flows, solve_machines
 
-__all__ = ["RATE_UNBOUNDED_GBPS", "Job", "Point", "cheapest", "cheapest_exactly", "fastest", "fastest_within"]
+__all__ = [
+    "BOOT_GAP",
+    "RATE_UNBOUNDED_GBPS",
+    "Job",
+    "Point",
+    "cheapest",
+    "cheapest_exactly",
+    "fastest",
+    "fastest_within",
+]
 
 RATE_UNBOUNDED_GBPS = 1e6
 WINDOWS_MAX = 24

@@ -1,0 +1,118 @@
+"""The packaged catalog is whole, says where each figure is from, and agrees with what is known of the world."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+from pathlib import Path
+
+import pytest
+
+from tradewind.catalog.load import load_catalog
+from tradewind.catalog.modelled import distance_km
+from tradewind.catalog.user_files import import_table
+from tradewind.cli.main import main
+from tradewind.errors import ConfigError
+from tradewind.model.region import Region
+
+GRID = Path(__file__).parents[3] / "shared" / "grid"
+TODAY = datetime.date(2025, 6, 1)
+
+
+def test_every_pair_of_regions_can_be_planned_for() -> None:
+    catalog = load_catalog()
+    assert len(catalog.places) > 100
+    for src in catalog.places:
+        assert catalog.machine_offers(src)
+        for dst in catalog.places:
+            if src != dst:
+                price, link = catalog.egress(src, dst), catalog.grid.link(src, dst)
+                assert price is not None
+                assert price.origin.source
+                assert price.origin.date
+                assert link is not None
+                assert link.origin.kind == "modelled"
+                assert 0.1 < link.gbps < 20
+
+
+@pytest.mark.skipif(not GRID.is_dir(), reason="needs the price table in ../shared/grid")
+def test_the_rules_give_the_providers_list_prices() -> None:
+    catalog = load_catalog()
+    with (GRID / "egress_price_2022.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert len(rows) > 6000
+    for row in rows:
+        price = catalog.egress(Region.parse(row["src"]), Region.parse(row["dst"]))
+        assert price is not None
+        assert price.usd_per_gb == pytest.approx(float(row["usd_per_gb"])), row
+
+
+def test_prices_fall_with_volume() -> None:
+    price = load_catalog().egress(Region("aws", "us-east-1"), Region("gcp", "us-east1"))
+    assert price is not None
+    assert price.mean_usd_per_gb(100) == pytest.approx(0.09)
+    assert price.mean_usd_per_gb(20480) == pytest.approx((10240 * 0.09 + 10240 * 0.085) / 20480)
+    assert price.mean_usd_per_gb(100, used_gb=200_000) == pytest.approx(0.05)
+
+
+def test_distances_are_those_of_the_globe() -> None:
+    places = load_catalog().places
+    tokyo, london = places[Region("aws", "ap-northeast-1")], places[Region("aws", "eu-west-2")]
+    assert distance_km(tokyo, london) == pytest.approx(9560, rel=0.01)
+
+
+def test_an_imported_link_replaces_the_model_and_ages(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("src,dst,gbps,rtt_ms,date\naws:us-east-1,gcp:us-east1,4.0,21,2025-06-01\n")
+    folder = tmp_path / "catalog"
+    assert "1 links" in import_table(table, folder, date="2025-06-01")
+    pair = (Region("aws", "us-east-1"), Region("gcp", "us-east1"))
+    fresh = load_catalog(folder, today=TODAY).grid.link(*pair)
+    assert fresh is not None
+    assert (fresh.gbps, fresh.rtt_ms, fresh.origin.kind) == (4.0, 21.0, "imported")
+    model = load_catalog().grid.link(*pair)
+    old = load_catalog(folder, today=TODAY + datetime.timedelta(days=180)).grid.link(*pair)
+    assert model is not None
+    assert old is not None
+    assert old.gbps == pytest.approx((4.0 + model.gbps) / 2)
+
+
+def test_skyplane_profiles_are_understood(tmp_path: Path) -> None:
+    table = tmp_path / "profile.csv"
+    table.write_text(
+        "src_region,dst_region,throughput_sent,throughput_received\naws:us-east-1,gcp:us-east1,5e9,4.5e9\n"
+    )
+    import_table(table, tmp_path / "c", date="2025-06-01")
+    link = load_catalog(tmp_path / "c", today=TODAY).grid.link(Region("aws", "us-east-1"), Region("gcp", "us-east1"))
+    assert link is not None
+    assert link.gbps == 4.5
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("aws:us-east-1,gcp:us-east1,-3", "line 3, column gbps: -3 is not between"),
+        ("aws:us-east-1,gcp:us-east1,99999", "line 3, column gbps"),
+        ("aws:us-east-1,gcp:us-east1,fast", "line 3, column gbps: 'fast' is not a number"),
+        ("us-east-1,gcp:us-east1,3", "line 3, column src"),
+        ("aws:us-east-1,gcp:us-east1,nan", "line 3, column gbps"),
+    ],
+)
+def test_a_bad_figure_names_its_place_and_nothing_is_taken(tmp_path: Path, line: str, words: str) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text(f"src,dst,gbps\naws:us-east-1,gcp:us-east4,4\n{line}\n")
+    with pytest.raises(ConfigError, match=words):
+        import_table(table, tmp_path / "c", date="2025-06-01")
+    assert not (tmp_path / "c").exists()
+
+
+def test_show_says_every_figures_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["catalog", "show", "aws:us-east-1", "gcp:europe-west4"]) == 0
+    shown = capsys.readouterr().out
+    assert "modelled, fitted to" in shown
+    assert "published, AWS EC2 on-demand pricing: data transfer, 2022-11-28" in shown
+    assert main(["catalog", "show", "aws:us-eest-1"]) == 2
+    assert "aws:us-east-1" in capsys.readouterr().err
