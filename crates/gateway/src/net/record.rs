@@ -1,8 +1,8 @@
 //! The TLS 1.3 record layer on the hot path (RFC 8446 §5.2), with keys that rustls negotiated.
 //!
 //! Handshake, certificates and key schedule are rustls's; only application data is sealed and opened here, straight
-//! from the caller's buffer into the socket's and back. rustls's own stream copies each byte twice and reads 16 KiB at a
-//! time, which doubled the CPU-seconds per GB of a relay (see `docs/decisions/0007-record-layer.md`).
+//! from the caller's buffer into the socket's and back. rustls's own stream copies each byte twice more and reads 16 KiB at
+//! a time (see `docs/decisions/0007-record-layer.md`).
 //! Nothing but application data is accepted after the handshake: tickets are off, a key update ends the connection,
 //! and a connection is retired long before its keys wear out ([`RECORDS_MAX`]).
 

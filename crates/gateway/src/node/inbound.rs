@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tradewind_wire::RouteId;
-use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Head, Hello, Reply};
+use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, Reply};
 use tradewind_wire::hop::Liveness;
 
 /// Connections that may be open at once; a further one waits in the kernel's queue.
@@ -165,7 +165,7 @@ impl Inbound {
         incoming: &mut Reading,
         reply: &ReplyTo,
     ) -> Result<(), ConnectionError> {
-        let held = self.budget.hold(head.wire_bytes.max(head.raw_bytes)).await;
+        let held = self.budget.hold(bytes_to_decode(&head)).await;
         incoming.was_busy();
         let mut body = Vec::new();
         if head.wire_bytes > 0 && !incoming.body(|piece| body.push(piece)).await? {
@@ -174,6 +174,11 @@ impl Inbound {
         sink.accept_coded(Coded { head, body }, held, reply.clone());
         Ok(())
     }
+}
+
+/// What a body occupies at most: compressed or sealed it exists twice while it is decoded.
+fn bytes_to_decode(head: &Head) -> u64 {
+    if head.codec == Codec::Raw && !head.sealed { head.wire_bytes } else { head.wire_bytes + head.raw_bytes }
 }
 
 /// Parses a batch of orders. Pure, for the fuzzer.

@@ -60,7 +60,8 @@ impl Source {
                     format!("route {} is not known here", route.0),
                 );
             };
-            match source.parcel(order).await {
+            let copies = if compress || source.key.is_some() { 2 } else { 1 };
+            match source.parcel(order, copies).await {
                 Ok(parcel) => source.send(below, parcel, compress, reply).await,
                 Err(failure) => reply.send(request, verdict_of(failure)),
             }
@@ -77,16 +78,17 @@ impl Source {
         }
     }
 
-    async fn parcel(&self, order: Order) -> Result<Parcel, Failure> {
+    /// `copies`: how often the bytes exist at once until they are sent (compressing and sealing make another).
+    async fn parcel(&self, order: Order, copies: u64) -> Result<Parcel, Failure> {
         let Order { request, route, task, .. } = order;
         let (manifest, data, held) = match task {
             SourceTask::Pass(manifest) => (manifest, Payload::default(), None),
             SourceTask::Part { source_key, condition, range, place } => {
-                let (manifest, data, held) = self.part(&source_key, &condition, range, place).await?;
+                let (manifest, data, held) = self.part(&source_key, &condition, range, place, copies).await?;
                 (manifest, data, Some(held))
             }
             SourceTask::Bundle(fetches) => {
-                let (entries, data, held) = self.bundle(fetches).await;
+                let (entries, data, held) = self.bundle(fetches, copies).await;
                 (Manifest::Bundle(entries), data, held)
             }
         };
@@ -99,17 +101,19 @@ impl Source {
         condition: &Precondition,
         range: Range<u64>,
         place: PartPlace,
+        copies: u64,
     ) -> Result<(Manifest, Payload, Held), Failure> {
-        let held = self.budget.hold(range.end - range.start).await;
+        let held = self.budget.hold(copies * (range.end - range.start)).await;
         let (_, data) = self.read(key, Some(range), condition).await?;
         let checksums = Checksums::of_segments(data.segments());
         Ok((Manifest::Part { place, checksums }, data, held))
     }
 
     /// One object that cannot be read does not stop the others: its entry says why.
-    async fn bundle(&self, fetches: Vec<Fetch>) -> (Vec<Entry>, Payload, Option<Held>) {
-        let bytes = fetches.iter().filter(|fetch| fetch.copy_from_bucket.is_none()).map(|fetch| fetch.size_bytes).sum();
-        let held = if bytes > 0 { Some(self.budget.hold(bytes).await) } else { None };
+    async fn bundle(&self, fetches: Vec<Fetch>, copies: u64) -> (Vec<Entry>, Payload, Option<Held>) {
+        let bytes: u64 =
+            fetches.iter().filter(|fetch| fetch.copy_from_bucket.is_none()).map(|fetch| fetch.size_bytes).sum();
+        let held = if bytes > 0 { Some(self.budget.hold(copies * bytes).await) } else { None };
         let read: Vec<(Entry, Payload)> =
             stream::iter(fetches).map(|fetch| self.whole(fetch)).buffered(BUNDLE_READS_MAX).collect().await;
         let mut segments = Vec::new();
