@@ -169,7 +169,7 @@ def test_a_prefix_is_a_directory(command: Command, place: MakePlace) -> None:
 def test_filters_choose_and_the_last_match_wins(command: Command, place: MakePlace) -> None:
     source, back = place("file"), place("file")
     fill(source, {"a.txt": 1, "b.log": 1, "logs/c.log": 1, "logs/keep.log": 1})
-    command.run("cp", "-r", "--exclude", "**.log", "--include", "**/keep.log", *between(source, back)).expect(0)
+    command.run("cp", "-r", "--exclude", "**/*.log", "--include", "**/keep.log", *between(source, back)).expect(0)
     assert set(back.sizes()) == {"a.txt", "logs/keep.log"}
 
 
