@@ -1,23 +1,25 @@
 //! The lead at work: joins the survey, the wire's state machine, the journal and the gateways below.
 //!
 //! One task owns everything and waits for one event at a time: something found, an answer, a tick, a wish to stop. It
-//! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`orders`](self::orders)
-//! turns the state machine's decisions into orders, [`tally`](self::tally) counts for progress and summary.
+//! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`objects`](self::objects) takes
+//! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
+//! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`ending`](self::ending) ends the job.
 
+mod answers;
 mod cargo;
 mod ending;
+mod objects;
 mod orders;
 mod tally;
 
 use crate::control::events::EventSender;
-use crate::lead::failure::object_url;
-use crate::lead::journal::{Entry, Journal, JournalError, UnfinishedUpload, fingerprint};
-use crate::lead::report::{ObjectVerdict, ProofRecord, Report, Verdict};
+use crate::lead::journal::{Journal, JournalError, UnfinishedUpload};
+use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
-use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError, WorkItem};
+use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError};
 use crate::lead::{deletion, status};
 use crate::node::clock::Clock;
-use crate::node::work::{Failure, Placed, SinkReply};
+use crate::node::work::Failure;
 use crate::retry::RetryPolicy;
 use cargo::{Cargo, Prepared};
 use orders::Dispatch;
@@ -30,9 +32,9 @@ use tally::Tally;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::{Event, FailedObject, JobSpec, Limits, Outcome, RouteSpec};
+use tradewind_contract::{Event, JobSpec, Limits, Outcome, RouteSpec};
 use tradewind_store::Store;
-use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
+use tradewind_wire::frame::Reply;
 use tradewind_wire::lead::{Action, Config, Idle, Lead, Work};
 use tradewind_wire::shares::RoutePlan;
 use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
@@ -364,76 +366,6 @@ impl Running {
         self.stopping.get_or_insert(Stopping { outcome, message, hint: hint.map(str::to_owned), deadline_ms });
     }
 
-    async fn found(&mut self, found: Option<Found>, surveying: &mut Surveying) {
-        match found {
-            Some(Found::Item(item)) => self.item(item),
-            Some(Found::Skipped { target, objects, bytes }) => self.tally.skipped(target, objects, bytes),
-            Some(Found::AlreadyDone { target, objects, bytes }) => self.tally.already_done(target, objects, bytes),
-            Some(Found::Refused(failed)) => self.refused(failed).await,
-            Some(Found::Listed) => {
-                self.tally.listed = true;
-                surveying.listed = true;
-            }
-            None => surveying.listed = true,
-        }
-    }
-
-    fn item(&mut self, item: WorkItem) {
-        self.tally.found(item.info.size_bytes);
-        if self.setup.job.ceiling_bytes.is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
-            let message = "more bytes are to be moved than the ceiling allows".to_owned();
-            return self.stop(Outcome::Ceiling, Some(message), Some("raise --max-size"));
-        }
-        if self.setup.job.dry_run {
-            return self.would_copy(&item);
-        }
-        self.load(item, false);
-    }
-
-    fn would_copy(&mut self, item: &WorkItem) {
-        if self.tally.objects_total() <= DRY_RUN_EVENTS_MAX {
-            let (source, destination) = self.urls(item);
-            self.setup.events.send(Event::WouldCopy { source, destination, size_bytes: item.info.size_bytes });
-        }
-    }
-
-    /// Gives an object to the state machine, after a look at it where more must be known than a listing tells.
-    fn load(&mut self, item: WorkItem, restarted: bool) {
-        if !restarted && cargo::is_whole(&item, &self.setup) {
-            return self.take_on(Cargo::whole(item, &self.setup));
-        }
-        self.preparing += 1;
-        let (setup, prepared) = (self.setup.clone(), self.prepared.0.clone());
-        tokio::spawn(async move {
-            let looked = cargo::look(item, restarted, &setup).await;
-            // The lead waits for every look it has begun; if it is gone, so is the job.
-            prepared.send(looked).await.ok();
-        });
-    }
-
-    async fn prepared(&mut self, prepared: Prepared) {
-        self.preparing -= 1;
-        match prepared {
-            Prepared::Ready(cargo) => self.take_on(*cargo),
-            Prepared::Failed(failed) => self.object_failed(&failed.0, &failed.1, 0).await,
-        }
-    }
-
-    fn take_on(&mut self, mut cargo: Cargo) {
-        let place = (cargo.item.target, cargo.item.target_key.clone());
-        if let Some(upload) = self.unfinished.get(&place)
-            && cargo.resumes(upload)
-            && let Some(upload) = self.unfinished.remove(&place)
-        {
-            self.tally.acked(cargo.item.target, upload.parts.iter().map(|part| part.size_bytes).sum());
-            cargo.go_on_with(upload);
-        }
-        let id = ObjectId(self.next_object);
-        self.next_object += 1;
-        self.lead.add(id, cargo.new_object());
-        self.cargo.insert(id, cargo);
-    }
-
     async fn act(&mut self, action: Action) -> Result<(), SurveyError> {
         match action {
             Action::Send { request, route, work } => self.send(request, route, &work),
@@ -457,16 +389,6 @@ impl Running {
         Ok(())
     }
 
-    async fn ended_badly(&mut self, cargo: Cargo, fault: Fault) {
-        if cargo.may_travel_instead() {
-            self.tally.retried();
-            return self.load(WorkItem { server_side: false, ..cargo.item }, true);
-        }
-        let lost = || Failure::new(fault, "unavailable", "the way was lost again and again");
-        let failure = cargo.failure.unwrap_or_else(lost);
-        self.object_failed(&cargo.item, &failure, cargo.retries).await;
-    }
-
     fn send(&mut self, request: RequestId, route: RouteId, work: &Work) {
         if let Work::Open(object) = work
             && let Some(cargo) = self.cargo.get_mut(object)
@@ -486,147 +408,6 @@ impl Running {
         self.dispatch.push(order);
     }
 
-    async fn answer(&mut self, reply: Reply) -> Result<(), SurveyError> {
-        let Reply { request, verdict } = reply;
-        // Late: the request was given up, and another try of it is or was under way.
-        let Some(work) = self.lead.work(request).cloned() else { return Ok(()) };
-        let failure = match verdict {
-            ReplyVerdict::Sink(words) => match postcard::from_bytes::<SinkReply>(&words) {
-                Ok(SinkReply::Failed(failure)) => failure,
-                Ok(answer) => return self.sink_answer(request, work, answer).await,
-                Err(_) => Failure::mismatch("a sink's answer does not parse"),
-            },
-            ReplyVerdict::Failed { fault, kind, message } => Failure::new(fault, &kind, message),
-        };
-        for object in work.objects() {
-            if let Some(cargo) = self.cargo.get_mut(&object) {
-                cargo.failed(failure.clone());
-            }
-        }
-        self.lead.failed(request, failure.fault, self.clock.now_ms());
-        Ok(())
-    }
-
-    async fn sink_answer(&mut self, request: RequestId, work: Work, answer: SinkReply) -> Result<(), SurveyError> {
-        match (work, answer) {
-            (Work::Bundle(objects), SinkReply::Bundle(verdicts)) if objects.len() == verdicts.len() => {
-                for (object, verdict) in objects.into_iter().zip(verdicts) {
-                    self.member(request, object, verdict);
-                }
-            }
-            (Work::Part { object, .. }, SinkReply::Part(tag)) => {
-                if let Some(cargo) = self.cargo.get_mut(&object) {
-                    self.tally.acked(cargo.item.target, tag.size_bytes);
-                    let entry = Entry::Part {
-                        target: cargo.item.target,
-                        target_key: cargo.item.target_key.clone(),
-                        part: tag.clone(),
-                    };
-                    cargo.tags.insert(tag.part, tag);
-                    self.journal.record(entry).await?;
-                }
-                self.lead.done(request, object);
-            }
-            (Work::Open(object), SinkReply::Opened(upload)) => {
-                if let Some(cargo) = self.cargo.get_mut(&object) {
-                    let (target, target_key) = (cargo.item.target, cargo.item.target_key.clone());
-                    cargo.upload = Some(upload.clone());
-                    self.journal.record(Entry::Opened { target, target_key, upload }).await?;
-                }
-                self.lead.done(request, object);
-            }
-            (Work::Close(object), SinkReply::Closed(placed)) => {
-                if let Some(cargo) = self.cargo.get_mut(&object) {
-                    cargo.placed = Some(placed);
-                }
-                self.lead.done(request, object);
-            }
-            (Work::Abort(object), SinkReply::Aborted) => {
-                if let Some(cargo) = self.cargo.get(&object) {
-                    let (target, target_key) = (cargo.item.target, cargo.item.target_key.clone());
-                    self.journal.record(Entry::Abandoned { target, target_key }).await?;
-                }
-                self.lead.done(request, object);
-            }
-            _ => {
-                self.lead.failed(request, Fault::Permanent, self.clock.now_ms());
-                return Ok(());
-            }
-        }
-        self.lead.answered(request, None, self.clock.now_ms());
-        Ok(())
-    }
-
-    fn member(&mut self, request: RequestId, object: ObjectId, verdict: Result<Placed, Failure>) {
-        let Some(cargo) = self.cargo.get_mut(&object) else { return };
-        match verdict {
-            Ok(placed) => {
-                self.tally.acked(cargo.item.target, placed.size_bytes);
-                cargo.placed = Some(placed);
-                self.lead.done(request, object);
-            }
-            Err(failure) => {
-                let fault = failure.fault;
-                cargo.failed(failure);
-                self.lead.fault(request, object, fault);
-            }
-        }
-    }
-
-    async fn finished(&mut self, object: ObjectId) -> Result<(), SurveyError> {
-        let Some(Cargo { item, placed: Some(placed), retries, .. }) = self.cargo.remove(&object) else { return Ok(()) };
-        self.tally.finished(item.target, &placed);
-        let (source, destination) = self.urls(&item);
-        if let Some(report) = &self.report {
-            let proof = ProofRecord {
-                source: placed.source_proof.name().to_owned(),
-                hop: self.tally.hop_proof().to_owned(),
-                destination: placed.target_proof.name().to_owned(),
-            };
-            let verdict = ObjectVerdict {
-                source,
-                destination,
-                size_bytes: item.info.size_bytes,
-                verdict: Verdict::Copied,
-                proof: Some(proof),
-                retries,
-                ..ObjectVerdict::default()
-            };
-            report.add(verdict).await;
-        }
-        if let Some(Err(error)) = self.moved.as_ref().map(|moved| moved.push(0, &item.info)) {
-            self.moved = None;
-            self.notice(format!("sources are not deleted: {error}"));
-        }
-        let fingerprint = fingerprint(&item.info);
-        let (target, target_key, size_bytes) = (item.target, item.target_key, item.info.size_bytes);
-        Ok(self.journal.record(Entry::Closed { target, target_key, fingerprint, size_bytes }).await?)
-    }
-
-    async fn object_failed(&mut self, item: &WorkItem, failure: &Failure, retries: u64) {
-        let (source, destination) = self.urls(item);
-        let Failure { kind, message, hint, .. } = failure.clone();
-        self.tally.failed(Some(item.target));
-        self.say_failed(FailedObject { source, destination, kind, message, hint }, retries).await;
-        if failure.kind == "bucket_not_found" {
-            let hint = failure.hint.clone();
-            self.stop(Outcome::Failed, Some(failure.message.clone()), hint.as_deref());
-        }
-    }
-
-    async fn refused(&mut self, failed: FailedObject) {
-        self.tally.failed(None);
-        self.say_failed(failed, 0).await;
-    }
-
-    async fn say_failed(&mut self, failed: FailedObject, retries: u64) {
-        self.tally.failure_kind(&failed.kind);
-        if let Some(report) = &self.report {
-            report.add(ObjectVerdict { retries, ..ObjectVerdict::from(&failed) }).await;
-        }
-        self.setup.events.send(Event::ObjectFailed(failed));
-    }
-
     fn tick(&mut self, state: Option<&StateDir>) {
         let progress = self.progress();
         if let Some(state) = state
@@ -644,11 +425,6 @@ impl Running {
 
     fn notice(&self, message: String) {
         self.setup.events.send(Event::Notice { message });
-    }
-
-    fn urls(&self, item: &WorkItem) -> (String, String) {
-        let target = &self.setup.targets[usize::from(item.target)];
-        (object_url(self.setup.source.as_ref(), &item.source_key), object_url(target.as_ref(), &item.target_key))
     }
 }
 

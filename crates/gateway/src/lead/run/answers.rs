@@ -1,0 +1,103 @@
+//! What came back from sources and sinks, told to the state machine and the journal.
+
+use super::Running;
+use crate::lead::journal::Entry;
+use crate::lead::survey::SurveyError;
+use crate::node::work::{Failure, Placed, SinkReply};
+use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
+use tradewind_wire::lead::Work;
+use tradewind_wire::{Fault, ObjectId, RequestId};
+
+impl Running {
+    pub(super) async fn answer(&mut self, reply: Reply) -> Result<(), SurveyError> {
+        let Reply { request, verdict } = reply;
+        // Late: the request was given up, and another try of it is or was under way.
+        let Some(work) = self.lead.work(request).cloned() else { return Ok(()) };
+        let failure = match verdict {
+            ReplyVerdict::Sink(words) => match postcard::from_bytes::<SinkReply>(&words) {
+                Ok(SinkReply::Failed(failure)) => failure,
+                Ok(answer) => return self.sink_answer(request, work, answer).await,
+                Err(_) => Failure::mismatch("a sink's answer does not parse"),
+            },
+            ReplyVerdict::Failed { fault, kind, message } => Failure::new(fault, &kind, message),
+        };
+        for object in work.objects() {
+            if let Some(cargo) = self.cargo.get_mut(&object) {
+                cargo.failed(failure.clone());
+            }
+        }
+        self.lead.failed(request, failure.fault, self.clock.now_ms());
+        Ok(())
+    }
+
+    pub(super) async fn sink_answer(
+        &mut self,
+        request: RequestId,
+        work: Work,
+        answer: SinkReply,
+    ) -> Result<(), SurveyError> {
+        match (work, answer) {
+            (Work::Bundle(objects), SinkReply::Bundle(verdicts)) if objects.len() == verdicts.len() => {
+                for (object, verdict) in objects.into_iter().zip(verdicts) {
+                    self.member(request, object, verdict);
+                }
+            }
+            (Work::Part { object, .. }, SinkReply::Part(tag)) => {
+                if let Some(cargo) = self.cargo.get_mut(&object) {
+                    self.tally.acked(cargo.item.target, tag.size_bytes);
+                    let entry = Entry::Part {
+                        target: cargo.item.target,
+                        target_key: cargo.item.target_key.clone(),
+                        part: tag.clone(),
+                    };
+                    cargo.tags.insert(tag.part, tag);
+                    self.journal.record(entry).await?;
+                }
+                self.lead.done(request, object);
+            }
+            (Work::Open(object), SinkReply::Opened(upload)) => {
+                if let Some(cargo) = self.cargo.get_mut(&object) {
+                    let (target, target_key) = (cargo.item.target, cargo.item.target_key.clone());
+                    cargo.upload = Some(upload.clone());
+                    self.journal.record(Entry::Opened { target, target_key, upload }).await?;
+                }
+                self.lead.done(request, object);
+            }
+            (Work::Close(object), SinkReply::Closed(placed)) => {
+                if let Some(cargo) = self.cargo.get_mut(&object) {
+                    cargo.placed = Some(placed);
+                }
+                self.lead.done(request, object);
+            }
+            (Work::Abort(object), SinkReply::Aborted) => {
+                if let Some(cargo) = self.cargo.get(&object) {
+                    let (target, target_key) = (cargo.item.target, cargo.item.target_key.clone());
+                    self.journal.record(Entry::Abandoned { target, target_key }).await?;
+                }
+                self.lead.done(request, object);
+            }
+            _ => {
+                self.lead.failed(request, Fault::Permanent, self.clock.now_ms());
+                return Ok(());
+            }
+        }
+        self.lead.answered(request, None, self.clock.now_ms());
+        Ok(())
+    }
+
+    pub(super) fn member(&mut self, request: RequestId, object: ObjectId, verdict: Result<Placed, Failure>) {
+        let Some(cargo) = self.cargo.get_mut(&object) else { return };
+        match verdict {
+            Ok(placed) => {
+                self.tally.acked(cargo.item.target, placed.size_bytes);
+                cargo.placed = Some(placed);
+                self.lead.done(request, object);
+            }
+            Err(failure) => {
+                let fault = failure.fault;
+                cargo.failed(failure);
+                self.lead.fault(request, object, fault);
+            }
+        }
+    }
+}
