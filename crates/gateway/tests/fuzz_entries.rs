@@ -1,0 +1,99 @@
+//! Drives the fuzz entry of manifests and orders with mutated good input, so that every test run covers it on stable.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+#[path = "../../../fuzz/entries/bodies.rs"]
+mod bodies;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tradewind_contract::VerifyMode;
+use tradewind_gateway::node::work::{
+    Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace,
+};
+use tradewind_store::{Checksums, PartSource, PartTag, Precondition, PutOptions, UploadId};
+use tradewind_wire::{Fault, RequestId, RouteId};
+
+/// Inputs per seed document.
+const MUTATIONS: usize = 5_000;
+
+fn place() -> WholePlace {
+    let options = PutOptions { size_bytes: Some(7), storage_class: Some("COLD".to_owned()), ..PutOptions::default() };
+    WholePlace { target: 1, key: "a//b ü".to_owned(), options, verify: VerifyMode::Read }
+}
+
+fn part_place() -> PartPlace {
+    PartPlace { target: 0, key: "k".to_owned(), upload: UploadId("u".to_owned()), part: 3, offset: 1 << 33 }
+}
+
+fn manifests() -> Vec<Manifest> {
+    let checksums = Checksums { crc64nvme: Some(u64::MAX), crc32c: Some(1), md5: Some([9; 16]) };
+    let source = PartSource {
+        bucket: "b".to_owned(),
+        key: "k".to_owned(),
+        condition: Precondition { etag: Some("e".to_owned()), ..Precondition::default() },
+        range: Some(5..9),
+    };
+    let tag = PartTag { part: 1, size_bytes: 5, tag: "t".to_owned(), checksums };
+    let close = Close {
+        place: place(),
+        upload: UploadId("u".to_owned()),
+        parts: vec![tag; 4],
+        size_bytes: 20,
+        checksums,
+        source_proof: Proof::Crc32c,
+        sweep_since_unix_ms: Some(-1),
+    };
+    vec![
+        Manifest::Part { place: part_place(), checksums },
+        Manifest::CopyPart { place: part_place(), source: source.clone() },
+        Manifest::Bundle(vec![
+            Entry::Write { place: place(), size_bytes: 7, checksums, source_proof: Proof::Md5 },
+            Entry::Copy { place: place(), size_bytes: 7, source, listed: checksums },
+            Entry::Failed(Failure::new(Fault::Changed, "changed", "it changed")),
+        ]),
+        Manifest::Close(Box::new(close)),
+    ]
+}
+
+fn orders() -> Vec<Order> {
+    let fetch = Fetch {
+        source_key: "s".to_owned(),
+        condition: Precondition { file_state: Some((7, -3)), ..Precondition::default() },
+        size_bytes: 7,
+        listed: Checksums::default(),
+        place: place(),
+        copy_from_bucket: None,
+    };
+    let condition = Precondition::default();
+    let part = SourceTask::Part { source_key: "s".to_owned(), condition, range: 0..5, place: part_place() };
+    let tasks = [SourceTask::Bundle(vec![fetch; 3]), part, SourceTask::Pass(manifests().remove(0))];
+    let order = |(id, task)| Order { request: RequestId(id), route: RouteId(2), compress: true, task };
+    (0u64..).zip(tasks).map(order).collect()
+}
+
+fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    for _ in 0..random.random_range(1..6) {
+        let at = random.random_range(0..bytes.len().max(1));
+        match random.random_range(0..4) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at.min(bytes.len()), random.random()),
+            _ if at < bytes.len() => bytes[at] = random.random(),
+            _ => bytes.push(random.random()),
+        }
+    }
+    bytes
+}
+
+#[test]
+fn manifests_and_orders_survive_any_bytes() {
+    let mut seeds: Vec<Vec<u8>> = manifests().iter().map(|manifest| postcard::to_stdvec(manifest).unwrap()).collect();
+    seeds.push(postcard::to_stdvec(&orders()).unwrap());
+    let mut random = StdRng::seed_from_u64(20_261_121);
+    for seed in &seeds {
+        bodies::run(seed);
+        for _ in 0..MUTATIONS {
+            bodies::run(&mutated(seed, &mut random));
+        }
+    }
+}

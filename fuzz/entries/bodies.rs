@@ -1,0 +1,16 @@
+//! What lead, source and sink say to each other inside frames.
+
+use tradewind_gateway::node::inbound::parse_orders;
+use tradewind_gateway::node::parcel::parse_manifest;
+
+/// Parses `data` as a manifest and as a batch of orders. What parses must be written and parsed to the same again.
+pub(crate) fn run(data: &[u8]) {
+    if let Some(manifest) = parse_manifest(data) {
+        let again = postcard::to_stdvec(&manifest).expect("what was parsed can be written");
+        assert_eq!(parse_manifest(&again), Some(manifest));
+    }
+    if let Some(orders) = parse_orders(data) {
+        let again = postcard::to_stdvec(&orders).expect("what was parsed can be written");
+        assert_eq!(parse_orders(&again), Some(orders));
+    }
+}
