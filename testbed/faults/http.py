@@ -85,17 +85,21 @@ class HttpProxy:
             if not self._changed.wait_for(lambda: condition(self.exchanges), timeout_s):
                 raise TimeoutError(f"not within {timeout_s:.0f} s; {len(self.exchanges)} requests so far")
 
-    def stop(self) -> None:
-        """Closes the port and every connection."""
+    def cut(self) -> None:
+        """Ends every connection that is open now, hanging ones too; new ones are welcome."""
         with self._changed:
-            self._stopped = True
             sockets = list(self._sockets)
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
         for each in sockets:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+    def stop(self) -> None:
+        """Closes the port and every connection."""
+        self._stopped = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
 
     def _accept(self) -> None:
         while True:

@@ -99,7 +99,7 @@ def test_gateways_that_wait_for_a_store_use_no_cpu(
     source.put("object", b"x" * MIB)
     s3.endpoint = proxy.endpoint
     rule = proxy.add(Rule(Hang(), when=lambda request: request.is_write, count=1))
-    document = with_limits(chain(*relays), store_idle_s=int(IDLE_S) + 10)
+    document = with_limits(chain(*relays), store_idle_s=60)
     running = command.start(
         "cp", "-r", source.url, s3.url, *s3.flags("dst"), "--topology", write(document, tmp_path / "topology.json")
     )
@@ -109,6 +109,6 @@ def test_gateways_that_wait_for_a_store_use_no_cpu(
     time.sleep(IDLE_S)
     used = {name: cpu_s(pid) - before[name] for name, pid in watched.items()}
     assert {name: spent for name, spent in used.items() if spent > IDLE_S * IDLE_SHARE_MAX} == {}
-    proxy.clear()
+    proxy.cut()
     running.finish().expect(0)
     assert s3.sizes() == {"object": MIB}
