@@ -58,7 +58,7 @@ def ron_relay(formulation: Formulation) -> int | None:
 
 
 def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) -> OverlayPlan | None:
-    """The fastest use of one path, with the fastest machines in each region (the cheapest of these), as few as needed."""
+    """The fastest use of one path, with as few as needed of the fastest machines (the cheapest of these)."""
     network = transfer.network
     edges = [network.link_between(u, v) for u, v in itertools.pairwise(path)]
     links = np.array([e for e in edges if e is not None], dtype=np.int64)
