@@ -131,7 +131,8 @@ def send_and_read(connection: socket.socket, content: bytes) -> bytes:
     """Sends, ends our direction where that is possible, and reads to the end of the other one."""
     answer = b""
     connection.settimeout(ANSWER_S)
-    with contextlib.suppress(ConnectionError, ssl.SSLError):
+    # It may be closed already when we end our direction: `ENOTCONN` is no ConnectionError.
+    with contextlib.suppress(OSError, ssl.SSLError):
         connection.sendall(content)
         if not isinstance(connection, ssl.SSLSocket):
             connection.shutdown(socket.SHUT_WR)

@@ -11,7 +11,15 @@ from testbed.places import FilePlace, S3Place
 from testbed.servers import Server
 from testbed.trees import ODD_KEYS, payload
 
-REFUSED_BY_FILES = {"double//slash", "many////slashes", "dot/./inside", "dotdot/../inside", "k" * 1024, "ü" * 512}
+REFUSED_BY_FILES = {
+    "double//slash",
+    "many////slashes",
+    "dot/./inside",
+    "dotdot/../inside",
+    "marker/",
+    "k" * 1024,
+    "ü" * 512,
+}
 """What a file system cannot hold under that very name."""
 
 
