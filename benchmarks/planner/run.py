@@ -317,7 +317,7 @@ def growth() -> Iterator[str]:
 
 def measured_offers() -> dict[str, tuple[MachineOffer, ...]]:
     """The paper's machines."""
-    found = {}
+    found: dict[str, tuple[MachineOffer, ...]] = {}
     for provider, (egress, ingress, usd_per_hour) in CAPS.items():
         machine = MachineType(provider, f"{provider}-32", 32, 16, egress, ingress, 0.0, MEASURED)
         found[provider] = (MachineOffer(machine, usd_per_hour, spot=False, origin=MEASURED),)
