@@ -53,6 +53,7 @@ class S3Place:
         credentials = command.home / "aws-credentials"
         command.environment["AWS_SHARED_CREDENTIALS_FILE"] = str(credentials)
         command.environment["AWS_CONFIG_FILE"] = str(command.home / "aws-config")
+        (command.home / "aws-config").touch()
         server = self._server
         section = f"[{server.name}]"
         known = credentials.read_text() if credentials.exists() else ""
