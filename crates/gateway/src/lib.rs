@@ -11,6 +11,7 @@ pub mod lead;
 pub mod limits;
 pub mod net;
 pub mod node;
+mod reading;
 pub mod retry;
 pub mod schema;
 pub mod serve;

@@ -10,8 +10,8 @@ pub enum Verdict {
     Same,
     /// They are not.
     Differs(Difference),
-    /// The descriptions have no checksum in common and the rule demands one: ask for each object (`HEAD`), then
-    /// [`decide_headed`].
+    /// The descriptions have no checksum in common and the rule demands one, or their ETags differ and may be MD5s: ask
+    /// for each object (`HEAD`), then [`decide_headed`].
     NeedsChecksums,
 }
 
@@ -36,17 +36,34 @@ pub fn decide(rule: Comparison, source: &ObjectInfo, destination: &ObjectInfo) -
     match rule {
         Comparison::Size => Verdict::Same,
         Comparison::Time => by_time(source, destination),
-        Comparison::Auto => by_checksum(source, destination).unwrap_or_else(|| by_time(source, destination)),
+        Comparison::Auto => match (by_checksum(source, destination), by_tag(source, destination)) {
+            (Some(verdict), _) => verdict,
+            (None, Some(true)) => Verdict::Same,
+            // Two MD5s that differ, unless an encryption made them what they are: a listing does not tell.
+            (None, Some(false)) => Verdict::NeedsChecksums,
+            (None, None) => by_time(source, destination),
+        },
+        Comparison::Checksum if by_tag(source, destination) == Some(true) => Verdict::Same,
         Comparison::Checksum => by_checksum(source, destination).unwrap_or(Verdict::NeedsChecksums),
     }
 }
 
-/// Decides under [`Comparison::Checksum`] when both objects have been asked for.
-pub fn decide_headed(source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+/// Decides when both objects have been asked for.
+pub fn decide_headed(rule: Comparison, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
     if source.size_bytes != destination.size_bytes {
         return Verdict::Differs(Difference::Size);
     }
-    by_checksum(source, destination).unwrap_or(Verdict::Differs(Difference::Unproven))
+    by_checksum(source, destination).unwrap_or_else(|| match rule {
+        Comparison::Auto => by_time(source, destination),
+        _ => Verdict::Differs(Difference::Unproven),
+    })
+}
+
+/// What two ETags that look like an MD5 of the whole say. Equal ones are equal bytes.
+fn by_tag(source: &ObjectInfo, destination: &ObjectInfo) -> Option<bool> {
+    let plain = |tag: &&String| tag.len() == 32 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let (ours, theirs) = (source.etag.as_ref().filter(plain)?, destination.etag.as_ref().filter(plain)?);
+    Some(ours.eq_ignore_ascii_case(theirs))
 }
 
 fn by_checksum(source: &ObjectInfo, destination: &ObjectInfo) -> Option<Verdict> {
@@ -103,7 +120,20 @@ mod tests {
     fn checksum_asks_and_then_does_not_guess() {
         let (source, destination) = (object(1, 9, Some(1), None), object(1, 9, None, Some(1)));
         assert_eq!(decide(Comparison::Checksum, &source, &destination), Verdict::NeedsChecksums);
-        assert_eq!(decide_headed(&source, &destination), Verdict::Differs(Difference::Unproven));
-        assert_eq!(decide_headed(&source, &object(1, 0, Some(1), None)), Verdict::Same);
+        let rule = Comparison::Checksum;
+        assert_eq!(decide_headed(rule, &source, &destination), Verdict::Differs(Difference::Unproven));
+        assert_eq!(decide_headed(rule, &source, &object(1, 0, Some(1), None)), Verdict::Same);
+    }
+
+    #[test]
+    fn tags_that_differ_are_looked_into_and_not_trusted_to_time() {
+        let tagged = |tag: &str, at| ObjectInfo { etag: Some(tag.repeat(32)), ..object(1, at, None, None) };
+        let (source, newer) = (tagged("a", 5), tagged("b", 9));
+        assert_eq!(decide(Comparison::Auto, &source, &tagged("a", 1)), Verdict::Same);
+        assert_eq!(decide(Comparison::Checksum, &source, &tagged("A", 1)), Verdict::Same);
+        assert_eq!(decide(Comparison::Auto, &source, &newer), Verdict::NeedsChecksums);
+        let (one, other) = (object(1, 5, None, Some(1)), object(1, 9, None, Some(2)));
+        assert_eq!(decide_headed(Comparison::Auto, &one, &other), Verdict::Differs(Difference::Checksum));
+        assert_eq!(decide_headed(Comparison::Auto, &source, &newer), Verdict::Same, "both encrypted: by time");
     }
 }

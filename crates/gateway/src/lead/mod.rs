@@ -12,6 +12,7 @@ pub mod deletion;
 pub mod failure;
 pub mod join;
 pub mod journal;
+pub mod local_sums;
 pub mod pages;
 pub mod report;
 pub mod run;

@@ -1,8 +1,8 @@
 //! `cat`: writes objects to stdout, one behind the other.
 
-use super::reading::{Summing, windows};
 use super::{Streams, TaskError, TaskResult};
 use crate::lead::failure::object_url;
+use crate::reading::{Summing, windows};
 use crate::retry::RetryPolicy;
 use futures::TryStreamExt;
 use std::io::Write;

@@ -1,13 +1,14 @@
 //! `check`: compares two trees, by what stores state or by reading both.
 
 use super::list::{ended_with_unseen, say_refused};
-use super::reading::{Summing, windows};
 use super::{Streams, TaskError, TaskResult, folder_of};
-use crate::lead::compare::{Difference, Verdict, decide, decide_headed};
+use crate::lead::compare::{Difference, Verdict, decide};
 use crate::lead::failure::object_url;
 use crate::lead::join::{Join, JoinError, Joined, Side};
+use crate::lead::local_sums::decide_reading;
 use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
+use crate::reading::{Summing, windows};
 use crate::retry::RetryPolicy;
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
@@ -205,16 +206,18 @@ impl Check {
                 let same = read.0 == read.1;
                 Ok(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
             }
-            // A time proves nothing: here only a checksum does.
-            Rule::Stated(Comparison::Auto) => Ok(decide_headed(ours, theirs)),
-            Rule::Stated(rule) => match decide(rule, ours, theirs) {
-                Verdict::NeedsChecksums => {
-                    let _permit = pairs.acquire().await;
-                    let asked = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
-                    Ok(decide_headed(&asked.0, &asked.1))
+            Rule::Stated(rule) => {
+                // A time proves nothing: here only a checksum does.
+                let rule = if rule == Comparison::Auto { Comparison::Checksum } else { rule };
+                match decide(rule, ours, theirs) {
+                    Verdict::NeedsChecksums => {
+                        let _permit = pairs.acquire().await;
+                        let (ours, theirs) = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
+                        decide_reading(rule, (source, ours), (target, theirs), self.policy).await
+                    }
+                    verdict => Ok(verdict),
                 }
-                verdict => Ok(verdict),
-            },
+            }
         }
     }
 

@@ -9,7 +9,6 @@ mod doctor;
 mod explain;
 mod list;
 mod put;
-mod reading;
 mod rm;
 mod streams;
 

@@ -4,9 +4,9 @@
 //! once. The length is not known beforehand, so parts grow as their number does; where all must have one size they
 //! cannot, and the length is bounded by chunk × parts.
 
-use super::reading::Summing;
 use super::{Streams, TaskError, TaskResult};
 use crate::lead::failure::object_url;
+use crate::reading::Summing;
 use crate::retry::RetryPolicy;
 use bytes::{Bytes, BytesMut};
 use serde::Serialize;

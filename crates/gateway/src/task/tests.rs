@@ -165,7 +165,7 @@ fn long_bytes(length: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn cat_writes_objects_whole_and_in_order() {
-    let long = long_bytes(3 * reading::WINDOW_BYTES as usize + 12_345);
+    let long = long_bytes(3 * crate::reading::WINDOW_BYTES as usize + 12_345);
     let tree = Tree::with(&[("long", &long), ("empty", b""), ("short", b"end")]);
     let task = json!({"task": "cat", "store": tree.spec(), "keys": ["long", "empty", "short"]});
     let ended = run_task(task).await;

@@ -7,6 +7,7 @@ use crate::lead::deletion::Spool;
 use crate::lead::failure::{failed_object, object_url};
 use crate::lead::join::{Join, Joined, Side};
 use crate::lead::journal::fingerprint;
+use crate::lead::local_sums;
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
@@ -321,7 +322,10 @@ impl Walk {
                     self.ask(&self.survey.source, &candidate.ours.key),
                     self.ask(target, &candidate.target_key)
                 );
-                matches!(asked, (Ok(ours), Ok(theirs)) if compare::decide_headed(&ours, &theirs) == Verdict::Same)
+                let (Ok(ours), Ok(theirs)) = asked else { return false };
+                let (source, policy) = (&self.survey.source, self.policy);
+                let decided = local_sums::decide_reading(rule, (source, ours), (target, theirs), policy).await;
+                matches!(decided, Ok(Verdict::Same))
             }
         }
     }

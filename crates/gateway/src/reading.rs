@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, Precondition, Result, Store};
 
 /// Length of one request.
-pub(super) const WINDOW_BYTES: u64 = 8 << 20;
+pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
 /// The condition that the object is still the one `info` describes.
 fn condition_of(info: &ObjectInfo) -> Precondition {
     let has_tag = info.etag.is_some() || info.version.is_some();
@@ -22,7 +22,7 @@ fn condition_of(info: &ObjectInfo) -> Precondition {
 
 /// The windows of an object, in order, each as segments. `windows_max` of them are read at once; [`WINDOW_BYTES`] × that
 /// is the memory of the reading.
-pub(super) fn windows<'a>(
+pub(crate) fn windows<'a>(
     store: &'a dyn Store,
     info: &'a ObjectInfo,
     windows_max: usize,
@@ -89,7 +89,7 @@ impl Window<'_> {
 }
 
 /// Checksums of bytes that pass. MD5 is the dearest and is computed only where it is all that a store states.
-pub(super) struct Summing {
+pub(crate) struct Summing {
     crc64nvme: crc_fast::Digest,
     crc32c: crc_fast::Digest,
     md5: Option<Md5>,
@@ -97,7 +97,7 @@ pub(super) struct Summing {
 
 impl Summing {
     /// What is needed to hold the bytes against `stated`.
-    pub(super) fn against(stated: &Checksums) -> Self {
+    pub(crate) fn against(stated: &Checksums) -> Self {
         let is_md5_needed = stated.md5.is_some() && stated.crc64nvme.is_none() && stated.crc32c.is_none();
         Self {
             crc64nvme: crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme),
@@ -106,7 +106,7 @@ impl Summing {
         }
     }
 
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.crc64nvme.update(bytes);
         self.crc32c.update(bytes);
         if let Some(md5) = &mut self.md5 {
@@ -114,7 +114,7 @@ impl Summing {
         }
     }
 
-    pub(super) fn finish(self) -> Checksums {
+    pub(crate) fn finish(self) -> Checksums {
         Checksums {
             crc64nvme: Some(self.crc64nvme.finalize()),
             // A 32-bit checksum in a 64-bit word.

@@ -1,0 +1,58 @@
+//! Checksums of files, which no file system states: read where the other side of a comparison states one.
+
+use crate::lead::compare::{self, Verdict};
+use crate::reading::{Summing, windows};
+use crate::retry::RetryPolicy;
+use futures::TryStreamExt;
+use std::sync::Arc;
+use tradewind_contract::Comparison;
+use tradewind_store::{Checksums, Error, ObjectInfo, Store};
+
+/// Pieces of one file that are read ahead.
+const WINDOWS_MAX: usize = 2;
+
+/// Decides of two objects that have been asked for, reading the one that is a file if the rule demands a checksum and
+/// only the other side states one.
+///
+/// # Errors
+/// The file cannot be read.
+pub async fn decide_reading(
+    rule: Comparison,
+    source: (&Arc<dyn Store>, ObjectInfo),
+    target: (&Arc<dyn Store>, ObjectInfo),
+    policy: RetryPolicy,
+) -> Result<Verdict, Error> {
+    let ((source, mut ours), (target, mut theirs)) = (source, target);
+    if rule == Comparison::Checksum && ours.size_bytes == theirs.size_bytes {
+        fill(source, &mut ours, &theirs.checksums, policy).await?;
+        fill(target, &mut theirs, &ours.checksums, policy).await?;
+    }
+    Ok(compare::decide_headed(rule, &ours, &theirs))
+}
+
+async fn fill(
+    store: &Arc<dyn Store>,
+    object: &mut ObjectInfo,
+    stated: &Checksums,
+    policy: RetryPolicy,
+) -> Result<(), Error> {
+    let silent = object.checksums == Checksums::default();
+    if silent && *stated != Checksums::default() && store.url().starts_with("file:") {
+        object.checksums = read(store.as_ref(), object, stated, policy).await?;
+    }
+    Ok(())
+}
+
+async fn read(
+    store: &dyn Store,
+    object: &ObjectInfo,
+    stated: &Checksums,
+    policy: RetryPolicy,
+) -> Result<Checksums, Error> {
+    let mut summing = Summing::against(stated);
+    let mut windows = std::pin::pin!(windows(store, object, WINDOWS_MAX, policy));
+    while let Some(segments) = windows.try_next().await? {
+        segments.iter().for_each(|segment| summing.update(segment));
+    }
+    Ok(summing.finish())
+}
