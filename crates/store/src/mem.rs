@@ -8,7 +8,8 @@
 use crate::s3::cut_page;
 use crate::{
     Checksums, Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
-    PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreLimits, UploadId, Written,
+    PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits, UploadId,
+    Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -151,6 +152,14 @@ impl Store for MemStore {
 
     fn limits(&self) -> StoreLimits {
         LIMITS
+    }
+
+    async fn describe(&self) -> StoreDescription {
+        StoreDescription {
+            endpoint: Some("this process".to_owned()),
+            credentials: Some("none (memory)".to_owned()),
+            ..StoreDescription::default()
+        }
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage> {

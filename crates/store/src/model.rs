@@ -243,12 +243,12 @@ pub struct StoreLimits {
 /// What `doctor` tells of a store. Names and places, never a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreDescription {
-    /// Where requests go.
+    /// Where requests go: a URL up to the bucket, or a directory.
     pub endpoint: Option<String>,
-    /// Region, where the store has one.
+    /// Region that requests are made for, where the store has one.
     pub region: Option<String>,
-    /// Which link of the credential chain answered, e.g. `profile backup` or `environment`.
+    /// Which link of the credential chain answers, e.g. `profile backup` or `environment`.
     pub credentials: Option<String>,
-    /// This machine's clock minus that of the store's last answer, milliseconds.
-    pub clock_ahead_ms: Option<i64>,
+    /// This machine's clock minus that of the store's last answer, seconds; the least that explains its `Date`.
+    pub clock_ahead_s: Option<i64>,
 }

@@ -8,10 +8,16 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
 use tradewind_contract::{Outcome, StoreSpec};
-use tradewind_store::{Error, ErrorKind, ListRequest, Store};
+use tradewind_store::{Error, ErrorKind, ListRequest, Store, StoreDescription};
 
-/// A clock that is further off than this is warned of; at 15 minutes stores refuse requests.
-const CLOCK_DIFFERENCE_MS_MAX: i64 = 60_000;
+/// A clock that is further off than this is warned of.
+const CLOCK_DIFFERENCE_S_MAX: u64 = 60;
+/// Stores refuse signatures of a clock that is further off than this.
+const SIGNATURE_AGE_S_MAX: u64 = 15 * 60;
+
+const CLOCK_HINT: &str = "set this machine's clock, e.g. by NTP: stores refuse requests that are 15 minutes off";
+const CREDENTIALS_HINT: &str = "log in with the cloud's own tool, name a profile with --src-profile or --dst-profile, \
+     or say --src-no-sign for a public bucket";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,21 +72,9 @@ async fn examine(
     let begun = Instant::now();
     let listed = policy.run("list", store.url(), || store.list(&request)).await;
     let latency_ms = begun.elapsed().as_millis();
-    let description = store.describe().await;
     let url = store.url();
-    let facts =
-        [("endpoint", description.endpoint), ("region", description.region), ("credentials", description.credentials)];
-    for (check, fact) in facts {
-        if let Some(message) = fact {
-            print(&Line { level: Level::Ok, url, check, message, hint: None }, json, streams)?;
-        }
-    }
-    if let Some(ahead_ms) = description.clock_ahead_ms {
-        let is_off = ahead_ms.abs() > CLOCK_DIFFERENCE_MS_MAX;
-        let direction = if ahead_ms >= 0 { "ahead of" } else { "behind" };
-        let message = format!("this machine's clock is {} ms {direction} the store's", ahead_ms.abs());
-        let (level, hint) = if is_off { (Level::Warn, Some("set the clock, e.g. by NTP")) } else { (Level::Ok, None) };
-        print(&Line { level, url, check: "clock", message, hint }, json, streams)?;
+    for line in facts(url, store.describe().await, listed.as_ref().err()) {
+        print(&line, json, streams)?;
     }
     match listed {
         Ok(_) => {
@@ -94,11 +88,54 @@ async fn examine(
             print(&Line { level: Level::Warn, url, check: "list", message, hint }, json, streams)?;
             Ok(Some(error))
         }
+        // The line of the credentials says how to mend it; the error's own hint points here.
+        Err(error) if error.kind == ErrorKind::Unauthenticated => {
+            let line = Line { level: Level::Fail, url, check: "list", message: error.to_string(), hint: None };
+            print(&line, json, streams)?;
+            Ok(Some(error))
+        }
         Err(error) => {
             print_failure(url, "list", &error, json, streams)?;
             Ok(Some(error))
         }
     }
+}
+
+/// What the store tells of how it is reached, judged by how trying it ended.
+fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error>) -> Vec<Line<'a>> {
+    let line = |level, check, message, hint| Line { level, url, check, message, hint };
+    let places = [("endpoint", description.endpoint), ("region", description.region)];
+    let mut lines: Vec<Line<'a>> = places
+        .into_iter()
+        .filter_map(|(check, place)| place.map(|place| line(Level::Ok, check, place, None)))
+        .collect();
+    let is_off = description.clock_ahead_s.is_some_and(|ahead_s| ahead_s.unsigned_abs() > SIGNATURE_AGE_S_MAX);
+    if let Some(source) = description.credentials {
+        let is_refused = failure.is_some_and(|error| error.kind == ErrorKind::Unauthenticated);
+        lines.push(match is_refused {
+            // The clock's line says why.
+            true if is_off => line(Level::Warn, "credentials", format!("{source}: cannot be judged"), None),
+            true => {
+                let message = format!("{source}: not there, or not accepted by the store");
+                line(Level::Fail, "credentials", message, Some(CREDENTIALS_HINT))
+            }
+            false => line(Level::Ok, "credentials", source, None),
+        });
+    }
+    if let Some(ahead_s) = description.clock_ahead_s {
+        let difference_s = ahead_s.unsigned_abs();
+        let message = match ahead_s {
+            0 => "this machine's clock agrees with the store's to the second".to_owned(),
+            1.. => format!("this machine's clock is {difference_s} s ahead of the store's"),
+            _ => format!("this machine's clock is {difference_s} s behind the store's"),
+        };
+        lines.push(match failure {
+            Some(_) if is_off => line(Level::Fail, "clock", message, Some(CLOCK_HINT)),
+            _ if difference_s > CLOCK_DIFFERENCE_S_MAX => line(Level::Warn, "clock", message, Some(CLOCK_HINT)),
+            _ => line(Level::Ok, "clock", message, None),
+        });
+    }
+    lines
 }
 
 fn print_failure(url: &str, check: &'static str, error: &Error, json: bool, streams: &mut Streams) -> io::Result<()> {
@@ -119,5 +156,60 @@ fn print(line: &Line<'_>, json: bool, streams: &mut Streams) -> io::Result<()> {
     match line.hint {
         Some(hint) => writeln!(streams.data, "      hint: {hint}"),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(description: StoreDescription, kind: Option<ErrorKind>) -> Vec<(&'static str, Level, bool)> {
+        let failure = kind.map(|kind| Error::new(kind, "list", "s3://b", "refused"));
+        let lines = facts("s3://b", description, failure.as_ref());
+        lines.iter().map(|line| (line.check, line.level, line.hint.is_some())).collect()
+    }
+
+    fn described(clock_ahead_s: i64) -> StoreDescription {
+        StoreDescription {
+            endpoint: Some("http://h/b".to_owned()),
+            region: None,
+            credentials: Some("environment".to_owned()),
+            clock_ahead_s: Some(clock_ahead_s),
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_line() {
+        assert!(facts("s3://b", StoreDescription::default(), None).is_empty());
+        let told = levels(described(0), None);
+        assert_eq!(
+            told,
+            [("endpoint", Level::Ok, false), ("credentials", Level::Ok, false), ("clock", Level::Ok, false)]
+        );
+    }
+
+    #[test]
+    fn refused_credentials_fail_and_say_how_to_mend_it() {
+        let told = levels(described(0), Some(ErrorKind::Unauthenticated));
+        assert_eq!(told[1..], [("credentials", Level::Fail, true), ("clock", Level::Ok, false)]);
+        let told = levels(described(0), Some(ErrorKind::Connection));
+        assert_eq!(told[1], ("credentials", Level::Ok, false));
+    }
+
+    #[test]
+    fn a_wrong_clock_warns_and_fails_when_it_explains_the_failure() {
+        assert_eq!(levels(described(60), None)[2], ("clock", Level::Ok, false));
+        assert_eq!(levels(described(-61), None)[2], ("clock", Level::Warn, true));
+        assert_eq!(levels(described(901), None)[2], ("clock", Level::Warn, true));
+        let told = levels(described(-901), Some(ErrorKind::Unauthenticated));
+        assert_eq!(told[1..], [("credentials", Level::Warn, false), ("clock", Level::Fail, true)]);
+    }
+
+    #[test]
+    fn a_clock_is_told_with_its_direction() {
+        let message = |ahead_s| facts("s3://b", described(ahead_s), None).pop().map(|line| line.message);
+        assert_eq!(message(0).as_deref(), Some("this machine's clock agrees with the store's to the second"));
+        assert_eq!(message(3).as_deref(), Some("this machine's clock is 3 s ahead of the store's"));
+        assert_eq!(message(-7).as_deref(), Some("this machine's clock is 7 s behind the store's"));
     }
 }

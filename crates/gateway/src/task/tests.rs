@@ -338,6 +338,8 @@ async fn doctor_tells_a_store_that_works_from_one_that_does_not() {
     let task = |stores: Value| json!({"task": "doctor", "stores": stores, "json": true});
     let ended = run_task(task(json!([tree.spec()]))).await;
     assert_eq!((ended.code, &ended.json_lines().last().unwrap()["level"]), (0, &json!("ok")));
+    let checks: Vec<Value> = ended.json_lines().iter().map(|line| line["check"].clone()).collect();
+    assert_eq!(checks, [json!("endpoint"), json!("credentials"), json!("list")]);
     let ended = run_task(task(json!([tree.spec(), {"url": "nowhere"}]))).await;
     assert_eq!((ended.code, &ended.json_lines().last().unwrap()["level"]), (1, &json!("fail")));
 }

@@ -15,13 +15,14 @@ mod headers;
 mod open;
 mod read;
 mod send;
+mod source;
 mod write;
 mod xml;
 
 use crate::rest::Http;
 use crate::{
     Checksums, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
-    PutOptions, Result, Store, StoreLimits, UploadId, Written,
+    PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId, Written,
 };
 use async_trait::async_trait;
 use object_store::azure::AzureCredentialProvider;
@@ -50,6 +51,8 @@ pub(crate) struct AzureStore {
     http: Http,
     /// `None` for anonymous access.
     credentials: Option<AzureCredentialProvider>,
+    /// Where they come from, for people.
+    credential_source: &'static str,
     origin: String,
     /// Path of the account: empty, or `/account` for an emulator.
     account_root: String,
@@ -64,6 +67,15 @@ impl Store for AzureStore {
 
     fn limits(&self) -> StoreLimits {
         LIMITS
+    }
+
+    async fn describe(&self) -> StoreDescription {
+        StoreDescription {
+            endpoint: Some(format!("{}{}/{}", self.origin, self.account_root, self.container)),
+            region: None,
+            credentials: Some(self.credential_source.to_owned()),
+            clock_ahead_s: self.http.clock_ahead_s(),
+        }
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage> {

@@ -1,6 +1,7 @@
 //! From a configuration to a container. No request is made.
 
 use super::AzureStore;
+use super::source::{ANONYMOUS, credential_source};
 use crate::rest::{Http, TlsRoots};
 use crate::s3::{innermost, split_endpoint};
 use crate::{Error, ErrorKind, Result, StoreConfig};
@@ -30,16 +31,16 @@ impl AzureStore {
             .or_else(|| std::env::var(ENDPOINT_VARIABLE).ok().filter(|endpoint| !endpoint.is_empty()))
             .unwrap_or_else(|| format!("https://{account}.blob.core.windows.net"));
         let (scheme, authority, account_root) = split_endpoint(&endpoint)?;
-        let credentials = if config.anonymous {
-            None
+        let (credentials, credential_source) = if config.anonymous {
+            (None, ANONYMOUS)
         } else {
-            let store = MicrosoftAzureBuilder::from_env()
+            let builder = MicrosoftAzureBuilder::from_env()
                 .with_account(account)
                 .with_container_name(container)
-                .with_use_emulator(false)
-                .build()
-                .map_err(|error| wrong(innermost(&error)))?;
-            Some(Arc::clone(store.credentials()))
+                .with_use_emulator(false);
+            let source = credential_source(&builder);
+            let store = builder.build().map_err(|error| wrong(innermost(&error)))?;
+            (Some(Arc::clone(store.credentials())), source)
         };
         let roots = TlsRoots { ca_files: config.ca_file.clone().into_iter().collect(), needed: scheme == "https" };
         Ok(Self {
@@ -47,6 +48,7 @@ impl AzureStore {
             account: account.to_owned(),
             http: Http::new(&roots)?,
             credentials,
+            credential_source,
             origin: format!("{scheme}://{authority}"),
             account_root,
             container: container.to_owned(),

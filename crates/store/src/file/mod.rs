@@ -19,7 +19,8 @@ mod write;
 
 use crate::{
     Checksums, Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
-    PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreLimits, UploadId, Written,
+    PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits, UploadId,
+    Written,
 };
 use async_trait::async_trait;
 use std::ops::Range;
@@ -103,6 +104,14 @@ impl Store for FileStore {
 
     fn makes_root(&self) -> bool {
         true
+    }
+
+    async fn describe(&self) -> StoreDescription {
+        StoreDescription {
+            endpoint: Some(self.0.root.display().to_string()),
+            credentials: Some("none (file permissions of this user)".to_owned()),
+            ..StoreDescription::default()
+        }
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage> {

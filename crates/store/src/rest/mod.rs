@@ -4,6 +4,7 @@
 //! else over `url::Url`) folds `.` and `..` segments. It retries nothing: who calls knows the job.
 
 mod body;
+mod clock;
 mod connector;
 mod encode;
 mod length;
@@ -16,6 +17,7 @@ pub(crate) use length::{content_length, expected_bytes};
 pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
 
 use crate::{Error, ErrorKind, Payload, Result};
+use clock::ServerClock;
 use connector::{Connector, connector};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -86,6 +88,7 @@ impl Call {
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client<Connector, SendBody>,
+    clock: ServerClock,
 }
 
 impl Http {
@@ -97,7 +100,12 @@ impl Http {
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
             .build(connector(roots)?);
-        Ok(Self { client })
+        Ok(Self { client, clock: ServerClock::default() })
+    }
+
+    /// This machine's clock minus the server's in seconds, once an answer told the time.
+    pub(crate) fn clock_ahead_s(&self) -> Option<i64> {
+        self.clock.ahead_s()
     }
 
     /// Sends a signed call and waits for the head of the answer, whatever its status.
@@ -115,6 +123,7 @@ impl Http {
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
+        let sent_unix_ms = unix_now_ms();
         let answer = self.client.request(request);
         let answer = if patient {
             answer.await
@@ -123,10 +132,12 @@ impl Http {
                 .await
                 .map_err(|_| fail(ErrorKind::Timeout, format!("no answer within {} s", METADATA_TIMEOUT.as_secs())))?
         };
-        answer.map_err(|error| {
+        let answer = answer.map_err(|error| {
             let (kind, message) = transport_meaning(&error);
             fail(kind, message)
-        })
+        })?;
+        self.clock.observe(sent_unix_ms, unix_now_ms(), answer.headers());
+        Ok(answer)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who signs: keys from the environment, the clouds' own chains, or nobody.
 
 use super::profile::ProfileChain;
+use super::source::ambient_source;
 use crate::{Error, ErrorKind, Result, StoreConfig};
 use object_store::aws::{AmazonS3Builder, AwsCredential, AwsCredentialProvider};
 use object_store::gcp::GcpCredentialProvider;
@@ -16,8 +17,8 @@ pub(crate) enum Credentials {
     Profile(ProfileChain),
     /// Web identity, container or instance metadata.
     Ambient(OnceLock<AwsCredentialProvider>),
-    /// OAuth of Google Cloud.
-    Google(GcpCredentialProvider),
+    /// OAuth of Google Cloud, and which link of its chain gives the tokens.
+    Google(GcpCredentialProvider, String),
 }
 
 /// What a request is authorised with.
@@ -34,7 +35,7 @@ impl std::fmt::Debug for Credentials {
             Self::Keys(_) => "Keys",
             Self::Profile(_) => "Profile",
             Self::Ambient(_) => "Ambient",
-            Self::Google(_) => "Google",
+            Self::Google(..) => "Google",
         })
     }
 }
@@ -63,6 +64,17 @@ impl Credentials {
         Self::Ambient(OnceLock::new())
     }
 
+    /// The link of the chain that answers, for people. Never a credential.
+    pub(super) async fn source(&self) -> String {
+        match self {
+            Self::Anonymous => "none (anonymous)".to_owned(),
+            Self::Keys(_) => "environment".to_owned(),
+            Self::Profile(chain) => chain.source().await,
+            Self::Ambient(_) => ambient_source(&AmazonS3Builder::from_env()).to_owned(),
+            Self::Google(_, source) => source.clone(),
+        }
+    }
+
     /// Credentials for one request; they are cached and renewed by their provider.
     pub(crate) async fn authority(&self) -> Result<Authority, String> {
         match self {
@@ -76,7 +88,7 @@ impl Credentials {
                 };
                 provider.get_credential().await.map(Authority::Aws).map_err(|error| innermost(&error))
             }
-            Self::Google(provider) => {
+            Self::Google(provider, _) => {
                 let credential = provider.get_credential().await.map_err(|error| innermost(&error))?;
                 if credential.bearer.is_empty() {
                     return Ok(Authority::Nobody);

@@ -14,6 +14,7 @@ mod profile;
 mod read;
 mod send;
 mod sigv4;
+mod source;
 mod write;
 mod xml;
 
@@ -26,7 +27,7 @@ pub(crate) use xml::parse_error;
 use crate::rest::Http;
 use crate::{
     Checksums, Download, KeyRange, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload,
-    Precondition, PutOptions, Result, Store, StoreLimits, UploadId, Written,
+    Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId, Written,
 };
 use address::Place;
 use async_trait::async_trait;
@@ -70,6 +71,17 @@ impl Store for Bucket {
 
     fn limits(&self) -> StoreLimits {
         self.limits
+    }
+
+    async fn describe(&self) -> StoreDescription {
+        let place = self.place();
+        StoreDescription {
+            endpoint: Some(format!("{}{}", place.origin, place.root)),
+            // Requests of the other dialect are not signed, so they name no region.
+            region: self.dialect.amz_checksums.then(|| place.region.clone()),
+            credentials: Some(self.credentials.source().await),
+            clock_ahead_s: self.http.clock_ahead_s(),
+        }
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage> {

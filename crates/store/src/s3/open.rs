@@ -3,11 +3,12 @@
 use super::address::Place;
 use super::credentials::{Credentials, configuration, environment, innermost};
 use super::dialect::{Dialect, GCS, S3};
+use super::source::google_source;
 use super::{Bucket, sigv4};
 use crate::rest::{Http, TlsRoots};
 use crate::{Result, StoreConfig, StoreLimits};
 use object_store::gcp::GoogleCloudStorageBuilder;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, RwLock};
 use tokio::sync::OnceCell;
@@ -84,8 +85,8 @@ pub(crate) fn open_gcs(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
 fn google_credentials(config: &StoreConfig, bucket: &str, url: &str) -> Result<Credentials> {
     let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
     let file = config.profile.clone().or_else(|| environment("GOOGLE_APPLICATION_CREDENTIALS"));
-    if let Some(file) = file {
-        let text = std::fs::read_to_string(&file).map_err(|error| configuration(url, format!("{file}: {error}")))?;
+    if let Some(file) = &file {
+        let text = std::fs::read_to_string(file).map_err(|error| configuration(url, format!("{file}: {error}")))?;
         let account: serde_json::Value =
             serde_json::from_str(&text).map_err(|error| configuration(url, format!("{file}: {error}")))?;
         builder = match account.get("private_key") {
@@ -93,8 +94,9 @@ fn google_credentials(config: &StoreConfig, bucket: &str, url: &str) -> Result<C
             None => builder.with_application_credentials(file),
         };
     }
+    let source = google_source(&builder, file.as_deref(), environment("HOME").as_deref().map(Path::new));
     let store = builder.build().map_err(|error| configuration(url, innermost(&error)))?;
-    Ok(Credentials::Google(Arc::clone(store.credentials())))
+    Ok(Credentials::Google(Arc::clone(store.credentials()), source))
 }
 
 /// The emulator's variable is a host with or without a scheme.
@@ -147,7 +149,7 @@ mod tests {
     use super::super::address::split_endpoint;
     use super::super::credentials::Authority;
     use super::*;
-    use crate::ErrorKind;
+    use crate::{ErrorKind, Store};
 
     fn config(endpoint: &str) -> StoreConfig {
         StoreConfig { endpoint: Some(endpoint.to_owned()), anonymous: true, ..StoreConfig::default() }
@@ -161,12 +163,17 @@ mod tests {
         assert_eq!(open_s3(&missing, "bbb").unwrap_err().kind, ErrorKind::Configuration);
     }
 
-    #[test]
-    fn r2_has_its_own_address_and_wants_equal_parts() {
+    #[tokio::test]
+    async fn r2_has_its_own_address_and_wants_equal_parts() {
         let config = StoreConfig { anonymous: true, ..StoreConfig::default() };
         let store = open_r2(&config, "acc", "bkt").unwrap();
         assert_eq!(store.place().origin, "https://acc.r2.cloudflarestorage.com");
         assert_eq!(store.place().region, "auto");
+        let described = store.describe().await;
+        assert_eq!(described.endpoint.as_deref(), Some("https://acc.r2.cloudflarestorage.com/bkt"));
+        assert_eq!(described.region.as_deref(), Some("auto"));
+        assert_eq!(described.credentials.as_deref(), Some("none (anonymous)"));
+        assert_eq!(described.clock_ahead_s, None, "no answer told the time yet");
         assert!(store.limits.equal_parts);
     }
 
@@ -178,6 +185,9 @@ mod tests {
         let profile = Some(file.path().display().to_string());
         let store = open_gcs(&StoreConfig { profile, ..StoreConfig::default() }, "bbb").unwrap();
         assert!(matches!(store.credentials.authority().await, Ok(Authority::Nobody)));
+        let described = store.describe().await;
+        assert_eq!(described.credentials, Some(format!("service account file {}", file.path().display())));
+        assert_eq!(described.region, None);
     }
 
     #[test]

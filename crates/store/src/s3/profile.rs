@@ -3,9 +3,11 @@
 //! Built at the first request only; a process that signs with keys from its environment never comes here.
 
 use super::credentials::{environment, innermost};
+use super::source::profile_source;
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
 use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_config::provider_config::ProviderConfig;
+use aws_credential_types::credential_feature::AwsCredentialFeature;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use object_store::aws::AwsCredential;
 use std::path::PathBuf;
@@ -16,8 +18,8 @@ use tokio::sync::{Mutex, OnceCell};
 /// Credentials are renewed this long before they expire, so that a request signed now is not late when it arrives.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
 
-/// A credential and when it expires, if it does.
-type Held = (Arc<AwsCredential>, Option<SystemTime>);
+/// A credential, when it expires, if it does, and how it was come by.
+type Held = (Arc<AwsCredential>, Option<SystemTime>, Vec<AwsCredentialFeature>);
 
 /// The credentials of one profile, cached until they are about to expire.
 pub(crate) struct ProfileChain {
@@ -36,7 +38,7 @@ impl ProfileChain {
     pub(super) async fn credential(&self) -> Result<Arc<AwsCredential>, String> {
         let mut held = self.held.lock().await;
         let now = SystemTime::now();
-        if let Some((credential, expires)) = held.as_ref()
+        if let Some((credential, expires, _)) = held.as_ref()
             && expires.is_none_or(|expires| now + RENEW_BEFORE < expires)
         {
             return Ok(Arc::clone(credential));
@@ -45,8 +47,8 @@ impl ProfileChain {
         let fresh = match provider.provide_credentials().await {
             Ok(fresh) => fresh,
             // The provider failed, but what is held is still good for some minutes.
-            Err(_) if held.as_ref().is_some_and(|(_, expires)| expires.is_none_or(|expires| now < expires)) => {
-                return held.as_ref().map(|(credential, _)| Arc::clone(credential)).ok_or_else(String::new);
+            Err(_) if held.as_ref().is_some_and(|(_, expires, _)| expires.is_none_or(|expires| now < expires)) => {
+                return held.as_ref().map(|(credential, ..)| Arc::clone(credential)).ok_or_else(String::new);
             }
             Err(error) => return Err(self.describe(&error)),
         };
@@ -55,8 +57,16 @@ impl ProfileChain {
             secret_key: fresh.secret_access_key().to_owned(),
             token: fresh.session_token().map(str::to_owned),
         });
-        *held = Some((Arc::clone(&credential), fresh.expiry()));
+        let features = fresh.get_property::<Vec<AwsCredentialFeature>>().cloned().unwrap_or_default();
+        *held = Some((Arc::clone(&credential), fresh.expiry(), features));
         Ok(credential)
+    }
+
+    /// The profile, and how it gave the credential that is held, or the link behind it that did.
+    pub(super) async fn source(&self) -> String {
+        let held = self.held.lock().await;
+        let features = held.as_ref().map_or(&[][..], |(_, _, features)| features);
+        profile_source(self.name.as_deref(), environment("AWS_PROFILE").as_deref(), features)
     }
 
     async fn build(&self) -> SharedCredentialsProvider {

@@ -69,6 +69,28 @@ async fn nobody_is_not_let_in() {
     .await;
 }
 
+/// The longest that a server of the same machine, or of a cloud, may be off before its requests are refused.
+const CLOCK_AHEAD_S_MAX: i64 = 900;
+
+#[tokio::test]
+async fn a_store_tells_how_it_is_reached_and_no_secret() {
+    each(&[], async |s| {
+        s.store.list(&ListRequest::default()).await.unwrap();
+        let told = s.store.describe().await;
+        assert!(told.endpoint.is_some_and(|endpoint| !endpoint.is_empty()));
+        let credentials = told.credentials.unwrap();
+        for (name, secret) in std::env::vars() {
+            if ["SECRET", "KEY", "SAS", "TOKEN"].iter().any(|word| name.contains(word)) && secret.len() >= 4 {
+                assert!(!credentials.contains(&secret), "the value of {name} is told");
+            }
+        }
+        // Only servers have a clock of their own.
+        assert_eq!(told.clock_ahead_s.is_some(), !["file", "mem"].contains(&s.name.as_str()));
+        assert!(told.clock_ahead_s.unwrap_or(0).abs() < CLOCK_AHEAD_S_MAX);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn no_server_listens() {
     each(&[], async |s| {

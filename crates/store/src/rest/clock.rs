@@ -1,0 +1,86 @@
+//! How far this machine's clock is from a server's, by the `Date` of its answers.
+
+use super::{header, parse_http_date};
+use http::HeaderMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// No answer told the time yet.
+const UNKNOWN: i64 = i64::MIN;
+
+/// The difference that the last dated answer showed. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct ServerClock(Arc<AtomicI64>);
+
+impl Default for ServerClock {
+    fn default() -> Self {
+        Self(Arc::new(AtomicI64::new(UNKNOWN)))
+    }
+}
+
+impl ServerClock {
+    /// Notes the `Date` of an answer to a request that was sent and answered at these times of this machine.
+    pub(super) fn observe(&self, sent_unix_ms: i64, answered_unix_ms: i64, headers: &HeaderMap) {
+        if let Some(date_unix_ms) = header(headers, "date").and_then(parse_http_date) {
+            self.0.store(least_ahead_s(sent_unix_ms, answered_unix_ms, date_unix_ms), Ordering::Relaxed);
+        }
+    }
+
+    /// This machine's clock minus the server's, seconds.
+    pub(super) fn ahead_s(&self) -> Option<i64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|ahead_s| *ahead_s != UNKNOWN)
+    }
+}
+
+/// The smallest difference that explains a date. The server wrote it, cut to the second, at some time between sending
+/// and answering, so a slow answer is no wrong clock.
+fn least_ahead_s(sent_unix_ms: i64, answered_unix_ms: i64, date_unix_ms: i64) -> i64 {
+    let least_ms = sent_unix_ms - (date_unix_ms + 999);
+    let most_ms = answered_unix_ms - date_unix_ms;
+    // The clock of this machine may have been set back meanwhile.
+    0i64.clamp(least_ms, most_ms.max(least_ms)) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_undated_answer_changes_nothing() {
+        let clock = ServerClock::default();
+        clock.observe(0, 0, &HeaderMap::new());
+        assert_eq!(clock.ahead_s(), None);
+        let date = HeaderValue::from_static("Thu, 01 Jan 1970 00:01:00 GMT");
+        clock.observe(0, 10, &HeaderMap::from_iter([(http::header::DATE, date)]));
+        assert_eq!(clock.clone().ahead_s(), Some(-59));
+        let garbage = HeaderValue::from_static("yesterday");
+        clock.observe(0, 10, &HeaderMap::from_iter([(http::header::DATE, garbage)]));
+        assert_eq!(clock.ahead_s(), Some(-59));
+    }
+
+    #[test]
+    fn a_slow_answer_is_no_wrong_clock() {
+        assert_eq!(least_ahead_s(1_000_000, 1_090_000, 1_000_000), 0);
+        assert_eq!(least_ahead_s(1_000_000, 1_090_000, 1_090_000), 0);
+        assert_eq!(least_ahead_s(1_000_000, 1_000_050, 910_000), 89);
+        assert_eq!(least_ahead_s(1_000_000, 1_000_050, 1_090_000), -89);
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_the_true_difference(
+            ahead_ms in -10_000_000i64..10_000_000,
+            server_ms in 0i64..4_000_000_000_000,
+            before_ms in 0i64..100_000,
+            after_ms in 0i64..100_000,
+        ) {
+            let here_ms = server_ms + ahead_ms;
+            let date_ms = server_ms / 1000 * 1000;
+            let found_s = least_ahead_s(here_ms - before_ms, here_ms + after_ms, date_ms);
+            prop_assert!(found_s == 0 || found_s.signum() == ahead_ms.signum());
+            prop_assert!(found_s.abs() * 1000 <= ahead_ms.abs() + 999);
+        }
+    }
+}
