@@ -88,8 +88,9 @@ def run(args: Namespace) -> int:
     try:
         return _story(args, place)
     finally:
-        if args.keep and not args.quiet:
-            print(f"The copy is in {place / 'copy'}", file=sys.stderr)
+        if args.keep:
+            if not args.quiet:
+                print(f"The copy is in {place / 'copy'}", file=sys.stderr)
         else:
             shutil.rmtree(place, ignore_errors=True)
 
@@ -120,6 +121,10 @@ def _story(args: Namespace, place: Path) -> int:
             f"   The rate is held to {format_rate(RATE_BYTES_PER_S)} so that there is something to watch.",
         )
         _watch(job, cargo, talk)
+    except KeyboardInterrupt:
+        # Nothing is to be resumed, and nothing may be written any more into what is removed next.
+        job.kill()
+        raise
     finally:
         talk.end()
         job.close()

@@ -11,6 +11,7 @@ from argparse import Namespace
 from types import FrameType, TracebackType
 
 from tradewind.cli.output import Talk
+from tradewind.cli.signals import STOPPING
 from tradewind.errors import Interrupted, TransferError
 from tradewind.model.event import Summary, event_from_document
 from tradewind.transfer.client import RunningJob
@@ -18,7 +19,7 @@ from tradewind.transfer.report import plan_lines, summary_lines
 
 
 class Follower:
-    """First SIGINT or SIGTERM: drain, the job can be resumed. Second: leave now; the journal is safe all the same."""
+    """First SIGINT, SIGTERM or SIGHUP: drain, the job can be resumed. Second: leave now; the journal is safe."""
 
     def __init__(self, args: Namespace) -> None:
         self._json: bool = args.json
@@ -29,7 +30,9 @@ class Follower:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Follower:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOPPING:
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # The user wants the job to outlive the terminal: nohup.
             self._before[number] = signal.signal(number, self._interrupt)
         return self
 
@@ -89,7 +92,10 @@ class Follower:
             raise KeyboardInterrupt
         if self._interrupts == 1:
             # Not through the stream object: the signal may have come in the middle of a write to it.
-            os.write(2, b"\nstopping: what is under way is closed or kept for later; once more leaves at once\n")
+            try:
+                os.write(2, b"\nstopping: what is under way is closed or kept for later; once more leaves at once\n")
+            except OSError:
+                _mute()  # The terminal is gone. That is no reason to stop in disorder.
             # Nor here: the answer comes when all is closed, and until then events are to be read.
             threading.Thread(target=self._job.drain, daemon=True).start()
             return
@@ -98,6 +104,15 @@ class Follower:
         raise Interrupted(
             "left at once", hint=f"go on with: tradewind jobs resume {job_id}" if resumable else None, job_id=job_id
         )
+
+
+def _mute() -> None:
+    """Standard error goes nowhere from now on, and standard output too if it is the same."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    if os.path.sameopenfile(1, 2):
+        os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
 
 
 def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from tradewind._version import __version__
+
+if TYPE_CHECKING:
+    from tradewind.cli.signals import Interrupts
 
 #: Verb → what it does, in the order of `--help`. The file of a verb is `cli/VERB.py`.
 VERBS = {
@@ -50,21 +54,31 @@ def main(argv: list[str] | None = None) -> int:
         print(f"tradewind {__version__}")
         return 0
     try:
-        code = _run(words)
+        from tradewind.cli.signals import Interrupts
+
+        with Interrupts() as interrupts:
+            return _guarded(words, interrupts)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _guarded(words: list[str], interrupts: Interrupts) -> int:
+    try:
+        code = _run(words, interrupts)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has what it wanted. Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except Exception as error:  # noqa: BLE001 - the one place; the rest raises by meaning
+    except Exception as error:  # The one place; the rest raises by meaning.
+        if interrupts.explain(error):
+            raise KeyboardInterrupt from error
         return _report(error, words)
     return code
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], interrupts: Interrupts) -> int:
     moved, rest = _leading_flags(words)
     if not rest or rest[0] in ("-h", "--help") or rest == ["help"]:
         print(_help())
@@ -80,6 +94,7 @@ def _run(words: list[str]) -> int:
 
     module = import_module(f"tradewind.cli.{verb}")
     settings = parse(verb, module, moved + arguments)
+    interrupts.started()
     code: int = module.run(settings)
     return code
 

@@ -1,0 +1,62 @@
+"""Signals outside of a followed job: quiet, exit 130, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+#: An import that is hit by a signal and makes another error of it, as compiled packages do.
+INTERRUPTED_IMPORT = """
+import os, sys
+from tradewind.cli.main import main
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            try:
+                os.kill(os.getpid(), int(sys.argv[2]))
+            except KeyboardInterrupt:
+                raise ImportError("a part of it could not be loaded") from None
+
+sys.meta_path.insert(0, Finder())
+sys.exit(main(["ls", "."]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("module", ["tradewind.cli.ls", "tradewind.cli.arguments", "tradewind.gateway.find"])
+def test_a_signal_during_an_import_is_quiet(module: str, number: signal.Signals) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module, str(int(number))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    tree, temporary = tmp_path / "tree", tmp_path / "temporary"
+    tree.mkdir()
+    temporary.mkdir()
+    for index in range(4):
+        (tree / str(index)).write_bytes(os.urandom(40_000_000))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tradewind.cli.main", "demo", "--tree", str(tree), "--size", "600MB"],
+        env={**os.environ, "TMPDIR": str(temporary), "HOME": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stderr is not None
+    with running.stderr as said:
+        assert any(line.startswith("2. Way") for line in said)
+        assert any(temporary.iterdir())
+        running.send_signal(number)
+        rest = said.read()
+    assert running.wait() == 130
+    assert rest.splitlines()[-1] == "interrupted"
+    assert not any(temporary.iterdir())
