@@ -9,8 +9,8 @@ from tradewind.errors import TopologyError
 from tradewind.model.overlay import OverlayPlan
 from tradewind.model.program import CONNECTIONS_MAX, Limits
 
-#: Most routes of one plan: a route id has 16 bits on the wire, and a plan beyond this is a mistake.
-ROUTES_MAX = 1024
+#: Most routes of one plan: no gateway takes a program with more (docs/reference/limits.md).
+ROUTES_MAX = 256
 #: A gateway's name stands in its certificate as a DNS label.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 

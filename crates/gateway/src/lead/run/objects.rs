@@ -29,7 +29,7 @@ impl Running {
         self.tally.found(item.info.size_bytes);
         if self.setup.job.ceiling_bytes.is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
             let message = "more bytes are to be moved than the ceiling allows".to_owned();
-            return self.stop(Outcome::Ceiling, Some(message), Some("raise --max-size"));
+            return self.stop(Outcome::Ceiling, Some(message), Some("raise --max-bytes or --max-cost"));
         }
         if self.setup.job.dry_run {
             return self.would_copy(&item);
