@@ -40,6 +40,8 @@ from tradewind.transfer.request import Options, resolve
 from tradewind.transfer.topology import Topology, read_topology, topology_from_document
 
 EventCallback = Callable[[Event], None]
+#: A URL or a local path.
+Place = str | os.PathLike[str]
 #: Where a running job's lead can be reached, in the job's folder.
 RUN_FILE = "run.json"
 #: When the events of a lead end early, its process has so long to end too, so that its exit code can be told.
@@ -212,8 +214,8 @@ class Client:
 
     def copy(
         self,
-        source: str,
-        destination: str | Sequence[str],
+        source: Place,
+        destination: Place | Sequence[Place],
         options: Options | None = None,
         *,
         topology: str | None = None,
@@ -221,14 +223,16 @@ class Client:
     ) -> Result:
         """Copies, and returns when every byte is proven. `topology` is the path of a topology file.
 
+        A place is a URL or a local path, as text or as `pathlib.Path`.
+
         Raises UsageError before anything is started, and the TransferError of the job's outcome.
         """
         return self.start(source, destination, options, topology=topology).wait(on_event)
 
     def sync(
         self,
-        source: str,
-        destination: str | Sequence[str],
+        source: Place,
+        destination: Place | Sequence[Place],
         options: Options | None = None,
         *,
         topology: str | None = None,
@@ -241,8 +245,8 @@ class Client:
 
     def start(
         self,
-        source: str,
-        destination: str | Sequence[str],
+        source: Place,
+        destination: Place | Sequence[Place],
         options: Options | None = None,
         *,
         topology: str | None = None,
@@ -252,7 +256,7 @@ class Client:
     ) -> RunningJob:
         """Starts a job and returns at once. Raises UsageError, TopologyError, GatewayError."""
         options = options or Options()
-        destinations = (destination,) if isinstance(destination, str) else tuple(destination)
+        source, destinations = os.fspath(source), _texts(destination)
         shape = None if topology is None else read_topology(topology)
         spec = resolve(source, destinations, options, shape.plan if shape else local_plan())
         job_id = new_job_id()
@@ -357,8 +361,8 @@ class Client:
 
 
 def copy(
-    source: str,
-    destination: str | Sequence[str],
+    source: Place,
+    destination: Place | Sequence[Place],
     options: Options | None = None,
     *,
     topology: str | None = None,
@@ -369,8 +373,8 @@ def copy(
 
 
 def sync(
-    source: str,
-    destination: str | Sequence[str],
+    source: Place,
+    destination: Place | Sequence[Place],
     options: Options | None = None,
     *,
     topology: str | None = None,
@@ -383,6 +387,12 @@ def sync(
 def shown(place: str) -> str:
     """A place as job lists show it: local paths absolute, pasted addresses by their store."""
     return str(parse_url(place, cwd=os.getcwd()))
+
+
+def _texts(places: Place | Sequence[Place]) -> tuple[str, ...]:
+    """One place or several, as text."""
+    several = (places,) if isinstance(places, (str, os.PathLike)) else places
+    return tuple(os.fspath(place) for place in several)
 
 
 def _seals(settings: Mapping[str, Any], plan: Plan) -> bool:
