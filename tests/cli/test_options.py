@@ -136,3 +136,16 @@ def test_each_verb_has_help_with_examples_and_exit_codes(verb: str, capsys: pyte
     text = capsys.readouterr().out
     assert "examples:" in text
     assert "130  interrupted" in text
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "said"),
+    [
+        ("plan", ["aws:us-east-1", "aws:us-west-2", "--plot", "map.png"], "only SVG"),
+        ("ls", ["-lh", "x"], "sizes are bytes"),
+        ("du", ["-h", "x"], "sizes are bytes"),
+    ],
+)
+def test_habits_from_elsewhere_are_told_what_holds_here(verb: str, words: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse(verb, import_module(f"tradewind.cli.{verb}"), words)

@@ -204,6 +204,30 @@ def test_ctrl_c_twice_leaves_at_once_and_the_job_goes_on_later(command: Command,
     assert (tmp_path / "copy").read_bytes() == source.read_bytes()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_job_is_closed_in_order_when_its_session_ends(
+    command: Command, tmp_path: Path, number: signal.Signals
+) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(os.urandom(48 * MIB))
+    running = command.start("cp", source, tmp_path / "copy", "--limit-rate", "4MB/s")
+    running.wait_for(lambda event: event["event"] == "progress")
+    running.signal(number)
+    ended = running.finish().expect(130)
+    assert ended.summary["outcome"] == "interrupted"
+    assert "jobs resume" in ended.stderr
+
+
+def test_quiet_deletion_says_nothing(command: Command, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "old" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "old" / name).write_text(name)
+    done = command.run("rm", "-r", "-q", tmp_path / "old").expect(0)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert not list((tmp_path / "old").glob("*"))
+    assert "error" in command.run("rm", "-q", tmp_path / "old" / "a").expect(3).stderr
+
+
 def test_a_running_job_is_shown_as_such_and_can_be_cancelled_from_elsewhere(command: Command, tmp_path: Path) -> None:
     command.environment["TRADEWIND_STATE_DIR"] = str(tmp_path / ("deep" * 40))
     source = tmp_path / "large"
@@ -270,6 +294,15 @@ def test_from_python(client: tradewind.Client, tree: Path, tmp_path: Path) -> No
     again = client.sync(str(tree), str(tmp_path / "copy"))
     assert (again.progress.objects_done, again.progress.objects_skipped) == (0, 3)
     assert [record.state for record in client.jobs()] == ["done", "done"]
+
+
+def test_paths_are_places_in_python(client: tradewind.Client, tree: Path, tmp_path: Path) -> None:
+    options = tradewind.Options(recursive=True)
+    client.copy(tree, tmp_path / "one", options)
+    client.copy(tree, [tmp_path / "two", str(tmp_path / "three")], options)
+    names = {path.relative_to(tree) for path in tree.rglob("*")}
+    for copy in ("one", "two", "three"):
+        assert {path.relative_to(tmp_path / copy) for path in (tmp_path / copy).rglob("*")} == names
 
 
 def test_errors_in_python_have_a_meaning(client: tradewind.Client, tree: Path, tmp_path: Path) -> None:

@@ -45,7 +45,10 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
         epilog=f"examples:\n{module.EXAMPLES}\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        add_help=False,
     )
+    flags = ("-h", "--help") if getattr(module, "H_IS_HELP", True) else ("--help",)
+    parser.add_argument(*flags, action="help", help="show this help message and exit")
     module.add_arguments(parser)
     group = parser.add_argument_group("everywhere")
     group.add_argument("-q", "--quiet", action="store_true", help="say only what went wrong")

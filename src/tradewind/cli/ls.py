@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_store_arguments, finish_as, listing_of
+from tradewind.cli.one_store import add_refused_human, add_store_arguments, finish_as, listing_of
 from tradewind.cli.options import add_filter_arguments, object_filter
 from tradewind.model.document import to_document
 
@@ -14,12 +14,15 @@ EXAMPLES = """\
   tradewind ls s3://bucket/data
   tradewind ls -rl gs://bucket --include '**.parquet'
   tradewind ls -r --json /scratch | jq .size_bytes"""
+#: `-lh` and `du -h` ask for sizes elsewhere.
+H_IS_HELP = False
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """-r, -l and the filters."""
     parser.add_argument("-r", "--recursive", action="store_true", help="everything below, not one level")
     parser.add_argument("-l", "--long", action="store_true", help="size, time and storage class too")
+    add_refused_human(parser)
     add_store_arguments(parser)
     add_filter_arguments(parser)
 

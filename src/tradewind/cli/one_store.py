@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from argparse import ArgumentParser, Namespace
 from typing import Any, NoReturn
@@ -17,6 +18,19 @@ def add_store_arguments(parser: ArgumentParser, *, many: bool = False) -> None:
     """URL and how to reach it."""
     parser.add_argument("urls" if many else "url", metavar="URL", nargs="+" if many else None, help="place or path")
     add_side_arguments(parser, "src", "how the store is reached (settings: src_*)", short=True)
+
+
+class RefuseHuman(argparse.Action):
+    """-h where other programs show sizes for people: neither that nor help."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: object, option: str | None = None) -> None:
+        """Called by argparse. Raises UsageError."""
+        raise UsageError("-h is no option here: sizes are bytes", hint="pipe through `numfmt --to=si`; help is --help")
+
+
+def add_refused_human(parser: ArgumentParser) -> None:
+    """-h, refused; for verbs with `H_IS_HELP = False`."""
+    parser.add_argument("-h", action=RefuseHuman, nargs=0, help=argparse.SUPPRESS)
 
 
 def place_of(text: str) -> Location:
@@ -45,9 +59,9 @@ def object_of(args: Namespace, text: str) -> tuple[dict[str, Any], str]:
     return to_document(store), key
 
 
-def finish_as(args: Namespace, task: dict[str, Any]) -> NoReturn:
-    """Becomes the task."""
+def finish_as(args: Namespace, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
+    """Becomes the task; `mute` leaves out what it prints, not its errors."""
     from tradewind.gateway.find import find_gateway
     from tradewind.gateway.task import become_task
 
-    become_task(args.gateway or find_gateway(), task)
+    become_task(args.gateway or find_gateway(), task, mute=mute)

@@ -55,10 +55,16 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
     group.add_argument("--min-size", metavar="SIZE", type=typed(parse_bytes), help="at least so long")
     group.add_argument("--max-size", metavar="SIZE", type=typed(parse_bytes), help="at most so long")
     group.add_argument(
-        "--newer", metavar="TIME", type=typed(parse_time_ms), help="modified since: 2025-01-31, or 7d ago"
+        "--newer",
+        metavar="TIME",
+        type=typed(parse_time_ms),
+        help="modified since: 2025-01-31, 2025-01-31T12:00:00Z, or 7d for the last 7 days",
     )
     group.add_argument(
-        "--older", metavar="TIME", type=typed(parse_time_ms), help="modified before: 2025-01-31, or 7d ago"
+        "--older",
+        metavar="TIME",
+        type=typed(parse_time_ms),
+        help="modified before: 2025-01-31, 2025-01-31T12:00:00Z, or 7d for longer ago than 7 days",
     )
 
 

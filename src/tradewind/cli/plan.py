@@ -62,7 +62,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     shown.add_argument("--compare", action="store_true", help="beside direct, RON and GridFTP")
     shown.add_argument("--explain", action="store_true", help="what binds, and what one more machine or 10%% would buy")
     shown.add_argument("--frontier", action="store_true", help="every efficient pair of cost and rate")
-    shown.add_argument("--plot", metavar="FILE", help="draw frontier and map to FILE.svg")
+    shown.add_argument(
+        "--plot", metavar="FILE", type=typed(parse_plot), help="draw frontier and map to FILE, a name ending in .svg"
+    )
+
+
+def parse_plot(text: str) -> str:
+    """The name of a picture. Raises UsageError unless it ends in `.svg`."""
+    if not text.endswith(".svg"):
+        raise UsageError(f"only SVG is drawn, not {text}", hint="end the name in .svg")
+    return text
 
 
 def run(args: Namespace) -> int:

@@ -51,4 +51,5 @@ def run(args: Namespace) -> int:
             "json": args.json,
             "allow_empty": args.allow_empty,
         },
+        mute=args.quiet and not args.json,
     )

@@ -10,12 +10,15 @@ from typing import Any, NoReturn
 from tradewind.errors import GatewayError
 
 
-def become_task(binary: str, task: dict[str, Any]) -> NoReturn:
+def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
     """Replaces this process by the task: its output, exit code and signals are then the user's own.
 
-    The task travels through an anonymous file, so that standard input stays free for data. Raises GatewayError.
+    The task travels through an anonymous file, so that standard input stays free for data. With `mute` its
+    standard output goes nowhere. Raises GatewayError.
     """
     descriptor = _task_file(task)
+    if mute:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.set_inheritable(descriptor, True)
     try:
         os.execv(binary, [binary, "task", "--file", f"/dev/fd/{descriptor}"])
