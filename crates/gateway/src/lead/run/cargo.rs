@@ -183,7 +183,8 @@ impl Cargo {
     /// Whether the store itself could not copy it, so that its bytes must pass through us after all.
     pub(super) fn may_travel_instead(&self) -> bool {
         let kind = self.failure.as_ref().map(|failure| failure.kind.as_str());
-        self.item.server_side && matches!(kind, Some("unsupported" | "mismatch" | "bad_request" | "too_large"))
+        self.item.server_side
+            && matches!(kind, Some("unsupported" | "mismatch" | "bad_request" | "too_large" | "invalid_key"))
     }
 
     /// Bytes that were counted as acked before the object ended.
