@@ -10,8 +10,8 @@ pub enum Verdict {
     Same,
     /// They are not.
     Differs(Difference),
-    /// The descriptions have no checksum in common and the rule demands one, or their ETags differ and may be MD5s: ask
-    /// for each object (`HEAD`), then [`decide_headed`].
+    /// The descriptions have no checksum in common and the rule demands one, their ETags differ and may be MD5s, or their
+    /// times are too close to tell: ask for each object (`HEAD`), then [`decide_headed`].
     NeedsChecksums,
 }
 
@@ -41,6 +41,7 @@ pub fn decide(rule: Comparison, source: &ObjectInfo, destination: &ObjectInfo) -
             (None, Some(true)) => Verdict::Same,
             // Two MD5s that differ, unless an encryption made them what they are: a listing does not tell.
             (None, Some(false)) => Verdict::NeedsChecksums,
+            (None, None) if same_second(source, destination) => Verdict::NeedsChecksums,
             (None, None) => by_time(source, destination),
         },
         Comparison::Checksum if by_tag(source, destination) == Some(true) => Verdict::Same,
@@ -69,6 +70,12 @@ fn by_tag(source: &ObjectInfo, destination: &ObjectInfo) -> Option<bool> {
 fn by_checksum(source: &ObjectInfo, destination: &ObjectInfo) -> Option<Verdict> {
     let same = source.checksums.agrees_with(&destination.checksums)?;
     Some(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
+}
+
+/// The destination keeps whole seconds and was written within the second of the source: which came first is not known.
+fn same_second(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
+    let (ours, theirs) = (source.modified_unix_ms, destination.modified_unix_ms);
+    theirs % 1000 == 0 && ours > theirs && ours.div_euclid(1000) == theirs.div_euclid(1000)
 }
 
 /// No tolerance for stores that keep whole seconds: it would call two objects the same when the source was written
@@ -123,6 +130,15 @@ mod tests {
         let rule = Comparison::Checksum;
         assert_eq!(decide_headed(rule, &source, &destination), Verdict::Differs(Difference::Unproven));
         assert_eq!(decide_headed(rule, &source, &object(1, 0, Some(1), None)), Verdict::Same);
+    }
+
+    #[test]
+    fn a_copy_of_the_same_second_is_looked_into() {
+        let (source, copied) = (object(1, 1_500, None, None), object(1, 1_000, None, None));
+        assert_eq!(decide(Comparison::Auto, &source, &copied), Verdict::NeedsChecksums);
+        assert_eq!(decide_headed(Comparison::Auto, &source, &copied), Verdict::Differs(Difference::Time));
+        let finer = object(1, 1_001, None, None);
+        assert_eq!(decide(Comparison::Auto, &source, &finer), Verdict::Differs(Difference::Time));
     }
 
     #[test]

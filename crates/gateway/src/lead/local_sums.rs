@@ -11,8 +11,8 @@ use tradewind_store::{Checksums, Error, ObjectInfo, Store};
 /// Pieces of one file that are read ahead.
 const WINDOWS_MAX: usize = 2;
 
-/// Decides of two objects that have been asked for, reading the one that is a file if the rule demands a checksum and
-/// only the other side states one.
+/// Decides of two objects that have been asked for, reading the one that is a file if only the other side states a
+/// checksum.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -23,7 +23,7 @@ pub async fn decide_reading(
     policy: RetryPolicy,
 ) -> Result<Verdict, Error> {
     let ((source, mut ours), (target, mut theirs)) = (source, target);
-    if rule == Comparison::Checksum && ours.size_bytes == theirs.size_bytes {
+    if ours.size_bytes == theirs.size_bytes {
         fill(source, &mut ours, &theirs.checksums, policy).await?;
         fill(target, &mut theirs, &ours.checksums, policy).await?;
     }
