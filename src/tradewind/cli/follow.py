@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from argparse import Namespace
 from types import FrameType, TracebackType
 
@@ -16,6 +17,9 @@ from tradewind.errors import Interrupted, TransferError
 from tradewind.model.event import Summary, event_from_document
 from tradewind.transfer.client import RunningJob
 from tradewind.transfer.report import plan_lines, summary_lines
+
+#: Signals this close together are one wish to stop: `timeout` and terminals send to the process and to its group.
+ONE_WISH_S = 0.3
 
 
 class Follower:
@@ -27,6 +31,7 @@ class Follower:
         self._talk = Talk(quiet=args.quiet or args.json)
         self._job: RunningJob | None = None
         self._interrupts = 0
+        self._interrupted_s = 0.0
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Follower:
@@ -87,6 +92,10 @@ class Follower:
         return code
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if self._interrupts and now_s - self._interrupted_s < ONE_WISH_S:
+            return
+        self._interrupted_s = now_s
         self._interrupts += 1
         if self._job is None:
             raise KeyboardInterrupt
