@@ -78,6 +78,7 @@ impl Error {
         use ErrorKind::*;
         Some(match self.kind {
             NotFound => "check the key with `tradewind ls`",
+            BucketNotFound if self.url.starts_with("file://") => "check the path of the directory",
             BucketNotFound => "check the bucket's name, the region and the endpoint",
             Forbidden => "this identity may not do that: check the bucket policy, or choose another profile",
             Unauthenticated => "run `tradewind doctor` to see which credentials are found",

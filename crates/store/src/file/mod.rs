@@ -9,6 +9,8 @@
 //!   nothing below the root leads out of it; listings report links as refused.
 //! - Writes go to a temporary file beside the target and become visible by `rename`. Its name is the upload id, so any
 //!   process on the machine may write parts. Listings never show such files.
+//! - A write replaces a regular file and nothing else: a device, FIFO, socket, directory or symbolic link (followed or
+//!   not) that has the name stays as it is, and the write is refused.
 //! - Files have no ETag: a read is guarded by size and modification time, before its first and after its last byte.
 
 mod errors;

@@ -1,8 +1,11 @@
 //! Writing files: into a temporary file beside the target, visible by `rename`.
+//!
+//! `rename` replaces whatever has the name, a device or a link as well as a file. So only a regular file is ever
+//! replaced: the name is looked at, following no link, before the first byte is written and again before the `rename`.
 
 use super::Tree;
 use super::path::{Split, is_temporary_of, temporary_name};
-use super::read::{is_kind, object_info};
+use super::read::object_info;
 use crate::{ErrorKind, Payload, PendingUpload, Result, UploadId, Written};
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -65,6 +68,19 @@ fn system_time(unix_ms: i64) -> SystemTime {
     if unix_ms < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
 }
 
+/// What has the name, where it is none of the files that a write may replace.
+fn irreplaceable(mode: libc::mode_t) -> Option<&'static str> {
+    Some(match mode & libc::S_IFMT {
+        libc::S_IFREG => return None,
+        libc::S_IFDIR => "a directory",
+        libc::S_IFLNK => "a symbolic link",
+        libc::S_IFIFO => "a FIFO",
+        libc::S_IFSOCK => "a socket",
+        libc::S_IFCHR | libc::S_IFBLK => "a device",
+        _ => "something that is no regular file",
+    })
+}
+
 impl Tree {
     pub(super) fn put(&self, key: &str, payload: &Payload, modified_unix_ms: Option<i64>) -> Result<Written> {
         let split = self.split("put", key)?;
@@ -73,6 +89,7 @@ impl Tree {
         }
         let fail = |errno| self.system_error("put", key, errno);
         let directory = self.make_directory(split.parent).map_err(fail)?;
+        self.refuse_irreplaceable("put", key, &directory, split.name)?;
         let (file, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
         write_segments(&file, payload, 0).map_err(fail)?;
         self.publish("put", key, split, &file, &temporary, modified_unix_ms)?;
@@ -122,11 +139,25 @@ impl Tree {
         if self.fsync {
             fsync(file).map_err(fail)?;
         }
+        self.refuse_irreplaceable(operation, key, temporary.directory, split.name)?;
         renameat(temporary.directory, temporary.name.as_str(), temporary.directory, split.name).map_err(fail)?;
         if self.fsync {
             fsync(temporary.directory).map_err(fail)?;
         }
         Ok(())
+    }
+
+    /// Refuses a name that something other than a regular file has. Links count as what they are, also where they are
+    /// followed when read: `rename` would replace the link, not what it leads to.
+    fn refuse_irreplaceable(&self, operation: &'static str, key: &str, directory: &OwnedFd, name: &str) -> Result<()> {
+        let stat = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(errno) => return Err(self.system_error(operation, key, errno)),
+        };
+        let Some(what) = irreplaceable(stat.st_mode) else { return Ok(()) };
+        let message = format!("{what} stands where the file should be");
+        Err(self.error(ErrorKind::InvalidKey, operation, key, message))
     }
 
     /// Where `A` and `a` are one file, writing the second would silently replace the first.
@@ -158,12 +189,8 @@ impl Tree {
         let split = self.file_split("open upload", key)?;
         let fail = |errno| self.system_error("open upload", key, errno);
         let directory = self.make_directory(split.parent).map_err(fail)?;
-        let is_directory = fstatat(&directory, split.name, AtFlags::AT_SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| is_kind(&stat, libc::S_IFDIR));
-        if is_directory {
-            // Better now than after all parts are written.
-            return Err(fail(Errno::EISDIR));
-        }
+        // Better now than after all parts are written.
+        self.refuse_irreplaceable("open upload", key, &directory, split.name)?;
         let (_, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
         temporary.kept = true;
         Ok(UploadId(temporary.name.clone()))
@@ -272,5 +299,18 @@ impl Tree {
             Err(Errno::EISDIR) if !split.is_directory => Ok(()),
             Err(errno) => Err(self.system_error("delete", key, errno)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_replaced() {
+        assert_eq!(irreplaceable(libc::S_IFREG | 0o644), None);
+        assert_eq!(irreplaceable(libc::S_IFCHR | 0o666), Some("a device"));
+        assert_eq!(irreplaceable(libc::S_IFBLK | 0o660), Some("a device"));
+        assert_eq!(irreplaceable(libc::S_IFDIR | 0o755), Some("a directory"));
     }
 }

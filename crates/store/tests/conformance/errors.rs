@@ -28,7 +28,9 @@ async fn a_missing_object() {
 async fn a_missing_bucket() {
     each(&[Ability::MissingBucket], async |s| {
         let store = open(&elsewhere(&s.config, "no-such-bucket-of-tradewind")).unwrap();
-        assert_eq!(kind(store.list(&ListRequest::default()).await), Some(ErrorKind::BucketNotFound));
+        let error = store.list(&ListRequest::default()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::BucketNotFound, "{error}");
+        assert_eq!(error.hint() == Some("check the path of the directory"), s.name == "file", "{:?}", error.hint());
         assert_eq!(
             kind(store.get("k", None, &Precondition::default()).await.map(|_| ())),
             Some(ErrorKind::BucketNotFound)

@@ -1,10 +1,13 @@
 //! What only a tree of files has: links, permissions, temporary files, names that are no text.
 
 use crate::harness::{Subject, bytes, kind, on_files};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tradewind_store::{
@@ -73,7 +76,7 @@ async fn names_that_are_no_text_and_pipes_are_reported() {
         s.put("good", bytes(3, 0)).await;
         let base = root(s).join(&s.prefix);
         std::fs::write(base.join(std::ffi::OsStr::from_bytes(b"bad\xff")), b"x").unwrap();
-        std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
+        UnixListener::bind(base.join("socket")).unwrap();
         let request = ListRequest { prefix: s.prefix.clone(), ..ListRequest::default() };
         let page = s.store.list(&request).await.unwrap();
         assert_eq!(page.objects.len(), 1);
@@ -97,6 +100,76 @@ async fn files_and_directories_of_one_name_clash() {
             assert_eq!(kind(upload), Some(ErrorKind::InvalidKey), "{name}");
         }
         assert_eq!(s.names("").await, ["a", "d/x"], "nothing was left behind");
+    })
+    .await;
+}
+
+/// Makes what is no regular file at three names of the subject; answers them with what errors call them.
+fn make_special(s: &Subject) -> [(&'static str, &'static str); 3] {
+    let base = root(s).join(&s.prefix);
+    mkfifo(&base.join("fifo"), Mode::S_IRWXU).unwrap();
+    UnixListener::bind(base.join("socket")).unwrap();
+    symlink("real", base.join("link")).unwrap();
+    [("fifo", "a FIFO"), ("socket", "a socket"), ("link", "a symbolic link")]
+}
+
+/// Asserts that what [`make_special`] made is as it was, with nothing left beside it but `others`.
+fn assert_special_untouched(s: &Subject, real: &[u8], others: usize) {
+    let base = root(s).join(&s.prefix);
+    let file_type = |name: &str| std::fs::symlink_metadata(base.join(name)).unwrap().file_type();
+    assert!(file_type("fifo").is_fifo());
+    assert!(file_type("socket").is_socket());
+    assert_eq!(std::fs::read_link(base.join("link")).unwrap(), PathBuf::from("real"));
+    assert_eq!(std::fs::read(base.join("real")).unwrap(), real);
+    assert_eq!(std::fs::read_dir(&base).unwrap().count(), 4 + others);
+}
+
+#[tokio::test]
+async fn what_is_no_regular_file_is_never_replaced() {
+    on_files(async |s| {
+        let real = bytes(3, 0);
+        s.put("real", real.clone()).await;
+        let special = make_special(s);
+        for store in [Arc::clone(&s.store), following(s)] {
+            for (name, what) in special {
+                let (key, options) = (s.key(name), PutOptions::default());
+                let put = store.put(&key, Payload::from(bytes(1, 0)), &Checksums::default(), &options).await;
+                let upload = store.open_upload(&key, &options).await;
+                for error in [put.unwrap_err(), upload.unwrap_err()] {
+                    assert_eq!(error.kind, ErrorKind::InvalidKey, "{error}");
+                    assert_eq!(error.message, format!("{what} stands where the file should be"));
+                }
+            }
+        }
+        assert_special_untouched(s, &real, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_came_while_an_upload_ran_is_not_replaced() {
+    on_files(async |s| {
+        let (real, options, checksums) = (bytes(3, 0), PutOptions::default(), Checksums::default());
+        s.put("real", real.clone()).await;
+        let mut uploads = Vec::new();
+        for name in ["fifo", "socket", "link"] {
+            let key = s.key(name);
+            let upload = s.store.open_upload(&key, &options).await.unwrap();
+            let tag = s.store.put_part(&key, &upload, 1, 0, Payload::from(bytes(9, 0)), &checksums).await.unwrap();
+            uploads.push((key, upload, tag));
+        }
+        let special = make_special(s);
+        for ((key, upload, tag), (_, what)) in uploads.iter().zip(special) {
+            let done = s.store.complete_upload(key, upload, std::slice::from_ref(tag), &checksums, &options).await;
+            let error = done.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidKey, "{error}");
+            assert_eq!(error.message, format!("{what} stands where the file should be"));
+        }
+        assert_special_untouched(s, &real, uploads.len());
+        for (key, upload, _) in &uploads {
+            s.store.abort_upload(key, upload).await.unwrap();
+        }
+        assert_special_untouched(s, &real, 0);
     })
     .await;
 }
