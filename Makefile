@@ -12,7 +12,7 @@ help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: $(VENV)/tools.stamp ## Leave .venv/bin/tradewind and .venv/bin/tradewind-gateway ready
-	@command -v cargo >/dev/null || { echo "error: cargo is not on PATH; install Rust 1.88 or newer: https://rustup.rs" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "error: cargo is not on PATH; install Rust 1.89 or newer: https://rustup.rs" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "error: no C compiler (cc) on PATH; install one, e.g. gcc" >&2; exit 1; }
 	cargo build --release --locked --package tradewind-gateway
 	@cmp -s $(GATEWAY) $(BIN)/tradewind-gateway && [ $(BIN)/tradewind -nt pyproject.toml ] \
