@@ -53,7 +53,7 @@ mod tests {
         let source = |given: &[(AzureConfigKey, &str)]| {
             let builder = given
                 .iter()
-                .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(key.clone(), *value));
+                .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(*key, *value));
             credential_source(&builder)
         };
         assert_eq!(source(&[]), "instance metadata (managed identity)");
