@@ -163,7 +163,7 @@ class JobStore:
 
 
 #: In the order of their codes, so that ids sort by age.
-_LETTERS = "23456789abcdefghijkmnpqrstuvwxyz"
+_LETTERS = "0123456789abcdefghijklmnopqrstuv"  # In byte order, so that ids sort as their times do.
 
 
 def new_job_id() -> str:
