@@ -116,7 +116,7 @@ def test_only_the_newest_finished_jobs_are_kept(store: JobStore, monkeypatch: py
 
 def test_ids_are_what_the_contract_allows() -> None:
     made = [new_job_id() for _ in range(100)]
-    assert [job_id[:-3] for job_id in made] == sorted(job_id[:-3] for job_id in made)
+    assert [job_id[:-6] for job_id in made] == sorted(job_id[:-6] for job_id in made)
     ids = set(made)
     assert len(ids) == 100
     for job_id in ids:

@@ -163,14 +163,14 @@ class JobStore:
 
 
 #: In the order of their codes, so that ids sort by age.
-_LETTERS = "0123456789abcdefghijklmnopqrstuv"  # In byte order, so that ids sort as their times do.
+_LETTERS = "23456789abcdefghijkmnpqrstuvwxyz"
 
 
 def new_job_id() -> str:
-    """Time to the second, two letters for the milliseconds, three random ones: ids sort by age."""
+    """Time to the second, two letters for the milliseconds, six random ones: ids sort by age."""
     now_ms = time.time_ns() // 1_000_000
     milliseconds = now_ms % 1000
-    letters = [milliseconds >> 5, milliseconds & 31, *(byte & 31 for byte in os.urandom(3))]
+    letters = [milliseconds >> 5, milliseconds & 31, *(byte & 31 for byte in os.urandom(6))]
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms // 1000))
     return f"{moment}-{''.join(_LETTERS[index] for index in letters)}"
 
