@@ -26,7 +26,7 @@ def blocks(path: Path, language: str) -> list[str]:
 def normal(text: str) -> list[str]:
     """Numbers, sizes and job ids differ from run to run; everything else must be as printed."""
     text = re.sub(r"(/[\w.-]+)+/(photos|slow.raw)", r"DIR/\2", text)
-    text = re.sub(r"\d{8}-\d{6}-[a-z0-9]{4,5}", "JOB", text)
+    text = re.sub(r"\d{8}-\d{6}-[a-z0-9]{4,8}", "JOB", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[ T][\d:.]+Z?", "TIME", text)
     text = re.sub(r"\d[\d,.]* (k|M|G)?B", "SIZE", text)
     text = re.sub(r"\d[\d,.]*", "N", text)
