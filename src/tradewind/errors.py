@@ -6,11 +6,15 @@
     ├── UsageError                 2    asked for something that makes no sense
     │   ├── UrlError               2    a URL or path that cannot be understood
     │   ├── TopologyError          2    a topology or plan that cannot be carried out
+    │   ├── SkyFileError           2    a sky file that cannot be understood
     │   └── ConfigError            2    config.toml or a TRADEWIND_* variable
     ├── JobNotFound                1    no such job in the state folder
     ├── JobBusy                    1    another process works on this job
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
     │   └── GatewayLost            5    a gateway that was needed died
+    ├── SkyError                   1    the emulated WAN is not up, or refused what it was told
+    │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
+    │   └── SkyInvalid             1    the emulator was overloaded: what was measured over it does not count
     └── TransferError                   a job ended, and not well; has `.summary` and `.job_id`
         ├── JobFailed              1    failed as a whole
         ├── SourceNotFound         3    the source, or everything under it, is not there
@@ -60,6 +64,10 @@ class TopologyError(UsageError):
     """A topology or plan that cannot be carried out."""
 
 
+class SkyFileError(UsageError):
+    """A sky file that cannot be understood."""
+
+
 class ConfigError(UsageError):
     """A setting in config.toml or in a TRADEWIND_* variable that cannot be understood."""
 
@@ -80,6 +88,20 @@ class GatewayLost(GatewayError):
     """A gateway that was needed died. The journal is safe; the job can be resumed."""
 
     exit_code = 5
+
+
+class SkyError(TradewindError):
+    """The emulated WAN is not up, or refused what it was told."""
+
+
+class SkyUnavailable(SkyError):
+    """This host cannot run an emulated WAN: it needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN) and /dev/net/tun."""
+
+    exit_code = 9
+
+
+class SkyInvalid(SkyError):
+    """The emulator was overloaded: what was measured over it shows this host, not the network it was to show."""
 
 
 class TransferError(TradewindError):

@@ -41,6 +41,7 @@ exit codes:
   6    verification mismatch
   7    not authorised
   8    stopped by the cost or size ceiling
+  9    this machine cannot do it (a sky needs root and /dev/net/tun)
   130  interrupted, resumable"""
 
 _GLOBAL_FLAGS = ("-q", "--quiet", "-v", "--verbose", "--json", "-y", "--yes")

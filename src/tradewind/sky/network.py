@@ -1,0 +1,84 @@
+"""What the emulator is told: every number resolved, rates already scaled. The same document `crates/wan` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.model.region import Region
+
+__all__ = ["Machine", "Network", "Path", "Pipe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """Sends packets one after the other at `rate_bps` [bit/s on the wire], and lets `queue_bytes` of them wait."""
+
+    rate_bps: int
+    queue_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One network namespace. `egress` and `ingress` are its caps towards and from all others together."""
+
+    name: str
+    region: Region
+    address: str
+    congestion_control: str
+    egress: Pipe | None = None
+    ingress: Pipe | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One way from one machine to another: indices into `Network.machines` and `Network.pipes`.
+
+    Several paths may share a pipe; `delay_us` is one way, `loss` the share of packets lost at random.
+    """
+
+    src: int
+    dst: int
+    pipe: int
+    delay_us: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A whole sky. Pairs of machines without a path cannot reach each other. `scale` has been applied to all rates."""
+
+    machines: tuple[Machine, ...]
+    pipes: tuple[Pipe, ...]
+    paths: tuple[Path, ...]
+    mtu_bytes: int
+    seed: int
+    scale: float
+
+    def document(self) -> Mapping[str, Any]:
+        """The JSON that the emulator reads."""
+        return {
+            "mtu_bytes": self.mtu_bytes,
+            "seed": self.seed,
+            "machines": [
+                {
+                    "name": machine.name,
+                    "region": str(machine.region),
+                    "address": machine.address,
+                    "congestion_control": machine.congestion_control,
+                    "egress": _pipe(machine.egress),
+                    "ingress": _pipe(machine.ingress),
+                }
+                for machine in self.machines
+            ],
+            "pipes": [_pipe(pipe) for pipe in self.pipes],
+            "paths": [
+                {"src": path.src, "dst": path.dst, "pipe": path.pipe, "delay_us": path.delay_us, "loss": path.loss}
+                for path in self.paths
+            ],
+        }
+
+
+def _pipe(pipe: Pipe | None) -> dict[str, int] | None:
+    return None if pipe is None else {"rate_bps": pipe.rate_bps, "queue_bytes": pipe.queue_bytes}

@@ -1,0 +1,77 @@
+"""What the emulator counted, and whether a measurement over it is worth anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.errors import SkyInvalid
+
+__all__ = ["LATENESS_MS_MAX", "PathStats", "SkyStats"]
+
+#: Mean lateness beyond which the emulator, not the network it shows, was the limit. Measured: this one figure told
+#: every good run from every overloaded one.
+LATENESS_MS_MAX = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PathStats:
+    """One ordered pair of machines since the start or the last reset. Packets are those of the wire, of one MTU each.
+
+    `wire_bytes` and `packets` were accepted by the link; `queue_drops` found its queue, or a cap, full; `lost` were
+    lost at random; `cut` found the link or a machine dead.
+    """
+
+    src: str
+    dst: str
+    packets: int
+    wire_bytes: int
+    queue_drops: int
+    lost: int
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkyStats:
+    """All pairs that carried anything, and how late the emulator was.
+
+    Lateness is how long after its due time a packet was handed to its machine. `overflows` counts packets that were
+    dropped because the emulator itself held too many.
+    """
+
+    elapsed_s: float
+    delivered: int
+    lateness_mean_ms: float
+    lateness_max_ms: float
+    overflows: int
+    paths: tuple[PathStats, ...]
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> SkyStats:
+        """From the emulator's answer to `stats`."""
+        return cls(
+            elapsed_s=document["elapsed_us"] / 1e6,
+            delivered=document["delivered"],
+            lateness_mean_ms=document["late_us_mean"] / 1e3,
+            lateness_max_ms=document["late_us_max"] / 1e3,
+            overflows=document["overflows"],
+            paths=tuple(PathStats(**path) for path in document["paths"]),
+        )
+
+    @property
+    def invalid(self) -> str | None:
+        """Why nothing measured over this sky in this time counts; None if it does."""
+        if self.overflows:
+            return f"the emulator held too many packets and dropped {self.overflows}"
+        if self.lateness_mean_ms > LATENESS_MS_MAX:
+            return f"packets were {self.lateness_mean_ms:.1f} ms late on average (at most {LATENESS_MS_MAX:.0f} ms)"
+        return None
+
+    def check_valid(self) -> None:
+        """Raises SkyInvalid if the emulator was overloaded."""
+        if self.invalid:
+            raise SkyInvalid(
+                f"the measurement is invalid: {self.invalid}",
+                hint="this machine is too busy for these rates: a smaller scale, or nothing else beside it",
+            )
