@@ -22,7 +22,7 @@ from typing import Any
 
 from testbed.servers.process import guarded, process_cpu_s
 
-MARK = "TRADEWIND_TESTBED_RUN"
+MARK = "TESTBED_TRADEWIND_RUN"
 """Environment variable that marks a process and all that it starts."""
 RUN_TIMEOUT_S = 240.0
 """A command that runs longer is killed, and the test fails."""

@@ -1,8 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 
-from tradewind.cli.config import SETTINGS, Configuration, config_path
+from tradewind.cli.config import SETTINGS, Configuration, config_path, unknown_variables
 from tradewind.errors import ConfigError
 
 
@@ -64,3 +65,20 @@ def test_a_bad_value_names_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         Configuration(str(tmp_path / "none.toml"))
+
+
+@pytest.mark.parametrize("text", ["[profiles.other]\nlimit_rat = 1", "profiles = 3", "[profiles]\nlab = 1"])
+def test_mistakes_in_a_profile_that_is_not_chosen(text: str) -> None:
+    write(text)
+    with pytest.raises(ConfigError, match="profiles"):
+        Configuration()
+
+
+def test_a_variable_that_is_no_setting_is_told_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("TRADEWIND_")]:
+        monkeypatch.delenv(name)
+    assert unknown_variables() == []
+    monkeypatch.setenv("TRADEWIND_PROFILE", "lab")
+    monkeypatch.setenv("TRADEWIND_CHUNKSIZE", "5MiB")
+    (line,) = unknown_variables()
+    assert line == "warning: TRADEWIND_CHUNKSIZE is no setting and is ignored; did you mean TRADEWIND_CHUNK_SIZE?"

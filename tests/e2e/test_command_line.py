@@ -16,6 +16,7 @@ import pytest
 
 import tradewind
 from testbed.drive import Command, find_binary
+from testbed.places import S3Place
 from testbed.trees import MIB
 from tradewind.errors import Interrupted, SourceNotFound, UsageError
 
@@ -64,7 +65,7 @@ def test_the_story_of_a_copy(command: Command, tree: Path, tmp_path: Path) -> No
     assert lines[1].startswith("via     this machine")
     assert lines[2].startswith("moved   3 objects, 300 kB in ")
     assert lines[3].startswith("proven  3 by ")
-    assert lines[4] == "cost    $0.00 predicted, $0.00 actual"
+    assert len(lines) == 4
     assert command.run("-q", "cp", "-r", tree, tmp_path / "other").expect(0).stderr == ""
 
 
@@ -161,6 +162,14 @@ def test_doctor_and_settings(command: Command) -> None:
     shown = command.run("config", "show", "--json").expect(0).stdout
     rows = {row["setting"]: row for row in map(json.loads, shown.splitlines())}
     assert rows["limit_rate"] == {"setting": "limit_rate", "value": "5MB/s", "origin": "TRADEWIND_LIMIT_RATE"}
+    command.environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9000"
+    command.environment["TRADEWIND_LIMITRATE"] = "5MB/s"
+    done = command.run("config", "show").expect(0)
+    assert "did you mean TRADEWIND_LIMIT_RATE?" in done.stderr
+    assert " -  " not in done.stdout
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert lines["dst_endpoint"].split()[1:3] == ["http://127.0.0.1:9000", "AWS_ENDPOINT_URL,"]
+    assert str(command.state) in lines["state_dir"]
     command.environment["TRADEWIND_LIMIT_RATE"] = "fast"
     assert "TRADEWIND_LIMIT_RATE" in command.run("cp", "a", "b").expect(2).stderr
 
@@ -261,7 +270,7 @@ def topology(tmp_path: Path) -> Path:
 
 def test_a_topology_is_announced_and_its_cost_is_told(command: Command, tree: Path, tmp_path: Path) -> None:
     done = command.run("cp", "-r", tree, tmp_path / "copy", "--topology", topology(tmp_path), "--seal", "--keep-logs")
-    assert "via     4 gateways (1 relaying) on 2 routes; $0.050 per GB" in done.expect(0).stderr
+    assert "via     3 gateways (1 relaying) on 2 routes; $0.0500 per GB" in done.expect(0).stderr
     (job,) = command.jobs()
     folder = command.state / "jobs" / job["id"]
     assert sorted(path.name for path in (folder / "logs").iterdir()) == ["dst.log", "lead.log", "mid.log", "src.log"]
@@ -365,3 +374,17 @@ def test_the_demo_tells_its_story(command: Command, tmp_path: Path) -> None:
     done = command.run("demo", "--tree", str(rng), "--size", "300MB").expect(0)
     assert [line[0] for line in done.stderr.splitlines() if line[:1].isdigit()] == ["1", "2", "3", "4", "5"]
     assert "all 503 files are the same" in done.stderr
+
+
+def test_the_endpoint_of_an_aws_profile_is_used(command: Command, s3: S3Place, tree: Path) -> None:
+    config = Path(command.environment["AWS_CONFIG_FILE"])
+    profile = s3.flags("src")[3]
+    config.write_text(f"[profile {profile}]\nregion = us-east-1\nservices = here\n[services here]\ns3 =\n")
+    config.write_text(config.read_text() + f"  endpoint_url = {s3.endpoint}\n")
+    command.run("cp", tree / "three.txt", f"{s3.url}/three", "--dst-profile", profile).expect(0)
+    assert s3.get("three") == b"3" * 300_000
+    assert "three" in command.run("ls", s3.url, "--src-profile", profile).expect(0).stdout
+    shown = command.run("config", "show", "--json").expect(0).stdout
+    assert s3.endpoint not in shown
+    command.environment["TRADEWIND_SRC_PROFILE"] = profile
+    assert s3.endpoint in command.run("config", "show").expect(0).stdout

@@ -1,5 +1,8 @@
 """Progress and report as a person reads them."""
 
+from dataclasses import replace
+
+from tradewind.model.amounts import format_usd
 from tradewind.model.event import HopActivity, Progress, Summary
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.transfer.progress import ProgressLines, plain_line
@@ -32,7 +35,7 @@ def test_two_lines_and_the_busiest_hops() -> None:
 
 def test_while_listing_totals_are_at_least() -> None:
     line = plain_line(Progress(objects_total=10, bytes_total=5, elapsed_s=2.0))
-    assert line == "0/≥10 objects 0 B/≥5 B, 0 B/s 2.0 s $0.00 0 errors"
+    assert line == "0/≥10 objects 0 B/≥5 B, 0 B/s 2.0 s 0 errors"
 
 
 def test_in_one_process_there_are_no_hops_to_show() -> None:
@@ -63,6 +66,25 @@ def priced() -> Plan:
 def test_two_lines_before_the_start() -> None:
     assert plan_lines("cp", "a", ("b", "c"), local_plan()) == [
         "copy    a → b, c",
-        "via     this machine, no gateways in between; $0.00 per GB",
+        "via     this machine, no gateways in between",
     ]
-    assert plan_lines("mv", "a", ("b",), priced())[1] == "via     3 gateways (0 relaying) on 1 route; $0.100 per GB"
+    assert plan_lines("mv", "a", ("b",), priced())[1] == "via     2 gateways (0 relaying) on 1 route; $0.10 per GB"
+    free = replace(priced(), routes=(PlannedRoute(("a", "b"), 1.0),))
+    assert plan_lines("mv", "a", ("b",), free)[1] == "via     2 gateways (0 relaying) on 1 route"
+
+
+def test_a_ceiling_is_what_the_way_costs_at_most() -> None:
+    words = plan_lines("cp", "a", ("b",), priced(), 0.002)[1]
+    assert words == "via     2 gateways (0 relaying) on 1 route; at most $0.0020 per GB, by --max-cost"
+    assert "; $0.10 per GB" in plan_lines("cp", "a", ("b",), priced(), 0.2)[1]
+    assert summary_lines(Summary("done", PROGRESS), priced(), 0.002)[-1] == "cost    $0.0020 predicted, $0.12 actual"
+
+
+def test_what_costs_nothing_has_no_line_of_cost() -> None:
+    lines = summary_lines(Summary("done", replace(PROGRESS, cost_usd=0.0)), local_plan())
+    assert not [line for line in lines if line.startswith("cost")]
+
+
+def test_small_amounts_have_digits_that_say_something() -> None:
+    amounts = [12.345, 0.05, 0.001, 0.00042, 0.0000015]
+    assert [format_usd(amount) for amount in amounts] == ["$12.35", "$0.0500", "$0.0010", "$0.00042", "$0.0000015"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tradewind.cli.config import SETTINGS, Configuration
+from tradewind.cli.config import SETTINGS, Configuration, unknown_variables
 from tradewind.errors import UsageError
 
 
@@ -66,6 +67,8 @@ def parse(verb: str, module: ModuleType, words: list[str]) -> argparse.Namespace
     args.verb = verb
     args.words = words
     args.configuration = Configuration(args.config, args.profile)
+    for line in unknown_variables():
+        print(line, file=sys.stderr)
     for name in SETTINGS:
         if getattr(args, name, None) is None:
             setattr(args, name, args.configuration.value(name))

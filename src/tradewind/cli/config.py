@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.errors import ConfigError, UsageError
+from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
 
@@ -21,15 +21,23 @@ EXAMPLES = """\
   TRADEWIND_LIMIT_RATE=100MB/s tradewind config show
   tradewind config show --profile lab --json"""
 
+#: Values are padded to so many columns; a longer one pushes its origin to the right.
+VALUE_COLUMNS_MAX = 40
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `parse` turns text from anywhere into the value; `default` is text, or None for unset."""
+    """One setting. `parse` turns text from anywhere into the value; `default` is text, or None for unset.
+
+    Where a setting without a default is not given, `find` looks up what holds, or `unset` says it in words.
+    """
 
     name: str
     parse: Callable[[str], Any]
     help: str
     default: str | None = None
+    unset: str = "not set"
+    find: Callable[[], Origin | None] = lambda: None
 
     @property
     def variable(self) -> str:
@@ -71,14 +79,50 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def _variable(name: str) -> Origin | None:
+    return Origin(os.environ[name], name) if os.environ.get(name) else None
+
+
+def _state_dir() -> Origin:
+    from tradewind.transfer.jobs import state_home
+
+    return Origin(state_home(), "default")
+
+
+def _gateway() -> Origin | None:
+    from tradewind.gateway.find import find_gateway
+
+    try:
+        return Origin(find_gateway(), "found")
+    except GatewayError:
+        return None
+
+
 def _side_settings(side: str, words: str) -> list[Setting]:
     return [
-        Setting(f"{side}_endpoint", str, f"address of a compatible server, {words}"),
-        Setting(f"{side}_region", str, f"region, {words}"),
-        Setting(f"{side}_profile", str, f"credential profile of the cloud's own configuration, {words}"),
-        Setting(f"{side}_path_style", parse_switch, f"bucket in the path instead of the host name, {words}"),
+        Setting(f"{side}_endpoint", str, f"address of a compatible server, {words}", unset="the cloud's own"),
+        Setting(f"{side}_region", str, f"region, {words}", unset="the cloud's own variables, else asked"),
+        Setting(
+            f"{side}_profile",
+            str,
+            f"credential profile of the cloud's own configuration, {words}",
+            unset="the cloud's default chain",
+            find=lambda: _variable("AWS_PROFILE"),
+        ),
+        Setting(
+            f"{side}_path_style",
+            parse_switch,
+            f"bucket in the path instead of the host name, {words}",
+            unset="yes with an endpoint, else no",
+        ),
         Setting(f"{side}_no_sign", parse_switch, f"send no credentials (public buckets), {words}", "no"),
-        Setting(f"{side}_ca_bundle", str, f"PEM file with a private CA, {words}"),
+        Setting(
+            f"{side}_ca_bundle",
+            str,
+            f"PEM file with a private CA, {words}",
+            unset="the system's",
+            find=lambda: _variable("AWS_CA_BUNDLE"),
+        ),
         Setting(f"{side}_requester_pays", parse_switch, f"agree to pay for someone else's bucket, {words}", "no"),
     ]
 
@@ -88,18 +132,25 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in [
         Setting("chunk_size", parse_chunk_bytes, "chunk and part size, at least 5MiB", "16MiB"),
-        Setting("concurrency", parse_count, "most requests in flight to one store (64 unless set)"),
-        Setting("limit_rate", parse_rate, "most bytes per second over all routes, e.g. 100MB/s or 800Mbit/s"),
+        Setting("concurrency", parse_count, "most requests in flight to one store (64 unless set)", unset="64"),
+        Setting(
+            "limit_rate",
+            parse_rate,
+            "most bytes per second over all routes, e.g. 100MB/s or 800Mbit/s",
+            unset="no limit",
+        ),
         Setting("verify", _one_of("auto", "read"), "read: read back what no store vouches for", "auto"),
-        Setting("storage_class", str, "storage class to write"),
+        Setting("storage_class", str, "storage class to write", unset="the bucket's own"),
         Setting("compress", parse_switch, "compress between gateways where a sample says it pays", "no"),
         Setting("seal", parse_switch, "encrypt end to end, so that relays see nothing", "no"),
         Setting("stall", parse_duration_s, "give up, resumable, after no route has worked for so long", "60s"),
-        Setting("max_delete", parse_count, "delete nothing if more than so many would go"),
+        Setting("max_delete", parse_count, "delete nothing if more than so many would go", unset="no limit"),
         *_side_settings("src", "source side"),
         *_side_settings("dst", "destination side"),
-        Setting("state_dir", str, "folder of the jobs ($XDG_STATE_HOME/tradewind unless set)"),
-        Setting("gateway", str, "path of the gateway program (found by itself unless set)"),
+        Setting("state_dir", str, "folder of the jobs ($XDG_STATE_HOME/tradewind unless set)", find=_state_dir),
+        Setting(
+            "gateway", str, "path of the gateway program (found by itself unless set)", unset="not found", find=_gateway
+        ),
     ]
 }
 
@@ -120,8 +171,9 @@ class Configuration:
         self._file = _read(self.path, required=path is not None)
         self.profile = profile or os.environ.get("TRADEWIND_PROFILE") or self._file.get("profile")
         self._profile = self._chosen_profile()
-        for table, place in ((self._file, self.path), (self._profile, f"{self.path} [profile.{self.profile}]")):
-            _check_names(table, place)
+        _check_names(self._file, self.path)
+        for name, table in self._profiles().items():
+            _check_names(table, f"{self.path} [profiles.{name}]")
 
     def origin(self, name: str) -> Origin:
         """Where a setting's value comes from, flags aside."""
@@ -146,17 +198,39 @@ class Configuration:
     def _chosen_profile(self) -> Mapping[str, Any]:
         if self.profile is None:
             return {}
-        profiles = self._file.get("profiles", {})
+        profiles = self._profiles()
         if self.profile not in profiles:
             raise ConfigError(f"{self.path} has no profile {self.profile!r}", hint="it would stand in [profiles.NAME]")
-        chosen: Mapping[str, Any] = profiles[self.profile]
-        return chosen
+        return profiles[self.profile]
+
+    def _profiles(self) -> dict[str, Mapping[str, Any]]:
+        profiles = self._file.get("profiles", {})
+        if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
+            raise ConfigError(f"{self.path}: profiles must be tables", hint="one is written [profiles.NAME]")
+        return profiles
 
 
 def config_path() -> str:
     """`$XDG_CONFIG_HOME/tradewind/config.toml`, by default below `~/.config`."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(base, "tradewind", "config.toml")
+
+
+def unknown_variables() -> list[str]:
+    """A line for each `TRADEWIND_*` variable that is no setting, with the nearest that is."""
+    known = {setting.variable for setting in SETTINGS.values()} | {"TRADEWIND_CONFIG", "TRADEWIND_PROFILE"}
+    lines = []
+    for variable in sorted(set(filter(_is_ours, os.environ)) - known):
+        from difflib import get_close_matches
+
+        near = get_close_matches(variable, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "`tradewind config show` lists all settings"
+        lines.append(f"warning: {variable} is no setting and is ignored; {hint}")
+    return lines
+
+
+def _is_ours(variable: str) -> bool:
+    return variable.startswith("TRADEWIND_")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -167,19 +241,54 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Prints the settings on standard output."""
     configuration: Configuration = args.configuration
-    rows = [(name, configuration.origin(name)) for name in SETTINGS]
     for name in SETTINGS:
         configuration.value(name)
+    rows = list(_rows(configuration))
     if args.json:
         import json
 
-        for name, origin in rows:
-            print(json.dumps({"setting": name, "value": origin.text, "origin": origin.place}))
+        for name, origin, unset in rows:
+            row = {"setting": name, "value": origin.text, "origin": origin.place}
+            print(json.dumps(row if origin.text is not None else {**row, "unset": unset}))
         return 0
     width = max(len(name) for name in SETTINGS)
-    for name, origin in rows:
-        print(f"{name:<{width}}  {origin.text or '-':<10}  {origin.place}")
+    shown = [f"({unset})" if origin.text is None else origin.text for _, origin, unset in rows]
+    value_width = min(max(map(len, shown)), VALUE_COLUMNS_MAX)
+    for (name, origin, _), value in zip(rows, shown, strict=True):
+        print(f"{name:<{width}}  {value:<{value_width}}  {origin.place}")
     return 0
+
+
+def _rows(configuration: Configuration) -> Iterator[tuple[str, Origin, str]]:
+    """Name, value with its origin, and what holds where there is no value.
+
+    An endpoint that nothing of ours sets has a row for each cloud whose own configuration sets one.
+    """
+    for name, setting in SETTINGS.items():
+        origin = configuration.origin(name)
+        if origin.text is None and name.endswith("_endpoint"):
+            profile = configuration.value(name.replace("_endpoint", "_profile"))
+            found = list(_endpoints_of_clouds(profile))
+            if found:
+                yield from ((name, origin, "") for origin in found)
+                continue
+        yield name, (origin if origin.text is not None else setting.find() or origin), setting.unset
+
+
+def _endpoints_of_clouds(profile: str | None) -> Iterator[Origin]:
+    from tradewind.transfer.aws_profile import s3_endpoint
+
+    if endpoint := s3_endpoint(profile):
+        yield Origin(_without_credentials(endpoint.url), f"{endpoint.place}, s3:// only")
+    for variable, scheme in (("STORAGE_EMULATOR_HOST", "gs"), ("AZURE_STORAGE_ENDPOINT", "az")):
+        if os.environ.get(variable):
+            yield Origin(_without_credentials(os.environ[variable]), f"{variable}, {scheme}:// only")
+
+
+def _without_credentials(url: str) -> str:
+    scheme, separator, rest = url.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _check_names(table: Mapping[str, Any], place: str) -> None:

@@ -54,7 +54,7 @@ class Follower:
             job.drain()
         if self._json:
             print(json.dumps({"event": "started", "job_id": job.id}), flush=True)
-        self._talk.say(*plan_lines(self._verb, source, destinations, job.plan))
+        self._talk.say(*plan_lines(self._verb, source, destinations, job.plan, job.spec.ceiling_usd_per_gb))
         try:
             self._follow(job)
         finally:
@@ -131,7 +131,7 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
         return []
     if job.spec.dry_run:
         return [f"would move {progress.objects_total:,} objects; nothing was done"]
-    return summary_lines(summary, job.plan)
+    return summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb)
 
 
 def follow(args: Namespace) -> Follower:

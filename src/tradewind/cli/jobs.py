@@ -83,7 +83,7 @@ def _show(args: Namespace, record: JobRecord) -> int:
     for name, content in rows:
         print(printable(f"{name:<8}{content}"))
     if record.summary is not None:
-        for line in summary_lines(record.summary, _plan(record)):
+        for line in summary_lines(record.summary, _plan(record), record.document["spec"].get("ceiling_usd_per_gb")):
             print(printable(line))
         if record.summary.message:
             print(printable(f"error   {record.summary.message}"))

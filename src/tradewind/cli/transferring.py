@@ -149,11 +149,12 @@ def confirm_cost(args: Namespace) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
+    from tradewind.model.amounts import format_usd
     from tradewind.transfer.topology import read_topology
 
     price = read_topology(args.topology).plan.mean_usd_per_gb
     if price > 0:
-        confirm(f"This costs ${price:.3f} per GB sent, without a ceiling (--max-cost). Go on?")
+        confirm(f"This costs {format_usd(price)} per GB sent, without a ceiling (--max-cost). Go on?")
 
 
 def confirm(question: str) -> None:

@@ -68,10 +68,12 @@ def format_gbps(rate_gbps: float) -> str:
 
 
 def format_usd(amount_usd: float) -> str:
-    """``$5.35``; more digits below ten cents, where cents say nothing."""
-    if abs(amount_usd) >= 0.1 or amount_usd == 0:
+    """``$5.35``; more digits below ten cents, where cents say nothing: ``$0.0123``, ``$0.000042``."""
+    size = abs(amount_usd)
+    if size >= 0.1 or size == 0:
         return f"${amount_usd:,.2f}"
-    return f"${amount_usd:.4f}"
+    decimals = 4 if size >= 1e-3 else 1 - math.floor(math.log10(size))
+    return f"${amount_usd:.{decimals}f}"
 
 
 def format_volume(volume_gb: float) -> str:

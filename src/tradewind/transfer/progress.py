@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tradewind.model.amounts import format_usd
 from tradewind.model.event import Progress
 from tradewind.model.units import format_bytes, format_duration, format_rate
 
@@ -47,7 +48,7 @@ class ProgressLines:
 
 
 def job_lines(progress: Progress) -> list[str]:
-    """Two lines: objects and bytes done of total (`≥` while still listing); rate, time left, cost, errors."""
+    """Two lines: objects and bytes done of total (`≥` while still listing); rate, time left, cost if any, errors."""
     least = "" if progress.listed else "≥"
     first = (
         f"{progress.objects_done:,}/{least}{progress.objects_total:,} objects   "
@@ -61,7 +62,8 @@ def job_lines(progress: Progress) -> list[str]:
         parts.append(f"{format_duration(max(0.0, left_s))} left")
     else:
         parts.append(format_duration(progress.elapsed_s))
-    parts.append(f"${progress.cost_usd:.2f}")
+    if progress.cost_usd > 0:
+        parts.append(format_usd(progress.cost_usd))
     parts.append(_count(progress.objects_failed, "error"))
     if progress.retries:
         parts.append(_count(progress.retries, "retry", "retries"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tradewind.model.amounts import format_usd
 from tradewind.model.event import Summary
 from tradewind.model.plan import Plan
 from tradewind.model.units import format_bytes, format_duration, format_rate
@@ -26,8 +27,8 @@ def proof_words(name: str) -> str:
     return f"by {one} on both sides" if one == other else f"by {one} at the source, {other} at the destination"
 
 
-def summary_lines(summary: Summary, plan: Plan) -> list[str]:
-    """Objects, bytes, time, rate, retries; how each object was proven; predicted and actual cost."""
+def summary_lines(summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None = None) -> list[str]:
+    """Objects, bytes, time, rate, retries; how each object was proven; with prices, predicted and actual cost."""
     progress = summary.progress
     rate = progress.bytes_done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
     lines = [
@@ -48,8 +49,9 @@ def summary_lines(summary: Summary, plan: Plan) -> list[str]:
     proofs = sorted(summary.proofs.items(), key=lambda item: (-item[1], item[0]))
     if proofs:
         lines.append("proven  " + ", ".join(f"{count:,} {proof_words(name)}" for name, count in proofs))
-    predicted = plan.mean_usd_per_gb * progress.bytes_done / 1e9
-    lines.append(f"cost    ${predicted:.2f} predicted, ${progress.cost_usd:.2f} actual")
+    if plan.mean_usd_per_gb > 0 or progress.cost_usd > 0:
+        predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
+        lines.append(f"cost    {format_usd(predicted)} predicted, {format_usd(progress.cost_usd)} actual")
     if len(summary.destinations) > 1:
         lines += [
             f"        {end.url}: {_count(end.objects, 'object')}, {format_bytes(end.bytes)}, {end.failed:,} failed"
@@ -58,18 +60,32 @@ def summary_lines(summary: Summary, plan: Plan) -> list[str]:
     return lines
 
 
-def plan_lines(verb: str, source: str, destinations: tuple[str, ...], plan: Plan) -> list[str]:
-    """Two lines before the start: what will be done, and along which way at what price."""
+def plan_lines(
+    verb: str, source: str, destinations: tuple[str, ...], plan: Plan, ceiling_usd_per_gb: float | None = None
+) -> list[str]:
+    """Two lines before the start: what will be done, and along which way, with prices at what price.
+
+    The lead is not counted among the gateways where no bytes pass it.
+    """
     words = {"cp": "copy", "mv": "move", "sync": "sync"}
     first = f"{words.get(verb, verb):<7} {source} → {', '.join(destinations)}"
     if not plan.stations():
-        return [first, "via     this machine, no gateways in between; $0.00 per GB"]
-    relays = len({name for route in plan.routes for name in route.nodes[1:-1]})
-    ways = _count(len(plan.routes), "route")
-    return [
-        first,
-        f"via     {len(plan.gateways)} gateways ({relays} relaying) on {ways}; ${plan.mean_usd_per_gb:.3f} per GB",
-    ]
+        return [first, "via     this machine, no gateways in between"]
+    passed = {name for route in plan.routes for name in route.nodes}
+    relays = {name for route in plan.routes for name in route.nodes[1:-1]}
+    way = f"{_count(len(passed), 'gateway')} ({len(relays)} relaying) on {_count(len(plan.routes), 'route')}"
+    price = _usd_per_gb(plan, ceiling_usd_per_gb)
+    if plan.mean_usd_per_gb == 0:
+        return [first, f"via     {way}"]
+    if price < plan.mean_usd_per_gb:
+        return [first, f"via     {way}; at most {format_usd(price)} per GB, by --max-cost"]
+    return [first, f"via     {way}; {format_usd(price)} per GB"]
+
+
+def _usd_per_gb(plan: Plan, ceiling_usd_per_gb: float | None) -> float:
+    """What a GB costs on average: by the routes' shares, or less where a ceiling keeps bytes off the dearer ones."""
+    mean = plan.mean_usd_per_gb
+    return mean if ceiling_usd_per_gb is None else min(mean, ceiling_usd_per_gb)
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:

@@ -29,6 +29,7 @@ from tradewind.model.job import (
 from tradewind.model.plan import Plan
 from tradewind.model.store import Access, StoreSpec
 from tradewind.model.url import Location, parse_url
+from tradewind.transfer.aws_profile import s3_endpoint
 
 #: Most destinations of one job; each chunk is held until all have it.
 DESTINATIONS_MAX = 16
@@ -126,16 +127,29 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
     """The store of a place. Settings that mean nothing there, such as an endpoint for files, are left out."""
     if place.kind in ("file", "mem"):
         return StoreSpec(root, fsync=access.fsync, follow_symlinks=access.follow_symlinks, extra=place.options)
+    endpoint, region = _endpoint(place, access)
     return StoreSpec(
         root,
-        endpoint=access.endpoint or place.endpoint,
-        region=access.region or place.region,
+        endpoint=endpoint,
+        region=region,
         profile=access.profile,
         path_style=access.path_style,
         anonymous=access.anonymous,
         requester_pays=access.requester_pays,
         ca_file=None if access.ca_file is None else os.path.abspath(access.ca_file),
     )
+
+
+def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
+    """Endpoint and region as given, else as AWS's configuration has them for this store. Raises UsageError."""
+    endpoint, region = access.endpoint or place.endpoint, access.region or place.region
+    if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
+        endpoint = configured.url
+        if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+            region = region or configured.region
+    if endpoint is not None and "@" in endpoint.partition("://")[2].partition("/")[0]:
+        raise UsageError("an endpoint must not hold credentials", hint="they come from the cloud's own chain")
+    return endpoint, region
 
 
 def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:

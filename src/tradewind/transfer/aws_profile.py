@@ -1,0 +1,101 @@
+"""The endpoint that AWS's own variables and configuration file give an `s3://` store.
+
+Source: AWS SDKs and Tools Reference Guide, "Service-specific endpoints". The first of these that is set wins:
+`AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `endpoint_url` of `s3` in the profile's `services` section, `endpoint_url`
+of the profile. `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` or `ignore_configured_endpoint_urls` turns them all off.
+Credentials are none of this file's business: the gateway finds them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: A longer configuration file is not AWS's, and is not read.
+CONFIG_BYTES_MAX = 1 << 20
+
+_Section = dict[str, "str | dict[str, str]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint, the region that its profile signs for (None: not said), and where the endpoint was found."""
+
+    url: str
+    region: str | None
+    place: str
+
+
+def s3_endpoint(profile: str | None) -> Endpoint | None:
+    """The endpoint for `profile`, or for AWS's own choice of one when None. Reads at most one small file."""
+    if _is_true(os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")):
+        return None
+    for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        if os.environ.get(variable):
+            return Endpoint(os.environ[variable], None, variable)
+    path = config_file()
+    sections = read_sections(path)
+    name = profile or os.environ.get("AWS_PROFILE") or "default"
+    chosen = sections.get(f"profile {name}") or (sections.get(name) if name == "default" else None)
+    if not chosen or _is_true(_text(chosen, "ignore_configured_endpoint_urls")):
+        return None
+    region = _text(chosen, "region")
+    services = _text(chosen, "services")
+    of_s3 = sections.get(f"services {services}", {}).get("s3") if services else None
+    if isinstance(of_s3, Mapping) and of_s3.get("endpoint_url"):
+        return Endpoint(of_s3["endpoint_url"], region, f"{path} [services {services}]")
+    url = _text(chosen, "endpoint_url")
+    return Endpoint(url, region, f"{path} [{_header(name)}]") if url else None
+
+
+def config_file() -> str:
+    """`AWS_CONFIG_FILE`, by default `~/.aws/config`."""
+    return os.environ.get("AWS_CONFIG_FILE") or os.path.join(os.path.expanduser("~"), ".aws", "config")
+
+
+def read_sections(path: str) -> dict[str, _Section]:
+    """Sections by name, `profile work` say; a file that is not there, or is no text, has none.
+
+    Indented lines below `s3 =` are entries of `s3`. What cannot be understood is passed over, as AWS's tools do.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(CONFIG_BYTES_MAX).splitlines()
+    except OSError:
+        return {}
+    sections: dict[str, _Section] = {}
+    section: _Section = {}
+    nested: dict[str, str] | None = None
+    for line in lines:
+        text = line.partition(" #")[0].partition(" ;")[0].strip()
+        if not text or text[0] in "#;":
+            continue
+        if text[0] == "[" and text[-1] == "]":
+            name = " ".join(text[1:-1].replace('"', "").replace("'", "").split())
+            section, nested = sections.setdefault(name, {}), None
+            continue
+        key, equals, content = (part.strip() for part in text.partition("="))
+        if not equals:
+            continue
+        if line[0].isspace() and nested is not None:
+            nested[key.lower()] = content
+        elif content:
+            section[key.lower()], nested = content, None
+        else:
+            nested = {}
+            section[key.lower()] = nested
+    return sections
+
+
+def _header(name: str) -> str:
+    return name if name == "default" else f"profile {name}"
+
+
+def _text(section: _Section, key: str) -> str | None:
+    content = section.get(key)
+    return content if isinstance(content, str) else None
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").strip().lower() == "true"
