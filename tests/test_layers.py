@@ -18,6 +18,7 @@ LAYERS = {
     "planner": 3,
     "placement": 3,
     "market": 3,
+    "planning": 4,
     "gateway": 4,
     "sky": 4,
     "fleet": 5,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from tradewind.model.job import FilterRule, ObjectFilter
     from tradewind.model.store import Access
+    from tradewind.planning.api import TransferFrontier, TransferPlan, frontier, plan
+    from tradewind.planning.picture import Picture
     from tradewind.transfer.client import Client, Result, RunningJob, copy, sync
     from tradewind.transfer.jobs import JobRecord
     from tradewind.transfer.request import Options
@@ -40,15 +42,20 @@ __all__ = [
     "ObjectFailed",
     "ObjectFilter",
     "Options",
+    "Picture",
     "Progress",
     "Result",
     "RunningJob",
     "Summary",
+    "TransferFrontier",
+    "TransferPlan",
     "WouldCopy",
     "WouldDelete",
     "__version__",
     "copy",
     "errors",
+    "frontier",
+    "plan",
     "sync",
 ]
 
@@ -64,13 +71,18 @@ _HOMES = {
     "ObjectFailed": "tradewind.model.event",
     "ObjectFilter": "tradewind.model.job",
     "Options": "tradewind.transfer.request",
+    "Picture": "tradewind.planning.picture",
     "Progress": "tradewind.model.event",
     "Result": "tradewind.transfer.client",
     "RunningJob": "tradewind.transfer.client",
     "Summary": "tradewind.model.event",
+    "TransferFrontier": "tradewind.planning.api",
+    "TransferPlan": "tradewind.planning.api",
     "WouldCopy": "tradewind.model.event",
     "WouldDelete": "tradewind.model.event",
     "copy": "tradewind.transfer.client",
+    "frontier": "tradewind.planning.api",
+    "plan": "tradewind.planning.api",
     "sync": "tradewind.transfer.client",
 }
 

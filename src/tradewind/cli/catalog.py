@@ -9,11 +9,10 @@ from pathlib import Path
 
 from tradewind.catalog.load import catalog_folder, load_catalog
 from tradewind.catalog.user_files import import_table
-from tradewind.cli.plan import region_of
 from tradewind.errors import UsageError
 from tradewind.model.amounts import format_gbps
 from tradewind.model.catalog import Catalog
-from tradewind.model.region import Region
+from tradewind.model.region import Region, parse_region
 
 HELP = """\
 Shows what is known of regions, prices, machines and links, each figure with its origin and date, and takes better
@@ -41,7 +40,7 @@ def run(args: Namespace) -> int:
     if len(args.what) > 2:
         raise UsageError("catalog show takes one region or a pair of regions")
     catalog = load_catalog(catalog_folder())
-    regions = [_known(catalog, region_of(text)) for text in args.what]
+    regions = [_known(catalog, parse_region(text)) for text in args.what]
     figures = _pair(catalog, *regions) if len(regions) == 2 else _region(catalog, regions[0]) if regions else []
     if not regions:
         for place in sorted(catalog.places.values(), key=lambda p: p.region):

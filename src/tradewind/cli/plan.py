@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,12 @@ from tradewind.cli.arguments import typed
 from tradewind.errors import UsageError
 from tradewind.model.amounts import parse_rate_gbps, parse_usd, parse_volume_gb
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay import OverlayPlan
 from tradewind.model.overlay_document import plan_document
-from tradewind.model.region import Region
 from tradewind.model.units import parse_duration_s
 
 if TYPE_CHECKING:
-    from tradewind.planner.frontier import Frontier
     from tradewind.planner.plan import Transfer
+    from tradewind.planning.api import TransferFrontier, TransferPlan
 
 HELP = """\
 Plans a transfer between two regions: over which relays, with which machines, how fast and for how much. Nothing is
@@ -33,9 +30,8 @@ EXAMPLES = """\
   tradewind plan aws:us-east-1 azure:uksouth --volume 1TB --deadline 30min --explain --plot plan.svg
   tradewind plan --problem problem.json --json"""
 
-#: A frontier of the whole catalog may take minutes to prove; pieces not proven by then are shown as such.
-FRONTIER_SOLVES_MAX = 16
-FRONTIER_SOLVE_S = 5.0
+VOLUME_GB = 100.0
+"""Planned for unless the user says how much."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -46,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--volume", metavar="SIZE", type=typed(parse_volume_gb), help="how much (default 100GB)")
     goal = parser.add_argument_group("goal (default: --soonest)").add_mutually_exclusive_group()
     goal.add_argument(
-        "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at at least this rate"
+        "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this rate or more"
     )
     goal.add_argument("--max-cost", metavar="USD", type=typed(parse_usd), help="fastest for at most this, e.g. 5USD")
     goal.add_argument("--deadline", metavar="TIME", type=typed(parse_duration_s), help="cheapest within this time")
@@ -63,46 +59,46 @@ def add_arguments(parser: ArgumentParser) -> None:
     shown.add_argument("--explain", action="store_true", help="what binds, and what one more machine or 10%% would buy")
     shown.add_argument("--frontier", action="store_true", help="every efficient pair of cost and rate")
     shown.add_argument(
-        "--plot", metavar="FILE", type=typed(parse_plot), help="draw frontier and map to FILE, a name ending in .svg"
+        "--plot", metavar="FILE", type=typed(parse_plot), help="draw routes and frontier: FILE.svg or FILE.png"
     )
 
 
 def parse_plot(text: str) -> str:
-    """The name of a picture. Raises UsageError unless it ends in `.svg`."""
-    if not text.endswith(".svg"):
-        raise UsageError(f"only SVG is drawn, not {text}", hint="end the name in .svg")
+    """The name of a picture. Raises UsageError unless it can be drawn."""
+    from tradewind.planning.picture import check_picture_path
+
+    check_picture_path(text)
     return text
 
 
 def run(args: Namespace) -> int:
     """Plans and shows."""
-    from tradewind.planner.plan import InfeasibleGoal, answer_goal
+    from tradewind.planner.plan import InfeasibleGoal
+    from tradewind.planning.api import planned
 
     started_s = time.perf_counter()
     transfer, goal = _problem(args) if args.problem else _asked(args)
     try:
-        plan = answer_goal(transfer, goal)
+        plan = planned(transfer, goal, started_s)
     except InfeasibleGoal as error:
         if not args.json:
             raise
         nearest = plan_document(error.nearest) if error.nearest else None
         print(json.dumps({"status": "infeasible", "because": error.because, "nearest": nearest}))
         return error.exit_code
-    plan = replace(plan, solve_s=time.perf_counter() - started_s)
-    frontier = _frontier(transfer) if args.frontier or args.plot else None
+    frontier = plan.frontier() if args.frontier or args.plot else None
     if args.json:
-        print(json.dumps(_document(args, transfer, plan, frontier)))
+        print(json.dumps(_document(args, plan, frontier)))
     else:
-        _show(args, transfer, plan, frontier)
-    if args.plot and frontier is not None:
-        _plot(args, transfer, plan, frontier)
+        _show(args, plan, frontier)
+    if args.plot:
+        plan.plot(args.plot, frontier=frontier)
+        print(f"drawn to {args.plot}", file=sys.stderr)
     return 0
 
 
 def _asked(args: Namespace) -> tuple[Transfer, Goal]:
-    from tradewind.catalog.load import catalog_folder, load_catalog
-    from tradewind.planner.network import Limits
-    from tradewind.planner.plan import prepare
+    from tradewind.planning.api import MACHINES_PER_REGION, prepared
 
     if not args.source or not args.destination:
         raise UsageError("a plan needs a source and a destination region", hint="or a --problem file")
@@ -110,23 +106,15 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
         raise UsageError("--exactly goes with --min-throughput")
     if args.max_vms is not None and args.max_vms < 1:
         raise UsageError(f"--max-vms must be at least 1, not {args.max_vms}")
-    limits = Limits(machines_per_region=args.max_vms or 8, spot=args.spot, machine_types=args.vm_type)
-    catalog = load_catalog(catalog_folder())
-    if args.vm_type:
-        known = {o.machine.name for of in catalog.offers.values() for o in of}
-        for name in args.vm_type:
-            if name not in known:
-                raise UsageError(f"unknown machine type {name}", hint=f"known are {', '.join(sorted(known))}")
-    source, destination = region_of(args.source), region_of(args.destination)
-    return prepare(catalog, source, destination, args.volume or 100.0, limits), _goal(args)
-
-
-def region_of(text: str) -> Region:
-    """A region as typed. Raises UsageError."""
-    try:
-        return Region.parse(text)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    transfer = prepared(
+        args.source,
+        args.destination,
+        volume_gb=args.volume or VOLUME_GB,
+        max_vms=args.max_vms or MACHINES_PER_REGION,
+        vm_types=args.vm_type,
+        spot=args.spot,
+    )
+    return transfer, _goal(args)
 
 
 def _goal(args: Namespace) -> Goal:
@@ -154,17 +142,13 @@ def _problem(args: Namespace) -> tuple[Transfer, Goal]:
     return transfer, problem.goal
 
 
-def _document(args: Namespace, transfer: Transfer, plan: OverlayPlan, frontier: Frontier | None) -> dict[str, object]:
-    document: dict[str, object] = plan_document(plan)
+def _document(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None) -> dict[str, object]:
+    document: dict[str, object] = plan.to_document()
     if args.compare:
-        from tradewind.planner.compare import compare
-
-        document["compare"] = [{"name": a.name, **plan_document(a.plan)} for a in compare(transfer, plan)]
+        document["compare"] = [{"name": a.name, **plan_document(a.plan)} for a in plan.compare()]
     if args.explain:
-        from tradewind.planner.whatif import what_would_help
-
         document["would_help"] = [
-            {"change": o.change, "gain": o.gain, "plan": plan_document(o.plan)} for o in what_would_help(transfer, plan)
+            {"change": o.change, "gain": o.gain, "plan": plan_document(o.plan)} for o in plan.would_help()
         ]
     if args.frontier and frontier is not None:
         document["frontier"] = [
@@ -178,36 +162,18 @@ def _document(args: Namespace, transfer: Transfer, plan: OverlayPlan, frontier: 
     return document
 
 
-def _show(args: Namespace, transfer: Transfer, plan: OverlayPlan, frontier: Frontier | None) -> None:
-    from tradewind.cli import plan_text
+def _show(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None) -> None:
+    from shutil import get_terminal_size
 
-    lines = plan_text.plan_lines(plan)
+    from tradewind.planning import words
+
+    columns = get_terminal_size((words.COLUMNS, 24)).columns
+    lines = words.plan_lines(plan.overlay, columns)
     if args.explain:
-        from tradewind.planner.whatif import what_would_help
-
-        lines += plan_text.explain_lines(plan, what_would_help(transfer, plan))
+        lines += words.explain_lines(plan.overlay, plan.would_help(), columns)
     if args.compare:
-        from tradewind.planner.compare import compare
-
-        lines += plan_text.compare_lines(compare(transfer, plan))
+        lines += words.compare_lines(plan.compare(), columns)
     if args.frontier and frontier is not None:
-        lines += plan_text.frontier_lines(frontier)
+        lines += words.frontier_lines(frontier.frontier)
     print("\n".join(lines))
     sys.stdout.flush()
-
-
-def _frontier(transfer: Transfer) -> Frontier:
-    from tradewind.planner.plan import trace_transfer
-
-    hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
-    return trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX)
-
-
-def _plot(args: Namespace, transfer: Transfer, plan: OverlayPlan, frontier: Frontier) -> None:
-    from tradewind.cli.plan_picture import draw
-    from tradewind.planner.baseline import direct, ron
-
-    marks = [(name, made) for name, made in (("direct", direct(transfer)), ("RON", ron(transfer))) if made]
-    picture = draw(plan, frontier, marks, transfer.catalog.places)
-    Path(args.plot).write_text(picture, encoding="utf-8")
-    print(f"drawn to {args.plot}", file=sys.stderr)

@@ -18,7 +18,8 @@ class MinThroughput:
     exactly: bool = False
 
     def __str__(self) -> str:
-        return f"cheapest at {'exactly' if self.exactly else 'at least'} {format_gbps(self.gbps)}"
+        rate = format_gbps(self.gbps)
+        return f"cheapest at exactly {rate}" if self.exactly else f"cheapest at {rate} or more"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Place", "Region"]
+from tradewind.errors import UsageError
+
+__all__ = ["Place", "Region", "parse_region"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,6 +30,14 @@ class Region:
 
     def __str__(self) -> str:
         return f"{self.provider}:{self.name}"
+
+
+def parse_region(text: str) -> Region:
+    """A region as a user typed it. Raises UsageError."""
+    try:
+        return Region.parse(text)
+    except ValueError as error:
+        raise UsageError(str(error), hint="`tradewind catalog show` lists all regions") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,112 @@
+"""From the globe to the picture: great circles, and a window on the world that fits what is shown.
+
+The map is equirectangular, true to shape in the middle latitude of the window, and turned so that no route is cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from tradewind.model.region import Place
+
+__all__ = ["Window", "coastlines", "great_circle", "window_on"]
+
+Point = tuple[float, float]
+"""Longitude and latitude in degrees, or x and y in pixels."""
+
+DEGREES_PER_SAMPLE = 2.0
+SAMPLES_MIN = 24
+"""Of a short way, which may fill the whole window."""
+TRUE_LATITUDE_MAX_DEG = 55.0
+"""Beyond it the map would be squeezed too much."""
+SPAN_MIN_DEG = 36.0
+"""Regions of one country are shown with their surroundings."""
+FILL_WIDE, FILL_HIGH = 0.74, 0.66
+"""Parts of the window that routes may fill; the rest is for labels and legend."""
+LATITUDE_SHOWN_MAX_DEG = 84.0
+
+
+def great_circle(start: Place, end: Place) -> list[Point]:
+    """The shortest way over the globe as longitudes and latitudes, longitudes running on over ±180."""
+    a, b = _vector(start), _vector(end)
+    angle = math.acos(max(-1.0, min(1.0, sum(p * q for p, q in zip(a, b, strict=True)))))
+    if angle < 1e-9 or angle > math.pi - 1e-6:  # one place, or opposite ends of the earth, where every way is shortest
+        return [(start.longitude_deg, start.latitude_deg), (end.longitude_deg, end.latitude_deg)]
+    steps = max(SAMPLES_MIN, math.ceil(math.degrees(angle) / DEGREES_PER_SAMPLE))
+    points: list[Point] = []
+    for step in range(steps + 1):
+        along = step / steps
+        of_a, of_b = math.sin((1 - along) * angle) / math.sin(angle), math.sin(along * angle) / math.sin(angle)
+        x, y, z = (of_a * p + of_b * q for p, q in zip(a, b, strict=True))
+        longitude = math.degrees(math.atan2(y, x))
+        if points:
+            longitude += 360.0 * round((points[-1][0] - longitude) / 360.0)
+        points.append((longitude, math.degrees(math.atan2(z, math.hypot(x, y)))))
+    return points
+
+
+def _vector(place: Place) -> tuple[float, float, float]:
+    lat, lon = math.radians(place.latitude_deg), math.radians(place.longitude_deg)
+    return math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What part of the world is shown, and how large."""
+
+    width: float
+    height: float
+    longitude_deg: float
+    latitude_deg: float
+    x_per_deg: float
+    y_per_deg: float
+
+    def xy(self, point: Point) -> Point:
+        """Pixels of a longitude and latitude; longitudes near the middle's opposite may lie on either side."""
+        longitude, latitude = point
+        return (
+            self.width / 2 + (longitude - self.longitude_deg) * self.x_per_deg,
+            self.height / 2 - (latitude - self.latitude_deg) * self.y_per_deg,
+        )
+
+    def line(self, points: Sequence[Point]) -> list[Point]:
+        """Pixels of a line, shifted by whole turns so that it lies in the window."""
+        middle = sum(lon for lon, _ in points) / len(points)
+        turn = 360.0 * round((self.longitude_deg - middle) / 360.0)
+        return [self.xy((lon + turn, lat)) for lon, lat in points]
+
+
+def window_on(lines: Sequence[Sequence[Point]], width: float, height: float) -> Window:
+    """The window that shows all lines with room around them."""
+    angles = [math.radians(lon) for line in lines for lon, _ in line]
+    middle = math.degrees(math.atan2(sum(map(math.sin, angles)), sum(map(math.cos, angles))))
+    longitudes = [_near(lon, middle) for line in lines for lon, _ in line]
+    latitudes = [lat for line in lines for _, lat in line]
+    middle = (min(longitudes) + max(longitudes)) / 2
+    low, high = min(latitudes), max(latitudes)
+    squeeze = math.cos(math.radians(min(abs(low + high) / 2, TRUE_LATITUDE_MAX_DEG)))
+    wide = max(max(longitudes) - min(longitudes), SPAN_MIN_DEG)
+    tall = max(high - low, SPAN_MIN_DEG * squeeze * height / width)
+    y_per_deg = min(FILL_WIDE * width / (wide * squeeze), FILL_HIGH * height / tall)
+    x_per_deg = max(y_per_deg * squeeze, width / 360.0)
+    y_per_deg = min(x_per_deg / squeeze, FILL_HIGH * height / tall)
+    half_deg = height / 2 / y_per_deg
+    latitude = (low + high) / 2
+    latitude = max(min(latitude, LATITUDE_SHOWN_MAX_DEG - half_deg), half_deg - LATITUDE_SHOWN_MAX_DEG)
+    return Window(width, height, middle, latitude, x_per_deg, y_per_deg)
+
+
+def _near(longitude: float, middle: float) -> float:
+    return longitude + 360.0 * round((middle - longitude) / 360.0)
+
+
+def coastlines() -> Iterator[list[Point]]:
+    """Closed rings of land; a ring within another is water, one over the date line runs on beyond ±180."""
+    text = (files("tradewind.catalog") / "data" / "coastlines.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            pairs = (point.split(",") for point in line.split())
+            yield [(float(lon), float(lat)) for lon, lat in pairs]

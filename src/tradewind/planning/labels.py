@@ -1,0 +1,100 @@
+"""Places labels beside their points, where they cover least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Box", "Labels", "text_width"]
+
+EM_WIDTH = 0.6
+"""Mean width of a character, as part of the font size: that of wide fonts, so that narrow ones fit too."""
+DISTANCES = (1.0, 2.2, 4.0, 6.5)
+"""Tries of how far from its point a label stands, as multiples of its gap."""
+LEAD_FROM = 2.0
+"""From this multiple on, a thin line leads to the point."""
+
+
+def text_width(text: str, size_px: float) -> float:
+    """About how wide a text is [px]."""
+    return EM_WIDTH * size_px * len(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle [px]."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlap(self, other: Box) -> float:
+        """Area in common."""
+        wide = min(self.right, other.right) - max(self.left, other.left)
+        high = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return wide * high if wide > 0 and high > 0 else 0.0
+
+    def outside(self, frame: Box) -> float:
+        """Area that lies outside of `frame`."""
+        return (self.right - self.left) * (self.bottom - self.top) - self.overlap(frame)
+
+
+class Labels:
+    """What is taken of a picture, and the best place for what is still to come."""
+
+    def __init__(self, frame: Box) -> None:
+        self._frame = frame
+        self._taken: list[tuple[Box, float]] = []
+
+    def take(self, box: Box, weight: float = 1.0) -> None:
+        """Mark a place as taken; `weight` says how bad it is to cover it."""
+        self._taken.append((box, weight))
+
+    def take_line(self, points: list[tuple[float, float]], width: float, weight: float = 0.6) -> None:
+        """Mark what a line covers."""
+        half = max(width / 2, 2.0)
+        for x, y in points:
+            self.take(Box(x - half, y - half, x + half, y + half), weight)
+
+    def place(self, x: float, y: float, width: float, height: float, gap: float) -> tuple[Box, bool]:
+        """The box for a label of the point, and whether it needs a line that leads there."""
+        best: tuple[float, Box, bool] | None = None
+        for rank, (box, lead) in enumerate(_candidates(x, y, width, height, gap)):
+            cost = 20 * box.outside(self._frame) + sum(box.overlap(other) * weight for other, weight in self._taken)
+            cost += 0.5 * rank
+            if best is None or cost < best[0]:
+                best = (cost, box, lead)
+        assert best is not None  # there are always candidates
+        self.take(best[1])
+        return best[1], best[2]
+
+    def place_in_a_corner(self, width: float, height: float) -> Box:
+        """The corner where a box covers least; the lower left if it does not matter."""
+        frame = self._frame
+        corners = [
+            Box(left, top, left + width, top + height)
+            for top in (frame.bottom - height, frame.top)
+            for left in (frame.left, frame.right - width)
+        ]
+        best = min(corners, key=lambda box: sum(box.overlap(other) * weight for other, weight in self._taken))
+        self.take(best, 2.0)
+        return best
+
+
+def _candidates(x: float, y: float, width: float, height: float, gap: float) -> Iterator[tuple[Box, bool]]:
+    for distance in DISTANCES:
+        off = gap * distance
+        lead = distance >= LEAD_FROM
+        near = off * 0.7
+        for left, top in (
+            (x + off, y - height / 2),
+            (x - off - width, y - height / 2),
+            (x - width / 2, y + off),
+            (x - width / 2, y - off - height),
+            (x + near, y + near),
+            (x + near, y - near - height),
+            (x - near - width, y + near),
+            (x - near - width, y - near - height),
+        ):
+            yield Box(left, top, left + width, top + height), lead

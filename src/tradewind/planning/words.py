@@ -1,0 +1,135 @@
+"""Plans for the terminal: a few lines, a diagram of the routes, and tables; made to fit the width they are given."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tradewind.model.amounts import format_gbps, format_usd, format_volume
+from tradewind.model.overlay import OverlayPlan, OverlayRoute
+from tradewind.model.units import format_duration
+
+if TYPE_CHECKING:
+    from tradewind.planner.compare import Alternative
+    from tradewind.planner.frontier import Frontier
+    from tradewind.planner.whatif import Offer
+
+__all__ = ["COLUMNS", "compare_lines", "explain_lines", "frontier_lines", "plan_lines"]
+
+COLUMNS = 80
+"""Width of a text whose reader is not known."""
+BAR_CHARACTERS = 10
+"""A bar of this many characters stands for all bytes."""
+GAP_WORTH_SAYING = 1e-6
+GAP_SHOWN_MIN = 1e-4
+"""Smaller gaps are said to be this large: never smaller than they are."""
+
+
+def plan_lines(plan: OverlayPlan, columns: int = COLUMNS) -> list[str]:
+    """Headline, figures, routes and machines."""
+    boot = f", {format_duration(plan.boot_s)} of it for machines to start" if plan.boot_s else ""
+    certain = plan.optimal and plan.gap < GAP_WORTH_SAYING
+    proof = "proven optimal" if certain else f"within {max(plan.gap, GAP_SHOWN_MIN):.2%} of the best"
+    requests = f", requests {format_usd(plan.cost.requests_usd)}" if plan.cost.requests_usd else ""
+    lines = [
+        f"{plan.source} → {plan.destination}, {format_volume(plan.volume_gb)}: {plan.goal}",
+        "",
+        f"  rate      {format_gbps(plan.throughput_gbps)}",
+        f"  time      {format_duration(plan.time_s)}{boot}",
+        f"  cost      {format_usd(plan.cost.total_usd)}: egress {format_usd(plan.cost.egress_usd)}, "
+        f"machines {format_usd(plan.cost.machines_usd)}{requests}",
+        f"  plan      {proof}, in {plan.solve_s:.2f} s",
+        "",
+        "  routes (connections per hop)",
+    ]
+    for route in plan.routes:
+        lines += _route_lines(plan, route, columns)
+    lines += ["", "  machines"]
+    name_width = max((len(m.offer.name) for m in plan.machines), default=0)
+    region_width = max((len(str(m.region)) for m in plan.machines), default=0)
+    lines += [
+        f"    {m.count:>3} × {m.offer.name:<{name_width}}  {m.region!s:<{region_width}}  "
+        f"{format_usd(m.offer.usd_per_hour)}/h each"
+        for m in plan.machines
+    ]
+    if plan.binding:
+        lines += ["", *_wrapped(f"limited by {plan.binding[0]}", columns, 2)]
+    return lines
+
+
+def _route_lines(plan: OverlayPlan, route: OverlayRoute, columns: int) -> Iterator[str]:
+    """Share, rate and the way; a way that is too long goes on below its beginning."""
+    connections = {(e.src, e.dst): e.connections for e in plan.edges}
+    bar = "█" * max(1, round(BAR_CHARACTERS * route.share))
+    line = f"    {route.share:6.1%} {bar:<{BAR_CHARACTERS}} {format_gbps(route.gbps):>12}  "
+    indent = len(line)
+    line += str(route.regions[0])
+    for src, dst in itertools.pairwise(route.regions):
+        hop = f" ─{connections[src, dst]}→ {dst}"
+        if len(line) + len(hop) > columns:
+            yield line
+            line = " " * indent + hop
+        else:
+            line += hop
+    yield line
+
+
+def explain_lines(plan: OverlayPlan, offers: Sequence[Offer], columns: int = COLUMNS) -> list[str]:
+    """What binds, and what would help."""
+    lines = ["", "  what binds"]
+    for phrase in plan.binding or ("nothing",):
+        lines += _wrapped(phrase, columns, 4)
+    lines += ["", "  what would help"]
+    said = [f"{offer.change}: {offer.gain}" for offer in offers] or ["neither a machine more nor 10% more money"]
+    for phrase in said:
+        lines += _wrapped(phrase, columns, 4)
+    return lines
+
+
+def _wrapped(phrase: str, columns: int, indent: int) -> list[str]:
+    """Lines of a phrase; those after the first are indented further."""
+    from textwrap import wrap
+
+    first, other = " " * indent, " " * (indent + 4)
+    return wrap(phrase, max(columns, 40), initial_indent=first, subsequent_indent=other, break_on_hyphens=False)
+
+
+def compare_lines(alternatives: Sequence[Alternative], columns: int = COLUMNS) -> list[str]:
+    """Table 2 of the Skyplane paper, for this transfer; relays beside a line or, where that is too narrow, below it."""
+    names = [a.name.removeprefix("tradewind, ") for a in alternatives]
+    width = max(len(name) for name in names)
+    lines = ["", f"  {'way':<{width}}  {'machines':>8}  {'time':>11}  {'rate':>12}  {'cost':>9}"]
+    for name, alternative in zip(names, alternatives, strict=True):
+        plan = alternative.plan
+        line = (
+            f"  {name:<{width}}  {sum(m.count for m in plan.machines):>8}  {format_duration(plan.time_s):>11}"
+            f"  {format_gbps(plan.throughput_gbps):>12}  {format_usd(plan.cost.total_usd):>9}"
+        )
+        relays = ", ".join(sorted({str(r) for route in plan.routes for r in route.regions[1:-1]}))
+        if not relays:
+            lines.append(line)
+        elif len(line) + 6 + len(relays) <= columns:
+            lines.append(f"{line}  via {relays}")
+        else:
+            lines += [line, *_wrapped(f"via {relays}", columns, 6)]
+    return lines
+
+
+def frontier_lines(frontier: Frontier) -> list[str]:
+    """The frontier's segments, from the cheapest to the fastest."""
+    lines = ["", "  frontier: each line is one set of machines", f"  {'cost':>21}  {'rate':>29}  machines"]
+    for segment in frontier.segments:
+        costs = _span(format_usd(segment.cost_from_usd), format_usd(segment.cost_to_usd))
+        rates = _span(format_gbps(segment.rate_from_gbps), format_gbps(segment.rate_to_gbps))
+        mark = "" if segment.proven else "  not proven"
+        lines.append(f"  {costs:>21}  {rates:>29}  {sum(segment.machines):>8}{mark}")
+    return lines
+
+
+def _span(low: str, high: str) -> str:
+    """Both ends, with the unit once; one figure where they read the same."""
+    if low == high:
+        return low
+    unit = low.partition(" ")[2]
+    return f"{low.removesuffix(' ' + unit) if unit and high.endswith(' ' + unit) else low} … {high}"

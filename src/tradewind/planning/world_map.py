@@ -1,0 +1,244 @@
+"""The routes of a plan on a map: great circles, as wide as their share, side by side where they share a hop."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from tradewind.model.amounts import format_gbps
+from tradewind.model.overlay import OverlayPlan, OverlayRoute
+from tradewind.model.region import Place, Region
+from tradewind.planning import style
+from tradewind.planning.globe import Point, Window, coastlines, great_circle, window_on
+from tradewind.planning.labels import Box, Labels, text_width
+
+__all__ = ["can_be_mapped", "draw_map"]
+
+HEIGHT = 430
+RIBBON_PX = 13.0
+"""Width of all bytes; a share is as much narrower, but never narrower than a hair."""
+HAIR_PX = 1.6
+STATION_PX = 6.0
+APART_PX = 17.0
+"""Stations nearer to each other than this are pushed apart; clouds share cities."""
+PUSHES_MAX = 40
+STEP_PX = 0.8
+"""Points of a coast nearer to each other than this are one."""
+ROUTES_NAMED_MAX = len(style.ROUTES)
+
+Hop = tuple[Region, Region]
+
+
+def can_be_mapped(plan: OverlayPlan, places: Mapping[Region, Place]) -> bool:
+    """Whether it is known where all regions of the plan lie; problem files do not say it."""
+    return all(region in places for route in plan.routes for region in route.regions)
+
+
+def draw_map(plan: OverlayPlan, places: Mapping[Region, Place]) -> Iterator[str]:
+    """SVG elements, `style.WIDTH` × `HEIGHT`."""
+    ways = {hop: great_circle(places[hop[0]], places[hop[1]]) for route in plan.routes for hop in _hops(route)}
+    window = window_on(list(ways.values()), style.WIDTH, HEIGHT)
+    at = _stations(plan, ways, window)
+    labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
+    yield f'<clipPath id="map"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath><g clip-path="url(#map)">'
+    yield f'<rect width="{style.WIDTH}" height="{HEIGHT}" fill="{style.SEA}"/>'
+    yield f'<path d="{_land(window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
+    yield from _ribbons(plan, ways, window, at, labels)
+    for x, y in at.values():
+        labels.take(Box(x - STATION_PX - 2, y - STATION_PX - 2, x + STATION_PX + 2, y + STATION_PX + 2), 3.0)
+    legend = list(_legend(plan, labels))
+    for region, (x, y) in at.items():
+        yield from _station(plan, region, x, y, labels)
+    yield "</g>"
+    yield from legend
+
+
+def _hops(route: OverlayRoute) -> Iterator[Hop]:
+    return itertools.pairwise(route.regions)
+
+
+def _land(window: Window) -> str:
+    """One path of all rings, so that lakes stay water. Rings come in again where the map's edge turns."""
+    parts = []
+    for ring in coastlines():
+        for turn in (-360.0, 0.0, 360.0, 720.0, -720.0):
+            points = [window.xy((lon + turn, lat)) for lon, lat in ring]
+            if max(x for x, _ in points) < 0 or min(x for x, _ in points) > window.width:
+                continue
+            if max(y for _, y in points) < 0 or min(y for _, y in points) > window.height:
+                continue
+            kept = _thinned(points)
+            if len(kept) > 2:
+                parts.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in kept) + "Z")
+    return "".join(parts)
+
+
+def _thinned(points: Sequence[Point]) -> list[Point]:
+    kept = [points[0]]
+    for x, y in points[1:]:
+        if abs(x - kept[-1][0]) >= STEP_PX or abs(y - kept[-1][1]) >= STEP_PX:
+            kept.append((x, y))
+    return kept
+
+
+def _stations(plan: OverlayPlan, ways: Mapping[Hop, Sequence[Point]], window: Window) -> dict[Region, Point]:
+    """Where each region is drawn: where it lies, or a little aside if another is drawn there."""
+    at: dict[Region, Point] = {}
+    for route in plan.routes:
+        for hop in _hops(route):
+            line = window.line(ways[hop])
+            at.setdefault(hop[0], line[0])
+            at.setdefault(hop[1], line[-1])
+    for _ in range(PUSHES_MAX):
+        moved = False
+        for one, other in itertools.combinations(at, 2):
+            (x1, y1), (x2, y2) = at[one], at[other]
+            distance = math.hypot(x2 - x1, y2 - y1)
+            if distance >= APART_PX - 0.1:
+                continue
+            dx, dy = ((x2 - x1) / distance, (y2 - y1) / distance) if distance > 0.5 else (1.0, 0.0)
+            push = (APART_PX - distance) / 2
+            at[one], at[other] = (x1 - dx * push, y1 - dy * push), (x2 + dx * push, y2 + dy * push)
+            moved = True
+        if not moved:
+            break
+    return at
+
+
+def _ribbons(
+    plan: OverlayPlan, ways: Mapping[Hop, Sequence[Point]], window: Window, at: Mapping[Region, Point], labels: Labels
+) -> Iterator[str]:
+    """Each route's ribbon over each of its hops, side by side with the others of that hop."""
+    users: dict[frozenset[Region], list[int]] = {}
+    for number, route in enumerate(plan.routes):
+        for hop in _hops(route):
+            users.setdefault(frozenset(hop), []).append(number)
+    chevrons = []
+    for number, route in reversed(list(enumerate(plan.routes))):
+        for hop in _hops(route):
+            sharing = users[frozenset(hop)]
+            widths = [_width(plan.routes[n]) for n in sharing]
+            before = sum(widths[: sharing.index(number)])
+            aside = before + _width(route) / 2 - sum(widths) / 2
+            line = _aside(_anchored(window.line(ways[hop]), at[hop[0]], at[hop[1]]), aside, hop[0] < hop[1])
+            labels.take_line(_dense(line), _width(route))
+            points = "L".join(f"{x:.1f} {y:.1f}" for x, y in line)
+            yield (
+                f'<path d="M{points}" fill="none" stroke="{_colour(number)}" stroke-width="{_width(route):.1f}" '
+                'stroke-linejoin="round" opacity="0.9"/>'
+            )
+            chevrons.append(_chevron(line, _width(route)))
+    yield from filter(None, chevrons)
+
+
+def _width(route: OverlayRoute) -> float:
+    return max(HAIR_PX, RIBBON_PX * route.share)
+
+
+def _colour(number: int) -> str:
+    return style.ROUTES[number] if number < ROUTES_NAMED_MAX else style.OTHER_ROUTES
+
+
+def _anchored(line: Sequence[Point], start: Point, end: Point) -> list[Point]:
+    """The line, bent so that it begins and ends where its stations are drawn."""
+    (x1, y1), (x2, y2) = line[0], line[-1]
+    bent = []
+    for index, (x, y) in enumerate(line):
+        along = index / (len(line) - 1)
+        dx = (start[0] - x1) * (1 - along) + (end[0] - x2) * along
+        dy = (start[1] - y1) * (1 - along) + (end[1] - y2) * along
+        bent.append((x + dx, y + dy))
+    return bent
+
+
+def _aside(line: Sequence[Point], distance: float, forwards: bool) -> list[Point]:
+    """The line, moved aside. Both directions of a hop count the same side as left."""
+    sign = distance if forwards else -distance
+    moved = []
+    for index, (x, y) in enumerate(line):
+        (x1, y1), (x2, y2) = line[max(0, index - 1)], line[min(len(line) - 1, index + 1)]
+        length = math.hypot(x2 - x1, y2 - y1) or 1.0
+        moved.append((x - sign * (y2 - y1) / length, y + sign * (x2 - x1) / length))
+    return moved
+
+
+def _dense(line: Sequence[Point]) -> list[Point]:
+    """Points of a line near enough to each other that none of it is missed."""
+    points = []
+    for (x1, y1), (x2, y2) in itertools.pairwise(line):
+        steps = max(1, math.ceil(math.hypot(x2 - x1, y2 - y1) / 6))
+        points += [(x1 + (x2 - x1) * s / steps, y1 + (y2 - y1) * s / steps) for s in range(steps)]
+    return [*points, line[-1]]
+
+
+def _chevron(line: Sequence[Point], width: float) -> str:
+    """Says which way the bytes go; nothing on hairs and on hops that are hardly longer than their stations."""
+    points = _dense(line)
+    if width < 4 or len(points) < 8:
+        return ""
+    middle = len(points) // 2
+    (x1, y1), (x2, y2) = points[middle - 1], points[middle + 1]
+    angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
+    size = width * 0.28
+    return (
+        f'<path d="M{-size:.1f} {-size:.1f}L{size * 0.6:.1f} 0L{-size:.1f} {size:.1f}" fill="none" stroke="white" '
+        f'stroke-width="{max(1.2, width * 0.16):.1f}" stroke-linecap="round" stroke-linejoin="round" '
+        f'transform="translate({points[middle][0]:.1f} {points[middle][1]:.1f}) rotate({angle:.1f})"/>'
+    )
+
+
+def _station(plan: OverlayPlan, region: Region, x: float, y: float, labels: Labels) -> Iterator[str]:
+    name, machines = str(region), _machines(plan, region)
+    width = max(text_width(name, 13) * 1.06, text_width(machines, 11.5))
+    box, lead = labels.place(x, y, width, 29, STATION_PX + 4)
+    if lead:
+        near_x, near_y = min(max(x, box.left), box.right), min(max(y, box.top), box.bottom)
+        yield (
+            f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{near_x:.1f}" y2="{near_y:.1f}" stroke="{style.INK}" '
+            'stroke-width="0.8"/>'
+        )
+    ends = region in (plan.source, plan.destination)
+    fill = style.INK if region == plan.source else "white"
+    yield (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{STATION_PX if ends else STATION_PX - 1.5}" fill="{fill}" '
+        f'stroke="{style.INK}" stroke-width="2"/>'
+    )
+    if region == plan.destination:
+        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="{style.INK}"/>'
+    right_aligned = box.right < x
+    anchor, label_x = ("end", box.right) if right_aligned else ("start", box.left)
+    if box.left < x < box.right and not lead:
+        anchor, label_x = "middle", (box.left + box.right) / 2
+    yield style.text(label_x, box.top + 12, name, bold=True, anchor=anchor, halo=True)
+    yield style.text(label_x, box.top + 26, machines, size=11.5, colour=style.MUTED, anchor=anchor, halo=True)
+
+
+def _machines(plan: OverlayPlan, region: Region) -> str:
+    here = [m for m in plan.machines if m.region == region]
+    if len(here) > 1:
+        return f"{sum(m.count for m in here)} machines"
+    return f"{here[0].count} × {here[0].offer.name}" if here else ""
+
+
+def _legend(plan: OverlayPlan, labels: Labels) -> Iterator[str]:
+    lines = [(_colour(n), _route_words(plan, route)) for n, route in enumerate(plan.routes[:ROUTES_NAMED_MAX])]
+    others = plan.routes[ROUTES_NAMED_MAX:]
+    if others:
+        share = sum(route.share for route in others)
+        lines.append((style.OTHER_ROUTES, f"{share:4.0%}  {len(others)} more route{'s' if len(others) > 1 else ''}"))
+    width, height = 44 + max(text_width(words, 12) for _, words in lines), 10.0 + 19 * len(lines)
+    box = labels.place_in_a_corner(width, height)
+    yield (
+        f'<rect x="{box.left:.0f}" y="{box.top:.0f}" width="{width:.0f}" height="{height:.0f}" rx="4" fill="white" '
+        f'fill-opacity="0.88" stroke="{style.GRID}"/>'
+    )
+    for number, (colour, words) in enumerate(lines):
+        x, y = box.left + 10, box.top + 19 + 19 * number
+        yield f'<rect x="{x:.0f}" y="{y - 8:.0f}" width="22" height="7" rx="1.5" fill="{colour}"/>'
+        yield style.text(x + 30, y, words, size=12)
+
+
+def _route_words(plan: OverlayPlan, route: OverlayRoute) -> str:
+    relays = ", ".join(map(str, route.regions[1:-1]))
+    return f"{route.share:.0%}  {format_gbps(route.gbps)}  {'via ' + relays if relays else 'direct'}"

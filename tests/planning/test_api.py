@@ -1,0 +1,130 @@
+"""`tradewind.plan` and `tradewind.frontier` as a program or a notebook uses them."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import tradewind
+from tests.planning.small_world import TOKYO, TORONTO, small_world
+from tradewind.catalog.user_files import import_table
+from tradewind.errors import TradewindError, UsageError
+
+ENDS = (str(TORONTO), str(TOKYO))
+
+
+def planned(**goal: Any) -> tradewind.TransferPlan:
+    return tradewind.plan(*ENDS, volume_gb=50, max_vms=2, catalog=small_world(), **goal)
+
+
+def test_a_plan_has_its_figures_with_units() -> None:
+    plan = planned(min_throughput_gbps=10)
+    assert plan.throughput_gbps >= 10
+    assert plan.time_s == pytest.approx(8 * 50 / plan.throughput_gbps)
+    assert plan.cost.total_usd == pytest.approx(plan.cost.egress_usd + plan.cost.machines_usd)
+    assert sum(route.share for route in plan.routes) == pytest.approx(1.0)
+    assert {m.region for m in plan.machines} >= {TORONTO, TOKYO}
+    assert plan.edges
+    assert plan.binding
+    assert plan.to_document()["throughput_gbps"] == plan.throughput_gbps
+    with pytest.raises(FrozenInstanceError):
+        plan.overlay = plan.overlay  # type: ignore[misc]
+
+
+def test_goals_are_those_of_the_command_line() -> None:
+    cheapest, fastest = planned(goal="cheapest"), planned(goal="fastest")
+    assert cheapest.cost.total_usd < fastest.cost.total_usd
+    assert cheapest.throughput_gbps < fastest.throughput_gbps
+    assert planned().throughput_gbps == pytest.approx(fastest.throughput_gbps)
+    ceiling_usd = (cheapest.cost.total_usd + fastest.cost.total_usd) / 2
+    assert planned(max_cost_usd=ceiling_usd).cost.total_usd <= ceiling_usd * (1 + 1e-9)
+    assert planned(deadline_s=60).time_s <= 60 * (1 + 1e-9)
+    assert planned(min_throughput_gbps=9, exactly=True).throughput_gbps == pytest.approx(9)
+
+
+@pytest.mark.parametrize(
+    ("goal", "words"),
+    [
+        ({"max_cost_usd": 5, "deadline_s": 60}, "one goal at a time, not max_cost_usd and deadline_s"),
+        ({"goal": "cheapest", "deadline_s": 60}, "one goal at a time, not cheapest and deadline_s"),
+        ({"goal": "best"}, "goal is one of soonest, cheapest, fastest, not 'best'"),
+        ({"min_throughput_gbps": -1}, "min_throughput_gbps must be more than zero, not -1"),
+        ({"exactly": True}, "exactly goes with min_throughput_gbps"),
+        ({"vm_types": ["m5.huge"]}, "unknown machine type m5.huge"),
+    ],
+)
+def test_goals_that_make_no_sense_are_refused(goal: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        planned(**goal)
+
+
+def test_what_cannot_be_had_names_the_nearest_and_that_works() -> None:
+    with pytest.raises(TradewindError, match="the cheapest plan costs") as dear:
+        planned(max_cost_usd=0.5)
+    assert dear.value.hint is not None
+    nearest_usd = float(dear.value.hint.split()[-1].removesuffix("USD"))
+    assert planned(max_cost_usd=nearest_usd).cost.total_usd <= nearest_usd
+    with pytest.raises(TradewindError, match="the fastest plan moves") as fast:
+        planned(min_throughput_gbps=500)
+    assert fast.value.hint is not None
+    nearest_gbps = float(fast.value.hint.split("at most ")[1].split("Gbit/s")[0])
+    assert planned(min_throughput_gbps=nearest_gbps).throughput_gbps >= nearest_gbps * (1 - 1e-9)
+
+
+def test_a_plan_reads_as_text_and_as_html() -> None:
+    plan = planned(goal="fastest")
+    text = repr(plan)
+    assert text.startswith("azure:canadacentral → gcp:asia-northeast1, 50.0 GB: fastest at any cost")
+    assert "azure:westus2" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    html = plan._repr_html_()
+    assert "<svg" in html
+    assert "<table>" in html
+    ElementTree.fromstring(html)
+
+
+def test_a_frontier_is_a_function_both_ways() -> None:
+    frontier = tradewind.frontier(*ENDS, volume_gb=50, max_vms=2, catalog=small_world())
+    assert frontier.proven
+    costs, rates = zip(*frontier.points, strict=True)
+    assert all(a <= b + 1e-9 for a, b in itertools.pairwise(costs))
+    assert all(a <= b + 1e-9 for a, b in itertools.pairwise(rates))
+    middle_usd = (costs[0] + costs[-1]) / 2
+    rate_gbps = frontier.throughput_gbps(middle_usd)
+    assert frontier.cost_usd(rate_gbps) == pytest.approx(middle_usd, rel=1e-6)
+    assert planned(max_cost_usd=middle_usd).throughput_gbps == pytest.approx(rate_gbps, rel=1e-5)
+    assert frontier.cost_usd(rates[-1] * 2) == float("inf")
+    assert "frontier" in repr(frontier)
+    ElementTree.fromstring(frontier._repr_html_())
+
+
+def test_the_users_catalog_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("src,dst,gbps\naws:us-east-1,aws:us-east-2,0.25\n")
+    import_table(table, tmp_path / "state" / "tradewind" / "catalog", date="2999-01-01")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    tiny = {"volume_gb": 1.0, "max_vms": 1, "vm_types": ["m5.xlarge"], "goal": "cheapest"}
+    seen = tradewind.plan("aws:us-east-1", "aws:us-east-2", **tiny)  # type: ignore[arg-type]
+    link = seen.transfer.catalog.grid.link(seen.overlay.source, seen.overlay.destination)
+    assert link is not None
+    assert link.gbps == 0.25
+    other = tradewind.plan("aws:us-east-1", "aws:us-east-2", catalog=tmp_path, **tiny)  # type: ignore[arg-type]
+    other_link = other.transfer.catalog.grid.link(other.overlay.source, other.overlay.destination)
+    assert other_link is not None
+    assert other_link.origin.kind == "modelled"
+
+
+def test_the_solver_is_loaded_by_planning_alone() -> None:
+    code = (
+        "import sys, tradewind; tradewind.Options; tradewind.copy\n"
+        "assert 'numpy' not in sys.modules and 'highspy' not in sys.modules\n"
+        "tradewind.plan; assert 'numpy' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

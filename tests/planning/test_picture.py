@@ -1,0 +1,144 @@
+"""Pictures: well-formed, true to the globe, nothing over anything else, and PNG where its extra is there."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import struct
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import tradewind
+from tests.planning.small_world import OSAKA, SEATTLE, TOKYO, TORONTO, small_world, without_places
+from tradewind.catalog.load import load_catalog
+from tradewind.cli.main import main
+from tradewind.errors import TradewindError, UsageError
+from tradewind.model.region import Region
+from tradewind.planning import raster
+from tradewind.planning.globe import coastlines, great_circle, window_on
+from tradewind.planning.labels import Box, Labels
+
+SVG = "{http://www.w3.org/2000/svg}"
+ENDS = (str(TORONTO), str(TOKYO))
+
+
+def picture(**kwargs: object) -> ElementTree.Element:
+    catalog = kwargs.pop("catalog", None) or small_world()
+    plan = tradewind.plan(*ENDS, volume_gb=50, max_vms=2, goal="fastest", catalog=catalog)  # type: ignore[arg-type]
+    return ElementTree.fromstring(plan.plot().svg)
+
+
+def words_of(svg: ElementTree.Element) -> list[str]:
+    return [element.text or "" for element in svg.iter(f"{SVG}text")]
+
+
+def test_a_picture_says_what_is_planned() -> None:
+    words = words_of(picture())
+    assert words[0] == "azure:canadacentral → gcp:asia-northeast1"
+    assert "50.0 GB, fastest at any cost" in words
+    for name in ("direct", "RON", "this plan", str(TOKYO), str(TORONTO), str(SEATTLE)):
+        assert words.count(name) == 1, name
+    assert any(w.endswith("via azure:westus2") for w in words)
+
+
+def test_without_places_there_is_a_chart_and_no_map() -> None:
+    svg = picture(catalog=without_places(small_world()))
+    assert "this plan" in words_of(svg)
+    assert svg.find(f".//{SVG}clipPath") is None
+
+
+def test_labels_cover_neither_each_other_nor_stations() -> None:
+    labels = Labels(Box(0, 0, 1000, 400))
+    stations = [(500.0 + 17 * i, 200.0) for i in range(4)]
+    for x, y in stations:
+        labels.take(Box(x - 8, y - 8, x + 8, y + 8), 3.0)
+    placed = [labels.place(x, y, 120, 29, 10)[0] for x, y in stations]
+    for one, other in itertools.combinations(placed, 2):
+        assert one.overlap(other) == 0
+    for box in placed:
+        assert all(box.overlap(Box(x - 8, y - 8, x + 8, y + 8)) == 0 for x, y in stations)
+        assert box.outside(Box(0, 0, 1000, 400)) == 0
+
+
+def test_ways_are_great_circles() -> None:
+    places = load_catalog().places
+    london, tokyo = places[Region("aws", "eu-west-2")], places[Region("aws", "ap-northeast-1")]
+    way = great_circle(london, tokyo)
+    assert way[0] == pytest.approx((london.longitude_deg, london.latitude_deg))
+    assert way[-1] == pytest.approx((tokyo.longitude_deg, tokyo.latitude_deg))
+    assert max(lat for _, lat in way) == pytest.approx(71.2, abs=1.0)  # over the Arctic coast of Siberia
+
+
+def test_a_way_over_the_pacific_is_not_cut() -> None:
+    places = load_catalog().places
+    way = great_circle(places[TOKYO], places[SEATTLE])
+    window = window_on([way], 1000, 430)
+    line = window.line(way)
+    assert all(0 < x < 1000 and 0 < y < 430 for x, y in line)
+    assert max(abs(a - b) for (a, _), (b, _) in itertools.pairwise(line)) < 60
+
+
+def test_regions_of_one_city_are_drawn_apart() -> None:
+    assert load_catalog().places[OSAKA] != load_catalog().places[TOKYO]
+    svg = picture()
+    circles = [
+        (float(c.get("cx", "0")), float(c.get("cy", "0"))) for c in svg.iter(f"{SVG}circle") if c.get("r") != "2.4"
+    ]
+    stations = [c for c in circles if c[1] < 430]
+    assert len(stations) >= 3
+    for (x1, y1), (x2, y2) in itertools.combinations(set(stations), 2):
+        assert abs(x1 - x2) + abs(y1 - y2) > 10
+
+
+def test_the_coastlines_are_closed_and_on_the_globe() -> None:
+    rings = list(coastlines())
+    assert len(rings) > 200
+    for ring in rings:
+        assert len(ring) >= 4
+        assert ring[0] == ring[-1]
+        assert all(-61 <= lat <= 90 and -200 <= lon <= 200 for lon, lat in ring)
+        assert all(abs(a - b) < 180 for (a, _), (b, _) in itertools.pairwise(ring))
+
+
+def test_png_is_what_svg_is(tmp_path: Path) -> None:
+    plan = tradewind.plan(*ENDS, volume_gb=50, max_vms=2, goal="fastest", catalog=small_world())
+    drawing = plan.plot(tmp_path / "plan.png")
+    content = (tmp_path / "plan.png").read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", content[16:24])
+    size = re.search(r'viewBox="0 0 (\d+) (\d+)"', drawing.svg)
+    assert size is not None
+    assert (width, height) == (int(size[1]) * raster.PNG_ZOOM, int(size[2]) * raster.PNG_ZOOM)
+
+
+def test_png_without_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raster, "_has_fonts", lambda _: False)
+    with pytest.raises(TradewindError, match="none of its fonts") as refused:
+        raster.png_of("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    assert refused.value.hint is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("plan.png", "PNG needs the optional package resvg-py"),
+        ("plan.pdf", "a picture is written as SVG or PNG, not as plan.pdf"),
+        ("plan", "a picture is written as SVG or PNG, not as plan"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_before_anything_is_planned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    assert main(["plan", "aws:us-east-1", "no:where", "--plot", name]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    lines = said.err.splitlines()
+    assert len(lines) == 2
+    assert words in lines[0]
+    assert lines[1].startswith("hint: ")
+    with pytest.raises(UsageError, match=words):
+        tradewind.Picture("<svg/>").save(name)
