@@ -10,6 +10,9 @@
     │   └── ConfigError            2    config.toml or a TRADEWIND_* variable
     ├── JobNotFound                1    no such job in the state folder
     ├── JobBusy                    1    another process works on this job
+    ├── PriceApiError              1    a cloud's price API answered what cannot be understood
+    │   ├── PriceApiUnavailable    5    it does not answer, or not in time
+    │   └── PriceApiRefused        7    it wants an API key, or refused the one it got
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
     │   └── GatewayLost            5    a gateway that was needed died
     ├── SkyError                   1    the emulated WAN is not up, or refused what it was told
@@ -78,6 +81,22 @@ class JobNotFound(TradewindError):
 
 class JobBusy(TradewindError):
     """Another process works on this job."""
+
+
+class PriceApiError(TradewindError):
+    """A cloud's price API answered what cannot be understood. The catalog keeps what it has."""
+
+
+class PriceApiUnavailable(PriceApiError):
+    """A cloud's price API does not answer, or not in time. The catalog keeps what it has."""
+
+    exit_code = 5
+
+
+class PriceApiRefused(PriceApiError):
+    """A cloud's price API wants an API key, or refused the one it got. The catalog keeps what it has."""
+
+    exit_code = 7
 
 
 class GatewayError(TradewindError):

@@ -1,43 +1,49 @@
-"""Loads the catalog: what the project packages, and over it what the user imported, refreshed and learned.
+"""Loads the catalog: what the project packages, and over it what the user measured, learned, imported and refreshed.
 
-Layers, each over the one before: packaged files (`data/`, with source and date per figure), the modelled grid, the
-user's files in the catalog folder (`links.csv`, `prices.csv`, `machines.csv`). A measured link is believed less as it
-ages: after `HALF_LIFE_DAYS` half of it, the other half being the model's. Two measured grids ten months apart correlate
-at 0.39 only.
+The layers of truth, link by link and price by price, are in docs/concepts/catalog.md.
 """
 
 from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator
-from importlib.resources import as_file, files
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import get_args
 
-from tradewind.catalog.modelled import LinkModel, modelled_links
-from tradewind.catalog.tables import GBPS_MAX, RTT_MS_MAX, USD_PER_GB_MAX, Row, read_rows
+from tradewind.catalog.ageing import Figure, layered
+from tradewind.catalog.learned import LEARNED_FILE, learned_figures, read_samples
+from tradewind.catalog.links import read_links
+from tradewind.catalog.modelled import modelled_links
+from tradewind.catalog.packaged import Packaged, read_packaged
+from tradewind.catalog.refreshed import MachinePrice, read_machine_price, read_refreshed, refreshed_files
+from tradewind.catalog.tables import read_rows
 from tradewind.model.catalog import Catalog
 from tradewind.model.grid import Grid, Link
-from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
-from tradewind.model.origin import Origin, OriginKind
-from tradewind.model.price import EgressPrice, EgressRule, PriceBook, PriceTier
-from tradewind.model.region import Place, Region
+from tradewind.model.machine import MachineOffer, MachineType
+from tradewind.model.price import EgressPrice, EgressRule, PriceBook
+from tradewind.model.region import Region
 
-__all__ = ["catalog_folder", "load_catalog"]
+__all__ = ["LINKS_FILE", "MACHINES_FILE", "PRICES_FILE", "catalog_folder", "load_catalog", "read_prices"]
 
-HALF_LIFE_DAYS = 180.0
-USD_PER_HOUR_MAX = 10_000.0
-SPOT_PART = 0.4
-"""Of the on-demand price, where no spot price is known. Providers advertise discounts of 60 to 90 per cent."""
+LINKS_FILE, PRICES_FILE, MACHINES_FILE = "links.csv", "prices.csv", "machines.csv"
 
-_ASSUMED_SPOT = Origin("assumed", f"{SPOT_PART:.0%} of the on-demand price; `catalog refresh` asks", "")
+Pair = tuple[Region, Region]
+MachineKey = tuple[Region, str, bool]
+"""Region, type, whether spot."""
 
 
-def catalog_folder() -> Path:
-    """Where the user's part of the catalog is: `$XDG_STATE_HOME/tradewind/catalog`."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "tradewind" / "catalog"
+def catalog_folder(state_dir: str | None = None) -> Path:
+    """Where the user's part of the catalog is: `catalog` in the state folder.
+
+    Args:
+        state_dir: the setting; ``None`` for `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`.
+    """
+    state = state_dir or os.environ.get("TRADEWIND_STATE_DIR")
+    if state:
+        return Path(state).absolute() / "catalog"
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "tradewind" / "catalog"
 
 
 def load_catalog(folder: Path | None = None, *, today: datetime.date | None = None) -> Catalog:
@@ -45,181 +51,108 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
 
     Args:
         folder: the user's part; ``None`` for the packaged catalog alone.
-        today: for the age of measured figures; ``None`` for the present date.
+        today: for the age of figures; ``None`` for the present date.
 
     Raises:
         ConfigError: a file of the user's cannot be understood; names file, line and column.
     """
-    with as_file(files("tradewind.catalog") / "data") as data:
-        places = {place.region: place for place in _places(data / "regions.csv")}
-        rules = tuple(_rules(data / "egress_rules.csv"))
-        models = dict(_models(data / "grid_model.csv"))
-        offers = _by_provider(_offers(data / "machines.csv", "published"))
-        stores = {limits.provider: limits for limits in _stores(data / "stores.csv")}
-    links = dict(modelled_links(places, models))
-    pairs: dict[tuple[Region, Region], EgressPrice] = {}
-    region_offers: dict[Region, tuple[MachineOffer, ...]] = {}
-    if folder is not None:
-        now = today or datetime.datetime.now(datetime.timezone.utc).date()
-        if (folder / "links.csv").exists():
-            for pair, link in read_links(folder / "links.csv"):
-                links[pair] = _aged(link, links.get(pair), now)
-        if (folder / "prices.csv").exists():
-            pairs.update(read_prices(folder / "prices.csv"))
-        if (folder / "machines.csv").exists():
-            region_offers = _refreshed(folder / "machines.csv", offers)
-    return Catalog(places, PriceBook(pairs, rules), Grid(links), offers, region_offers, stores=stores)
+    packaged = read_packaged()
+    links = dict(modelled_links(packaged.places, packaged.models))
+    if folder is None:
+        return _catalog(packaged, links, PriceBook(rules=packaged.rules), {})
+    now = today or datetime.datetime.now(datetime.timezone.utc).date()
+    links.update(_user_links(folder, links, now))
+    told = [figure for path in refreshed_files(folder) for figure in read_refreshed(path)]
+    prices = _price_book(folder, packaged, [figure for figure in told if isinstance(figure, EgressRule)])
+    machine_prices = [figure for figure in told if isinstance(figure, MachinePrice)]
+    if (folder / MACHINES_FILE).exists():
+        machine_prices += read_machine_prices(folder / MACHINES_FILE, packaged)
+    return _catalog(packaged, links, prices, _region_offers(machine_prices, packaged))
 
 
-def read_links(
-    path: Path, kind: OriginKind = "imported", source: str = ""
-) -> Iterator[tuple[tuple[Region, Region], Link]]:
-    """Links of a CSV file: src, dst, gbps[, rtt_ms][, kind][, source][, date]; also Skyplane's profiles.
-
-    Skyplane's columns are ``src_region``, ``dst_region`` (or ``src``, ``dst``), ``throughput_received`` [bit/s] and
-    ``throughput_sent``. What was received is taken.
-
-    Raises:
-        ConfigError: names file, line and column.
-    """
-    rates = ["gbps", "received_gbps", "throughput_received", "throughput_recieved"]
-    for row in read_rows(path, [["src", "src_region"], ["dst", "dst_region"], rates]):
-        gbps = _rate(row)
-        rtt = row.number("rtt_ms", low=0.0, high=RTT_MS_MAX) if row.has("rtt_ms") else None
-        src, dst = row.region("src", "src_region"), row.region("dst", "dst_region")
-        if src == dst:
-            continue
-        yield (src, dst), Link(gbps, _origin(row, kind, source or path.name), rtt)
+def _catalog(
+    packaged: Packaged,
+    links: Mapping[Pair, Link],
+    prices: PriceBook,
+    region_offers: Mapping[Region, tuple[MachineOffer, ...]],
+) -> Catalog:
+    return Catalog(packaged.places, prices, Grid(links), packaged.offers, region_offers, stores=packaged.stores)
 
 
-def _rate(row: Row) -> float:
-    for column in ("throughput_received", "throughput_recieved"):
-        if row.has(column):
-            return row.number(column, low=0.0, high=GBPS_MAX * 1e9) / 1e9
-    return row.number("gbps", "received_gbps", low=0.0, high=GBPS_MAX)
+def _user_links(folder: Path, modelled: Mapping[Pair, Link], today: datetime.date) -> Iterator[tuple[Pair, Link]]:
+    """Every link of which the user's part says anything, from all that is known of it."""
+    figures: dict[Pair, list[Figure]] = defaultdict(list)
+    if (folder / LINKS_FILE).exists():
+        for pair, figure in read_links(folder / LINKS_FILE):
+            figures[pair] = [f for f in figures[pair] if f.origin.kind != figure.origin.kind] + [figure]
+    if (folder / LEARNED_FILE).exists():
+        for pair, figure in learned_figures(read_samples(folder / LEARNED_FILE), today).items():
+            figures[pair].append(figure)
+    for pair, of in figures.items():
+        model = modelled.get(pair)
+        if model is not None:
+            of.append(Figure(model.gbps, model.origin, model.rtt_ms, model.rtt_origin))
+        yield pair, layered(of, today)
 
 
-def read_prices(path: Path) -> Iterator[tuple[tuple[Region, Region], EgressPrice]]:
-    """Egress prices of a CSV file: src, dst, usd_per_gb[, kind][, source][, date].
+def _price_book(folder: Path, packaged: Packaged, told: Iterable[EgressRule]) -> PriceBook:
+    """Single pairs that the user imported, then what the price APIs said, then the packaged rules."""
+    by_name = {str(region): region for region in packaged.places}
+    pairs: dict[Pair, EgressPrice] = {}
+    rules: dict[Region, tuple[EgressRule, ...]] = {}
+    for rule in told:
+        src = Region.parse(rule.src)
+        if rule.dst in by_name:
+            pairs[src, by_name[rule.dst]] = rule.price
+        else:
+            rules[src] = (*rules.get(src, ()), rule)
+    if (folder / PRICES_FILE).exists():
+        pairs.update(read_prices(folder / PRICES_FILE))
+    return PriceBook(pairs, packaged.rules, rules)
+
+
+def read_prices(path: Path, source: str = "") -> Iterator[tuple[Pair, EgressPrice]]:
+    """Egress prices of a CSV file: src, dst, usd_per_gb[, source][, date].
+
+    A price may have tiers, as `0:0.09;10240:0.085`: from how many GB a month it holds.
 
     Raises:
         ConfigError: names file, line and column.
     """
     for row in read_rows(path, [["src"], ["dst"], ["usd_per_gb"]]):
-        tier = PriceTier(0.0, row.number("usd_per_gb", low=0.0, high=USD_PER_GB_MAX))
-        yield (row.region("src"), row.region("dst")), EgressPrice((tier,), _origin(row, "imported", path.name))
+        price = EgressPrice(row.tiers("usd_per_gb"), row.origin(source or path.name, "imported"))
+        yield (row.region("src"), row.region("dst")), price
 
 
-def _origin(row: Row, kind: OriginKind, source: str) -> Origin:
-    named = row.fields.get("kind", "")
-    if named and named not in get_args(OriginKind):
-        raise row.wrong("kind", f"{named!r} is none of {', '.join(get_args(OriginKind))}")
-    date = row.fields.get("date", "")
-    if date:
-        try:
-            datetime.date.fromisoformat(date)
-        except ValueError:
-            raise row.wrong("date", f"{date!r} is not a date like 2024-05-01") from None
-    chosen: OriginKind = named or kind  # type: ignore[assignment]  # checked above
-    return Origin(chosen, row.fields.get("source", "") or source, date)
+def read_machine_prices(path: Path, packaged: Packaged, source: str = "") -> Iterator[MachinePrice]:
+    """Machine prices of a CSV file: region, type, usd_per_hour[, spot][, source][, date].
 
-
-def _aged(link: Link, model: Link | None, today: datetime.date) -> Link:
-    """What an old measurement is still worth, the rest being the model's."""
-    if model is None or not link.origin.date:
-        return link
-    age_days = max(0, (today - datetime.date.fromisoformat(link.origin.date)).days)
-    weight = 0.5 ** (age_days / HALF_LIFE_DAYS)
-    if weight > 0.99:
-        return link
-    gbps = weight * link.gbps + (1 - weight) * model.gbps
-    source = f"{link.origin.source}, {age_days} days old: {weight:.0%} of {link.gbps:.4g}, the rest modelled"
-    return Link(gbps, Origin(link.origin.kind, source, link.origin.date), link.rtt_ms or model.rtt_ms)
-
-
-def _places(path: Path) -> Iterator[Place]:
-    for row in read_rows(path, [["region"]]):
-        yield Place(
-            row.region("region"),
-            row.fields["label"],
-            row.number("latitude_deg", low=-90, high=90),
-            row.number("longitude_deg", low=-180, high=180),
-            row.fields["continent"],
-        )
-
-
-def _rules(path: Path) -> Iterator[EgressRule]:
-    for row in read_rows(path, [["src"], ["dst"], ["usd_per_gb_from_gb"]]):
-        tiers = [part.split(":") for part in row.fields["usd_per_gb_from_gb"].split(";")]
-        price = EgressPrice(
-            tuple(PriceTier(float(start), float(usd)) for start, usd in tiers), _origin(row, "published", path.name)
-        )
-        yield EgressRule(row.fields["src"], row.fields["dst"], price)
-
-
-def _models(path: Path) -> Iterator[tuple[tuple[str, str], LinkModel]]:
-    for row in read_rows(path, [["src_provider"], ["dst_provider"]]):
-        model = LinkModel(
-            row.number("cap_gbps", low=0, high=GBPS_MAX),
-            row.number("half_km", low=1, high=1e6),
-            row.number("steepness", low=0.01, high=100),
-            _origin(row, "modelled", path.name),
-        )
-        yield (row.fields["src_provider"], row.fields["dst_provider"]), model
-
-
-def _offers(path: Path, kind: OriginKind) -> Iterator[MachineOffer]:
-    for row in read_rows(path, [["provider"], ["type"], ["usd_per_hour"]]):
-        origin = _origin(row, kind, path.name)
-        machine = MachineType(
-            row.fields["provider"],
-            row.fields["type"],
-            int(row.number("vcpus", low=1, high=10_000)),
-            row.number("nic_gbps", low=0.001, high=GBPS_MAX),
-            row.number("egress_gbps", low=0.001, high=GBPS_MAX),
-            row.number("ingress_gbps", low=0.001, high=GBPS_MAX),
-            row.number("boot_s", low=0, high=86_400),
-            origin,
-        )
-        usd_per_hour = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
-        yield MachineOffer(machine, usd_per_hour, spot=False, origin=origin)
-        yield MachineOffer(machine, usd_per_hour * SPOT_PART, spot=True, origin=_ASSUMED_SPOT)
-
-
-def _by_provider(offers: Iterator[MachineOffer]) -> dict[str, tuple[MachineOffer, ...]]:
-    found: dict[str, list[MachineOffer]] = {}
-    for offer in offers:
-        found.setdefault(offer.machine.provider, []).append(offer)
-    return {provider: tuple(of) for provider, of in found.items()}
-
-
-def _refreshed(path: Path, offers: dict[str, tuple[MachineOffer, ...]]) -> dict[Region, tuple[MachineOffer, ...]]:
-    """Offers per region where prices are known (region, type, spot, usd_per_hour); the packaged caps stay."""
-    known = {(o.machine.provider, o.machine.name): o.machine for of in offers.values() for o in of}
-    prices: dict[Region, dict[tuple[str, bool], MachineOffer]] = {}
+    Raises:
+        ConfigError: names file, line and column; also for a type that the catalog does not know.
+    """
+    known = _machine_types(packaged)
     for row in read_rows(path, [["region"], ["type"], ["usd_per_hour"]]):
-        region = row.region("region")
-        machine = known.get((region.provider, row.fields["type"]))
-        if machine is None:
-            raise row.wrong("type", f"{row.fields['type']!r} is not a machine type that the catalog knows")
-        spot = row.fields.get("spot", "") == "yes"
-        price = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
-        offer = MachineOffer(machine, price, spot, _origin(row, "refreshed", path.name))
-        prices.setdefault(region, {})[machine.name, spot] = offer
-    complete: dict[Region, tuple[MachineOffer, ...]] = {}
-    for region, of in prices.items():
-        packaged = {(o.machine.name, o.spot): o for o in offers.get(region.provider, ())}
-        complete[region] = tuple({**packaged, **of}.values())
-    return complete
+        price = read_machine_price(row, row.origin(source or path.name, "imported"))
+        if (price.region.provider, price.type) not in known:
+            of = sorted(name for provider, name in known if provider == price.region.provider)
+            raise row.wrong("type", f"{price.type!r} is no machine type of the catalog ({', '.join(of) or 'none'})")
+        yield price
 
 
-def _stores(path: Path) -> Iterator[StoreLimits]:
-    for row in read_rows(path, [["provider"]]):
-        yield StoreLimits(
-            row.fields["provider"],
-            row.number("read_gbps", low=0.001, high=GBPS_MAX) if row.has("read_gbps") else float("inf"),
-            row.number("write_gbps", low=0.001, high=GBPS_MAX) if row.has("write_gbps") else float("inf"),
-            row.number("get_usd_per_1000", low=0, high=100),
-            row.number("put_usd_per_1000", low=0, high=100),
-            _origin(row, "published", path.name),
-        )
+def _machine_types(packaged: Packaged) -> dict[tuple[str, str], MachineType]:
+    return {(o.machine.provider, o.machine.name): o.machine for of in packaged.offers.values() for o in of}
+
+
+def _region_offers(prices: Iterable[MachinePrice], packaged: Packaged) -> dict[Region, tuple[MachineOffer, ...]]:
+    """All offers of each region of which a price is known; later prices hold, and the packaged ones where none is."""
+    known = _machine_types(packaged)
+    by_region: dict[Region, dict[tuple[str, bool], MachineOffer]] = {}
+    for price in prices:
+        machine = known.get((price.region.provider, price.type))
+        # A refreshed file may be older than the program: a type that has gone is not offered.
+        if machine is not None:
+            offers = by_region.setdefault(
+                price.region, {(o.machine.name, o.spot): o for o in packaged.offers[price.region.provider]}
+            )
+            offers[price.type, price.spot] = MachineOffer(machine, price.usd_per_hour, price.spot, price.origin)
+    return {region: tuple(offers.values()) for region, offers in by_region.items()}

@@ -1,23 +1,34 @@
-"""CSV tables of links and prices, read strictly: a bad figure names its file, line and column, and nothing is kept."""
+"""CSV tables of links and prices.
+
+Read strictly: a bad figure names its file, line and column, and nothing is kept. Written whole, by rename.
+"""
 
 from __future__ import annotations
 
 import csv
+import datetime
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tradewind.errors import ConfigError
+from tradewind.model.origin import Origin, OriginKind
+from tradewind.model.price import PriceTier
 from tradewind.model.region import Region
 
-__all__ = ["Row", "read_rows"]
+__all__ = ["Row", "format_tiers", "read_rows", "write_table"]
 
 ROWS_MAX = 1_000_000
 """More than a thousand regions squared; a file beyond it is not a table of links."""
 GBPS_MAX = 10_000.0
 """Faster than any machine pair; a figure beyond it is in another unit."""
 USD_PER_GB_MAX = 100.0
+USD_PER_HOUR_MAX = 10_000.0
+TIERS_MAX = 100
+GB_MAX = 1e12
 RTT_MS_MAX = 10_000.0
 
 
@@ -42,13 +53,48 @@ class Row:
     def number(self, *columns: str, low: float, high: float) -> float:
         """The number in the first of ``columns`` that is there, within bounds."""
         column = self._column(columns)
+        return self._within(column, self.fields[column], low, high)
+
+    def _within(self, column: str, text: str, low: float, high: float) -> float:
         try:
-            value = float(self.fields[column])
+            value = float(text)
         except ValueError:
-            raise self.wrong(column, f"{self.fields[column]!r} is not a number") from None
+            raise self.wrong(column, f"{text!r} is not a number") from None
         if not math.isfinite(value) or not low <= value <= high:
-            raise self.wrong(column, f"{self.fields[column]} is not between {low:g} and {high:g}")
+            raise self.wrong(column, f"{text} is not between {low:g} and {high:g}")
         return value
+
+    def tiers(self, column: str) -> tuple[PriceTier, ...]:
+        """Prices by monthly volume, `0:0.09;10240:0.085`: GB from which a price holds, and USD per GB; or one price."""
+        parts = self.fields.get(column, "").split(";")
+        if len(parts) > TIERS_MAX:
+            raise self.wrong(column, f"more than {TIERS_MAX} tiers")
+        tiers = []
+        for part in parts:
+            start, colon, usd = part.rpartition(":")
+            from_gb = self._within(column, start if colon else "0", 0.0, GB_MAX)
+            tiers.append(PriceTier(from_gb, self._within(column, usd, 0.0, USD_PER_GB_MAX)))
+        if tiers[0].from_gb != 0 or any(a.from_gb >= b.from_gb for a, b in pairwise(tiers)):
+            raise self.wrong(column, "tiers begin at 0 and rise")
+        return tuple(tiers)
+
+    def origin(self, source: str, *kinds: OriginKind) -> Origin:
+        """Where the line's figures are from, by its columns `kind`, `source`, `date` and `method`.
+
+        Args:
+            source: where the line names none.
+            kinds: what may stand in `kind`; the first holds where nothing does.
+        """
+        kind = next((kind for kind in kinds if kind == self.fields.get("kind")), None)
+        if kind is None and self.has("kind"):
+            raise self.wrong("kind", f"{self.fields['kind']!r} is none of {', '.join(kinds)}")
+        date = self.fields.get("date", "")
+        if date:
+            try:
+                datetime.date.fromisoformat(date)
+            except ValueError:
+                raise self.wrong("date", f"{date!r} is not a date like 2024-05-01") from None
+        return Origin(kind or kinds[0], self.fields.get("source", "") or source, date, self.fields.get("method", ""))
 
     def has(self, column: str) -> bool:
         """Whether the column is there and not empty."""
@@ -63,6 +109,11 @@ class Row:
             if self.has(column):
                 return column
         raise self.wrong(columns[0], "is missing")
+
+
+def format_tiers(tiers: Sequence[PriceTier]) -> str:
+    """As `Row.tiers` reads them."""
+    return ";".join(f"{tier.from_gb:.12g}:{tier.usd_per_gb:.10g}" for tier in tiers)
 
 
 def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
@@ -95,3 +146,14 @@ def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
         raise ConfigError(f"{path}: no such file") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a CSV table: {error}") from None
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a CSV file beside its place, then rename it there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+    temporary.replace(path)

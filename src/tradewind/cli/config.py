@@ -23,6 +23,8 @@ EXAMPLES = """\
 
 #: Values are padded to so many columns; a longer one pushes its origin to the right.
 VALUE_COLUMNS_MAX = 40
+#: Read from the environment alone: which settings hold, and a secret that must stand in no file of ours.
+NO_SETTINGS = frozenset({"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_GCP_API_KEY"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ def config_path() -> str:
 
 def unknown_variables() -> list[str]:
     """A line for each `TRADEWIND_*` variable that is no setting, with the nearest that is."""
-    known = {setting.variable for setting in SETTINGS.values()} | {"TRADEWIND_CONFIG", "TRADEWIND_PROFILE"}
+    known = {setting.variable for setting in SETTINGS.values()} | NO_SETTINGS
     lines = []
     for variable in sorted(set(filter(_is_ours, os.environ)) - known):
         from difflib import get_close_matches

@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from tradewind.model.origin import Origin
 from tradewind.model.region import Region
 
-__all__ = ["Grid", "Link"]
+__all__ = ["Grid", "Link", "LinkPart"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPart:
+    """What one layer of truth says of a link, and how much of the link's rate it makes up."""
+
+    gbps: float
+    weight: float
+    """0 to 1; the weights of a link's parts add up to 1. A part of weight 0 is known and not believed."""
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +27,12 @@ class Link:
 
     gbps: float
     origin: Origin
+    """Of the layer that counts most."""
     rtt_ms: float | None = None
+    rtt_origin: Origin | None = None
+    """Where the round-trip time is from, if not from where the rate is from."""
+    parts: tuple[LinkPart, ...] = ()
+    """What the rate was made of, the highest layer first; empty where there is one layer only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tradewind.model.amounts import SECONDS_PER_HOUR
-from tradewind.model.origin import Origin
+from tradewind.model.origin import UNKNOWN_ORIGIN, Origin
 
 __all__ = ["MachineOffer", "MachineType", "StoreLimits"]
 
@@ -24,6 +24,8 @@ class MachineType:
     boot_s: float
     """From the request until a gateway answers."""
     origin: Origin
+    """Of vCPUs and network caps."""
+    boot_origin: Origin = UNKNOWN_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)

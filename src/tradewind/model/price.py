@@ -47,8 +47,9 @@ class EgressRule:
     """One line of a provider's bandwidth price list.
 
     ``src`` and ``dst`` are patterns: ``*``, a region (``aws:us-east-1``), a provider (``aws:*``), a continent
-    (``europe``), a provider's continent (``gcp:europe``), or ``internet`` (everything outside the source's provider).
-    The first rule that matches wins, so lists go from the special to the general.
+    (``europe``), a provider's continent (``gcp:europe``), ``internet`` (everything outside the source's provider) or
+    ``internet:europe`` (the part of it on one continent). The first rule that matches wins, so lists go from the
+    special to the general.
     """
 
     src: str
@@ -57,9 +58,14 @@ class EgressRule:
 
     def matches(self, src: Place, dst: Place) -> bool:
         """Whether the rule prices traffic from ``src`` to ``dst``."""
-        return _matches(self.src, src) and (
-            src.region.provider != dst.region.provider if self.dst == "internet" else _matches(self.dst, dst)
-        )
+        return _matches(self.src, src) and self.reaches(src, dst)
+
+    def reaches(self, src: Place, dst: Place) -> bool:
+        """Whether ``dst`` is among the rule's destinations, seen from ``src``."""
+        where, _, continent = self.dst.partition(":")
+        if where != "internet":
+            return _matches(self.dst, dst)
+        return src.region.provider != dst.region.provider and continent in ("", dst.continent)
 
 
 def _matches(pattern: str, place: Place) -> bool:
@@ -73,14 +79,19 @@ def _matches(pattern: str, place: Place) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PriceBook:
-    """All egress prices of a catalog: single pairs first, then the rules in order."""
+    """All egress prices of a catalog: single pairs first, then the rules of the source, then all rules, in order."""
 
     pairs: Mapping[tuple[Region, Region], EgressPrice] = field(default_factory=dict)
     rules: tuple[EgressRule, ...] = ()
+    region_rules: Mapping[Region, tuple[EgressRule, ...]] = field(default_factory=dict)
+    """Rules whose source is one region, by that region: a provider's own list has thousands of them."""
 
     def egress(self, src: Place, dst: Place) -> EgressPrice | None:
         """The price from ``src`` to ``dst``, or ``None`` if nobody has named one."""
         pair = self.pairs.get((src.region, dst.region))
         if pair is not None:
             return pair
+        for rule in self.region_rules.get(src.region, ()):
+            if rule.reaches(src, dst):
+                return rule.price
         return next((rule.price for rule in self.rules if rule.matches(src, dst)), None)

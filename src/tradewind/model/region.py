@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tradewind.errors import UsageError
+from tradewind.model.origin import UNKNOWN_ORIGIN, Origin
 
 __all__ = ["Place", "Region", "parse_region"]
 
@@ -51,3 +52,5 @@ class Place:
     longitude_deg: float
     continent: str
     """The continent as bandwidth price lists divide the world: ``north-america``, ``europe``, ``asia``, …."""
+    origin: Origin = field(default=UNKNOWN_ORIGIN, compare=False)
+    """Of the coordinates."""

@@ -1,0 +1,112 @@
+"""The tables that the project packages in `data/`; each line says where its figures are from and when they held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from tradewind.catalog.modelled import LinkModel
+from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, read_rows
+from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
+from tradewind.model.origin import Origin
+from tradewind.model.price import EgressPrice, EgressRule
+from tradewind.model.region import Place, Region
+
+__all__ = ["Packaged", "read_packaged"]
+
+SPOT_PART = 0.4
+"""Of the on-demand price, where no spot price is known. Providers advertise discounts of 60 to 90 per cent."""
+
+_ASSUMED_SPOT = Origin("assumed", f"{SPOT_PART:.0%} of the on-demand price", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """What the tables say."""
+
+    places: dict[Region, Place]
+    rules: tuple[EgressRule, ...]
+    models: dict[tuple[str, str], LinkModel]
+    offers: dict[str, tuple[MachineOffer, ...]]
+    """By provider."""
+    stores: dict[str, StoreLimits]
+
+
+def read_packaged() -> Packaged:
+    """All of them."""
+    with as_file(files("tradewind.catalog") / "data") as data:
+        return Packaged(
+            {place.region: place for place in _places(data / "regions.csv")},
+            tuple(_rules(data / "egress_rules.csv")),
+            dict(_models(data / "grid_model.csv")),
+            _by_provider(_offers(data / "machines.csv")),
+            {limits.provider: limits for limits in _stores(data / "stores.csv")},
+        )
+
+
+def _places(path: Path) -> Iterator[Place]:
+    for row in read_rows(path, [["region"]]):
+        yield Place(
+            row.region("region"),
+            row.fields["label"],
+            row.number("latitude_deg", low=-90, high=90),
+            row.number("longitude_deg", low=-180, high=180),
+            row.fields["continent"],
+            row.origin(path.name, "published", "assumed"),
+        )
+
+
+def _rules(path: Path) -> Iterator[EgressRule]:
+    for row in read_rows(path, [["src"], ["dst"], ["usd_per_gb_from_gb"]]):
+        price = EgressPrice(row.tiers("usd_per_gb_from_gb"), row.origin(path.name, "published"))
+        yield EgressRule(row.fields["src"], row.fields["dst"], price)
+
+
+def _models(path: Path) -> Iterator[tuple[tuple[str, str], LinkModel]]:
+    for row in read_rows(path, [["src_provider"], ["dst_provider"]]):
+        model = LinkModel(
+            row.number("cap_gbps", low=0, high=GBPS_MAX),
+            row.number("half_km", low=1, high=1e6),
+            row.number("steepness", low=0.01, high=100),
+            replace(row.origin(path.name, "modelled"), method="cap and distance"),
+        )
+        yield (row.fields["src_provider"], row.fields["dst_provider"]), model
+
+
+def _offers(path: Path) -> Iterator[MachineOffer]:
+    for row in read_rows(path, [["provider"], ["type"], ["usd_per_hour"]]):
+        machine = MachineType(
+            row.fields["provider"],
+            row.fields["type"],
+            int(row.number("vcpus", low=1, high=10_000)),
+            row.number("nic_gbps", low=0.001, high=GBPS_MAX),
+            row.number("egress_gbps", low=0.001, high=GBPS_MAX),
+            row.number("ingress_gbps", low=0.001, high=GBPS_MAX),
+            row.number("boot_s", low=0, high=86_400),
+            Origin("published", row.fields["caps_source"], row.fields["caps_date"]),
+            Origin("assumed", row.fields["boot_source"], ""),
+        )
+        usd_per_hour = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
+        yield MachineOffer(machine, usd_per_hour, spot=False, origin=row.origin(path.name, "published"))
+        yield MachineOffer(machine, usd_per_hour * SPOT_PART, spot=True, origin=_ASSUMED_SPOT)
+
+
+def _by_provider(offers: Iterator[MachineOffer]) -> dict[str, tuple[MachineOffer, ...]]:
+    found: dict[str, list[MachineOffer]] = {}
+    for offer in offers:
+        found.setdefault(offer.machine.provider, []).append(offer)
+    return {provider: tuple(of) for provider, of in found.items()}
+
+
+def _stores(path: Path) -> Iterator[StoreLimits]:
+    for row in read_rows(path, [["provider"]]):
+        yield StoreLimits(
+            row.fields["provider"],
+            row.number("read_gbps", low=0.001, high=GBPS_MAX) if row.has("read_gbps") else float("inf"),
+            row.number("write_gbps", low=0.001, high=GBPS_MAX) if row.has("write_gbps") else float("inf"),
+            row.number("get_usd_per_1000", low=0, high=100),
+            row.number("put_usd_per_1000", low=0, high=100),
+            row.origin(path.name, "published"),
+        )

@@ -1,0 +1,236 @@
+"""GET over HTTPS with limits on everything: tries, time, bytes, pages. Proxies are those of the environment."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from typing import IO, Any, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import urljoin, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from tradewind._version import __version__
+from tradewind.errors import PriceApiError, PriceApiRefused, PriceApiUnavailable
+
+__all__ = ["Fetcher", "same_host"]
+
+TRIES_MAX = 4
+"""Of one request, the first included; then `PriceApiUnavailable`."""
+CONNECT_TRIES_MAX = 2
+"""Of them so many in which no connection came about: somebody offline is told soon."""
+PAUSE_S = 1.0
+"""Before the second try; doubled before each further one."""
+PAUSE_S_MAX = 30.0
+"""Longest pause that an answer's `Retry-After` may ask for; a longer one ends the tries."""
+SILENCE_S = 20.0
+"""A connection that sends nothing for so long is given up."""
+REQUEST_S_MAX = 1800.0
+"""One request with its tries, however slowly it comes. The largest lists have some hundred MB."""
+JSON_BYTES_MAX = 64 << 20
+"""Of one JSON answer, unpacked: it is held in memory."""
+STREAM_BYTES_MAX = 4 << 30
+"""Of one answer that is read line by line, unpacked. AWS's longest list of one region has about a tenth."""
+LINE_CHARS_MAX = 1 << 20
+TELL_BYTES = 1 << 20
+"""Progress is told each time so many more have been read."""
+ERROR_BYTES_MAX = 4096
+
+_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+_BROKEN = (OSError, HTTPException, EOFError, zlib.error)
+
+T = TypeVar("T")
+Progress = Callable[[str, int], None]
+"""What is read, and how many bytes of it have been."""
+
+
+def _silent(what: str, count_bytes: int) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher:
+    """Reads price lists. `progress` is called while a long one comes in."""
+
+    progress: Progress = field(default=_silent)
+    pause_s: float = PAUSE_S
+    silence_s: float = SILENCE_S
+    request_s_max: float = REQUEST_S_MAX
+
+    def json(self, what: str, url: str, headers: Mapping[str, str] | None = None) -> Any:
+        """One JSON document.
+
+        Args:
+            what: words for progress and errors.
+            url: where it is.
+            headers: secrets among them are not sent on when the server redirects.
+
+        Raises:
+            PriceApiUnavailable: no answer after `TRIES_MAX` tries.
+            PriceApiRefused: 401 or 403.
+            PriceApiError: any other answer than a JSON document of at most `JSON_BYTES_MAX`.
+        """
+
+        def parse(body: io.BufferedReader) -> Any:
+            try:
+                return json.loads(body.read())
+            except (ValueError, RecursionError) as error:
+                raise PriceApiError(f"{what}: the answer is not JSON: {error}") from None
+
+        return self._tried(what, url, headers or {}, JSON_BYTES_MAX, parse)
+
+    def lines(self, what: str, url: str, parse: Callable[[Iterator[str]], T]) -> T:
+        """What ``parse`` makes of the lines of a long text, which it may leave unread from where it has enough.
+
+        If the connection breaks, ``parse`` is called again with the lines from the first on.
+
+        Raises: as `json`.
+        """
+
+        def parse_lines(body: io.BufferedReader) -> T:
+            text = io.TextIOWrapper(body, encoding="utf-8", errors="replace", newline="")
+            try:
+                return parse(_bounded_lines(what, text))
+            finally:
+                text.detach()
+
+        return self._tried(what, url, {}, STREAM_BYTES_MAX, parse_lines)
+
+    def _tried(
+        self, what: str, url: str, headers: Mapping[str, str], bytes_max: int, parse: Callable[[io.BufferedReader], T]
+    ) -> T:
+        end_s = time.monotonic() + self.request_s_max
+        pause_s = self.pause_s
+        unconnected = 0
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                with _open(url, headers, self.silence_s) as response:
+                    body = _Body(response, what, bytes_max, end_s, self.progress)
+                    return parse(io.BufferedReader(body, 1 << 16))
+            except HTTPError as error:
+                asked_s = _refused(what, error, may_retry=tries_left > 0)
+                pause_s = max(pause_s, asked_s)
+            except _BROKEN as error:
+                unconnected += isinstance(error, URLError)
+                hopeless = tries_left == 0 or unconnected == CONNECT_TRIES_MAX
+                if hopeless or time.monotonic() + pause_s >= end_s:
+                    raise PriceApiUnavailable(
+                        f"{what}: {urlsplit(url).hostname} does not answer: {_reason(error)}", hint=_OFFLINE
+                    ) from None
+            time.sleep(pause_s)
+            pause_s *= 2
+        raise AssertionError("the last try returns or raises")
+
+
+_OFFLINE = "the catalog keeps what it has; behind a proxy set HTTPS_PROXY"
+
+
+def same_host(base: str, link: str) -> str:
+    """``link`` as found in an answer from ``base``, made absolute.
+
+    Raises:
+        PriceApiError: if it leads to another server; no answer may send us elsewhere.
+    """
+    absolute = urljoin(base, link)
+    here, there = urlsplit(base), urlsplit(absolute)
+    default = {"https": 443, "http": 80}
+    places = [(part.scheme, part.hostname, part.port or default.get(part.scheme)) for part in (here, there)]
+    if places[0] != places[1]:
+        raise PriceApiError(f"{here.hostname}: the answer leads to another server, {there.netloc}")
+    return absolute
+
+
+def _open(url: str, headers: Mapping[str, str], silence_s: float) -> HTTPResponse:
+    request = Request(url, headers={"User-Agent": f"tradewind/{__version__}", "Accept-Encoding": "gzip"})
+    for name, content in headers.items():
+        # Not sent on to wherever a redirect leads.
+        request.add_unredirected_header(name, content)
+    # An opener of its own: the shared one remembers the proxies of its first use.
+    response: HTTPResponse = build_opener(_Redirects).open(request, timeout=silence_s)
+    return response
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follows as usual, but not out of TLS: prices must not come from whoever is on the way."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise PriceApiError(f"{req.host}: the answer leads out of TLS, to {urlsplit(newurl).netloc}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _Body(io.RawIOBase):
+    """An answer's body, unpacked, within limits of bytes and time; notices when it ends too early."""
+
+    def __init__(self, response: HTTPResponse, what: str, bytes_max: int, end_s: float, progress: Progress) -> None:
+        super().__init__()
+        self._response, self._what = response, what
+        self._bytes_max, self._end_s, self._progress = bytes_max, end_s, progress
+        packed = response.headers.get("Content-Encoding", "").lower() == "gzip"
+        self._plain: Any = gzip.GzipFile(fileobj=response) if packed else response
+        self._read = self._told = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if time.monotonic() > self._end_s:
+            raise TimeoutError(f"not whole within {REQUEST_S_MAX:g} s")
+        piece: bytes = self._plain.read1(len(buffer))
+        if not piece and self._response.length:
+            raise EOFError(f"the answer ends {self._response.length} bytes too early")
+        self._read += len(piece)
+        if self._read > self._bytes_max:
+            raise PriceApiError(f"{self._what}: the answer has more than {self._bytes_max >> 20} MiB")
+        if self._read - self._told >= TELL_BYTES:
+            self._told = self._read
+            self._progress(self._what, self._read)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def _bounded_lines(what: str, text: io.TextIOWrapper) -> Iterator[str]:
+    while line := text.readline(LINE_CHARS_MAX):
+        if len(line) == LINE_CHARS_MAX:
+            raise PriceApiError(f"{what}: a line has more than {LINE_CHARS_MAX} characters")
+        yield line
+
+
+def _refused(what: str, error: HTTPError, *, may_retry: bool) -> float:
+    """Raises unless the answer asks to be asked again; then the pause that it asks for [s]."""
+    with error:
+        said = _said(error)
+        if error.code in (401, 403):
+            raise PriceApiRefused(f"{what}: not authorised ({error.code}){said}") from None
+        if error.code not in _RETRIED:
+            raise PriceApiError(f"{what}: answered {error.code}{said}", hint="the catalog keeps what it has") from None
+        asked = error.headers.get("Retry-After", "")
+        asked_s = float(asked) if asked.isdigit() else 0.0
+        if not may_retry or asked_s > PAUSE_S_MAX:
+            raise PriceApiUnavailable(f"{what}: answered {error.code}{said}", hint=_OFFLINE) from None
+    return asked_s
+
+
+def _said(error: HTTPError) -> str:
+    """What an error's body says, as the APIs word it: `{"error": {"message": …}}` or `{"Error": {"Message": …}}`."""
+    try:
+        document = json.loads(error.read(ERROR_BYTES_MAX))
+        inner = next(iter(document.values()))
+        message = next(str(text) for name, text in inner.items() if name.lower() == "message")
+    except (*_BROKEN, ValueError, AttributeError, StopIteration):
+        return ""
+    return f": {' '.join(message.split())}"
+
+
+def _reason(error: BaseException) -> str:
+    reason = error.reason if isinstance(error, URLError) else error
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror
+    return str(reason) or type(reason).__name__

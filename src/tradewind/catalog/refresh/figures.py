@@ -1,0 +1,82 @@
+"""What a price API was asked for and what it said, in the catalog's own terms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tradewind.catalog.refreshed import MachinePrice
+from tradewind.catalog.tables import USD_PER_GB_MAX, USD_PER_HOUR_MAX
+from tradewind.errors import PriceApiError
+from tradewind.model.machine import MachineType
+from tradewind.model.origin import Origin
+from tradewind.model.price import EgressPrice, EgressRule, PriceTier
+from tradewind.model.region import Place, Region
+
+__all__ = ["Prices", "Wanted", "paid_tiers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to ask one provider for."""
+
+    places: Mapping[Region, Place]
+    """The provider's regions that are asked for."""
+    known: Mapping[Region, Place]
+    """All of the provider's regions: destinations of egress."""
+    machines: Mapping[str, MachineType]
+    """By name."""
+    named: bool
+    """The user named regions; without that nothing is loaded that has hundreds of MB per region."""
+    date: str
+    """Today."""
+
+    def place(self, name: object) -> Place | None:
+        """The place of a region's name if it is asked for."""
+        return next((place for region, place in self.places.items() if region.name == name), None)
+
+
+@dataclass(slots=True)
+class Prices:
+    """What a provider said. `add_…` refuse what no price list can mean."""
+
+    rules: list[EgressRule] = field(default_factory=list)
+    """Each with one region as its source; the special before the general."""
+    machines: list[MachinePrice] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What was not asked or not understood, for the user."""
+
+    def add_rule(self, src: Region, dst: str, tiers: Iterable[PriceTier], origin: Origin) -> None:
+        """A price of egress. Raises PriceApiError."""
+        paid = paid_tiers(tiers)
+        for tier in paid:
+            if not 0 <= tier.usd_per_gb <= USD_PER_GB_MAX or not math.isfinite(tier.from_gb):
+                raise PriceApiError(f"{src}: {tier.usd_per_gb} USD per GB to {dst} is not a price")
+        if paid:
+            self.rules.append(EgressRule(str(src), dst, EgressPrice(paid, origin)))
+
+    def add_machine(self, region: Region, name: str, usd_per_hour: float, origin: Origin, *, spot: bool) -> None:
+        """A machine's price. Raises PriceApiError."""
+        if not 0 < usd_per_hour <= USD_PER_HOUR_MAX:
+            raise PriceApiError(f"{region}: {usd_per_hour} USD per hour for {name} is not a price")
+        self.machines.append(MachinePrice(region, name, spot, usd_per_hour, origin))
+
+    def note_missing(self, wanted: Wanted) -> None:
+        """Notes regions of which nothing was said."""
+        said = {rule.src for rule in self.rules} | {str(machine.region) for machine in self.machines}
+        missing = sorted(str(region) for region in wanted.places if str(region) not in said)
+        if missing:
+            shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+            self.notes.append(f"no price of {shown} was found; what was known of it stays")
+
+
+def paid_tiers(tiers: Iterable[PriceTier]) -> tuple[PriceTier, ...]:
+    """Tiers in order, without a free one at the start.
+
+    A month's free volume belongs to the account, not to a route: it may be spent already, so no plan may count on it.
+    """
+    ordered = sorted({tier.from_gb: tier for tier in tiers}.values(), key=lambda tier: tier.from_gb)
+    if len(ordered) > 1 and ordered[0].usd_per_gb == 0:
+        ordered = [PriceTier(0.0, ordered[1].usd_per_gb), *ordered[2:]]
+    return tuple(tier for i, tier in enumerate(ordered) if i == 0 or tier.usd_per_gb != ordered[i - 1].usd_per_gb)

@@ -1,0 +1,203 @@
+"""Google Cloud Billing Catalog API: paged SKUs of Compute Engine. It wants an API key, sent as a header.
+
+A machine has no price of its own: it is vCPUs times the price of a core plus memory times the price of a GiB. Places
+are named in SKUs by words ("Virginia", "Americas"); which regions a word means is read from the SKUs of cores, which
+name both. Prices are per GiB; here they become prices per GB.
+
+https://cloud.google.com/billing/docs/reference/rest/v1/services.skus/list
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from tradewind.catalog.refresh.fetch import Fetcher
+from tradewind.catalog.refresh.figures import Prices, Wanted
+from tradewind.errors import PriceApiError, PriceApiRefused
+from tradewind.model.machine import MachineType
+from tradewind.model.origin import Origin
+from tradewind.model.price import PriceTier
+from tradewind.model.region import Region
+
+__all__ = ["ENDPOINT", "KEY_VARIABLE", "ask"]
+
+ENDPOINT = "https://cloudbilling.googleapis.com"
+KEY_VARIABLE = "TRADEWIND_GCP_API_KEY"
+COMPUTE_ENGINE = "6F81-5844-456A"
+"""Id of the service; it has not changed since there is a catalog."""
+PAGE_ITEMS = 5000
+PAGES_MAX = 200
+"""Compute Engine has some ten thousand SKUs."""
+GIB_IN_GB = 2**30 / 1e9
+SOURCE = "Google Cloud Billing Catalog API"
+PROVIDER = "gcp"
+
+GIB_PER_VCPU = {"n2-standard": 4.0, "n2-highmem": 8.0, "n2-highcpu": 1.0}
+"""Memory of a family per vCPU. Types of other families are not asked for."""
+
+CONTINENTS = {
+    "Middle East": ("middle-east",),
+    "Africa": ("africa",),
+    "South America": ("south-america",),
+    "Australia": ("oceania",),
+    "Oceania": ("oceania",),
+    "EMEA": ("europe", "middle-east", "africa"),
+    "Western Europe": ("europe",),
+    "Americas": ("north-america", "south-america"),
+    "North America": ("north-america",),
+    "APAC": ("asia",),
+    "Asia Pacific": ("asia",),
+}
+"""Where traffic to the internet goes, in the SKUs' words and as price lists divide the world; the first that names a
+continent holds. Single countries (China, India, Korea) are finer than the catalog's places and left out."""
+
+_CORE = re.compile(r"(Spot Preemptible )?(\w+) Instance (Core|Ram) running in (.+)")
+_BETWEEN = re.compile(r"Network Inter Region (?:Data Transfer Out|Egress) from (.+) to (.+)")
+_INTERNET = re.compile(r"Network Internet (?:Data Transfer Out|Egress) from (.+) to (.+)")
+
+
+def ask(fetcher: Fetcher, wanted: Wanted, key: str, endpoint: str = ENDPOINT) -> Prices:
+    """Egress and machine prices, on demand and spot, of the regions asked for.
+
+    Raises:
+        PriceApiRefused: no key, or not accepted.
+        PriceApiError: and its kinds; then nothing of it is to be used.
+    """
+    if not key:
+        raise PriceApiRefused(
+            "gcp: the Billing Catalog API wants an API key", hint=f"put one into {KEY_VARIABLE}; any project's will do"
+        )
+    prices = Prices()
+    try:
+        skus = [sku for sku in _skus(fetcher, endpoint, key) if sku["category"]["resourceFamily"] in _FAMILIES]
+        _read_machines(skus, wanted, prices)
+        _read_egress(skus, wanted, prices)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise PriceApiError(f"gcp: the SKUs cannot be understood: {error!r}") from None
+    prices.note_missing(wanted)
+    return prices
+
+
+_FAMILIES = ("Compute", "Network")
+
+
+def _skus(fetcher: Fetcher, endpoint: str, key: str) -> Iterator[Mapping[str, Any]]:
+    token = ""
+    for page_number in range(PAGES_MAX):
+        query = {"currencyCode": "USD", "pageSize": PAGE_ITEMS} | ({"pageToken": token} if token else {})
+        url = f"{endpoint}/v1/services/{COMPUTE_ENGINE}/skus?{urlencode(query)}"
+        page = _page(fetcher, f"gcp SKUs, page {page_number + 1}", url, key)
+        yield from page.get("skus", ())
+        token = page.get("nextPageToken", "")
+        if not token:
+            return
+    raise PriceApiError(f"gcp SKUs: more than {PAGES_MAX} pages")
+
+
+def _page(fetcher: Fetcher, what: str, url: str, key: str) -> Mapping[str, Any]:
+    try:
+        page: Mapping[str, Any] = fetcher.json(what, url, {"X-Goog-Api-Key": key})
+    except PriceApiRefused as error:
+        raise PriceApiRefused(str(error), hint=f"is the key in {KEY_VARIABLE} right, and the API enabled?") from None
+    except PriceApiError as error:
+        # A key that is none is answered 400, not 401.
+        if "API key not valid" in str(error):
+            raise PriceApiRefused(str(error), hint=f"the key is read from {KEY_VARIABLE}") from None
+        raise
+    return page
+
+
+def _read_machines(skus: list[Mapping[str, Any]], wanted: Wanted, prices: Prices) -> None:
+    """Rates of cores and memory by region, spot or not; then each wanted type from them."""
+    rates: dict[tuple[Region, str, bool], dict[str, tuple[float, str]]] = defaultdict(dict)
+    for sku in skus:
+        match = _CORE.fullmatch(sku["description"])
+        usage = sku["category"]["usageType"]
+        if match is None or usage not in ("OnDemand", "Preemptible"):
+            continue
+        family, part = match.group(2).lower(), match.group(3)
+        (tier, *_), unit, since = _tiers(sku)
+        if unit != {"Core": "h", "Ram": "GiBy.h"}[part]:
+            raise ValueError(f"{sku['description']} is priced per {unit}")
+        for name in sku["serviceRegions"]:
+            rates[Region(PROVIDER, name), family, usage == "Preemptible"][part] = (tier.usd_per_gb, since)
+    for region in wanted.places:
+        for machine in wanted.machines.values():
+            memory_gib = _memory_gib(machine)
+            for spot in (False, True):
+                of = rates.get((region, machine.name.partition("-")[0], spot), {})
+                if memory_gib is not None and len(of) == 2:
+                    usd_per_hour = machine.vcpus * of["Core"][0] + memory_gib * of["Ram"][0]
+                    since = max(date for _, date in of.values())
+                    origin = Origin("refreshed", f"{SOURCE}, in effect since {since}", wanted.date, "cores and memory")
+                    prices.add_machine(region, machine.name, usd_per_hour, origin, spot=spot)
+
+
+def _memory_gib(machine: MachineType) -> float | None:
+    family = machine.name.rpartition("-")[0]
+    return machine.vcpus * GIB_PER_VCPU[family] if family in GIB_PER_VCPU else None
+
+
+def _read_egress(skus: list[Mapping[str, Any]], wanted: Wanted, prices: Prices) -> None:
+    words = _regions_by_word(skus)
+    between: dict[tuple[Region, Region], Mapping[str, Any]] = {}
+    internet: dict[tuple[Region, str], Mapping[str, Any]] = {}
+    skipped: set[str] = set()
+    for sku in skus:
+        if sku["category"]["usageType"] != "OnDemand":
+            continue
+        sources = [Region(PROVIDER, n) for n in sku["serviceRegions"] if Region(PROVIDER, n) in wanted.places]
+        if match := _BETWEEN.fullmatch(sku["description"]):
+            targets = words.get(match.group(2))
+            if targets is None:
+                skipped.add(match.group(2))
+            between.update({(a, b): sku for a in sources for b in targets or () if a != b and b in wanted.known})
+        elif match := _INTERNET.fullmatch(sku["description"]):
+            internet.update({(source, match.group(2)): sku for source in sources})
+    for (src, dst), sku in sorted(between.items(), key=lambda entry: entry[0]):
+        _add(prices, src, str(dst), sku, wanted)
+    for src in sorted(wanted.places):
+        named: set[str] = set()
+        for word, continents in CONTINENTS.items():
+            for continent in continents:
+                if (src, word) in internet and continent not in named:
+                    named.add(continent)
+                    _add(prices, src, f"internet:{continent}", internet[src, word], wanted)
+    if skipped:
+        prices.notes.append(f"gcp: places that no region goes by were left out: {', '.join(sorted(skipped)[:5])}")
+
+
+def _regions_by_word(skus: list[Mapping[str, Any]]) -> dict[str, set[Region]]:
+    words: dict[str, set[Region]] = defaultdict(set)
+    for sku in skus:
+        match = _CORE.fullmatch(sku["description"])
+        if match is not None and sku["category"]["usageType"] == "OnDemand":
+            words[match.group(4)].update(Region(PROVIDER, name) for name in sku["serviceRegions"])
+    return words
+
+
+def _add(prices: Prices, src: Region, dst: str, sku: Mapping[str, Any], wanted: Wanted) -> None:
+    tiers, unit, since = _tiers(sku)
+    if unit not in ("GiBy", "GBy"):
+        raise ValueError(f"{sku['description']} is priced per {unit}")
+    size = GIB_IN_GB if unit == "GiBy" else 1.0
+    origin = Origin("refreshed", f"{SOURCE}, in effect since {since}", wanted.date)
+    prices.add_rule(src, dst, [PriceTier(t.from_gb * size, round(t.usd_per_gb / size, 9)) for t in tiers], origin)
+
+
+def _tiers(sku: Mapping[str, Any]) -> tuple[list[PriceTier], str, str]:
+    """Rates as they stand now, their unit, and since when. Amounts of money are `units` and `nanos`."""
+    newest = max(sku["pricingInfo"], key=lambda info: str(info["effectiveTime"]))
+    expression = newest["pricingExpression"]
+    tiers = [
+        PriceTier(
+            float(rate["startUsageAmount"]),
+            int(rate["unitPrice"]["units"]) + int(rate["unitPrice"]["nanos"]) / 1e9,
+        )
+        for rate in expression["tieredRates"]
+    ]
+    return tiers, str(expression["usageUnit"]), str(newest["effectiveTime"])[:10]

@@ -1,0 +1,116 @@
+"""One run of `catalog refresh`: asks each provider, and stores what it said when all of it has arrived."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tradewind.catalog.refresh import aws, azure, gcp
+from tradewind.catalog.refresh.fetch import Fetcher
+from tradewind.catalog.refresh.figures import Prices, Wanted
+from tradewind.catalog.refreshed import store_refreshed
+from tradewind.errors import PriceApiError, UsageError
+from tradewind.model.catalog import Catalog
+from tradewind.model.region import Region
+
+__all__ = ["PROVIDERS", "Endpoints", "Outcome", "Refresh", "refresh"]
+
+PROVIDERS = ("aws", "azure", "gcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where the price APIs are."""
+
+    aws: str = aws.ENDPOINT
+    azure: str = azure.ENDPOINT
+    gcp: str = gcp.ENDPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one provider: figures stored in a file, or an error and nothing changed."""
+
+    provider: str
+    regions: int = 0
+    egress_prices: int = 0
+    machine_prices: int = 0
+    file: Path | None = None
+    notes: Sequence[str] = ()
+    error: PriceApiError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """What is asked, of whom, and where it goes."""
+
+    catalog: Catalog
+    folder: Path
+    date: str
+    fetcher: Fetcher = field(default_factory=Fetcher)
+    endpoints: Endpoints = field(default_factory=Endpoints)
+
+
+def refresh(
+    asked: Refresh,
+    providers: Iterable[str],
+    regions: Iterable[Region],
+    told: Callable[[Outcome], None] | None = None,
+) -> list[Outcome]:
+    """Ask the providers' price APIs and store what they say, each provider's figures whole or not at all.
+
+    Args:
+        asked: the catalog as it is, and where to.
+        providers: whom to ask; none for all, or for those of ``regions``.
+        regions: only these; none for all that the catalog knows.
+        told: is given each provider's outcome as soon as it is known.
+
+    Raises:
+        UsageError: an unknown provider or region.
+        OSError: the user's part of the catalog cannot be written.
+    """
+    named = frozenset(regions)
+    outcomes = []
+    for provider in _whom(asked.catalog, frozenset(providers), named):
+        outcome = _one(asked, provider, named)
+        if told is not None:
+            told(outcome)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _whom(catalog: Catalog, providers: frozenset[str], regions: frozenset[Region]) -> list[str]:
+    for region in sorted(regions):
+        if region not in catalog.places or region.provider not in PROVIDERS:
+            near = catalog.nearest_names(region)
+            raise UsageError(f"unknown region {region}", hint=f"did you mean {' or '.join(near)}?" if near else None)
+        if providers and region.provider not in providers:
+            raise UsageError(f"{region} is not of {' or '.join(sorted(providers))}")
+    of_regions = {region.provider for region in regions}
+    return [name for name in PROVIDERS if name in (providers or of_regions or PROVIDERS)]
+
+
+def _one(asked: Refresh, provider: str, named: frozenset[Region]) -> Outcome:
+    known = {region: place for region, place in asked.catalog.places.items() if region.provider == provider}
+    places = {region: place for region, place in known.items() if region in named} if named else known
+    machines = {o.machine.name: o.machine for o in asked.catalog.offers.get(provider, ())}
+    wanted = Wanted(places, known, machines, bool(named), asked.date)
+    try:
+        prices = _ask(asked, provider, wanted)
+        if not prices.rules and not prices.machines:
+            raise PriceApiError(f"{provider}: the price API answered, but without a price that was asked for")
+    except PriceApiError as error:
+        return Outcome(provider, error=error)
+    file = store_refreshed(asked.folder, provider, prices.rules, prices.machines)
+    said = {rule.src for rule in prices.rules} | {str(machine.region) for machine in prices.machines}
+    return Outcome(provider, len(said), len(prices.rules), len(prices.machines), file, prices.notes)
+
+
+def _ask(asked: Refresh, provider: str, wanted: Wanted) -> Prices:
+    if provider == "aws":
+        return aws.ask(asked.fetcher, wanted, asked.endpoints.aws)
+    if provider == "azure":
+        return azure.ask(asked.fetcher, wanted, asked.endpoints.azure)
+    return gcp.ask(asked.fetcher, wanted, os.environ.get(gcp.KEY_VARIABLE, ""), asked.endpoints.gcp)

@@ -1,0 +1,96 @@
+"""Prices that the clouds' price APIs told: one CSV file per provider in the user's part of the catalog.
+
+A file holds egress and machine prices together, so that one rename puts all of a provider's figures in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tradewind.catalog.tables import USD_PER_HOUR_MAX, Row, format_tiers, read_rows, write_table
+from tradewind.model.origin import Origin
+from tradewind.model.price import EgressPrice, EgressRule
+from tradewind.model.region import Region
+
+__all__ = ["MachinePrice", "read_machine_price", "read_refreshed", "refreshed_files", "store_refreshed"]
+
+HEADER = ("figure", "region", "dst", "usd_per_gb_from_gb", "type", "spot", "usd_per_hour", "source", "date", "method")
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePrice:
+    """What a machine type costs in a region."""
+
+    region: Region
+    type: str
+    spot: bool
+    usd_per_hour: float
+    origin: Origin
+
+
+def refreshed_files(folder: Path) -> list[Path]:
+    """The files of all providers."""
+    return sorted(folder.glob("refreshed-*.csv"))
+
+
+def read_refreshed(path: Path) -> Iterator[EgressRule | MachinePrice]:
+    """Egress rules, each with one region as its source and the special before the general, and machine prices.
+
+    Raises:
+        ConfigError: names file, line and column.
+    """
+    for row in read_rows(path, [["figure"], ["region"]]):
+        if row.fields["figure"] == "egress":
+            origin = row.origin(path.name, "refreshed")
+            price = EgressPrice(row.tiers("usd_per_gb_from_gb"), origin)
+            yield EgressRule(str(row.region("region")), row.fields.get("dst", ""), price)
+        elif row.fields["figure"] == "machine":
+            yield read_machine_price(row, row.origin(path.name, "refreshed"))
+        else:
+            raise row.wrong("figure", f"{row.fields['figure']!r} is neither egress nor machine")
+
+
+def read_machine_price(row: Row, origin: Origin) -> MachinePrice:
+    """A line with region, type, usd_per_hour[, spot]. Raises ConfigError."""
+    spot = row.fields.get("spot", "") or "no"
+    if spot not in ("yes", "no"):
+        raise row.wrong("spot", f"{spot!r} is neither yes nor no")
+    usd_per_hour = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
+    return MachinePrice(row.region("region"), row.fields.get("type", ""), spot == "yes", usd_per_hour, origin)
+
+
+def store_refreshed(
+    folder: Path,
+    provider: str,
+    rules: Iterable[EgressRule],
+    machines: Iterable[MachinePrice],
+) -> Path:
+    """Put a provider's figures in the place of those of the same kind and region; the rest stays. Says where."""
+    path = folder / f"refreshed-{provider}.csv"
+    new_rules, new_machines = list(rules), list(machines)
+    told = {("egress", rule.src) for rule in new_rules} | {("machine", str(m.region)) for m in new_machines}
+    for kept in read_refreshed(path) if path.exists() else ():
+        if isinstance(kept, EgressRule):
+            if ("egress", kept.src) not in told:
+                new_rules.append(kept)
+        elif ("machine", str(kept.region)) not in told:
+            new_machines.append(kept)
+    # Stable: within a region the order of the rules decides which one holds.
+    new_rules.sort(key=lambda rule: rule.src)
+    new_machines.sort(key=lambda machine: (machine.region, machine.type, machine.spot))
+    write_table(path, HEADER, [*map(_rule_row, new_rules), *map(_machine_row, new_machines)])
+    return path
+
+
+def _rule_row(rule: EgressRule) -> list[str]:
+    origin = rule.price.origin
+    figures = ["egress", rule.src, rule.dst, format_tiers(rule.price.tiers), "", "", ""]
+    return [*figures, origin.source, origin.date, origin.method]
+
+
+def _machine_row(machine: MachinePrice) -> list[str]:
+    spot, usd_per_hour = "yes" if machine.spot else "no", f"{machine.usd_per_hour:.10g}"
+    figures = ["machine", str(machine.region), "", "", machine.type, spot, usd_per_hour]
+    return [*figures, machine.origin.source, machine.origin.date, machine.origin.method]

@@ -1,0 +1,196 @@
+"""`tradewind catalog show`: every figure with where it is from."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tradewind.catalog.load import load_catalog
+from tradewind.cli.output import printable
+from tradewind.errors import UsageError
+from tradewind.model.amounts import format_gbps
+from tradewind.model.catalog import Catalog
+from tradewind.model.grid import LinkPart
+from tradewind.model.origin import Origin
+from tradewind.model.price import EgressPrice
+from tradewind.model.region import Place, Region, parse_region
+
+FIGURE_COLUMNS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One line: what it is, the figure in words and as data, and its origin."""
+
+    figure: str
+    text: str
+    """Empty for a heading."""
+    value: Any
+    unit: str
+    origin: Origin | None
+    parts: Sequence[LinkPart] = ()
+    """What the layers of truth say, where there are several."""
+
+
+def show(args: Namespace, folder: Path) -> int:
+    """All regions, one region, or both ways between two."""
+    if len(args.what) > 2:
+        raise UsageError("catalog show takes one region or a pair of regions")
+    catalog = load_catalog(folder)
+    regions = [_known(catalog, parse_region(text)) for text in args.what]
+    if len(regions) == 2 and regions[0] == regions[1]:
+        raise UsageError("both regions are the same", hint="name one region to see its machines and prices")
+    if not regions:
+        _print_all(args, catalog, folder)
+        return 0
+    lines = list(_pair(catalog, *regions) if len(regions) == 2 else _region(catalog, regions[0]))
+    if args.json:
+        _print_documents(lines)
+        return 0
+    _print_with_notes(lines)
+    return 0
+
+
+def _print_with_notes(lines: list[Shown]) -> None:
+    """Figures with the numbers of their origins, which follow: many figures are from one place."""
+    numbers: dict[Origin, int] = {}
+
+    def note(origin: Origin | None) -> str:
+        return "" if origin is None else f"[{numbers.setdefault(origin, len(numbers) + 1)}]"
+
+    for line in lines:
+        if not line.text:
+            print(line.figure)
+            continue
+        print(f"  {line.figure:<{FIGURE_COLUMNS}}{line.text}  {note(line.origin)}".rstrip())
+        for part in line.parts:
+            share = f"{part.weight:.0%} of it" if part.weight else "not counted"
+            print(f"  {'':<{FIGURE_COLUMNS}}  {format_gbps(part.gbps)}, {share}  {note(part.origin)}")
+    print()
+    for origin, number in numbers.items():
+        print(f"[{number}] {printable(str(origin))}")
+
+
+def _print_all(args: Namespace, catalog: Catalog, folder: Path) -> None:
+    places = sorted(catalog.places.values(), key=lambda place: place.region)
+    if args.json:
+        for place in places:
+            print(json.dumps(_place_document(place), ensure_ascii=False))
+        return
+    for place in places:
+        print(f"{place.region!s:<32} {place.label}, {place.continent}")
+    if args.quiet:
+        return
+    layers = Counter(link.origin.kind for link in catalog.grid.links.values())
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in layers.most_common())
+    refreshed = sorted(path.name for path in folder.glob("refreshed-*.csv"))
+    print(f"\n{len(places)} regions, {len(catalog.grid.links):,} links ({counts})")
+    print(f"prices  {'packaged' if not refreshed else 'packaged, and over them ' + ', '.join(refreshed)}")
+    print(f"yours   {folder if folder.is_dir() else f'{folder} (nothing yet)'}")
+
+
+def _place_document(place: Place) -> dict[str, Any]:
+    return {
+        "region": str(place.region),
+        "label": place.label,
+        "continent": place.continent,
+        "latitude_deg": place.latitude_deg,
+        "longitude_deg": place.longitude_deg,
+        "origin": _origin_document(place.origin),
+    }
+
+
+def _origin_document(origin: Origin | None) -> dict[str, str] | None:
+    if origin is None:
+        return None
+    return {"layer": origin.kind, "source": origin.source, "date": origin.date, "method": origin.method}
+
+
+def _print_documents(lines: list[Shown]) -> None:
+    about = ""
+    for line in lines:
+        if line.text:
+            print(json.dumps({"about": about, **_document(line)}, ensure_ascii=False))
+        else:
+            about = line.figure
+
+
+def _document(line: Shown) -> dict[str, Any]:
+    document = {
+        "figure": line.figure,
+        "value": line.value,
+        "unit": line.unit,
+        "origin": _origin_document(line.origin),
+    }
+    if line.parts:
+        document["layers"] = [
+            {"value": part.gbps, "weight": round(part.weight, 6), "origin": _origin_document(part.origin)}
+            for part in line.parts
+        ]
+    return document
+
+
+def _known(catalog: Catalog, region: Region) -> Region:
+    if region not in catalog.places and region not in catalog.grid.regions():
+        near = catalog.nearest_names(region)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`tradewind catalog show` lists all regions"
+        raise UsageError(f"unknown region {region}", hint=hint)
+    return region
+
+
+def _heading(text: str) -> Shown:
+    return Shown(text, "", None, "", None)
+
+
+def _region(catalog: Catalog, region: Region) -> Iterator[Shown]:
+    yield _heading(str(region))
+    place = catalog.places.get(region)
+    if place is not None:
+        where = [place.latitude_deg, place.longitude_deg]
+        text = f"{place.label} ({where[0]:.2f}, {where[1]:.2f}), {place.continent}"
+        yield Shown("place", text, where, "degrees north, east", place.origin)
+    for offer in catalog.machine_offers(region):
+        machine = offer.machine
+        if not offer.spot:
+            caps = {"egress": machine.egress_gbps, "ingress": machine.ingress_gbps, "vcpus": machine.vcpus}
+            text = f"{machine.vcpus} vCPUs, {machine.egress_gbps:g} out, {machine.ingress_gbps:g} in Gbit/s"
+            yield Shown(f"{machine.name} caps", text, caps, "Gbit/s", machine.origin)
+            yield Shown(f"{machine.name} start", f"{machine.boot_s:g} s", machine.boot_s, "s", machine.boot_origin)
+        price = f"{offer.usd_per_hour:.4g} USD/h"
+        yield Shown(f"{offer.name} price", price, offer.usd_per_hour, "USD/h", offer.origin)
+    store = catalog.stores.get(region.provider)
+    if store is not None:
+        requests = {"get": store.get_usd_per_1000, "put": store.put_usd_per_1000}
+        text = f"{store.get_usd_per_1000:g} get, {store.put_usd_per_1000:g} put USD"
+        yield Shown("store, per 1000 requests", text, requests, "USD per 1000", store.origin)
+
+
+def _pair(catalog: Catalog, src: Region, dst: Region) -> Iterator[Shown]:
+    for a, b in ((src, dst), (dst, src)):
+        yield _heading(f"{a} → {b}")
+        link = catalog.grid.link(a, b)
+        if link is None:
+            yield Shown("rate", "not known; import or measure it", None, "Gbit/s", None)
+        else:
+            rate = f"{format_gbps(link.gbps)} per machine pair"
+            yield Shown("rate", rate, link.gbps, "Gbit/s", link.origin, link.parts)
+            if link.rtt_ms is not None:
+                origin = link.rtt_origin or link.origin
+                yield Shown("round trip", f"{link.rtt_ms:.1f} ms", link.rtt_ms, "ms", origin)
+        price = catalog.egress(a, b)
+        if price is None:
+            yield Shown("egress", "no price known; import one", None, "USD/GB", None)
+        else:
+            tiers = [{"from_gb": tier.from_gb, "usd_per_gb": tier.usd_per_gb} for tier in price.tiers]
+            yield Shown("egress", _tier_words(price), tiers, "USD/GB", price.origin)
+
+
+def _tier_words(price: EgressPrice) -> str:
+    first, *further = price.tiers
+    words = [f"{tier.usd_per_gb:g} from {tier.from_gb:,.0f} GB" for tier in further]
+    return ", ".join([f"{first.usd_per_gb:g} USD/GB", *words])
