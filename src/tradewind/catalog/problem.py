@@ -37,6 +37,7 @@ _KEYS = {
     "boot_s",
     "source",
     "destination",
+    "destinations",
     "volume_gb",
     "goal",
 }
@@ -49,12 +50,18 @@ class Problem:
 
     catalog: Catalog
     source: Region
-    destination: Region
+    destinations: tuple[Region, ...]
+    """One, or several that all receive everything."""
     volume_gb: float
     goal: Goal
     machines_per_region: int
     connections_per_machine: int
     boot_s: float
+
+    @property
+    def destination(self) -> Region:
+        """The only destination, or the first."""
+        return self.destinations[0]
 
 
 def read_problem(path: Path) -> Problem:
@@ -78,7 +85,7 @@ def read_problem(path: Path) -> Problem:
     return Problem(
         catalog=_catalog(reader, boot_s),
         source=reader.region("source"),
-        destination=reader.region("destination"),
+        destinations=_destinations(reader),
         volume_gb=reader.number("volume_gb", 1e-9, 1e12),
         goal=_goal(reader),
         machines_per_region=machine_limit,
@@ -141,6 +148,17 @@ class _Fields:
         if not isinstance(value, dict):
             raise self.wrong(key, f"{value!r} is not an object")
         return _Fields(self.path, value, f"{self.where}{key}.")
+
+
+def _destinations(reader: _Fields) -> tuple[Region, ...]:
+    if "destinations" not in reader.document:
+        return (reader.region("destination"),)
+    if "destination" in reader.document:
+        raise reader.wrong("destinations", "stands beside destination; name one of the two")
+    named = reader.get("destinations")
+    if not isinstance(named, list) or not named:
+        raise reader.wrong("destinations", f"{named!r} is not a list of regions")
+    return tuple(_Fields(reader.path, {"destinations": name}).region("destinations") for name in named)
 
 
 def _goal(reader: _Fields) -> Goal:

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from tradewind.planning.api import TransferFrontier, TransferPlan
 
 HELP = """\
-Plans a transfer between two regions: over which relays, with which machines, how fast and for how much. Nothing is
-started and nothing is asked of any cloud."""
-USAGE = "[OPTION]… SRC DST | --problem FILE"
+Plans a transfer between two regions: over which relays, with which machines, how fast and for how much. With several
+destinations all of them receive everything, along trees that share links. Nothing is started and nothing is asked of
+any cloud."""
+USAGE = "[OPTION]… SRC DST… | --problem FILE"
 EXAMPLES = """\
   tradewind plan aws:us-east-1 gcp:europe-west4 --volume 5TB --min-throughput 20Gbit/s
   tradewind plan azure:eastus aws:ap-northeast-1 --volume 16GB --max-cost 1.60USD --max-vms 4 --compare
   tradewind plan aws:us-east-1 azure:uksouth --volume 1TB --deadline 30min --explain --plot plan.svg
+  tradewind plan aws:us-east-1 gcp:europe-west4 azure:uksouth aws:eu-west-1 --volume 1TB --min-throughput 5Gbit/s
   tradewind plan --problem problem.json --json"""
 
 VOLUME_GB = 100.0
@@ -38,6 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Regions or a problem file, the goal, limits, and what to show."""
     parser.add_argument("source", metavar="SRC", nargs="?", help="source region, e.g. aws:us-east-1")
     parser.add_argument("destination", metavar="DST", nargs="?", help="destination region")
+    parser.add_argument("more_destinations", metavar="DST2", nargs="*", help="further destinations, up to 8 in all")
     parser.add_argument("--problem", metavar="FILE", help="a self-contained problem file instead of SRC, DST and goal")
     parser.add_argument("--volume", metavar="SIZE", type=typed(parse_volume_gb), help="how much (default 100GB)")
     goal = parser.add_argument_group("goal (default: --soonest)").add_mutually_exclusive_group()
@@ -78,6 +81,10 @@ def run(args: Namespace) -> int:
 
     started_s = time.perf_counter()
     transfer, goal = _problem(args) if args.problem else _asked(args)
+    if len(transfer.formulation.sinks) > 1:
+        from tradewind.cli.plan_many import run_many
+
+        return run_many(args, transfer, goal)
     try:
         plan = planned(transfer, goal, started_s)
     except InfeasibleGoal as error:
@@ -108,7 +115,7 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
         raise UsageError(f"--max-vms must be at least 1, not {args.max_vms}")
     transfer = prepared(
         args.source,
-        args.destination,
+        [args.destination, *args.more_destinations],
         volume_gb=args.volume or VOLUME_GB,
         max_vms=args.max_vms or MACHINES_PER_REGION,
         vm_types=args.vm_type,
@@ -136,6 +143,13 @@ def _problem(args: Namespace) -> tuple[Transfer, Goal]:
         raise UsageError("a --problem file names source and destination itself")
     problem = read_problem(Path(args.problem))
     limits = Limits(problem.machines_per_region, connections_per_machine=problem.connections_per_machine)
+    if len(problem.destinations) > 1:
+        from tradewind.planner.distribution import prepare_multicast
+
+        several = prepare_multicast(
+            problem.catalog, problem.source, problem.destinations, problem.volume_gb, limits, boot_s=problem.boot_s
+        )
+        return several, problem.goal
     transfer = prepare(
         problem.catalog, problem.source, problem.destination, problem.volume_gb, limits, boot_s=problem.boot_s
     )

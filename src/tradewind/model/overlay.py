@@ -11,7 +11,16 @@ from tradewind.model.machine import MachineOffer
 from tradewind.model.region import Region
 from tradewind.model.units import format_duration
 
-__all__ = ["Cost", "OverlayEdge", "OverlayPlan", "OverlayRoute", "RegionMachines"]
+__all__ = [
+    "Cost",
+    "DistributionTree",
+    "MulticastPlan",
+    "Overlay",
+    "OverlayEdge",
+    "OverlayPlan",
+    "OverlayRoute",
+    "RegionMachines",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +69,39 @@ class OverlayRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class OverlayPlan:
-    """One answer of the planner."""
+class DistributionTree:
+    """One way from the source to all destinations, and the share of the bytes that takes it.
+
+    Each byte crosses each hop once; where two hops leave a region it is duplicated there.
+    """
+
+    hops: tuple[tuple[Region, Region], ...]
+    """From the source outwards: a region is reached before it is left."""
+    gbps: float
+    share: float
+
+    def path_to(self, destination: Region) -> tuple[Region, ...]:
+        """The regions from the source to one destination."""
+        before = {dst: src for src, dst in self.hops}
+        path = [destination]
+        while path[-1] in before:
+            path.append(before[path[-1]])
+        return tuple(reversed(path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """What every plan by region has, whether it leads to one destination or to several."""
 
     source: Region
-    destination: Region
     volume_gb: float
     goal: Goal
     throughput_gbps: float
+    """Of one copy: what each destination receives."""
     boot_s: float
     cost: Cost
     machines: tuple[RegionMachines, ...]
     edges: tuple[OverlayEdge, ...]
-    routes: tuple[OverlayRoute, ...]
     connections_per_machine: int = 64
     optimal: bool = True
     gap: float = 0.0
@@ -98,6 +127,30 @@ class OverlayPlan:
         for machines in self.machines:
             counts[machines.region] = counts.get(machines.region, 0) + machines.count
         return counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MulticastPlan(Overlay):
+    """One answer of the planner for several destinations, all of which receive everything at the same rate."""
+
+    destinations: tuple[Region, ...]
+    trees: tuple[DistributionTree, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{format_volume(self.volume_gb)} to {len(self.destinations)} destinations at "
+            f"{format_gbps(self.throughput_gbps)} each in {format_duration(self.time_s)} for "
+            f"{format_usd(self.cost.total_usd)} with {sum(m.count for m in self.machines)} machines, "
+            f"{len(self.trees)} trees"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlayPlan(Overlay):
+    """One answer of the planner for one destination."""
+
+    destination: Region
+    routes: tuple[OverlayRoute, ...]
 
     def __str__(self) -> str:
         ways = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)

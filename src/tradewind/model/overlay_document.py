@@ -5,18 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import MulticastPlan, OverlayPlan
 
 __all__ = ["goal_document", "plan_document"]
 
 
-def plan_document(plan: OverlayPlan) -> dict[str, Any]:
-    """A plan; figures in full, so that sums hold."""
+def plan_document(plan: OverlayPlan | MulticastPlan) -> dict[str, Any]:
+    """A plan; figures in full, so that sums hold. With several destinations it has trees instead of routes."""
+    ends: dict[str, Any]
+    if isinstance(plan, MulticastPlan):
+        ends = {"destinations": [str(region) for region in plan.destinations]}
+        ways = {
+            "trees": [
+                {"hops": [[str(src), str(dst)] for src, dst in t.hops], "gbps": t.gbps, "share": t.share}
+                for t in plan.trees
+            ]
+        }
+    else:
+        ends = {"destination": str(plan.destination)}
+        ways = {
+            "routes": [
+                {"regions": [str(region) for region in r.regions], "gbps": r.gbps, "share": r.share}
+                for r in plan.routes
+            ]
+        }
     return {
         "status": "optimal" if plan.optimal else "feasible",
         "gap": plan.gap,
         "source": str(plan.source),
-        "destination": str(plan.destination),
+        **ends,
         "volume_gb": plan.volume_gb,
         "goal": goal_document(plan.goal),
         "throughput_gbps": plan.throughput_gbps,
@@ -44,9 +61,7 @@ def plan_document(plan: OverlayPlan) -> dict[str, Any]:
             }
             for e in plan.edges
         ],
-        "routes": [
-            {"regions": [str(region) for region in r.regions], "gbps": r.gbps, "share": r.share} for r in plan.routes
-        ],
+        **ways,
         "binding": list(plan.binding),
     }
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import MulticastPlan, Overlay, OverlayPlan
 from tradewind.model.region import Region
 from tradewind.planner.network import Limits
 
-__all__ = ["violations"]
+__all__ = ["multicast_violations", "violations"]
 
 TOLERANCE = 1e-9
 """Relative. Floating point sums of some ten terms stay far below it."""
@@ -37,11 +37,24 @@ def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> list[str]
     ]
 
 
-def _out(plan: OverlayPlan, region: Region) -> float:
+def multicast_violations(plan: MulticastPlan, catalog: Catalog, limits: Limits) -> list[str]:
+    """The same for a plan with several destinations."""
+    return [
+        *_trees(plan),
+        *_links(plan, catalog, limits),
+        *_machines(plan, catalog, limits),
+        *_stores(plan, catalog, limits),
+        *_connections(plan),
+        *_cost(plan),
+        *_goal(plan),
+    ]
+
+
+def _out(plan: Overlay, region: Region) -> float:
     return math.fsum(e.gbps for e in plan.edges if e.src == region)
 
 
-def _into(plan: OverlayPlan, region: Region) -> float:
+def _into(plan: Overlay, region: Region) -> float:
     return math.fsum(e.gbps for e in plan.edges if e.dst == region)
 
 
@@ -80,7 +93,32 @@ def _routes(plan: OverlayPlan) -> Iterator[str]:
             yield f"{edge.src} → {edge.dst}: the routes over it carry {math.fsum(through)}, not {edge.gbps} Gbit/s"
 
 
-def _links(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> Iterator[str]:
+def _trees(plan: MulticastPlan) -> Iterator[str]:
+    """Each tree reaches every destination once and nothing in vain; together they are the edges and the rate."""
+    if _differ(math.fsum(t.share for t in plan.trees), 1.0):
+        yield "the trees' shares do not add up to one"
+    if _differ(math.fsum(t.gbps for t in plan.trees), plan.throughput_gbps):
+        yield f"the trees do not add up to {plan.throughput_gbps} Gbit/s"
+    for tree in plan.trees:
+        reached = {plan.source}
+        for src, dst in tree.hops:
+            if src not in reached or dst in reached:
+                yield f"a tree goes from {src} to {dst}, but {'has not reached' if src not in reached else 'was at'} it"
+            reached.add(dst)
+        for missed in set(plan.destinations) - reached:
+            yield f"a tree does not reach {missed}"
+        leaves = reached - {src for src, _ in tree.hops}
+        for idle in leaves - set(plan.destinations):
+            yield f"a tree ends at {idle}, which is no destination"
+    for edge in plan.edges:
+        through = math.fsum(t.gbps for t in plan.trees if (edge.src, edge.dst) in t.hops)
+        if _differ(through, edge.gbps):
+            yield f"{edge.src} → {edge.dst}: the trees over it carry {through}, not {edge.gbps} Gbit/s"
+    for hop in {hop for tree in plan.trees for hop in tree.hops} - {(e.src, e.dst) for e in plan.edges}:
+        yield f"{hop[0]} → {hop[1]}: a tree takes it, but it is no edge of the plan"
+
+
+def _links(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
     counts = plan.machine_counts
     for edge in plan.edges:
         link = catalog.grid.link(edge.src, edge.dst)
@@ -96,7 +134,7 @@ def _links(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> Iterator[str]
             yield f"{region}: links need the connections of {max(out, into)} machines, there are {counts[region]}"
 
 
-def _machines(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> Iterator[str]:
+def _machines(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
     counts = plan.machine_counts
     for region in {r for e in plan.edges for r in (e.src, e.dst)} - set(counts):
         yield f"{region}: used, but has no machine"
@@ -116,20 +154,20 @@ def _machines(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> Iterator[s
                 yield f"{region}: {m.offer.name} is not offered"
 
 
-def _stores(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> Iterator[str]:
-    counts = plan.machine_counts
-    source, destination = catalog.stores.get(plan.source.provider), catalog.stores.get(plan.destination.provider)
+def _stores(plan: OverlayPlan | MulticastPlan, catalog: Catalog, limits: Limits) -> Iterator[str]:
     if not limits.store_limits:
         return
+    counts = plan.machine_counts
+    source = catalog.stores.get(plan.source.provider)
     if source is not None and _above(plan.throughput_gbps, source.read_gbps * counts.get(plan.source, 0)):
         yield f"{plan.source}: reads faster than its object store gives"
-    if destination is not None and _above(
-        plan.throughput_gbps, destination.write_gbps * counts.get(plan.destination, 0)
-    ):
-        yield f"{plan.destination}: writes faster than its object store takes"
+    for destination in plan.destinations if isinstance(plan, MulticastPlan) else (plan.destination,):
+        store = catalog.stores.get(destination.provider)
+        if store is not None and _above(plan.throughput_gbps, store.write_gbps * counts.get(destination, 0)):
+            yield f"{destination}: writes faster than its object store takes"
 
 
-def _connections(plan: OverlayPlan) -> Iterator[str]:
+def _connections(plan: Overlay) -> Iterator[str]:
     for edge in plan.edges:
         if edge.connections < 1:
             yield f"{edge.src} → {edge.dst}: no connection"
@@ -141,14 +179,14 @@ def _connections(plan: OverlayPlan) -> Iterator[str]:
             yield f"{region}: {max(out, into)} connections, allowed are {most}"
 
 
-def _cost(plan: OverlayPlan) -> Iterator[str]:
+def _cost(plan: Overlay) -> Iterator[str]:
     egress = math.fsum(e.gbps * e.usd_per_gb for e in plan.edges) / BITS_PER_BYTE * plan.transfer_s
     machines = math.fsum(m.count * m.offer.usd_per_s for m in plan.machines) * plan.time_s
     if _differ(egress, plan.cost.egress_usd) or _differ(machines, plan.cost.machines_usd):
         yield f"costs {plan.cost}, which should be {egress} for egress and {machines} for machines"
 
 
-def _goal(plan: OverlayPlan) -> Iterator[str]:
+def _goal(plan: Overlay) -> Iterator[str]:
     goal = plan.goal
     if isinstance(goal, MinThroughput):
         short = _above(goal.gbps, plan.throughput_gbps, GOAL_TOLERANCE)

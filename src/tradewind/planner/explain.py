@@ -14,7 +14,7 @@ import numpy as np
 
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.goal import Deadline, Goal, MaxCost, MinThroughput
-from tradewind.planner.formulation import Formulation
+from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.goals import Point
 from tradewind.planner.network import FloatArray, MachineOption
 
@@ -50,6 +50,8 @@ def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) 
     found = []
     for row in np.flatnonzero(np.isneginf(rows.lower) & (have > 0) & (use >= at_least * have)):
         family, _, region = rows.names[row].rpartition(" ")
+        if family not in CAPACITY_FAMILIES:
+            continue
         index = next(i for i, r in enumerate(formulation.network.regions) if str(r) == region)
         weight = abs(float(duals[row])) * float(have[row])
         found.append(Tightness(family, index, float(use[row] / have[row]), weight))

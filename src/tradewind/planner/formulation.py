@@ -1,4 +1,4 @@
-"""The mixed-integer programme of one source and one destination.
+"""The mixed-integer programme of one source and one destination; `multicast.py` has that of several.
 
 Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option. Each function below writes one family of
 rows; docs/concepts/planner.md shows equation, function and symbols side by side. Machine time enters the cost with a
@@ -8,13 +8,24 @@ factor (``machine_factor``) through which machines paid while booting are accoun
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.planner.network import FloatArray, IntArray, Network
 
-__all__ = ["Formulation", "Rows", "build_formulation"]
+__all__ = ["CAPACITY_FAMILIES", "Ask", "Formulation", "RelaxedTrees", "RowWriter", "Rows", "SharedFlows", "build_formulation", "write_machine_rows", "write_store_row"]
+
+CAPACITY_FAMILIES = (
+    "egress cap at",
+    "ingress cap at",
+    "links out of",
+    "links into",
+    "object-store read rate at",
+    "object-store write rate at",
+)
+"""Names of the rows that stand for what machines can do, each followed by its region."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,24 +40,85 @@ class Rows:
     upper: FloatArray
 
 
+    def joined(self, more: Rows) -> Rows:
+        """These rows, then ``more``."""
+        return Rows(
+            self.names + more.names,
+            np.concatenate([self.row, more.row + len(self.names)]),
+            np.concatenate([self.column, more.column]),
+            np.concatenate([self.value, more.value]),
+            np.concatenate([self.lower, more.lower]),
+            np.concatenate([self.upper, more.upper]),
+        )
+
+
+class SharedFlows(Protocol):
+    """What a programme with several destinations has beside its rows (`multicast.py`)."""
+
+    def rows(self) -> Rows | None:
+        """Constraints too many to be written down, as far as answers were found to violate them."""
+
+    def add_violated(self, formulation: Formulation, flow_gbps: FloatArray) -> bool:
+        """Find and keep rows that these flows violate; ``False`` if there are none."""
+
+    def relax(self, ask: Ask) -> RelaxedTrees:
+        """A bound, and where the machines of the relaxation are."""
+
+    def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
+        """The programme of these regions alone, and which flow columns of the whole one are its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question: rate window, objective and, if any, cost ceiling."""
+
+    rate_min_gbps: float
+    rate_max_gbps: float
+    maximise_rate: bool = False
+    """Maximise T; otherwise minimise R − ``usd_per_gbit`` · T, R being the rate of cost [USD/s]."""
+    usd_per_gbit: float = 0.0
+    """λ of the parametric objective."""
+    machine_factor: float = 1.0
+    """Weight of machine prices in R; above one where boot time is paid too."""
+    ceiling_usd_per_gbit: float | None = None
+    """R ≤ ceiling · T."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelaxedTrees:
+    """The answer of a relaxation in which machines may be fractions."""
+
+    bound: float
+    """No plan is better: USD/s less than which none costs, or Gbit/s more than which none moves."""
+    feasible: bool
+    machines: FloatArray
+    """Per option, not whole."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Formulation:
     """Everything but goal and bounds on the rate, which each solve sets."""
 
     network: Network
     source: int
-    sink: int
+    sinks: tuple[int, ...]
     links: IntArray
-    """Positions in the network of the links that are columns: none into the source, none out of the sink."""
+    """Per flow column its link's position in the network: none into the source, none out of a single sink."""
     egress_usd_per_s: FloatArray
-    """Per Gbit/s on each link column."""
+    """Per Gbit/s on each flow column."""
     machine_usd_per_s: FloatArray
     """Per machine of each option column."""
     machine_max: FloatArray
     flow_max: FloatArray
     out_of_source: IntArray
-    """Link columns whose sum is the rate T."""
+    """Flow columns whose sum is the rate T."""
     rows: Rows
+    shared: SharedFlows | None = None
+
+    @property
+    def sink(self) -> int:
+        """The destination, or the first of several."""
+        return self.sinks[0]
 
     @property
     def link_count(self) -> int:
@@ -58,6 +130,11 @@ class Formulation:
         """Number of machine columns."""
         return len(self.machine_usd_per_s)
 
+    def rows_so_far(self) -> Rows:
+        """All rows that are written down, late ones included."""
+        late = self.shared.rows() if self.shared else None
+        return self.rows if late is None else self.rows.joined(late)
+
     def with_machines_only_at(self, machines: IntArray) -> tuple[Formulation, IntArray]:
         """The programme without the links that these machines cannot serve, and the positions of the links kept."""
         options = self.network.options
@@ -68,14 +145,15 @@ class Formulation:
         column = np.full(self.link_count + self.option_count, -1)
         column[kept] = np.arange(len(kept))
         column[self.link_count :] = len(kept) + np.arange(self.option_count)
-        stays = column[self.rows.column] >= 0
+        every = self.rows_so_far()
+        stays = column[every.column] >= 0
         rows = Rows(
-            self.rows.names,
-            self.rows.row[stays],
-            column[self.rows.column[stays]],
-            self.rows.value[stays],
-            self.rows.lower,
-            self.rows.upper,
+            every.names,
+            every.row[stays],
+            column[every.column[stays]],
+            every.value[stays],
+            every.lower,
+            every.upper,
         )
         out = column[self.out_of_source]
         small = replace(
@@ -85,14 +163,17 @@ class Formulation:
             flow_max=self.flow_max[kept],
             out_of_source=out[out >= 0],
             rows=rows,
+            shared=None,
         )
         return small, kept
 
 
-class _RowWriter:
+class RowWriter:
     """Collects rows family by family."""
 
-    def __init__(self) -> None:
+    def __init__(self, options_at: int) -> None:
+        self.options_at = options_at
+        """Number of the first machine column."""
         self.names: list[str] = []
         self._row: list[IntArray] = []
         self._column: list[IntArray] = []
@@ -115,8 +196,8 @@ class _RowWriter:
         """All rows so far."""
         return Rows(
             tuple(self.names),
-            np.concatenate(self._row),
-            np.concatenate(self._column),
+            np.concatenate(self._row).astype(np.int64),
+            np.concatenate(self._column).astype(np.int64),
             np.concatenate(self._value),
             np.array(self._lower),
             np.array(self._upper),
@@ -134,21 +215,17 @@ def build_formulation(network: Network, source: int, sink: int, *, links: IntArr
     """
     chosen = np.arange(len(network.tail)) if links is None else links
     chosen = chosen[(network.head[chosen] != source) & (network.tail[chosen] != sink)]
-    writer = _RowWriter()
+    writer = RowWriter(len(chosen))
     _conserve_flow(writer, network, chosen, source, sink)
-    _cap_egress(writer, network, chosen, sink)
-    _cap_ingress(writer, network, chosen, source)
-    _share_outgoing_connections(writer, network, chosen, sink)
-    _share_incoming_connections(writer, network, chosen, source)
-    _limit_machines(writer, network, chosen)
-    _limit_store_reads(writer, network, chosen, source)
-    _limit_store_writes(writer, network, chosen, sink)
+    write_machine_rows(writer, network, chosen, source, sink)
+    write_store_row(writer, network, np.flatnonzero(network.tail[chosen] == source), source, "read")
+    write_store_row(writer, network, np.flatnonzero(network.head[chosen] == sink), sink, "write")
     region_of_option = np.array([o.region_index for o in network.options], dtype=np.int64)
     ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
     return Formulation(
         network=network,
         source=source,
-        sink=sink,
+        sinks=(sink,),
         links=chosen,
         egress_usd_per_s=network.usd_per_gb[chosen] / BITS_PER_BYTE,
         machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
@@ -159,7 +236,18 @@ def build_formulation(network: Network, source: int, sink: int, *, links: IntArr
     )
 
 
-def _conserve_flow(writer: _RowWriter, network: Network, links: IntArray, source: int, sink: int) -> None:
+def write_machine_rows(
+    writer: RowWriter, network: Network, links: IntArray, source: int, sink: int | None = None
+) -> None:
+    """What machines can do with the flows of the first ``len(links)`` columns. ``sink`` sends nothing on."""
+    _cap_egress(writer, network, links, sink)
+    _cap_ingress(writer, network, links, source)
+    _share_outgoing_connections(writer, network, links, sink)
+    _share_incoming_connections(writer, network, links, source)
+    _limit_machines(writer, network)
+
+
+def _conserve_flow(writer: RowWriter, network: Network, links: IntArray, source: int, sink: int) -> None:
     """Σ_u F_uv − Σ_w F_vw = 0 for every relay v (4e)."""
     relays = [v for v in range(len(network.regions)) if v not in (source, sink)]
     position = np.full(len(network.regions), -1)
@@ -177,12 +265,12 @@ def _conserve_flow(writer: _RowWriter, network: Network, links: IntArray, source
 
 
 def _per_region(
-    writer: _RowWriter,
+    writer: RowWriter,
     network: Network,
     ends: IntArray,
     weight: FloatArray,
     per_machine: FloatArray,
-    skip: int,
+    skip: int | None,
     what: str,
 ) -> None:
     """Σ weight_l F_l over the links that end at v ≤ Σ_k per_machine_k N_vk, for every region v but ``skip``."""
@@ -195,40 +283,40 @@ def _per_region(
     writer.family(
         [f"{what} {network.regions[v]}" for v in regions],
         np.concatenate([of_link[keep_link], of_option[keep_option]]),
-        np.concatenate([np.flatnonzero(keep_link), len(ends) + np.flatnonzero(keep_option)]),
+        np.concatenate([np.flatnonzero(keep_link), writer.options_at + np.flatnonzero(keep_option)]),
         np.concatenate([weight[keep_link], -per_machine[keep_option]]),
         -np.inf,
         0.0,
     )
 
 
-def _cap_egress(writer: _RowWriter, network: Network, links: IntArray, sink: int) -> None:
+def _cap_egress(writer: RowWriter, network: Network, links: IntArray, sink: int | None) -> None:
     """Σ_w F_vw ≤ Σ_k egress_k N_vk (4g)."""
     caps = np.array([o.egress_gbps for o in network.options])
     _per_region(writer, network, network.tail[links], np.ones(len(links)), caps, sink, "egress cap at")
 
 
-def _cap_ingress(writer: _RowWriter, network: Network, links: IntArray, source: int) -> None:
+def _cap_ingress(writer: RowWriter, network: Network, links: IntArray, source: int) -> None:
     """Σ_u F_uv ≤ Σ_k ingress_k N_vk (4f)."""
     caps = np.array([o.ingress_gbps for o in network.options])
     _per_region(writer, network, network.head[links], np.ones(len(links)), caps, source, "ingress cap at")
 
 
-def _share_outgoing_connections(writer: _RowWriter, network: Network, links: IntArray, sink: int) -> None:
+def _share_outgoing_connections(writer: RowWriter, network: Network, links: IntArray, sink: int | None) -> None:
     """Σ_w F_vw / link_vw ≤ Σ_k N_vk: (4b) and (4h) with M eliminated and the crossed indices set right."""
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
     _per_region(writer, network, network.tail[links], per_gbps, ones, sink, "links out of")
 
 
-def _share_incoming_connections(writer: _RowWriter, network: Network, links: IntArray, source: int) -> None:
+def _share_incoming_connections(writer: RowWriter, network: Network, links: IntArray, source: int) -> None:
     """Σ_u F_uv / link_uv ≤ Σ_k N_vk: (4b) and (4i) with M eliminated."""
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
     _per_region(writer, network, network.head[links], per_gbps, ones, source, "links into")
 
 
-def _limit_machines(writer: _RowWriter, network: Network, links: IntArray) -> None:
+def _limit_machines(writer: RowWriter, network: Network) -> None:
     """Σ_k N_vk ≤ limit_v (4j), a row only where a region has several options; else it is the column's bound."""
     regions = np.array([o.region_index for o in network.options], dtype=np.int64)
     for v in np.flatnonzero(np.bincount(regions, minlength=len(network.regions)) > 1):
@@ -236,35 +324,26 @@ def _limit_machines(writer: _RowWriter, network: Network, links: IntArray) -> No
         writer.family(
             [f"machine limit at {network.regions[v]}"],
             np.zeros(len(of_region), dtype=np.int64),
-            len(links) + of_region,
+            writer.options_at + of_region,
             np.ones(len(of_region)),
             -np.inf,
             float(network.machines_max[v]),
         )
 
 
-def _limit_store_reads(writer: _RowWriter, network: Network, links: IntArray, source: int) -> None:
-    """Σ_w F_sw ≤ Σ_k read_k N_sk, where the source's object store is known."""
-    _limit_store(writer, network, links, network.tail[links], source, "read")
+def write_store_row(writer: RowWriter, network: Network, flows: IntArray, region: int, verb: str) -> None:
+    """Σ F ≤ Σ_k rate_k N_k over the columns ``flows``, which sum to what a region's object store reads or writes.
 
-
-def _limit_store_writes(writer: _RowWriter, network: Network, links: IntArray, sink: int) -> None:
-    """Σ_u F_ut ≤ Σ_k write_k N_tk, where the destination's object store is known."""
-    _limit_store(writer, network, links, network.head[links], sink, "write")
-
-
-def _limit_store(writer: _RowWriter, network: Network, links: IntArray, ends: IntArray, region: int, verb: str) -> None:
-    options = [k for k, o in enumerate(network.options) if o.region_index == region]
-    rates = np.array(
-        [network.options[k].read_gbps if verb == "read" else network.options[k].write_gbps for k in options]
-    )
+    Nothing is written where the store's limits are not known. ``verb`` is ``read`` or ``write``.
+    """
+    options = np.array([k for k, o in enumerate(network.options) if o.region_index == region], dtype=np.int64)
+    rates = np.array([network.options[k].read_gbps if verb == "read" else network.options[k].write_gbps for k in options])
     if not np.all(np.isfinite(rates)):
         return
-    flows = np.flatnonzero(ends == region)
     writer.family(
         [f"object-store {verb} rate at {network.regions[region]}"],
         np.zeros(len(flows) + len(options), dtype=np.int64),
-        np.concatenate([flows, len(links) + np.array(options, dtype=np.int64)]),
+        np.concatenate([flows, writer.options_at + options]),
         np.concatenate([np.ones(len(flows)), -rates]),
         -np.inf,
         0.0,

@@ -24,7 +24,8 @@ import numpy as np
 from tradewind.planner.formulation import Formulation
 from tradewind.planner.goals import BOOT_GAP, RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
 from tradewind.planner.network import IntArray
-from tradewind.planner.solver import Ask, SolverSettings, solve_flows, solve_machines
+from tradewind.planner.formulation import Ask
+from tradewind.planner.solver import SolverSettings, solve_flows, solve_machines
 
 __all__ = ["SOLVES_MAX", "Frontier", "Segment", "trace_frontier"]
 

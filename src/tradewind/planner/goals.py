@@ -17,8 +17,8 @@ import heapq
 from dataclasses import dataclass
 
 from tradewind.model.amounts import BITS_PER_BYTE
-from tradewind.planner.formulation import Formulation
-from tradewind.planner.solver import Answer, Ask, SolverSettings, solve_flows, solve_machines
+from tradewind.planner.formulation import Ask, Formulation
+from tradewind.planner.solver import Answer, SolverSettings, solve_flows, solve_machines
 
 __all__ = [
     "BOOT_GAP",
@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 RATE_UNBOUNDED_GBPS = 1e6
-WINDOWS_MAX = 24
-"""Rate windows looked at before the remaining gap is reported instead of closed."""
+RATE_SMALL_GBPS = 1e-2
+"""Below what any plan is asked for."""
 DINKELBACH_STEPS_MAX = 30
 """Never reached: the method converges superlinearly, and takes two to five steps here."""
 RATE_SLACK = 1e-9
@@ -112,7 +112,7 @@ def cheapest(
     best: Point | None = None
     bound = float("inf")
     windows = [(0.0, rate_min_gbps, rate_max_gbps)]
-    for _ in range(WINDOWS_MAX):
+    for _ in range(settings.windows_max):
         if not windows:
             break
         floor, low, high = heapq.heappop(windows)
@@ -147,7 +147,7 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
     best: Point | None = None
     highest = 0.0
     windows = [(0.0, RATE_UNBOUNDED_GBPS)]
-    for _ in range(WINDOWS_MAX):
+    for _ in range(settings.windows_max):
         if not windows:
             break
         low, high = windows.pop()
@@ -197,9 +197,18 @@ def _least_ratio(
         if found is None or found.objective >= -settings.relative_gap * ratio * rate:
             bound = found.bound if found is not None else 0.0
             slack = max(0.0, -bound) / max(low, rate * 1e-3)
-            return answer, ratio - slack
+            return answer, max(ratio - slack, _relaxed_ratio(formulation, low, factor))
         answer = found
     return answer, 0.0
+
+
+def _relaxed_ratio(formulation: Formulation, low: float, factor: float) -> float:
+    """A bound on R/T from `low` on, where there is a relaxation: its R is convex and zero at zero, so R/T rises."""
+    if formulation.shared is None:
+        return 0.0
+    rate = max(low, RATE_SMALL_GBPS)
+    relaxed = formulation.shared.relax(Ask(rate, rate, machine_factor=factor))
+    return max(0.0, relaxed.bound / rate) if relaxed.feasible else 0.0
 
 
 def _cost_rate(formulation: Formulation, answer: Answer, factor: float) -> float:

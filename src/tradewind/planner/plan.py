@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tradewind.errors import TradewindError, UsageError
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Region
 from tradewind.model.units import format_duration
 from tradewind.planner.check import violations
@@ -20,7 +21,20 @@ from tradewind.planner.network import Limits, Network, build_network
 from tradewind.planner.routes import overlay_plan
 from tradewind.planner.solver import SolverSettings
 
-__all__ = ["InfeasibleGoal", "InvalidPlan", "Transfer", "answer_goal", "plan_transfer", "prepare", "trace_transfer"]
+__all__ = [
+    "InfeasibleGoal",
+    "InvalidPlan",
+    "Transfer",
+    "answer_goal",
+    "checked_plan",
+    "infeasible",
+    "job_of",
+    "plan_transfer",
+    "prepare",
+    "refuse_ends",
+    "solve_goal",
+    "trace_transfer",
+]
 
 CHUNK_MB = 16.0
 """Size of one read and one write request, for request prices: the data plane's default chunk."""
@@ -29,7 +43,7 @@ CHUNK_MB = 16.0
 class InfeasibleGoal(TradewindError):
     """No plan meets the goal. `because` says which limit; `nearest` is the plan that comes closest, if there is any."""
 
-    def __init__(self, because: str, *, hint: str | None, nearest: OverlayPlan | None) -> None:
+    def __init__(self, because: str, *, hint: str | None, nearest: OverlayPlan | MulticastPlan | None) -> None:
         super().__init__(because, hint=hint)
         self.because = because
         self.nearest = nearest
@@ -78,9 +92,17 @@ def prepare(
         UsageError: unknown region, or nothing to plan.
     """
     limits = limits or Limits()
+    network = network or build_network(catalog, limits, volume_gb=volume_gb)
+    refuse_ends(catalog, network, source, destination, volume_gb)
+    formulation = build_formulation(network, network.index[source], network.index[destination])
+    job = job_of(catalog, network, source, [destination], volume_gb, boot_s)
+    return Transfer(catalog, limits, network, formulation, job, settings or SolverSettings())
+
+
+def refuse_ends(catalog: Catalog, network: Network, source: Region, destination: Region, volume_gb: float) -> None:
+    """Raise UsageError for ends between which there is nothing to plan."""
     if not volume_gb > 0:
         raise UsageError(f"a volume to move must be more than zero, not {volume_gb:g} GB")
-    network = network or build_network(catalog, limits, volume_gb=volume_gb)
     for region in (source, destination):
         if region not in network.index:
             _refuse_region(catalog, region)
@@ -88,11 +110,19 @@ def prepare(
         raise UsageError(
             f"source and destination are both {source}", hint="within a region there is nothing to plan; just copy"
         )
-    formulation = build_formulation(network, network.index[source], network.index[destination])
-    job = Job(
-        volume_gb, network.boot_s if boot_s is None else boot_s, _requests_usd(catalog, source, destination, volume_gb)
-    )
-    return Transfer(catalog, limits, network, formulation, job, settings or SolverSettings())
+
+
+def job_of(
+    catalog: Catalog,
+    network: Network,
+    source: Region,
+    destinations: Sequence[Region],
+    volume_gb: float,
+    boot_s: float | None,
+) -> Job:
+    """What the transfer costs beside flows and machines: requests, and boot time."""
+    requests_usd = _requests_usd(catalog, source, destinations, volume_gb)
+    return Job(volume_gb, network.boot_s if boot_s is None else boot_s, requests_usd)
 
 
 def _refuse_region(catalog: Catalog, region: Region) -> None:
@@ -106,10 +136,14 @@ def _refuse_region(catalog: Catalog, region: Region) -> None:
     raise UsageError(f"unknown region {region}", hint=hint)
 
 
-def _requests_usd(catalog: Catalog, source: Region, destination: Region, volume_gb: float) -> float:
+def _requests_usd(catalog: Catalog, source: Region, destinations: Sequence[Region], volume_gb: float) -> float:
+    """Each chunk is read once and written once per destination."""
     requests = volume_gb * 1e3 / CHUNK_MB
-    read, write = catalog.stores.get(source.provider), catalog.stores.get(destination.provider)
-    usd_per_1000 = (read.get_usd_per_1000 if read else 0.0) + (write.put_usd_per_1000 if write else 0.0)
+    read = catalog.stores.get(source.provider)
+    usd_per_1000 = read.get_usd_per_1000 if read else 0.0
+    for destination in destinations:
+        write = catalog.stores.get(destination.provider)
+        usd_per_1000 += write.put_usd_per_1000 if write else 0.0
     return requests / 1000 * usd_per_1000
 
 
@@ -149,9 +183,9 @@ def answer_goal(transfer: Transfer, goal: Goal) -> OverlayPlan:
         InfeasibleGoal: no plan meets the goal.
         InvalidPlan: the check refused the plan.
     """
-    point = _solve(transfer, goal)
+    point = solve_goal(transfer, goal)
     if point is None:
-        raise _infeasible(transfer, goal)
+        raise infeasible(transfer, goal, checked_plan)
     return checked_plan(transfer, goal, point)
 
 
@@ -165,7 +199,8 @@ def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
     return plan
 
 
-def _solve(transfer: Transfer, goal: Goal) -> Point | None:
+def solve_goal(transfer: Transfer, goal: Goal) -> Point | None:
+    """The best point for a goal; ``None`` if nothing meets it."""
     formulation, job, settings = transfer.formulation, transfer.job, transfer.settings
     if isinstance(goal, MinThroughput):
         if goal.exactly:
@@ -181,23 +216,25 @@ def _solve(transfer: Transfer, goal: Goal) -> Point | None:
     return fastest(formulation, job, settings)
 
 
-def _infeasible(transfer: Transfer, goal: Goal) -> InfeasibleGoal:
-    """Say which limit, and find the nearest goal that works."""
+def infeasible(
+    transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Point], OverlayPlan | MulticastPlan]
+) -> InfeasibleGoal:
+    """Say which limit, and find the nearest goal that works; ``write`` makes a plan of a point."""
     if isinstance(goal, MaxCost):
-        best = _solve(transfer, Cheapest())
+        best = solve_goal(transfer, Cheapest())
         if best is None:
             return _unreachable(transfer)
-        nearest = checked_plan(transfer, MaxCost(best.cost_usd), best)
+        nearest = write(transfer, MaxCost(best.cost_usd), best)
         return InfeasibleGoal(
             f"nothing goes for {format_usd(goal.usd)}: the cheapest plan costs {format_usd(nearest.cost.total_usd)} "
             f"({format_usd(nearest.cost.egress_usd)} of it for egress)",
             hint=f"raise the ceiling to {nearest.cost.total_usd + 0.005:.2f}USD",
             nearest=nearest,
         )
-    best = _solve(transfer, Fastest())
+    best = solve_goal(transfer, Fastest())
     if best is None:
         return _unreachable(transfer)
-    nearest = checked_plan(transfer, MinThroughput(best.rate_gbps * (1 - 1e-9)), best)
+    nearest = write(transfer, MinThroughput(best.rate_gbps * (1 - 1e-9)), best)
     limits = binding_limits(transfer.formulation, best, Fastest())
     limit = limits[0] if limits else "the links"
     if isinstance(goal, Deadline):
@@ -222,9 +259,9 @@ def _infeasible(transfer: Transfer, goal: Goal) -> InfeasibleGoal:
 
 def _unreachable(transfer: Transfer) -> InfeasibleGoal:
     source = transfer.network.regions[transfer.formulation.source]
-    sink = transfer.network.regions[transfer.formulation.sink]
+    sinks = [transfer.network.regions[v] for v in transfer.formulation.sinks]
     return InfeasibleGoal(
-        f"nothing is known of any way from {source} to {sink}",
-        hint=f"import or measure a link: `tradewind catalog show {source} {sink}` says what is known",
+        f"nothing is known of any way from {source} to {' and '.join(map(str, sinks))}",
+        hint=f"import or measure a link: `tradewind catalog show {source} {sinks[0]}` says what is known",
         nearest=None,
     )

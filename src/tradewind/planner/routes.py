@@ -18,11 +18,11 @@ from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.model.goal import Goal
 from tradewind.model.overlay import Cost, OverlayEdge, OverlayPlan, OverlayRoute, RegionMachines
 from tradewind.model.region import Region
-from tradewind.planner.formulation import Formulation
+from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.goals import Job, Point
 from tradewind.planner.network import FloatArray, Network
 
-__all__ = ["decompose", "overlay_plan", "round_connections"]
+__all__ = ["FLOW_MIN_RELATIVE", "decompose", "figures", "fitting_part", "overlay_plan", "round_connections"]
 
 FLOW_MIN_RELATIVE = 1e-7
 """Flows below this part of the rate are rounding of the solver, and are dropped."""
@@ -34,22 +34,48 @@ def overlay_plan(
     formulation: Formulation, job: Job, goal: Goal, point: Point, *, solve_s: float = 0.0, binding: tuple[str, ...] = ()
 ) -> OverlayPlan:
     """Write an answer of the solver as a plan. All its figures are those of the rounded plan."""
-    network = formulation.network
+    name = formulation.network.regions
     paths = decompose(formulation, point.answer.flow_gbps)
     wanted = sum(gbps for _, gbps in paths)
-    paths = _within_caps(formulation, paths, point)
+    part = fitting_part(formulation, point, _flow_columns(formulation, paths))
+    paths = [(path, gbps * part) for path, gbps in paths]
     rate = math.fsum(gbps for _, gbps in paths)
     flows: dict[Edge, float] = defaultdict(float)
     for path, gbps in paths:
         for edge in itertools.pairwise(path):
             flows[edge] += gbps
-    counts = _machines(formulation, point)
+    edges, machines, cost = figures(formulation, job, point, flows, rate)
+    return OverlayPlan(
+        source=name[formulation.source],
+        destination=name[formulation.sink],
+        volume_gb=job.volume_gb,
+        goal=goal,
+        throughput_gbps=rate,
+        boot_s=job.boot_s,
+        cost=cost,
+        machines=machines,
+        edges=edges,
+        routes=tuple(OverlayRoute(tuple(name[v] for v in path), gbps, gbps / rate) for path, gbps in paths),
+        connections_per_machine=formulation.network.connections_per_machine,
+        optimal=point.answer.optimal and abs(rate - wanted) <= FLOW_MIN_RELATIVE * wanted,
+        gap=point.gap,
+        solve_s=solve_s,
+        binding=binding,
+    )
+
+
+def figures(
+    formulation: Formulation, job: Job, point: Point, flows: Mapping[Edge, float], rate: float
+) -> tuple[tuple[OverlayEdge, ...], tuple[RegionMachines, ...], Cost]:
+    """Edges with whole connections, machines, and what a transfer with these flows costs."""
+    network = formulation.network
+    name = network.regions
+    counts = _machines(point)
     limit = {r: network.connections_per_machine * n for r, n in _per_region(network, counts).items()}
     position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in formulation.links}
     link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
     price = {edge: float(network.usd_per_gb[position[edge]]) for edge in flows}
     connections = round_connections(flows, link, limit, network.connections_per_machine)
-    name = network.regions
     edges = tuple(
         OverlayEdge(name[u], name[v], gbps, connections[u, v], price[u, v], link[u, v])
         for (u, v), gbps in sorted(flows.items(), key=lambda item: -item[1])
@@ -61,23 +87,7 @@ def overlay_plan(
     time_s = job.gbit / rate
     machine_usd_per_s = math.fsum(m.count * m.offer.usd_per_s for m in machines)
     egress_usd = math.fsum(e.gbps * e.usd_per_gb for e in edges) / BITS_PER_BYTE * time_s
-    return OverlayPlan(
-        source=name[formulation.source],
-        destination=name[formulation.sink],
-        volume_gb=job.volume_gb,
-        goal=goal,
-        throughput_gbps=rate,
-        boot_s=job.boot_s,
-        cost=Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_s), job.requests_usd),
-        machines=machines,
-        edges=edges,
-        routes=tuple(OverlayRoute(tuple(name[v] for v in path), gbps, gbps / rate) for path, gbps in paths),
-        connections_per_machine=network.connections_per_machine,
-        optimal=point.answer.optimal and abs(rate - wanted) <= FLOW_MIN_RELATIVE * wanted,
-        gap=point.gap,
-        solve_s=solve_s,
-        binding=binding,
-    )
+    return edges, machines, Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_s), job.requests_usd)
 
 
 def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tuple[int, ...], float]]:
@@ -122,28 +132,30 @@ def _widest_path(left: Mapping[int, Mapping[int, float]], source: int, sink: int
     return tuple(reversed(path))
 
 
-def _within_caps(
-    formulation: Formulation, paths: list[tuple[tuple[int, ...], float]], point: Point
-) -> list[tuple[tuple[int, ...], float]]:
-    """Scale everything down by the solver's tolerance, should a cap be passed by it."""
+def _flow_columns(formulation: Formulation, paths: list[tuple[tuple[int, ...], float]]) -> FloatArray:
     network = formulation.network
     flow = np.zeros(formulation.link_count)
     column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(formulation.links)}
     for path, gbps in paths:
         for edge in itertools.pairwise(path):
             flow[column[edge]] += gbps
-    values = np.concatenate([flow, point.answer.machines.astype(np.float64)])
+    return flow
+
+
+def fitting_part(formulation: Formulation, point: Point, flow_gbps: FloatArray) -> float:
+    """The part of these flows that fits into the machines: one, or less by the solver's tolerance."""
+    values = np.concatenate([flow_gbps, point.answer.machines.astype(np.float64)])
     rows = formulation.rows
-    activity = np.bincount(rows.row, rows.value * values[rows.column], minlength=len(rows.names))
-    use = np.bincount(
-        rows.row, np.where(rows.value > 0, rows.value * values[rows.column], 0.0), minlength=len(rows.names)
-    )
-    capped = np.isneginf(rows.lower) & (use > 0)
+    count = len(rows.names)
+    terms = rows.value * values[rows.column]
+    activity = np.bincount(rows.row, terms, minlength=count)
+    use = np.bincount(rows.row, np.where(rows.value > 0, terms, 0.0), minlength=count)
+    capped = np.array([name.startswith(CAPACITY_FAMILIES) for name in rows.names]) & (use > 0)
     excess = float(np.max((activity - rows.upper)[capped] / use[capped], initial=0.0))
-    return paths if excess <= 1e-12 else [(path, gbps * (1 - excess)) for path, gbps in paths]
+    return 1.0 if excess <= 1e-12 else 1.0 - excess
 
 
-def _machines(formulation: Formulation, point: Point) -> dict[int, int]:
+def _machines(point: Point) -> dict[int, int]:
     return {int(k): int(point.answer.machines[k]) for k in np.flatnonzero(point.answer.machines)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -20,6 +20,7 @@ from tradewind.model.overlay_document import plan_document
 from tradewind.model.region import parse_region
 from tradewind.planner.baseline import direct, ron
 from tradewind.planner.compare import Alternative, compare
+from tradewind.planner.distribution import prepare_multicast
 from tradewind.planner.frontier import Frontier, Segment
 from tradewind.planner.network import Limits
 from tradewind.planner.plan import Transfer, answer_goal, prepare, trace_transfer
@@ -285,7 +286,7 @@ def _goal(
 
 def prepared(
     source: str,
-    destination: str,
+    destination: str | Sequence[str],
     *,
     volume_gb: float,
     max_vms: int = MACHINES_PER_REGION,
@@ -293,13 +294,16 @@ def prepared(
     spot: bool = False,
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> Transfer:
-    """The transfer, ready for any goal; arguments and errors are those of `plan`."""
+    """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast."""
     if max_vms < 1:
         raise UsageError(f"at least one machine per region is needed, not {max_vms}")
     known = catalog if isinstance(catalog, Catalog) else load_catalog(Path(catalog) if catalog else catalog_folder())
     require_machine_types(known, vm_types or ())
     limits = Limits(machines_per_region=max_vms, spot=spot, machine_types=vm_types)
-    return prepare(known, parse_region(source), parse_region(destination), volume_gb, limits)
+    destinations = [parse_region(d) for d in ([destination] if isinstance(destination, str) else destination)]
+    if len(destinations) > 1:
+        return prepare_multicast(known, parse_region(source), destinations, volume_gb, limits)
+    return prepare(known, parse_region(source), destinations[0], volume_gb, limits)
 
 
 def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:

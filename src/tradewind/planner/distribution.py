@@ -1,0 +1,243 @@
+"""Plans for several destinations: the front door, the plan out of an answer, and what the same costs otherwise."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tradewind.errors import UsageError
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Fastest, Goal, MinThroughput
+from tradewind.model.overlay import DistributionTree, MulticastPlan
+from tradewind.model.region import Region
+from tradewind.planner.check import multicast_violations
+from tradewind.planner.explain import binding_limits
+from tradewind.planner.formulation import Formulation
+from tradewind.planner.goals import Point
+from tradewind.planner.multicast import build_multicast_formulation, shared_links, tree_packing
+from tradewind.planner.network import FloatArray, Limits, Network, build_network
+from tradewind.planner.plan import (
+    InfeasibleGoal,
+    InvalidPlan,
+    Transfer,
+    answer_goal,
+    infeasible,
+    job_of,
+    prepare,
+    refuse_ends,
+    solve_goal,
+)
+from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
+from tradewind.planner.solver import SolverSettings
+from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
+
+__all__ = ["MulticastAlternative", "answer_multicast", "compare_multicast", "prepare_multicast"]
+
+SETTINGS = SolverSettings(time_limit_s=20.0, windows_max=6)
+"""A mixed-integer solve takes longer here; what has been found by its limits is shown with its gap."""
+
+
+def prepare_multicast(
+    catalog: Catalog,
+    source: Region,
+    destinations: Sequence[Region],
+    volume_gb: float,
+    limits: Limits | None = None,
+    *,
+    network: Network | None = None,
+    boot_s: float | None = None,
+    settings: SolverSettings | None = None,
+) -> Transfer:
+    """Set a transfer to several destinations up; arguments as in `plan.prepare`.
+
+    Raises:
+        UsageError: unknown region, a destination named twice, or too many.
+    """
+    limits = limits or Limits()
+    if not 2 <= len(destinations) <= SINKS_MAX:
+        raise UsageError(f"a plan has 1 to {SINKS_MAX} destinations, not {len(destinations)}")
+    if len(set(destinations)) < len(destinations):
+        raise UsageError("a destination is named twice")
+    network = network or build_network(catalog, limits, volume_gb=volume_gb)
+    for destination in destinations:
+        refuse_ends(catalog, network, source, destination, volume_gb)
+    formulation = build_multicast_formulation(
+        network, network.index[source], tuple(network.index[d] for d in destinations)
+    )
+    job = job_of(catalog, network, source, destinations, volume_gb, boot_s)
+    return Transfer(catalog, limits, network, formulation, job, settings or SETTINGS)
+
+
+def answer_multicast(transfer: Transfer, goal: Goal) -> MulticastPlan:
+    """The plan for one goal, checked. ``transfer`` comes from `prepare_multicast`.
+
+    Raises:
+        InfeasibleGoal: no plan meets the goal.
+        InvalidPlan: the check refused the plan.
+    """
+    point = solve_goal(transfer, goal)
+    if point is None:
+        raise infeasible(transfer, goal, _checked)
+    return _checked(transfer, goal, point)
+
+
+def _checked(transfer: Transfer, goal: Goal, point: Point) -> MulticastPlan:
+    plan = _multicast_plan(transfer, goal, point)
+    wrong = multicast_violations(plan, transfer.catalog, transfer.limits)
+    if wrong:
+        raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
+    return plan
+
+
+def _multicast_plan(transfer: Transfer, goal: Goal, point: Point) -> MulticastPlan:
+    """Write an answer as trees; all figures are those of the trees."""
+    formulation, job = transfer.formulation, transfer.job
+    name = formulation.network.regions
+    trees = tree_packing(formulation, point.answer.flow_gbps, point.rate_gbps).trees
+    part = fitting_part(formulation, point, _flow_columns(formulation, trees))
+    trees = tuple(sorted(((tree, gbps * part) for tree, gbps in trees), key=lambda item: -item[1]))
+    rate = math.fsum(gbps for _, gbps in trees)
+    flows: dict[Edge, float] = defaultdict(float)
+    for tree, gbps in trees:
+        for edge in tree:
+            flows[edge] += gbps
+    edges, machines, cost = figures(formulation, job, point, flows, rate)
+    return MulticastPlan(
+        source=name[formulation.source],
+        destinations=tuple(name[v] for v in formulation.sinks),
+        volume_gb=job.volume_gb,
+        goal=goal,
+        throughput_gbps=rate,
+        boot_s=job.boot_s,
+        cost=cost,
+        machines=machines,
+        edges=edges,
+        trees=tuple(
+            DistributionTree(
+                tuple((name[u], name[v]) for u, v in _outwards(tree, formulation.source)), gbps, gbps / rate
+            )
+            for tree, gbps in trees
+        ),
+        connections_per_machine=formulation.network.connections_per_machine,
+        optimal=point.answer.optimal and abs(rate - point.rate_gbps) <= FLOW_MIN_RELATIVE * 10 * rate,
+        gap=point.gap,
+        binding=binding_limits(formulation, point, goal),
+    )
+
+
+def _outwards(tree: Tree, source: int) -> list[Edge]:
+    """The hops in an order in which each region is reached before it is left."""
+    out: dict[int, list[int]] = defaultdict(list)
+    for u, v in sorted(tree):
+        out[u].append(v)
+    hops: list[Edge] = []
+    reached = [source]
+    for u in reached:
+        hops += [(u, v) for v in out[u]]
+        reached += out[u]
+    return hops
+
+
+def _flow_columns(formulation: Formulation, trees: Sequence[tuple[Tree, float]]) -> FloatArray:
+    """What trees put on each column: shared, and per destination along its path."""
+    network, links = formulation.network, shared_links(formulation)
+    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(links)}
+    flow = np.zeros(formulation.link_count)
+    for tree, gbps in trees:
+        before = {v: u for u, v in tree}
+        for edge in tree:
+            flow[column[edge]] += gbps
+        for number, sink in enumerate(formulation.sinks):
+            at = sink
+            while at != formulation.source:
+                flow[len(links) * (1 + number) + column[before[at], at]] += gbps
+                at = before[at]
+    return flow
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastAlternative:
+    """One way to serve all destinations, for the comparison."""
+
+    name: str
+    throughput_gbps: float
+    """What each destination receives."""
+    time_s: float
+    """Until the last destination has everything."""
+    cost_usd: float
+    machines: int
+    source_machines: int
+    remark: str = ""
+
+
+def compare_multicast(transfer: Transfer, plan: MulticastPlan) -> list[MulticastAlternative]:
+    """The plan beside direct copies to each destination and beside one plan per destination, at the plan's rate."""
+    lines = [_line("one plan, shared links", plan)]
+    straight = _direct_copies(transfer, plan)
+    if straight is not None:
+        slower = straight.throughput_gbps < plan.throughput_gbps * (1 - 1e-6)
+        remark = "the fastest there is" if slower else ""
+        lines.append(replace(_line("direct to each, at once", straight), remark=remark))
+    separate = _separate_plans(transfer, plan)
+    if separate is not None:
+        lines.append(separate)
+    return lines
+
+
+def _line(name: str, plan: MulticastPlan) -> MulticastAlternative:
+    machines = sum(m.count for m in plan.machines)
+    source = plan.machine_counts[plan.source]
+    return MulticastAlternative(name, plan.throughput_gbps, plan.time_s, plan.cost.total_usd, machines, source)
+
+
+def _direct_copies(transfer: Transfer, plan: MulticastPlan) -> MulticastPlan | None:
+    """Every destination over its own link from the source, all at once; as fast as the plan, or as fast as it goes."""
+    network, formulation = transfer.network, transfer.formulation
+    links = np.flatnonzero((network.tail == formulation.source) & np.isin(network.head, formulation.sinks))
+    star = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
+    for goal in (MinThroughput(plan.throughput_gbps * (1 - 1e-9)), Fastest()):
+        try:
+            return answer_multicast(replace(transfer, formulation=star), goal)
+        except InfeasibleGoal:
+            continue
+    return None
+
+
+def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlternative | None:
+    """The cheapest plan per destination, each as fast as the shared one, and each with all the machines allowed."""
+    goal = MinThroughput(plan.throughput_gbps * (1 - 1e-9))
+    plans = []
+    for destination in plan.destinations:
+        alone = prepare(
+            transfer.catalog,
+            plan.source,
+            destination,
+            plan.volume_gb,
+            transfer.limits,
+            network=transfer.network,
+            boot_s=transfer.job.boot_s,
+        )
+        try:
+            plans.append(answer_goal(alone, goal))
+        except InfeasibleGoal:
+            return None
+    counts: dict[Region, int] = defaultdict(int)
+    for made in plans:
+        for region, count in made.machine_counts.items():
+            counts[region] += count
+    network = transfer.network
+    crowded = [r for r, n in counts.items() if n > int(network.machines_max[network.index[r]])]
+    together = not crowded
+    return MulticastAlternative(
+        f"{len(plans)} plans, one per destination",
+        min(made.throughput_gbps for made in plans),
+        max(made.time_s for made in plans) if together else math.fsum(made.time_s for made in plans),
+        math.fsum(made.cost.total_usd for made in plans),
+        sum(counts.values()),
+        counts[plan.source],
+        "" if together else f"one after another: {crowded[0]} has not the machines for all at once",
+    )

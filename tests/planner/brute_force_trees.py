@@ -1,0 +1,109 @@
+"""The best plan for several destinations by trying every number of machines and writing every tree down.
+
+Shares no code with the planner: a tree is a choice of one predecessor for each region that it reaches. With the
+machines fixed each goal is one linear programme over the rates of the trees.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import highspy
+
+from tradewind.model.catalog import Catalog
+from tradewind.model.region import Region
+
+Tree = tuple[tuple[Region, Region], ...]
+
+
+@dataclass(frozen=True)
+class TreeWorld:
+    catalog: Catalog
+    source: Region
+    sinks: tuple[Region, ...]
+    volume_gb: float
+    machines_max: int
+
+    def trees(self) -> list[Tree]:
+        """Every tree from the source that reaches all destinations and ends at destinations only."""
+        regions = [r for r in self.catalog.grid.regions() if r != self.source]
+        into = {r: [u for u, v in self.catalog.grid.links if v == r] for r in regions}
+        found = []
+        for choice in itertools.product(*[[None, *into[r]] for r in regions]):
+            before = {r: u for r, u in zip(regions, choice, strict=True) if u is not None}
+            if set(self.sinks) <= set(before) and self._is_tree(before):
+                found.append(tuple((u, v) for v, u in before.items()))
+        return found
+
+    def _is_tree(self, before: dict[Region, Region]) -> bool:
+        for start in before:
+            at, steps = start, 0
+            while at != self.source:
+                at, steps = before.get(at), steps + 1  # type: ignore[assignment]
+                if at is None or steps > len(before):
+                    return False
+        return set(before) - set(before.values()) <= set(self.sinks)
+
+    def machine_sets(self) -> Iterator[dict[Region, int]]:
+        ends = (self.source, *self.sinks)
+        inner = [r for r in self.catalog.grid.regions() if r not in ends]
+        choices = [range(1, self.machines_max + 1)] * len(ends) + [range(self.machines_max + 1)] * len(inner)
+        for numbers in itertools.product(*choices):
+            yield dict(zip([*ends, *inner], numbers, strict=True))
+
+    def usd_per_s(self, machines: dict[Region, int]) -> float:
+        return sum(n * self.catalog.machine_offers(r)[0].usd_per_s for r, n in machines.items())
+
+
+def cheapest_usd(world: TreeWorld, rate_min_gbps: float, *, exactly: bool = False) -> float:
+    """Least cost at (at least) a rate, by shares of trees and y = 1/T; infinite if out of reach."""
+    best = float("inf")
+    trees = world.trees()
+    for machines in world.machine_sets():
+        highs, share, inverse_rate, egress = _shares(world, trees, machines)
+        del share
+        bound = 1 / rate_min_gbps
+        highs.addConstr(inverse_rate == bound) if exactly else highs.addConstr(inverse_rate <= bound)
+        highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * world.usd_per_s(machines) * inverse_rate)
+        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+            best = min(best, highs.getObjectiveValue())
+    return best
+
+
+def fastest_gbps(world: TreeWorld, ceiling_usd: float = float("inf")) -> float:
+    """Highest rate for at most ``ceiling_usd``; zero if nothing is that cheap."""
+    best = 0.0
+    trees = world.trees()
+    for machines in world.machine_sets():
+        highs, share, inverse_rate, egress = _shares(world, trees, machines)
+        del share
+        if ceiling_usd < float("inf"):
+            paid = world.volume_gb * egress + 8 * world.volume_gb * world.usd_per_s(machines) * inverse_rate
+            highs.addConstr(paid <= ceiling_usd)
+        highs.minimize(inverse_rate)
+        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal and highs.getObjectiveValue() < 1e6:
+            best = max(best, 1 / highs.getObjectiveValue())
+    return best
+
+
+def _shares(world: TreeWorld, trees: list[Tree], machines: dict[Region, int]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs.silent()
+    inverse_rate = highs.addVariable(lb=0, ub=1e6)
+    served = [tree for tree in trees if all(machines[u] and machines[v] for u, v in tree)]
+    share = [highs.addVariable(lb=0) for _ in served]
+    highs.addConstr(sum(share) == 1.0) if served else highs.addConstr(inverse_rate >= 2e6)
+    links = world.catalog.grid.links
+    use = {pair: sum(x for x, tree in zip(share, served, strict=True) if pair in tree) for pair in links}
+    for region in world.catalog.grid.regions():
+        machine, count = world.catalog.machine_offers(region)[0].machine, machines[region]
+        for end, cap in ((0, machine.egress_gbps), (1, machine.ingress_gbps)):
+            at = [pair for pair in links if pair[end] == region and not isinstance(use[pair], int)]
+            if at:
+                highs.addConstr(sum(use[p] for p in at) <= cap * count * inverse_rate)
+                highs.addConstr(sum((1 / links[p].gbps) * use[p] for p in at) <= count * inverse_rate)
+    prices = {pair: world.catalog.egress(*pair) for pair in links}
+    egress = sum(use[pair] * prices[pair].usd_per_gb for pair in links)  # type: ignore[union-attr]
+    return highs, share, inverse_rate, egress

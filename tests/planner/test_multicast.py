@@ -1,0 +1,172 @@
+"""Several destinations: every goal against brute force over trees; every plan passes the independent check."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.planner.brute_force_trees import TreeWorld, cheapest_usd, fastest_gbps
+from tests.planner.worlds import MADE, offer, random_world
+from tradewind.errors import UsageError
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.grid import Grid, Link
+from tradewind.model.overlay import MulticastPlan
+from tradewind.model.price import EgressPrice, PriceBook, PriceTier
+from tradewind.model.region import Region
+from tradewind.planner import solver
+from tradewind.planner.check import multicast_violations
+from tradewind.planner.distribution import answer_multicast, compare_multicast, prepare_multicast
+from tradewind.planner.network import Limits
+from tradewind.planner.plan import InfeasibleGoal, Transfer
+
+VOLUME_GB = 40.0
+SOURCE = Region("p", "r0")
+SINKS = (Region("q", "r1"), Region("p", "r2"), Region("q", "r3"))
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))]
+
+
+def world_of(seed: int) -> tuple[TreeWorld, Transfer]:
+    """Five regions, two or three destinations, every third link missing in every second world."""
+    catalog = random_world(seed, 5)
+    if seed % 2:
+        rng = random.Random(seed)
+        links = {pair: link for pair, link in catalog.grid.links.items() if rng.random() < 0.66}
+        catalog = replace(catalog, grid=Grid(links))
+    sinks = SINKS[: 2 + seed // 2 % 2]
+    world = TreeWorld(catalog, SOURCE, sinks, VOLUME_GB, 1)
+    return world, prepare_multicast(catalog, SOURCE, sinks, VOLUME_GB, Limits(machines_per_region=1))
+
+
+def planned(transfer: Transfer, goal: Goal) -> MulticastPlan:
+    plan = answer_multicast(transfer, goal)
+    assert multicast_violations(plan, transfer.catalog, transfer.limits) == []
+    assert plan.optimal
+    return plan
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_goal_is_as_good_as_brute_force(seed: int) -> None:
+    world, transfer = world_of(seed)
+    top_gbps = fastest_gbps(world)
+    if top_gbps == 0.0:
+        with pytest.raises(InfeasibleGoal, match="nothing is known of any way"):
+            answer_multicast(transfer, Fastest())
+        return
+    assert planned(transfer, Fastest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)
+    for part in (0.4, 0.85):
+        rate = part * top_gbps
+        at_least = planned(transfer, MinThroughput(rate))
+        assert at_least.cost.total_usd == pytest.approx(cheapest_usd(world, rate), rel=1e-6)
+        exactly = planned(transfer, MinThroughput(rate, exactly=True))
+        assert exactly.cost.total_usd == pytest.approx(cheapest_usd(world, rate, exactly=True), rel=1e-6)
+        deadline = planned(transfer, Deadline(8 * VOLUME_GB / rate))
+        assert deadline.cost.total_usd == pytest.approx(at_least.cost.total_usd, rel=1e-6)
+    least_usd = planned(transfer, Cheapest()).cost.total_usd
+    assert least_usd == pytest.approx(cheapest_usd(world, top_gbps * 1e-3), rel=1e-6)
+    ceiling = least_usd * 1.1
+    fast = planned(transfer, MaxCost(ceiling))
+    assert fast.throughput_gbps == pytest.approx(fastest_gbps(world, ceiling), rel=1e-6)
+    with pytest.raises(InfeasibleGoal) as too_cheap:
+        answer_multicast(transfer, MaxCost(least_usd * 0.9))
+    assert too_cheap.value.nearest is not None
+    assert too_cheap.value.nearest.cost.total_usd == pytest.approx(least_usd)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_beyond_the_size_that_is_solved_whole_the_gap_is_honest(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "WHOLE_COLUMNS_MAX", 0)
+    monkeypatch.setattr(solver, "REGIONS_OF_INTEREST_MAX", 4)
+    world, transfer = world_of(seed)
+    top_gbps = fastest_gbps(world)
+    if top_gbps == 0.0:
+        return
+    for goal, best_usd in (
+        (MinThroughput(0.7 * top_gbps), cheapest_usd(world, 0.7 * top_gbps)),
+        (Cheapest(), cheapest_usd(world, top_gbps * 1e-3)),
+    ):
+        plan = answer_multicast(transfer, goal)
+        assert plan.cost.total_usd * (1 - plan.gap) <= best_usd * (1 + 1e-6)
+        assert best_usd <= plan.cost.total_usd * (1 + 1e-6)
+        assert plan.gap < 1.0
+    fast = answer_multicast(transfer, Fastest())
+    assert fast.throughput_gbps <= top_gbps * (1 + 1e-6) <= fast.throughput_gbps * (1 + fast.gap) * (1 + 2e-6)
+
+
+def graph(edges: list[tuple[str, str, float]], egress_gbps: float = 10.0) -> Catalog:
+    """Regions of one provider with links of these rates, at one price."""
+    links = {(Region("p", u), Region("p", v)): Link(gbps, MADE) for u, v, gbps in edges}
+    prices = {pair: EgressPrice((PriceTier(0.0, 0.02),), MADE) for pair in links}
+    return Catalog({}, PriceBook(prices), Grid(links), {"p": (offer("p", egress_gbps, 10.0, 1.0, 0.0),)})
+
+
+def test_a_relay_duplicates_what_it_receives_once() -> None:
+    catalog = graph([("s", "hub", 4.0), ("hub", "a", 8.0), ("hub", "b", 8.0)])
+    source, sinks = Region("p", "s"), (Region("p", "a"), Region("p", "b"))
+    transfer = prepare_multicast(catalog, source, sinks, 8.0, Limits(machines_per_region=1))
+    plan = planned(transfer, MinThroughput(3.0))
+    assert len(plan.trees) == 1
+    assert plan.trees[0].hops[0] == (source, Region("p", "hub"))
+    assert plan.cost.egress_usd == pytest.approx(3 * 8.0 * 0.02), "each link is paid once"
+    assert plan.trees[0].path_to(sinks[1]) == (source, Region("p", "hub"), sinks[1])
+
+
+def test_the_butterfly_is_not_promised_what_only_coding_could_carry() -> None:
+    """Flows that share links would carry 2 Gbit/s to both; relays that only forward carry 1.5."""
+    unit = [("s", "l"), ("s", "r"), ("l", "a"), ("r", "b"), ("l", "m"), ("r", "m"), ("m", "n"), ("n", "a"), ("n", "b")]
+    # Connections are shared among a region's links, so links are wide and the machines' caps are the bottlenecks.
+    catalog = graph([(u, v, 1000.0) for u, v in unit])
+    caps = {"s": (2.0, 10.0), "l": (2.0, 1.0), "r": (2.0, 1.0), "m": (1.0, 10.0)}
+    offers = {Region("p", name): (offer("p", egress, ingress, 1.0, 0.0),) for name, (egress, ingress) in caps.items()}
+    catalog = replace(catalog, region_offers=offers)
+    sinks = (Region("p", "a"), Region("p", "b"))
+    transfer = prepare_multicast(catalog, Region("p", "s"), sinks, 8.0, Limits(machines_per_region=1))
+    plan = planned(transfer, Fastest())
+    assert transfer.formulation.shared is not None
+    assert transfer.formulation.shared.rows() is not None, "the relaxation alone was too hopeful"
+    world = TreeWorld(catalog, Region("p", "s"), sinks, 8.0, 1)
+    assert plan.throughput_gbps == pytest.approx(fastest_gbps(world), rel=1e-6)
+    assert plan.throughput_gbps < 1.99
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_shared_plan_is_never_dearer_than_direct_copies(seed: int) -> None:
+    _, transfer = world_of(seed * 2)
+    plan = planned(transfer, MinThroughput(0.5 * planned(transfer, Fastest()).throughput_gbps))
+    lines = {line.name: line for line in compare_multicast(transfer, plan)}
+    direct = lines.get("direct to each, at once")
+    if direct is not None and not direct.remark:
+        assert plan.cost.total_usd <= direct.cost_usd * (1 + 1e-7)
+    separate = next((line for name, line in lines.items() if name.endswith("one per destination")), None)
+    assert separate is None or separate.throughput_gbps >= plan.throughput_gbps * (1 - 1e-6)
+
+
+def test_destinations_are_checked() -> None:
+    catalog = random_world(0, 5)
+    with pytest.raises(UsageError, match="named twice"):
+        prepare_multicast(catalog, SOURCE, (SINKS[0], SINKS[0]), 1.0)
+    with pytest.raises(UsageError, match="unknown region"):
+        prepare_multicast(catalog, SOURCE, (SINKS[0], Region("p", "nowhere")), 1.0)
+    with pytest.raises(UsageError, match="source and destination are both"):
+        prepare_multicast(catalog, SOURCE, (SINKS[0], SOURCE), 1.0)
+    with pytest.raises(UsageError, match="1 to 8 destinations"):
+        prepare_multicast(catalog, SOURCE, [Region("p", f"r{i}") for i in range(9)], 1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_check_sees_what_is_wrong(seed: int) -> None:
+    _, transfer = world_of(seed * 2)
+    plan = planned(transfer, Fastest())
+    tree = plan.trees[0]
+    wrong = [
+        replace(plan, trees=(replace(tree, hops=tree.hops[:-1]), *plan.trees[1:])),
+        replace(plan, trees=(replace(tree, gbps=tree.gbps * 1.01), *plan.trees[1:])),
+        replace(plan, machines=plan.machines[1:]),
+        replace(plan, cost=replace(plan.cost, egress_usd=plan.cost.egress_usd * 0.9)),
+        replace(plan, edges=tuple(replace(e, gbps=e.gbps * 5) for e in plan.edges)),
+        replace(plan, goal=MinThroughput(plan.throughput_gbps * 2)),
+    ]
+    for broken in wrong:
+        assert multicast_violations(broken, transfer.catalog, transfer.limits)
