@@ -15,7 +15,18 @@ import numpy as np
 from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.planner.network import FloatArray, IntArray, Network
 
-__all__ = ["CAPACITY_FAMILIES", "Ask", "Formulation", "RelaxedTrees", "RowWriter", "Rows", "SharedFlows", "build_formulation", "write_machine_rows", "write_store_row"]
+__all__ = [
+    "CAPACITY_FAMILIES",
+    "Ask",
+    "Formulation",
+    "RelaxedTrees",
+    "RowWriter",
+    "Rows",
+    "SharedFlows",
+    "build_formulation",
+    "write_machine_rows",
+    "write_store_row",
+]
 
 CAPACITY_FAMILIES = (
     "egress cap at",
@@ -38,7 +49,6 @@ class Rows:
     value: FloatArray
     lower: FloatArray
     upper: FloatArray
-
 
     def joined(self, more: Rows) -> Rows:
         """These rows, then ``more``."""
@@ -337,7 +347,9 @@ def write_store_row(writer: RowWriter, network: Network, flows: IntArray, region
     Nothing is written where the store's limits are not known. ``verb`` is ``read`` or ``write``.
     """
     options = np.array([k for k, o in enumerate(network.options) if o.region_index == region], dtype=np.int64)
-    rates = np.array([network.options[k].read_gbps if verb == "read" else network.options[k].write_gbps for k in options])
+    rates = np.array(
+        [network.options[k].read_gbps if verb == "read" else network.options[k].write_gbps for k in options]
+    )
     if not np.all(np.isfinite(rates)):
         return
     writer.family(

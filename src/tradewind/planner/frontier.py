@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tradewind.planner.formulation import Formulation
+from tradewind.planner.formulation import Ask, Formulation
 from tradewind.planner.goals import BOOT_GAP, RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
 from tradewind.planner.network import IntArray
-from tradewind.planner.formulation import Ask
 from tradewind.planner.solver import SolverSettings, solve_flows, solve_machines
 
 __all__ = ["SOLVES_MAX", "Frontier", "Segment", "trace_frontier"]

@@ -90,8 +90,7 @@ def _violated_row(formulation: Formulation, flow_gbps: FloatArray, rate: float) 
     shared_gbps = flow_gbps[: len(links)]
     for creep in CREEP_RELATIVE:
         capacity = {
-            (int(u), int(v)): float(gbps) + creep * rate
-            for u, v, gbps in zip(tails, heads, shared_gbps, strict=True)
+            (int(u), int(v)): float(gbps) + creep * rate for u, v, gbps in zip(tails, heads, shared_gbps, strict=True)
         }
         packing = pack_trees(capacity, len(network.regions), formulation.source, formulation.sinks, rate)
         weights = np.minimum(packing.weights[tails, heads] / packing.least_weight, 1.0)
@@ -169,10 +168,8 @@ def build_multicast_formulation(
     )
 
 
-def _conserve_flow_to(
-    writer: RowWriter, network: Network, links: IntArray, source: int, sink: int, first: int
-) -> None:
-    """Σ_u x_uv^d − Σ_w x_vw^d = 0 for every v but source and d. (What d sends on is zero by its bound.)"""
+def _conserve_flow_to(writer: RowWriter, network: Network, links: IntArray, source: int, sink: int, first: int) -> None:
+    """Σ_u x_uv^d − Σ_w x_vw^d = 0 for every v but source and d; what d sends on is zero by its bound."""
     relays = [v for v in range(len(network.regions)) if v not in (source, sink)]
     position = np.full(len(network.regions), -1)
     position[relays] = np.arange(len(relays))

@@ -60,9 +60,10 @@ class TreeColumns:
             highs.run()
             solution = highs.getSolution()
             value = float(highs.getInfo().objective_function_value)
-            tree, reduced = self._missing_tree(np.array(solution.row_dual), ask)
-            if tree is None:
+            missing = self._missing_tree(np.array(solution.row_dual), ask)
+            if missing is None:
                 break
+            tree, reduced = missing
             best_bound = max(best_bound, value + min(0.0, reduced) * most)
             if value - best_bound <= BOUND_TOLERANCE * abs(value) or tree in self._known:
                 break
@@ -139,7 +140,7 @@ class TreeColumns:
         first_store = len(self._rows.names)
         return range(first_store, first_store + len(self._sinks) + 2)
 
-    def _missing_tree(self, duals: FloatArray, ask: Ask) -> tuple[Tree | None, float]:
+    def _missing_tree(self, duals: FloatArray, ask: Ask) -> tuple[Tree, float] | None:
         """The tree of least reduced cost. Capacity rows have duals of at most zero, so weights are at least zero."""
         rows = len(self._rows.names)
         ceiling = -float(duals[rows + len(self._sinks) + 2]) if ask.ceiling_usd_per_gbit is not None else 0.0
@@ -151,7 +152,7 @@ class TreeColumns:
         )
         found = cheapest_tree(weights, self._source, self._sinks)
         if found is None:
-            return None, 0.0
+            return None
         constant = -1.0 if ask.maximise_rate else -ask.usd_per_gbit * COST_SCALE
         constant -= float(duals[self._rate_rows()].sum())
         if ask.ceiling_usd_per_gbit is not None:
