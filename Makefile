@@ -4,18 +4,19 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
-GATEWAY := $(CARGO_TARGET_DIR)/release/tradewind-gateway
+RELEASE := $(CARGO_TARGET_DIR)/release
 
 .PHONY: help setup demo test test-all check format schema docs bench lock clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-setup: $(VENV)/tools.stamp ## Leave .venv/bin/tradewind and .venv/bin/tradewind-gateway ready
+setup: $(VENV)/tools.stamp ## Leave .venv/bin/tradewind, tradewind-gateway and tradewind-wan ready
 	@command -v cargo >/dev/null || { echo "error: cargo is not on PATH; install Rust 1.89 or newer: https://rustup.rs" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "error: no C compiler (cc) on PATH; install one, e.g. gcc" >&2; exit 1; }
-	cargo build --release --locked --package tradewind-gateway
-	@cmp -s $(GATEWAY) $(BIN)/tradewind-gateway && [ $(BIN)/tradewind -nt pyproject.toml ] \
+	cargo build --release --locked --package tradewind-gateway --package tradewind-wan
+	@cmp -s $(RELEASE)/tradewind-gateway $(BIN)/tradewind-gateway \
+	  && cmp -s $(RELEASE)/tradewind-wan $(BIN)/tradewind-wan && [ $(BIN)/tradewind -nt pyproject.toml ] \
 	  || $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(BIN)/tradewind
 

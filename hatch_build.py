@@ -1,4 +1,4 @@
-"""Builds the gateway with Cargo and ships it beside the Python package, in wheels and in editable installs alike."""
+"""Builds the programs with Cargo and ships them beside the Python package, in wheels and in editable installs alike."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-BINARY = "tradewind-gateway"
+#: Each is a package of the Cargo workspace with one binary of the same name.
+BINARIES = ("tradewind-gateway", "tradewind-wan")
 
 
-class GatewayBuildHook(BuildHookInterface[Any]):
+class ProgramsBuildHook(BuildHookInterface[Any]):
     """Runs `cargo build --release --locked`; Cargo's `target/` is kept, so that the next run is incremental."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Adds the binary to the wheel's scripts and gives the wheel this platform's tag."""
+        """Adds the binaries to the wheel's scripts and gives the wheel this platform's tag."""
         if self.target_name != "wheel":
             return
-        build_data["shared_scripts"] = {str(build_gateway(Path(self.root))): BINARY}
+        build_data["shared_scripts"] = {str(path): path.name for path in build_programs(Path(self.root))}
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
-def build_gateway(root: Path) -> Path:
-    """Builds the release binary below `root` and returns its path. Ends with one clear line when a tool is missing."""
+def build_programs(root: Path) -> list[Path]:
+    """Builds the release binaries below `root` and returns their paths. Says in one line if a tool is missing."""
     for tool, advice in (
-        ("cargo", "install Rust 1.88 or newer: https://rustup.rs"),
+        ("cargo", "install Rust 1.89 or newer: https://rustup.rs"),
         ("cc", "install a C compiler, e.g. gcc"),
     ):
         if shutil.which(tool) is None:
-            raise SystemExit(f"error: {tool} is not on PATH, the gateway cannot be built; {advice}")
-    subprocess.run(["cargo", "build", "--release", "--locked", "--package", BINARY], cwd=root, check=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", "target"))
-    return root / target / "release" / BINARY
+            raise SystemExit(f"error: {tool} is not on PATH, the programs cannot be built; {advice}")
+    packages = [word for binary in BINARIES for word in ("--package", binary)]
+    subprocess.run(["cargo", "build", "--release", "--locked", *packages], cwd=root, check=True)
+    target = root / os.environ.get("CARGO_TARGET_DIR", "target") / "release"
+    return [target / binary for binary in BINARIES]

@@ -25,6 +25,7 @@ VERBS = {
     "catalog": "show what is known of regions, prices and links; import better figures",
     "jobs": "list, show, resume and cancel jobs",
     "doctor": "what works here, and how to mend what does not",
+    "sky": "machines of many regions on this host, joined by an emulated WAN (root)",
     "config": "show each setting and where it comes from",
     "demo": "move a real tree through five gateways, kill one on the way, prove every byte",
     "completion": "print the completion script of a shell",

@@ -42,9 +42,17 @@ class SkyControl:
                 f"the sky does not answer: {error}", hint="`tradewind sky status FILE` says whether it is up"
             ) from error
         if not answer.pop("ok"):
-            raise SkyError(answer["error"])
+            raise SkyError(answer["error"], hint=answer.get("hint"))
         result: dict[str, Any] = answer
         return result
+
+    def is_answered(self) -> bool:
+        """Whether an emulator listens."""
+        try:
+            self._connected().close()
+        except OSError:
+            return False
+        return True
 
     def stop(self) -> None:
         """Tells the emulator to end and waits until it has: it keeps the connection to its last act. Raises SkyError.

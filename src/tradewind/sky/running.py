@@ -127,6 +127,19 @@ class Sky:
         """All machines with their present state. Raises SkyError."""
         return _machines(self.control.ask("describe"))
 
+    def links(self) -> list[dict[str, Any]]:
+        """All paths as they are now: src, dst, rate_bps, queue_bytes, delay_us (one way), loss, up, pipe.
+
+        Paths with the same `pipe` share its rate. Raises SkyError.
+        """
+        links: list[dict[str, Any]] = self.control.ask("links")["links"]
+        return links
+
+    def wait(self) -> None:
+        """Until the emulator ends by itself, for one that was started by this process and not detached."""
+        if self._process is not None:
+            self._process.wait()
+
     def command(self, machine: str, words: Sequence[str]) -> list[str]:
         """The command line that runs `words` in a machine; it becomes that program, so pid and signals are its own.
 
@@ -245,7 +258,8 @@ def _machines(ready: Mapping[str, Any]) -> dict[str, SkyMachine]:
 
 def _start(folder: Path, network: Network, detached: bool) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     control, log_file = folder / "control.sock", folder / "emulator.log"
-    SkyControl(str(control))  # Says so if the path is too long.
+    if SkyControl(str(control)).is_answered():
+        raise SkyError("this sky is up already", hint="`tradewind sky down FILE` ends it")
     (folder / "network.json").write_text(json.dumps(network.document()), encoding="utf-8")
     words = [find_emulator(), "run", "--network", str(folder / "network.json"), "--control", str(control)]
     with open(log_file, "wb") as log:

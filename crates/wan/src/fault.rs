@@ -1,0 +1,66 @@
+//! What can go wrong, in words for people.
+
+use std::fmt;
+
+/// A failure: what happened, what to do, and which exit code says so.
+#[derive(Debug)]
+pub struct Fault {
+    message: String,
+    hint: Option<String>,
+    kind: Kind,
+}
+
+/// Who is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Something failed that should have worked.
+    Failed,
+    /// What was asked for makes no sense.
+    Usage,
+    /// This host cannot do it: no permission, or a part of the kernel is missing.
+    Unavailable,
+}
+
+impl Fault {
+    /// Something failed that should have worked.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, kind: Kind::Failed }
+    }
+
+    /// What was asked for makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, kind: Kind::Usage }
+    }
+
+    /// This host cannot do it; `hint` says what is missing.
+    pub fn unavailable(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: Some(hint.into()), kind: Kind::Unavailable }
+    }
+
+    /// What to do, if anything is known.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Who is at fault.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The exit code of the process: 1 failed, 2 usage, 9 not possible on this host.
+    pub fn exit_code(&self) -> u8 {
+        match self.kind {
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+            Kind::Unavailable => 9,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}

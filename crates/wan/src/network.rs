@@ -1,0 +1,167 @@
+//! The document that says what there is: machines, pipes and the paths through them. All numbers are resolved; the
+//! Python side makes it from a sky file.
+
+use crate::fault::Fault;
+use crate::pipe::PipeSpec;
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+
+/// Most machines of one network.
+pub const MACHINES_MAX: usize = 200;
+/// Longest delay of a path, one way.
+pub const DELAY_US_MAX: u64 = 60_000_000;
+/// Smallest and largest IP packet.
+pub const MTU_BYTES_MIN: u16 = 576;
+/// See [`MTU_BYTES_MIN`].
+pub const MTU_BYTES_MAX: u16 = 9000;
+
+/// A whole network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Largest IP packet on every path, bytes.
+    pub mtu_bytes: u16,
+    /// Makes random loss repeatable.
+    pub seed: u64,
+    /// One namespace each.
+    pub machines: Vec<Machine>,
+    /// What paths lead through.
+    pub pipes: Vec<PipeSpec>,
+    /// Pairs of machines without one cannot reach each other.
+    pub paths: Vec<Path>,
+}
+
+/// One machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Unique.
+    pub name: String,
+    /// Where it is; changes may name all machines of a region.
+    pub region: String,
+    /// Unique; all machines share one /16.
+    pub address: Ipv4Addr,
+    /// Of its TCP connections.
+    pub congestion_control: String,
+    /// Cap towards all others together.
+    pub egress: Option<PipeSpec>,
+    /// Cap from all others together.
+    pub ingress: Option<PipeSpec>,
+}
+
+/// One ordered pair of machines.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Path {
+    /// Index of the machine that sends.
+    pub src: usize,
+    /// Index of the machine that receives.
+    pub dst: usize,
+    /// Index of the pipe.
+    pub pipe: usize,
+    /// One way, microseconds.
+    pub delay_us: u64,
+    /// Share of packets lost at random.
+    pub loss: f64,
+}
+
+impl Network {
+    /// Reads and checks a document.
+    pub fn from_json(text: &str) -> Result<Self, Fault> {
+        let network: Self =
+            serde_json::from_str(text).map_err(|error| Fault::usage(format!("the network: {error}")))?;
+        match network.wrong() {
+            Some(what) => Err(Fault::usage(format!("the network: {what}"))),
+            None => Ok(network),
+        }
+    }
+
+    fn wrong(&self) -> Option<String> {
+        if !(MTU_BYTES_MIN..=MTU_BYTES_MAX).contains(&self.mtu_bytes) {
+            return Some(format!("mtu_bytes {} is not between {MTU_BYTES_MIN} and {MTU_BYTES_MAX}", self.mtu_bytes));
+        }
+        if self.machines.is_empty() || self.machines.len() > MACHINES_MAX {
+            return Some(format!("{} machines are not between 1 and {MACHINES_MAX}", self.machines.len()));
+        }
+        self.machines_wrong().or_else(|| self.paths_wrong())
+    }
+
+    fn machines_wrong(&self) -> Option<String> {
+        let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
+        for machine in &self.machines {
+            if !names.insert(&machine.name) || !addresses.insert(machine.address) {
+                return Some(format!("machine {} or its address is there twice", machine.name));
+            }
+            if machine.address.octets()[..2] != self.machines[0].address.octets()[..2] {
+                return Some(format!("{} is not in the /16 of the others", machine.address));
+            }
+            for cap in [machine.egress, machine.ingress].into_iter().flatten() {
+                if let Some(wrong) = cap.wrong() {
+                    return Some(format!("machine {}: {wrong}", machine.name));
+                }
+            }
+        }
+        None
+    }
+
+    fn paths_wrong(&self) -> Option<String> {
+        if let Some(wrong) = self.pipes.iter().find_map(PipeSpec::wrong) {
+            return Some(wrong);
+        }
+        let mut pairs = HashSet::new();
+        for path in &self.paths {
+            let (src, dst) = (path.src, path.dst);
+            if src >= self.machines.len() || dst >= self.machines.len() || path.pipe >= self.pipes.len() || src == dst {
+                return Some(format!("path {src} to {dst} through {} leads nowhere", path.pipe));
+            }
+            if path.delay_us > DELAY_US_MAX || !(0.0..=1.0).contains(&path.loss) {
+                return Some(format!("path {src} to {dst}: delay or loss is out of range"));
+            }
+            if !pairs.insert((src, dst)) {
+                return Some(format!("path {src} to {dst} is there twice"));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"mtu_bytes": 1500, "seed": 1, "machines": [
+        {"name": "a", "region": "site:a", "address": "10.77.1.1", "congestion_control": "cubic", "egress": null, "ingress": null},
+        {"name": "b", "region": "site:b", "address": "10.77.2.1", "congestion_control": "cubic",
+         "egress": {"rate_bps": 8000000, "queue_bytes": 96000}, "ingress": null}],
+        "pipes": [{"rate_bps": 8000000, "queue_bytes": 96000}],
+        "paths": [{"src": 0, "dst": 1, "pipe": 0, "delay_us": 1000, "loss": 0.5}]}"#;
+
+    fn refusal(text: &str) -> String {
+        let fault = Network::from_json(text).expect_err("should be refused");
+        assert_eq!(fault.exit_code(), 2);
+        fault.to_string()
+    }
+
+    #[test]
+    fn a_good_document_is_read() {
+        let network = Network::from_json(GOOD).unwrap();
+        assert_eq!(network.machines[1].egress.unwrap().rate_bps, 8_000_000);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_reason() {
+        for (from, to, why) in [
+            ("\"seed\": 1", "\"seed\": 1, \"sed\": 2", "unknown field"),
+            ("10.77.2.1", "10.77.1.1", "twice"),
+            ("10.77.2.1", "10.78.2.1", "/16"),
+            ("\"dst\": 1", "\"dst\": 0", "leads nowhere"),
+            ("\"pipe\": 0", "\"pipe\": 1", "leads nowhere"),
+            ("0.5", "1.5", "out of range"),
+            ("\"rate_bps\": 8000000", "\"rate_bps\": 0", "rate_bps"),
+            ("1500", "100", "mtu_bytes"),
+        ] {
+            assert!(refusal(&GOOD.replacen(from, to, 1)).contains(why), "{from} → {to}");
+        }
+    }
+}

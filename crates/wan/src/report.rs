@@ -1,0 +1,125 @@
+//! What the control socket and the readiness line say, as JSON.
+
+use crate::engine::{Engine, Lateness, MachineState};
+use crate::network::Network;
+use serde::Serialize;
+
+/// Who runs, and how its machines are reached.
+#[derive(Debug, Serialize)]
+pub struct Description {
+    /// Of the emulator; its descriptors are reached through /proc.
+    pub pid: u32,
+    /// Whether the thread that holds packets got real-time scheduling.
+    pub realtime: bool,
+    /// In the order of the network.
+    pub machines: Vec<MachineDescription>,
+}
+
+/// One machine.
+#[derive(Debug, Serialize)]
+pub struct MachineDescription {
+    /// Unique.
+    pub name: String,
+    /// Where it is.
+    pub region: String,
+    /// Its IPv4 address.
+    pub address: String,
+    /// Descriptor of its network namespace in the emulator.
+    pub netns_fd: i32,
+    /// `running`, `frozen` or `gone`.
+    pub state: &'static str,
+}
+
+/// What was counted.
+#[derive(Debug, Serialize)]
+pub struct Stats {
+    /// Since the start or the last reset.
+    pub elapsed_us: u64,
+    /// Packets or super-packets that were handed to their machine.
+    pub delivered: u64,
+    /// How late, on average.
+    pub late_us_mean: f64,
+    /// How late at worst.
+    pub late_us_max: f64,
+    /// Packets dropped because too many were held.
+    pub overflows: u64,
+    /// Paths on which anything was sent.
+    pub paths: Vec<PathStats>,
+}
+
+/// What was counted on one path.
+#[derive(Debug, Serialize)]
+pub struct PathStats {
+    src: String,
+    dst: String,
+    packets: u64,
+    wire_bytes: u64,
+    queue_drops: u64,
+    lost: u64,
+    cut: u64,
+}
+
+/// How one path is at present.
+#[derive(Debug, Serialize)]
+pub struct LinkReport {
+    src: String,
+    dst: String,
+    rate_bps: u64,
+    queue_bytes: u64,
+    delay_us: u64,
+    loss: f64,
+    up: bool,
+    /// Paths with the same number share one pipe.
+    pipe: usize,
+}
+
+/// The word for a state.
+pub fn state_word(state: MachineState) -> &'static str {
+    match state {
+        MachineState::Running => "running",
+        MachineState::Frozen => "frozen",
+        MachineState::Gone => "gone",
+    }
+}
+
+/// Counts of all paths that carried anything.
+pub fn path_stats<P>(network: &Network, engine: &Engine<P>) -> Vec<PathStats> {
+    let paths = network.paths.iter().filter_map(|path| {
+        let counts = engine.path(path.src, path.dst)?.counts;
+        let any = counts.packets + counts.queue_drops + counts.lost + counts.cut > 0;
+        any.then(|| PathStats {
+            src: network.machines[path.src].name.clone(),
+            dst: network.machines[path.dst].name.clone(),
+            packets: counts.packets,
+            wire_bytes: counts.wire_bytes,
+            queue_drops: counts.queue_drops,
+            lost: counts.lost,
+            cut: counts.cut,
+        })
+    });
+    paths.collect()
+}
+
+/// Mean and worst lateness in microseconds.
+pub fn lateness_us(lateness: &Lateness) -> (f64, f64) {
+    let mean = lateness.sum_ns as f64 / lateness.released.max(1) as f64;
+    (mean / 1e3, lateness.max_ns as f64 / 1e3)
+}
+
+/// All paths.
+pub fn links<P>(network: &Network, engine: &Engine<P>) -> Vec<LinkReport> {
+    let links = network.paths.iter().filter_map(|path| {
+        let view = engine.path(path.src, path.dst)?;
+        Some(LinkReport {
+            src: network.machines[path.src].name.clone(),
+            dst: network.machines[path.dst].name.clone(),
+            rate_bps: view.spec.rate_bps,
+            queue_bytes: view.spec.queue_bytes,
+            delay_us: view.delay_ns / 1_000,
+            loss: view.loss,
+            up: view.up,
+            pipe: view.pipe,
+        })
+    });
+    links.collect()
+}

@@ -1,0 +1,16 @@
+"""Where running skies are found again: one folder each below `$XDG_STATE_HOME/tradewind/skies`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["skies_folder"]
+
+
+def skies_folder(state_dir: str | None) -> Path:
+    """The folder of all skies, below `state_dir` or the usual state folder."""
+    if state_dir is not None:
+        return Path(state_dir).absolute() / "skies"
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(base) / "tradewind" / "skies"

@@ -1,0 +1,96 @@
+"""Traffic over a sky: sinks, goodput and round trips, and runs that only count if the emulator was not late."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tradewind.errors import SkyInvalid
+from tradewind.sky.running import Sky, find_emulator
+
+#: Share of the wire's rate that TCP carries as payload at MTU 1500: 1448 bytes of 1538 (20 IP, 32 TCP with
+#: timestamps, 38 Ethernet with preamble and gap).
+GOODPUT_PER_WIRE = 1448 / 1538
+PORT = 5000
+#: A measurement that the emulator was too late for is made again so often.
+ATTEMPTS = 3
+#: A traffic command ends so long after its own time, even on a busy machine.
+PATIENCE_S = 60.0
+
+T = TypeVar("T")
+
+
+def unavailable() -> str | None:
+    """Why no sky can be had here; None if one can."""
+    if os.geteuid() != 0:
+        return "a sky needs root"
+    if not Path("/dev/net/tun").exists():
+        return "a sky needs /dev/net/tun"
+    return None
+
+
+@contextmanager
+def sink(sky: Sky, machine: str, *options: str, port: int = PORT) -> Iterator[str]:
+    """A sink of traffic in a machine; gives its address as others dial it."""
+    words = [find_emulator(), "traffic", "sink", "--listen", f"0.0.0.0:{port}", *options]
+    with sky.popen(machine, words, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            json.loads(process.stdout.readline())
+            yield f"{sky.machines[machine].address}:{port}"
+        finally:
+            process.kill()
+
+
+def send(
+    sky: Sky, machine: str, to: str, *, connections: int = 1, seconds: float = 5.0, warmup_s: float = 3.0, cc: str = ""
+) -> float:
+    """Goodput in Mbit/s from a machine to a sink: what arrived in `seconds`, after a warm-up."""
+    words = [
+        "send",
+        "--to",
+        to,
+        "--connections",
+        str(connections),
+        "--seconds",
+        str(seconds),
+        "--warmup",
+        str(warmup_s),
+    ]
+    options = ["--congestion-control", cc] if cc else []
+    return float(_traffic(sky, machine, [*words, *options], seconds + warmup_s)["mbps"])
+
+
+def ping(sky: Sky, machine: str, to: str, *, count: int = 20, interval_s: float = 0.05) -> dict[str, float]:
+    """Round trips to a sink over one TCP connection: min_ms, median_ms, max_ms."""
+    words = ["ping", "--to", to, "--count", str(count), "--interval", str(interval_s)]
+    return _traffic(sky, machine, words, count * (interval_s + 1.0))
+
+
+def valid(sky: Sky, measure: Callable[[], T]) -> T:
+    """What `measure` returns, made again while the emulator was late. Raises SkyInvalid after ATTEMPTS."""
+    for attempt in range(1, ATTEMPTS + 1):
+        sky.reset_stats()
+        measured = measure()
+        try:
+            sky.check_valid()
+        except SkyInvalid:
+            if attempt == ATTEMPTS:
+                raise
+            continue
+        return measured
+    raise AssertionError("ATTEMPTS is at least one")
+
+
+def _traffic(sky: Sky, machine: str, words: Sequence[str], lasting_s: float) -> dict[str, Any]:
+    command = [find_emulator(), "traffic", *words]
+    done = sky.run(machine, command, capture_output=True, text=True, timeout=lasting_s + PATIENCE_S)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
