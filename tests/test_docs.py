@@ -40,7 +40,7 @@ def sessions(block: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", [page for page in GUIDES if blocks(page, "console")], ids=lambda path: path.name)
-def test_console_blocks_print_what_they_show(path: Path, tmp_path: Path) -> None:
+def test_console_blocks_print_what_they_show(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name == "sky.md" and (reason := unavailable()):
         pytest.skip(reason)
     photos = tmp_path / "work" / "photos"
@@ -54,6 +54,10 @@ def test_console_blocks_print_what_they_show(path: Path, tmp_path: Path) -> None
         "HOME": str(tmp_path),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
+    if path.name == "sky.md":
+        # A page that fails half-way must not leave its sky up.
+        down = ["tradewind", "sky", "down", "sky.json"]
+        request.addfinalizer(lambda: subprocess.run(down, cwd=tmp_path / "work", env=environment, capture_output=True))
     for block in blocks(path, "console"):
         for command, expected in sessions(block):
             done = subprocess.run(

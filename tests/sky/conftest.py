@@ -23,9 +23,9 @@ def make_sky() -> Iterator[Make]:
         pytest.skip(reason)
     skies: list[Sky] = []
 
-    def make(regions: dict[str, Any], links: list[dict[str, Any]], **rest: Any) -> Sky:
+    def make(regions: dict[str, Any], links: list[dict[str, Any]], folder: Path | None = None, **rest: Any) -> Sky:
         document = {"regions": regions, "links": links, **rest}
-        skies.append(Sky.up(network_from_document(document, Path())))
+        skies.append(Sky.up(network_from_document(document, Path()), folder=folder))
         return skies[-1]
 
     yield make

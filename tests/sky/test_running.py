@@ -124,6 +124,14 @@ sys.stdin.read()
     owner.stdout.close()
 
 
+def test_a_folder_may_be_deeper_than_a_socket_address(tmp_path: Path, make_sky: Make) -> None:
+    folder = tmp_path / ("deep" * 30) / ("deeper" * 10)
+    with make_sky(*NEIGHBOURS, folder=folder) as sky:
+        assert Sky.attach(folder).describe().keys() == sky.machines.keys()
+        with pytest.raises(SkyError, match="is up already"):
+            make_sky(*NEIGHBOURS, folder=folder)
+
+
 def test_skies_run_beside_each_other(make_sky: Make) -> None:
     near, far = make_sky(*NEIGHBOURS), make_sky(NEIGHBOURS[0], [{**NEIGHBOURS[1][0], "rtt_ms": 200}])
     assert near.machines["b-1"].address == far.machines["b-1"].address

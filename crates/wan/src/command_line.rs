@@ -74,8 +74,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn become_program(netns: &str, command: &[String]) -> ExitCode {
-    let entered = namespace::open_namespace(netns).and_then(|netns| namespace::enter(&netns));
-    if let Err(fault) = entered {
+    if let Err(fault) = namespace::enter_machine(netns) {
         return fail(&fault);
     }
     let error = std::process::Command::new(&command[0]).args(&command[1..]).exec();

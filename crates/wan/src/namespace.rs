@@ -3,6 +3,7 @@
 use crate::congestion::AllowedControls;
 use crate::fault::Fault;
 use crate::network::{Machine, Network};
+use crate::processes::namespace_id;
 use crate::tun;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -50,6 +51,19 @@ pub fn choose_control(namespaces: &[&OwnedFd], name: &str) -> Result<(), Fault> 
 /// Enters a namespace with this thread.
 pub fn enter(netns: &impl AsFd) -> Result<(), Fault> {
     setns(netns, CloneFlags::CLONE_NEWNET).map_err(|error| refused("entering a network namespace", error))
+}
+
+/// Enters a machine's namespace with this process, for good, if the machine's emulator still holds it afterwards.
+///
+/// Whoever entered while the emulator ended might otherwise have come too late for its guard to see, and stay.
+pub fn enter_machine(path: &str) -> Result<(), Fault> {
+    let netns = open_namespace(path)?;
+    enter(&netns)?;
+    let entered = namespace_id(OWN_NAMESPACE);
+    if entered.is_none() || entered != namespace_id(path) {
+        return Err(Fault::failed(format!("{path}: the machine is gone")));
+    }
+    Ok(())
 }
 
 /// Opens a namespace by its path.

@@ -10,8 +10,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde_json::json;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,8 +56,9 @@ fn serve(network: Network, listener: &UnixListener, exit_with_stdin: bool) -> Re
     let ready = world.describe()?;
     println!("{}", json!(ready));
     let asked = attend(&mut world, listener, &signals, exit_with_stdin);
-    guard.finish();
+    // The namespaces are let go first: who enters one from now on sees that, and who did before is seen by the guard.
     world.stop();
+    guard.finish();
     asked
 }
 
@@ -120,17 +122,26 @@ fn stop_signals() -> Result<SignalFd, Fault> {
 }
 
 fn listen(path: &Path) -> Result<UnixListener, Fault> {
-    if UnixStream::connect(path).is_ok() {
+    let failed = |error: std::io::Error| Fault::failed(format!("{}: {error}", path.display()));
+    // The kernel takes 107 bytes as the path of a socket; a folder may be deeper than that.
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let folder = File::open(folder).map_err(failed)?;
+    let name = path.file_name().ok_or_else(|| Fault::usage(format!("{}: no socket's name", path.display())))?;
+    let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+    if UnixStream::connect(&short).is_ok() {
         return Err(Fault::failed(format!("{}: another emulator is there", path.display())));
     }
     // Left over from one that was killed.
     let _ = std::fs::remove_file(path);
-    UnixListener::bind(path).map_err(|error| Fault::failed(format!("{}: {error}", path.display())))
+    UnixListener::bind(short).map_err(failed)
 }
 
 fn read_document(path: &Path) -> Result<String, Fault> {
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| Fault::usage(format!("{}: {error}", path.display())))?;
+    let file = File::open(path).map_err(|error| Fault::usage(format!("{}: {error}", path.display())))?;
     file.take(NETWORK_BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(|error| Fault::usage(format!("{}: {error}", path.display())))?;

@@ -15,18 +15,12 @@ __all__ = ["SkyControl"]
 REQUEST_S = 10.0
 #: Of one answer. Statistics of 200 machines with a path between any two are about 5 MB.
 ANSWER_BYTES_MAX = 32 << 20
-#: What the kernel takes as the path of a Unix socket.
-SOCKET_PATH_BYTES_MAX = 107
 
 
 class SkyControl:
     """One emulator, by the path of its control socket. Each request has its own connection: any thread may ask."""
 
     def __init__(self, path: str) -> None:
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-            raise SkyError(
-                f"{path}: too long for a Unix socket", hint="set TRADEWIND_STATE_DIR to a folder with a shorter path"
-            )
         self.path = path
 
     def ask(self, request: str, **arguments: Any) -> dict[str, Any]:
@@ -71,9 +65,15 @@ class SkyControl:
 
     def _connected(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        folder, name = os.path.split(os.path.abspath(self.path))
         try:
             connection.settimeout(REQUEST_S)
-            connection.connect(self.path)
+            # The kernel takes 107 bytes as the path of a socket; a folder may be deeper than that.
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                connection.connect(f"/proc/self/fd/{descriptor}/{name}")
+            finally:
+                os.close(descriptor)
         except BaseException:
             connection.close()
             raise
