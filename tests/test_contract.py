@@ -24,6 +24,7 @@ EXAMPLES = sorted((CONTRACT / "examples").glob("*.json"))
 TYPES = {
     "event": "Event",
     "job-status": "JobStatus",
+    "lease-request": "LeaseRequest",
     "probe-report": "ProbeReport",
     "probe-request": "ProbeRequest",
     "program": "Program",

@@ -24,6 +24,14 @@ pub struct Refusal {
     pub hint: Option<String>,
 }
 
+/// Body of `POST /v1/lease`: whoever wants the gateway to live says so again before its lease lapses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseRequest {
+    /// Seconds from now that the gateway lives on without a further renewal, 1 to 86,400.
+    pub lease_s: u32,
+}
+
 /// Body of `POST /v1/probe`: how far is that gateway from this one?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -11,7 +11,7 @@ mod program;
 mod store;
 mod task;
 
-pub use control::{ProbeReport, ProbeRequest, Ready, Refusal};
+pub use control::{LeaseRequest, ProbeReport, ProbeRequest, Ready, Refusal};
 pub use event::{
     DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary,
 };

@@ -38,6 +38,9 @@ pub const EVENT_SPOOL_BYTES_MAX: usize = 16 << 20;
 /// Event lines handed to one connection at a time; a reader gets more when it has taken these.
 pub const EVENT_BATCH_BYTES: usize = 64 << 10;
 
+/// Longest lease, in seconds, that `--lease-s` and `POST /v1/lease` take; longer ones are refused.
+pub const LEASE_S_MAX: u32 = 86_400;
+
 /// Probes at once; further ones are answered 429.
 pub const PROBES_MAX: usize = 4;
 /// Connections that one probe times; more are refused (422).

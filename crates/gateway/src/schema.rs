@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use tradewind_contract::{
-    CONTRACT_VERSION, Event, JobStatus, ProbeReport, ProbeRequest, Program, Ready, Refusal, Task, Version,
+    CONTRACT_VERSION, Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, Refusal, Task, Version,
 };
 
 /// The schema: `$defs` holds every document that Python and a gateway exchange, and all that they are made of.
@@ -13,6 +13,7 @@ pub fn document() -> Value {
         document_of::<Program>(&mut generator, "body of PUT /v1/program"),
         document_of::<Event>(&mut generator, "one line of GET /v1/events"),
         document_of::<Version>(&mut generator, "answer of GET /v1/version"),
+        document_of::<LeaseRequest>(&mut generator, "body of POST /v1/lease"),
         document_of::<ProbeRequest>(&mut generator, "body of POST /v1/probe"),
         document_of::<ProbeReport>(&mut generator, "answer of POST /v1/probe"),
         document_of::<Refusal>(&mut generator, "answer of every request that fails"),

@@ -3,13 +3,15 @@
 //! Sockets are bound before the first thread is started: a wrong address is an error at once, and the socket file is
 //! made under a file mode mask that no other thread can see.
 //!
-//! The end comes by signal, or by the end of standard input (`--exit-with-stdin`: whoever started the gateway is gone).
+//! The end comes by signal, by the end of standard input (`--exit-with-stdin`: whoever started the gateway is gone), or
+//! when the lease lapses (`--lease-s`: nobody has asked for it to live on).
 //! The node is then drained, the last events are read, and the socket file removed. A second signal leaves at once.
 
 use crate::control::gateway::{Equipment, Gateway};
+use crate::control::lease::Lease;
 use crate::control::runner::Runner;
 use crate::control::server::{Listener, Server};
-use crate::limits::DRAIN_AT_EXIT_TIMEOUT;
+use crate::limits::{DRAIN_AT_EXIT_TIMEOUT, LEASE_S_MAX};
 use crate::tls::{Identity, TlsError};
 use std::fmt;
 use std::io::{self, Write};
@@ -20,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tradewind_contract::Ready;
@@ -45,6 +48,9 @@ pub struct ServeArgs {
     /// End when standard input ends
     #[arg(long)]
     pub exit_with_stdin: bool,
+    /// End after so long unless `POST /v1/lease` asks for more [s]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LEASE_S_MAX)))]
+    pub lease_s: Option<u32>,
 }
 
 /// Where the control API answers.
@@ -130,6 +136,7 @@ pub struct Bound {
     equipment: Equipment,
     controllers: Arc<[String]>,
     exit_with_stdin: bool,
+    lease_s: Option<u32>,
 }
 
 enum BoundControl {
@@ -174,9 +181,9 @@ impl Bound {
             (ControlAddress::Tcp(address), None) => BoundControl::Plain(bind_tcp(*address)?),
             (ControlAddress::Tcp(address), Some(identity)) => BoundControl::Tls(bind_tcp(*address)?, identity.clone()),
         };
-        let equipment = Equipment { identity, plain: args.plain, data_listener };
+        let equipment = Equipment { identity, plain: args.plain, data_listener, lease: None };
         let controllers = args.controllers.clone().into();
-        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin })
+        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease_s: args.lease_s })
     }
 
     /// Serves until the end, on the runtime that it is awaited on.
@@ -185,11 +192,21 @@ impl Bound {
     /// The system refused signal handlers or sockets.
     pub async fn run(self, runner: impl Runner) -> Result<ExitCode, ServeError> {
         let mut endings = Endings::new(self.exit_with_stdin)?;
-        let gateway = Arc::new(Gateway::new(Box::new(runner), self.equipment)?);
+        let lease = self.lease_s.map(|lease_s| Lease::new(Duration::from_secs(lease_s.into())));
+        let gateway = Arc::new(Gateway::new(Box::new(runner), Equipment { lease, ..self.equipment })?);
         let (listener, control, _socket_file) = self.control.into_listener()?;
         let server = Server::start(listener, gateway.clone(), self.controllers);
         say_ready(&Ready { control: control.to_string(), data_address: gateway.version().data_address });
-        let reason = endings.first().await;
+        let lapsed = async {
+            match gateway.lease() {
+                Some(lease) => lease.lapsed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let reason = tokio::select! {
+            reason = endings.first() => reason,
+            () = lapsed => "the lease lapsed",
+        };
         tracing::info!(reason, "ending");
         let leaving = async {
             let drained = tokio::time::timeout(DRAIN_AT_EXIT_TIMEOUT, gateway.drain()).await;

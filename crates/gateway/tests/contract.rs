@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use tradewind_contract::{Event, JobStatus, ProbeReport, ProbeRequest, Program, Ready, Refusal, Task, Version};
+use tradewind_contract::{
+    Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, Refusal, Task, Version,
+};
 use tradewind_gateway::control::validate::{Setting, check_program};
 use tradewind_gateway::schema;
 
@@ -88,6 +90,7 @@ fn examples_are_understood_whole() {
             _ if name.starts_with("ready-") => drop(survives::<Ready>(&name, &text)),
             "version" => drop(survives::<Version>(&name, &text)),
             "refusal" => drop(survives::<Refusal>(&name, &text)),
+            "lease-request" => drop(survives::<LeaseRequest>(&name, &text)),
             "probe-request" => drop(survives::<ProbeRequest>(&name, &text)),
             "probe-report" => drop(survives::<ProbeReport>(&name, &text)),
             _ => panic!("{name}: no document of that name"),

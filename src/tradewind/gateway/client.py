@@ -60,6 +60,10 @@ class GatewayClient:
         """`POST /v1/drain`: checkpoint and stop; the event stream then ends with outcome `interrupted`."""
         self._request("POST", "/v1/drain")
 
+    def renew_lease(self, lease_s: int) -> None:
+        """`POST /v1/lease`: it lives so many seconds more, whatever was left. Raises GatewayError."""
+        self._request("POST", "/v1/lease", json.dumps({"lease_s": lease_s}).encode())
+
     def metrics(self) -> str:
         """`GET /metrics`, in the Prometheus text format."""
         return self._request("GET", "/metrics").decode()

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from tradewind.errors import GatewayError
@@ -27,10 +28,17 @@ class GatewayProcess:
 
     It has its own process group, so that Ctrl-C in the terminal reaches only the client. Its standard input is a pipe
     that we hold: when we die, however we die, it reads end of file and ends too. Its standard error goes to `log_file`.
+    `enter` are the words of a command that becomes the one behind it, elsewhere: in another network namespace.
     """
 
     def __init__(
-        self, binary: str, name: str, arguments: list[str], log_file: str, descriptors: tuple[int, ...] = ()
+        self,
+        binary: str,
+        name: str,
+        arguments: list[str],
+        log_file: str,
+        descriptors: tuple[int, ...] = (),
+        enter: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.log_file = log_file
@@ -39,7 +47,7 @@ class GatewayProcess:
         with open(log_file, "ab") as log:
             try:
                 self._process = subprocess.Popen(
-                    [binary, "serve", *arguments, "--exit-with-stdin"],
+                    [*enter, binary, "serve", *arguments, "--exit-with-stdin"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -47,7 +55,7 @@ class GatewayProcess:
                     pass_fds=descriptors,
                 )
             except OSError as error:
-                raise GatewayError(f"{binary} cannot be started: {error}") from error
+                raise GatewayError(f"{enter[0] if enter else binary} cannot be started: {error}") from error
 
     @property
     def pid(self) -> int:
@@ -59,9 +67,12 @@ class GatewayProcess:
         """None while it runs; a negative number is the signal that ended it."""
         return self._process.poll()
 
-    def wait_ready(self) -> None:
-        """Waits for the readiness line and takes the addresses from it. Raises GatewayError if it ends before."""
-        line = self._first_line(time.monotonic() + READY_S)
+    def wait_ready(self, timeout_s: float = READY_S) -> None:
+        """Waits for the readiness line and takes the addresses from it.
+
+        Raises GatewayError if it ends before, or says nothing for so long; it is then gone.
+        """
+        line = self._first_line(timeout_s)
         try:
             ready = json.loads(line)
             self.control, self.data_address = ready["control"], ready.get("data_address")
@@ -69,13 +80,13 @@ class GatewayProcess:
             self.kill()
             raise GatewayError(f"gateway {self.name} did not start: {self.log_tail() or line!r}") from error
 
-    def _first_line(self, deadline: float) -> bytes:
+    def _first_line(self, timeout_s: float) -> bytes:
         assert self._process.stdout is not None
-        descriptor, line = self._process.stdout.fileno(), b""
+        descriptor, line, deadline = self._process.stdout.fileno(), b"", time.monotonic() + timeout_s
         while not line.endswith(b"\n") and len(line) < READY_BYTES_MAX:
             if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 self.kill()
-                raise GatewayError(f"gateway {self.name} was not ready within {READY_S:.0f} s: {self.log_tail()}")
+                raise GatewayError(f"gateway {self.name} was not ready within {timeout_s:.0f} s: {self.log_tail()}")
             piece = os.read(descriptor, 4096)
             if not piece:
                 break

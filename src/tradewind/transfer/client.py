@@ -25,19 +25,21 @@ from tradewind.errors import (
     TransferError,
     UsageError,
 )
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.processes import ControlFolder
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.find import find_gateway
 from tradewind.gateway.task import run_task
 from tradewind.model.document import to_document
 from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec
-from tradewind.model.plan import Plan, local_plan
+from tradewind.model.plan import Plan
 from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
-from tradewind.transfer.launch import ControlFolder, LaunchSettings, LocalGateways
+from tradewind.transfer.launch import JobGateways
 from tradewind.transfer.request import Options, resolve
-from tradewind.transfer.topology import Topology, read_topology, topology_from_document
+from tradewind.transfer.way import Way, local_way, stored_way, topology_way
 
 EventCallback = Callable[[Event], None]
 #: A URL or a local path.
@@ -74,7 +76,7 @@ class RunningJob:
     `drain` and `kill` may be called from a signal handler or another thread.
     """
 
-    def __init__(self, job_id: str, spec: JobSpec, plan: Plan, gateways: LocalGateways, *, keep_logs: bool) -> None:
+    def __init__(self, job_id: str, spec: JobSpec, plan: Plan, gateways: JobGateways, *, keep_logs: bool) -> None:
         self.id = job_id
         self.spec = spec
         self.plan = plan
@@ -89,7 +91,7 @@ class RunningJob:
     @property
     def gateway_pids(self) -> Mapping[str, int]:
         """Process id of each gateway, by name."""
-        return {name: process.pid for name, process in self._gateways.processes.items()}
+        return self._gateways.pids
 
     def lines(self) -> Iterator[bytes]:
         """The lead's events as they come, one JSON document a line. Raises GatewayLost if the lead dies."""
@@ -176,12 +178,9 @@ class RunningJob:
                 pass
 
     def _lead_died(self) -> GatewayLost:
-        process = self._gateways.processes[self.plan.lead]
-        code = process.wait_exit(LAST_WORDS_S)
-        how = "it still runs" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
-        log = process.log_tail()
+        how = self._gateways.last_words(self.plan.lead, LAST_WORDS_S)
         return GatewayLost(
-            f"the lead ended without a word ({how}){': ' + log.splitlines()[-1] if log else ''}",
+            f"the lead ended without a word ({how})",
             hint=f"what was acked is kept; go on with: tradewind jobs resume {self.id}",
         )
 
@@ -250,15 +249,20 @@ class Client:
         options: Options | None = None,
         *,
         topology: str | None = None,
+        way: Way | None = None,
         verb: str = "cp",
         argv: Sequence[str] = (),
         keep_logs: bool = False,
     ) -> RunningJob:
-        """Starts a job and returns at once. Raises UsageError, TopologyError, GatewayError."""
+        """Starts a job and returns at once. `way` takes the place of `topology` where one was planned.
+
+        Raises UsageError, TopologyError, GatewayError.
+        """
         options = options or Options()
         source, destinations = os.fspath(source), _texts(destination)
-        shape = None if topology is None else read_topology(topology)
-        spec = resolve(source, destinations, options, shape.plan if shape else local_plan())
+        if way is None:
+            way = local_way() if topology is None else topology_way(topology)
+        spec = resolve(source, destinations, options, way.plan)
         job_id = new_job_id()
         settings = {"concurrency": options.concurrency, "seal": options.seal}
         folder = self.store.path(job_id)
@@ -270,11 +274,12 @@ class Client:
                 "destinations": [shown(destination) for destination in destinations],
                 "argv": list(argv),
                 "settings": settings,
+                "provider": dict(way.provider),
             }
-            self.store.create(job_id, spec, request, shape.document if shape else None)
+            self.store.create(job_id, spec, request, way.document)
             self.store.prune()
         try:
-            return self._launch(job_id, spec, shape, settings, folder=folder, keep_logs=keep_logs)
+            return self._launch(job_id, spec, way, settings, folder=folder, keep_logs=keep_logs)
         except BaseException:
             # Nothing was begun, so there is nothing to resume.
             shutil.rmtree(folder, ignore_errors=True)
@@ -288,9 +293,9 @@ class Client:
             raise UsageError(f"job {job_id} is {record.state}; there is nothing to resume")
         document = record.document
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
-        shape = None if document["topology"] is None else topology_from_document(document["topology"])
+        way = stored_way(document["topology"], document.get("provider"))
         folder = self.store.path(job_id)
-        return self._launch(job_id, spec, shape, document["settings"], folder=folder, keep_logs=keep_logs)
+        return self._launch(job_id, spec, way, document["settings"], folder=folder, keep_logs=keep_logs)
 
     def cancel(self, job_id: str) -> JobRecord:
         """Stops a job if it runs, and aborts its unfinished uploads. What is copied stays. Raises JobNotFound."""
@@ -318,16 +323,15 @@ class Client:
         self,
         job_id: str,
         spec: JobSpec,
-        shape: Topology | None,
+        way: Way,
         settings: Mapping[str, Any],
         *,
         folder: str,
         keep_logs: bool,
     ) -> RunningJob:
-        plan = shape.plan if shape else local_plan()
-        launch = LaunchSettings(shape.listen, shape.detours, shape.plain) if shape else LaunchSettings()
+        plan = way.plan
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        gateways = LocalGateways(self.gateway, plan, folder, launch)
+        gateways = JobGateways(self.gateway, plan, folder, self.store.state_dir, way.provider, way.settings)
         job = RunningJob(job_id, spec, plan, gateways, keep_logs=keep_logs)
         try:
             run = RunSettings(
@@ -337,7 +341,7 @@ class Client:
             for name, program in compile_programs(deployment, spec, run).items():
                 GatewayClient(deployment.addresses[name].control).put_program(to_document(program))
             if spec.state_dir is not None:
-                write_json(os.path.join(spec.state_dir, RUN_FILE), {"lead": plan.lead})
+                write_json(os.path.join(spec.state_dir, RUN_FILE), {"lead": plan.lead, "fleet": gateways.fleet_id})
         except BaseException:
             job.kill()
             raise
@@ -347,10 +351,10 @@ class Client:
         folder = self.store.path(job_id)
         try:
             with open(os.path.join(folder, RUN_FILE), encoding="utf-8") as file:
-                lead = json.load(file)["lead"]
-            control = ControlFolder(folder)
+                run = json.load(file)
+            control = ControlFolder(FleetJournal(self.store.state_dir).path(run["fleet"]))
             try:
-                GatewayClient(control.address(lead)).drain()
+                GatewayClient(control.address(run["lead"])).drain()
             finally:
                 control.close()
         except (OSError, ValueError, KeyError, GatewayLost):

@@ -55,7 +55,8 @@ class JobStore:
     """The jobs below one state folder."""
 
     def __init__(self, folder: str | None = None) -> None:
-        self.folder = os.path.join(os.path.abspath(folder) if folder else state_home(), "jobs")
+        self.state_dir = os.path.abspath(folder) if folder else state_home()
+        self.folder = os.path.join(self.state_dir, "jobs")
 
     def path(self, job_id: str) -> str:
         """Folder of a job, whether it exists or not."""

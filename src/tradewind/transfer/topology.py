@@ -16,6 +16,8 @@ DEFAULT_CONNECTIONS = 8
 #: Name of the gateway that leads.
 LEAD = "lead"
 ROLES = ("source", "relay", "sink")
+#: Region of gateways for which the file names no other: this machine.
+HERE = "site:local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +52,16 @@ def read_topology(path: str) -> Topology:
 
 def topology_from_document(document: Any) -> Topology:
     """From the file's JSON. Raises TopologyError."""
-    _expect(document, "the file", {"gateways", "routes"}, {"connections", "hops", "plain", "description"})
-    roles, gateways, listen = {}, [PlannedGateway(LEAD)], {}
+    _expect(document, "the file", {"gateways", "routes"}, {"connections", "hops", "plain", "description", "lead"})
+    lead = document.get("lead", {})
+    _expect(lead, "the lead", set(), {"region"})
+    roles, gateways, listen = {}, [PlannedGateway(LEAD, lead.get("region", HERE))], {}
     for name, entry in _mapping(document["gateways"], "gateways").items():
         _expect(entry, f"gateway {name}", {"role"}, {"region", "listen", "limits"})
         if name == LEAD:
             raise TopologyError(f"the name {LEAD!r} is taken by the gateway that leads")
         roles[name] = _roles(name, entry["role"])
-        gateways.append(PlannedGateway(name, entry.get("region", "site:local"), _limits(name, entry.get("limits", {}))))
+        gateways.append(PlannedGateway(name, entry.get("region", HERE), _limits(name, entry.get("limits", {}))))
         if "listen" in entry:
             listen[name] = str(entry["listen"])
     routes = tuple(_route(entry, roles) for entry in _list(document["routes"], "routes"))
@@ -67,6 +71,26 @@ def topology_from_document(document: Any) -> Topology:
     if idle:
         raise TopologyError(f"gateway {min(idle)} is on no route")
     return Topology(plan, document, listen, detours, bool(document.get("plain", False)))
+
+
+def topology_document(plan: Plan) -> dict[str, Any]:
+    """The JSON from which `topology_from_document` makes this plan again. What the planner said of it is left out."""
+    regions = {gateway.name: gateway.region for gateway in plan.gateways}
+    roles: dict[str, list[str]] = {}
+    for route in plan.routes:
+        for index, name in enumerate(route.nodes):
+            role = "source" if index == 0 else "sink" if index == len(route.nodes) - 1 else "relay"
+            known = roles.setdefault(name, [])
+            if role not in known:
+                known.append(role)
+    return {
+        "lead": {"region": regions[plan.lead]},
+        "gateways": {name: {"role": role, "region": regions[name]} for name, role in roles.items()},
+        "routes": [
+            {"nodes": list(route.nodes), "share": route.share, "usd_per_gb": route.usd_per_gb} for route in plan.routes
+        ],
+        "hops": [{"from": hop.start, "to": hop.end, "connections": hop.connections} for hop in plan.hops],
+    }
 
 
 def _roles(name: str, role: Any) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 use super::answer::Refused;
 use super::events::{self, EventLog, EventSender};
+use super::lease::Lease;
 use super::metrics::{MetricsSnapshot, add_progress};
 use super::runner::{Runner, Running};
 use super::validate::{Setting, check_program};
@@ -13,7 +14,7 @@ use tokio::sync::Mutex;
 use tradewind_contract::{CONTRACT_VERSION, Program, Refusal, Version};
 
 /// What the gateway was started with.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Equipment {
     /// Who it is.
     pub identity: Option<Arc<Identity>>,
@@ -21,6 +22,8 @@ pub struct Equipment {
     pub plain: bool,
     /// Its data port, bound and listening, not blocking.
     pub data_listener: Option<TcpListener>,
+    /// Until when it lives unless somebody renews it; for ever without one.
+    pub lease: Option<Lease>,
 }
 
 /// A gateway, from start to end.
@@ -31,6 +34,7 @@ pub struct Gateway {
     data_address: Option<SocketAddr>,
     teller: EventSender,
     log: EventLog,
+    lease: Option<Lease>,
     life: Mutex<Life>,
 }
 
@@ -54,11 +58,11 @@ impl Gateway {
     /// # Errors
     /// The data port's address cannot be read.
     pub fn new(runner: Box<dyn Runner>, equipment: Equipment) -> std::io::Result<Self> {
-        let Equipment { identity, plain, data_listener } = equipment;
+        let Equipment { identity, plain, data_listener, lease } = equipment;
         let data_address = data_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let (teller, log) = events::channel();
         let life = Mutex::new(Life::Waiting(data_listener));
-        Ok(Self { runner, identity, plain, data_address, teller, log, life })
+        Ok(Self { runner, identity, plain, data_address, teller, log, lease, life })
     }
 
     /// Answer of `GET /v1/version`.
@@ -73,6 +77,11 @@ impl Gateway {
     /// The job's story.
     pub fn events(&self) -> &EventLog {
         &self.log
+    }
+
+    /// The lease that it was started with.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
     }
 
     /// Who the gateway is to its peers.

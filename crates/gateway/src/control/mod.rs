@@ -13,6 +13,7 @@
 mod answer;
 pub mod events;
 pub mod gateway;
+pub mod lease;
 pub mod metrics;
 mod probe;
 mod routes;

@@ -5,7 +5,7 @@ use super::gateway::Gateway;
 use super::metrics::add_process_figures;
 use super::probe;
 use crate::limits::{
-    DRAIN_ANSWER_TIMEOUT, EVENT_READERS_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_TIMEOUT,
+    DRAIN_ANSWER_TIMEOUT, EVENT_READERS_MAX, LEASE_S_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_TIMEOUT,
     REQUEST_DISCARD_BYTES_MAX,
 };
 use axum::body::{Body, Bytes};
@@ -19,8 +19,9 @@ use bytes::BytesMut;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tradewind_contract::{ProbeReport, ProbeRequest, Program, Version};
+use tradewind_contract::{LeaseRequest, ProbeReport, ProbeRequest, Program, Version};
 
 /// Who is at the other end of a connection; the server puts it beside each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .route("/v1/program", put(put_program))
         .route("/v1/events", get(events))
         .route("/v1/drain", post(drain))
+        .route("/v1/lease", post(post_lease))
         .route("/v1/probe", post(post_probe))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(async || {
@@ -114,6 +116,20 @@ async fn drain(_: Controller, State(api): State<Api>) -> Result<StatusCode, Refu
         Ok(done) => done.map(|()| StatusCode::NO_CONTENT),
         Err(_elapsed) => Ok(StatusCode::ACCEPTED),
     }
+}
+
+async fn post_lease(_: Controller, State(api): State<Api>, body: Body) -> Result<StatusCode, Refused> {
+    let LeaseRequest { lease_s } = read_json(body).await?;
+    let Some(lease) = api.gateway.lease() else {
+        let error = "this gateway has no lease and lives until it is told to end";
+        return Err(Refused::new(StatusCode::CONFLICT, error, "leases are for gateways started with --lease-s"));
+    };
+    if !(1..=LEASE_S_MAX).contains(&lease_s) {
+        let hint = format!("a lease is 1 to {LEASE_S_MAX} s long");
+        return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, format!("lease_s is {lease_s}"), hint));
+    }
+    lease.renew(Duration::from_secs(lease_s.into()));
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn post_probe(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<ProbeReport>, Refused> {

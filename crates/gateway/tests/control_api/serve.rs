@@ -128,6 +128,30 @@ async fn without_the_flag_the_end_of_stdin_is_no_reason_to_end() {
 }
 
 #[tokio::test]
+async fn a_gateway_ends_when_nobody_renews_its_lease() {
+    let folder = Folder::new();
+    let mut serving = Serving::start(&["--control", &folder.socket(), "--lease-s", "3600"]).await;
+    let mut client = Client::unix(&folder.path("socket")).await;
+    let mut renew =
+        async |lease_s: u32| client.call(Method::POST, "/v1/lease", json!({ "lease_s": lease_s }).to_string()).await;
+    let (status, refusal) = renew(86_401).await;
+    assert_eq!((status, &refusal["error"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("lease_s is 86401")));
+    assert_eq!(renew(1).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(serving.child.wait().await.unwrap().code(), Some(0));
+    assert!(!folder.path("socket").exists());
+}
+
+#[tokio::test]
+async fn a_gateway_without_a_lease_takes_none() {
+    let folder = Folder::new();
+    let serving = Serving::start(&["--control", &folder.socket(), "--exit-with-stdin"]).await;
+    let mut client = Client::unix(&folder.path("socket")).await;
+    let (status, _) = client.call(Method::POST, "/v1/lease", json!({ "lease_s": 60 }).to_string()).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_second_signal_leaves_at_once() {
     let folder = Folder::new();
     let mut serving = Serving::start(&["--control", &folder.socket(), "--log-level", "info"]).await;

@@ -1,0 +1,216 @@
+"""Machines that are processes of this host: what the local provider and the sky have in common.
+
+Each has a record in its fleet's folder, `machines/NAME.json`, written as soon as the process is there, and a control
+socket, `control/NAME`. A process ends in three ways, each enough: it is told to; its client dies, whose end of the pipe
+to its standard input it reads; its lease lapses, when the client is there but stands still.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import GatewayError, GatewayLost, UsageError
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Capabilities, Machine, MachineOrder
+from tradewind.fleet.running import POLL_S, RunningProcess, find_process
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.process import STOP_S, GatewayProcess
+from tradewind.model.deployment import GatewayAddress
+
+__all__ = ["ControlFolder", "ProcessProvider"]
+
+#: Unix socket paths have at most 107 bytes on Linux, 103 elsewhere.
+SOCKET_PATH_BYTES_MAX = 103
+#: Longest name of a gateway: a DNS label.
+GATEWAY_NAME_CHARS_MAX = 63
+
+
+class ControlFolder:
+    """`control` in a fleet's folder: one Unix socket per gateway.
+
+    A socket's path has at most SOCKET_PATH_BYTES_MAX bytes; in a deeper folder it is reached through an open
+    descriptor of the folder, which the gateways inherit.
+    """
+
+    def __init__(self, fleet_folder: Path, *, make: bool = False) -> None:
+        path = fleet_folder / "control"
+        self.descriptors: tuple[int, ...] = ()
+        if make:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._base = str(path)
+        if len(os.fsencode(path)) + 1 + GATEWAY_NAME_CHARS_MAX > SOCKET_PATH_BYTES_MAX:
+            if not os.path.isdir("/proc/self/fd"):
+                raise UsageError(
+                    f"{fleet_folder}: too long for the path of a Unix socket",
+                    hint="set TRADEWIND_STATE_DIR to a shorter one",
+                )
+            self.descriptors = (os.open(path, os.O_RDONLY | os.O_DIRECTORY),)
+            self._base = f"/proc/self/fd/{self.descriptors[0]}"
+
+    def address(self, gateway: str) -> str:
+        """Control address of a gateway, for this process and for those that inherit the descriptors."""
+        return f"unix:{self._base}/{gateway}"
+
+    def close(self) -> None:
+        """Closes the descriptor; addresses hold no longer."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = ()
+
+
+class ProcessProvider:
+    """Gateways as processes of this host. Subclasses say where: in which network, at which address.
+
+    `logs` is a folder for the gateways' standard errors, by default the fleet's own.
+    """
+
+    kind = ""
+
+    def __init__(self, binary: str, journal: FleetJournal, *, logs: Path | None = None) -> None:
+        self._binary = binary
+        self._journal = journal
+        self._logs = logs
+        self._children: dict[tuple[str, str], GatewayProcess] = {}
+        self._controls: dict[str, ControlFolder] = {}
+
+    def capabilities(self) -> Capabilities:
+        """Any number of machines, anywhere."""
+        return Capabilities()
+
+    def document(self) -> dict[str, Any]:
+        """The kind alone."""
+        return {"kind": self.kind}
+
+    def _enter(self, order: MachineOrder) -> list[str]:
+        """The words before the gateway's own, that bring it to where it runs."""
+        raise NotImplementedError
+
+    def _listen(self, order: MachineOrder) -> str:
+        """Where it listens for other gateways unless the order says, `ip:port`."""
+        raise NotImplementedError
+
+    def machines(self, fleet_id: str) -> tuple[Machine, ...]:
+        """Those whose processes live."""
+        folder = self._journal.path(fleet_id) / "machines"
+        names = sorted(entry.stem for entry in folder.glob("*.json")) if folder.is_dir() else []
+        records = [(name, self._record(fleet_id, name)) for name in names]
+        return tuple(
+            _machine(fleet_id, name, record)
+            for name, record in records
+            if record is not None and RunningProcess.from_document(record).alive
+        )
+
+    def create(self, order: MachineOrder) -> Machine:
+        """Starts a process, or finds the one that was ordered with this token."""
+        record = self._record(order.fleet_id, order.name)
+        if record is not None and RunningProcess.from_document(record).alive:
+            if record["token"] != order.token:
+                raise GatewayError(f"fleet {order.fleet_id} has another machine {order.name}")
+            return _machine(order.fleet_id, order.name, record)
+        folder = self._journal.path(order.fleet_id)
+        control = self._control(order.fleet_id, make=True)
+        arguments = ["--control", control.address(order.name), "--lease-s", str(order.lease_s)]
+        if order.dialled:
+            arguments += ["--data", order.listen or self._listen(order)]
+        arguments += ["--identity", order.identity] if order.identity else ["--plain"]
+        logs = self._logs or folder / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        log_file = str(logs / f"{order.name}.log")
+        enter = self._enter(order)
+        process = GatewayProcess(self._binary, order.name, arguments, log_file, control.descriptors, enter)
+        self._children[order.fleet_id, order.name] = process
+        found = {**find_process(process.pid).document(), "token": order.token, "region": order.region}
+        try:
+            self._write_record(order, found)
+        except BaseException:
+            process.kill()
+            raise
+        return _machine(order.fleet_id, order.name, found)
+
+    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
+        """Waits for the readiness line of a child; asks the control socket of a process that another client started."""
+        child = self._children.get((machine.fleet_id, machine.name))
+        control = self._control(machine.fleet_id).address(machine.name)
+        if child is not None:
+            if not child.control:
+                child.wait_ready(timeout_s)
+            return GatewayAddress(control, child.data_address)
+        process, deadline_s = _process(machine), time.monotonic() + timeout_s
+        while process.alive and time.monotonic() < deadline_s:
+            try:
+                return GatewayAddress(control, GatewayClient(control).version().get("data_address"))
+            except GatewayLost:
+                time.sleep(POLL_S)
+        raise GatewayError(f"gateway {machine.name} was not ready within {timeout_s:.0f} s")
+
+    def delete(self, machines: Sequence[Machine], *, at_once: bool = False) -> None:
+        """Lets them end by themselves, all at the same time, and kills those that do not within STOP_S."""
+        children = [(m, self._children.pop((m.fleet_id, m.name), None)) for m in machines]
+        for machine, child in children:
+            if at_once:
+                _process(machine).signal(signal.SIGKILL)
+            elif child is not None:
+                child.begin_stop()
+            else:
+                _process(machine).signal(signal.SIGTERM)
+        for machine, child in children:
+            if child is not None:
+                child.kill() if at_once else child.stop()
+            elif not _process(machine).wait(STOP_S):
+                _process(machine).signal(signal.SIGKILL)
+                _process(machine).wait(STOP_S)
+            with suppress(OSError):
+                self._record_path(machine.fleet_id, machine.name).unlink()
+        for fleet_id in {machine.fleet_id for machine in machines}:
+            if not any(key[0] == fleet_id for key in self._children) and (
+                control := self._controls.pop(fleet_id, None)
+            ):
+                control.close()
+
+    def last_words(self, machine: Machine, timeout_s: float) -> str:
+        """Its exit code or signal, and the last line of its log."""
+        child = self._children.get((machine.fleet_id, machine.name))
+        if child is None:
+            return "it still runs" if _process(machine).alive else "it is gone"
+        code = child.wait_exit(timeout_s)
+        how = "it still runs" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+        log = child.log_tail()
+        return f"{how}: {log.splitlines()[-1]}" if log else how
+
+    def _control(self, fleet_id: str, *, make: bool = False) -> ControlFolder:
+        if fleet_id not in self._controls:
+            self._controls[fleet_id] = ControlFolder(self._journal.path(fleet_id), make=make)
+        return self._controls[fleet_id]
+
+    def _record_path(self, fleet_id: str, name: str) -> Path:
+        return self._journal.path(fleet_id) / "machines" / f"{name}.json"
+
+    def _record(self, fleet_id: str, name: str) -> dict[str, Any] | None:
+        try:
+            record: dict[str, Any] = json.loads(self._record_path(fleet_id, name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return record
+
+    def _write_record(self, order: MachineOrder, record: dict[str, Any]) -> None:
+        path = self._record_path(order.fleet_id, order.name)
+        path.parent.mkdir(exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(record), encoding="utf-8")
+        fresh.replace(path)
+
+
+def _machine(fleet_id: str, name: str, record: dict[str, Any]) -> Machine:
+    return Machine(fleet_id, name, record["region"], f"{record['pid']}@{record['started'] or ''}", record["pid"])
+
+
+def _process(machine: Machine) -> RunningProcess:
+    pid, _, started = machine.id.partition("@")
+    return RunningProcess(int(pid), int(started) if started else None)

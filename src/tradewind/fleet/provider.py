@@ -1,0 +1,96 @@
+"""What a provider of machines must do. A machine is one gateway and what it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tradewind.model.deployment import GatewayAddress
+
+__all__ = ["Capabilities", "Machine", "MachineOrder", "Provider"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a provider has."""
+
+    machines: Mapping[str, int] | None = None
+    """Most machines of one fleet by region, and no other regions; None for any number anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOrder:
+    """One machine that a fleet wants.
+
+    The same fleet, name and `token` always mean the same machine: to order it again is to be given it again.
+    """
+
+    fleet_id: str
+    name: str
+    """Name of its gateway: a DNS label, unique in the fleet."""
+    region: str
+    token: str
+    lease_s: int
+    """It ends when for so long nobody has renewed its lease [s]."""
+    ordinal: int = 0
+    """Which machine of its region, from 0. The lead stands on the first: no bytes pass it."""
+    dialled: bool = False
+    """Whether other gateways connect to it."""
+    listen: str | None = None
+    """Where it listens for them, `ip:port`; None lets the provider choose."""
+    identity: str | None = None
+    """Folder with its certificate and key; None where there are no hops, or plain ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that was ordered, and lives or is about to. `id` is the provider's own name for it."""
+
+    fleet_id: str
+    name: str
+    region: str
+    id: str
+    pid: int | None = None
+    """Process id, where the machine is a process of this host."""
+
+
+class Provider(Protocol):
+    """Makes and ends machines. It keeps nothing in memory that it could not find again by asking."""
+
+    kind: str
+    """`local`, `sky`, …"""
+
+    def capabilities(self) -> Capabilities:
+        """What there is to order from."""
+        ...
+
+    def document(self) -> dict[str, Any]:
+        """What a later process needs to make this provider again. No secrets."""
+        ...
+
+    def machines(self, fleet_id: str) -> tuple[Machine, ...]:
+        """The living machines of a fleet, whoever ordered them. Empty for a fleet that nobody knows."""
+        ...
+
+    def create(self, order: MachineOrder) -> Machine:
+        """Begins to start a machine, or finds the one that was ordered with this token.
+
+        Raises GatewayError if it cannot be started, or if the fleet has another machine of that name.
+        """
+        ...
+
+    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
+        """Waits until its gateway answers. Raises GatewayError if it ends before, or does not in so long."""
+        ...
+
+    def delete(self, machines: Sequence[Machine], *, at_once: bool = False) -> None:
+        """Ends machines and returns when they are gone; those that are gone already are no error.
+
+        Gateways are let put down what they hold, for seconds; not so with `at_once`.
+        """
+        ...
+
+    def last_words(self, machine: Machine, timeout_s: float) -> str:
+        """How a machine that should be alive ended, for an error message; waits so long for its end."""
+        ...
