@@ -46,7 +46,7 @@ class Sizes:
     timeout_s: float
 
 
-FULL = Sizes(2_000_000_000, 5_000, 64 << 10, 100_000, rounds=5, timeout_s=120)
+FULL = Sizes(2_000_000_000, 5_000, 64 << 10, 100_000, rounds=3, timeout_s=120)
 QUICK = Sizes(256_000_000, 500, 64 << 10, 5_000, rounds=2, timeout_s=60)
 
 
@@ -65,6 +65,8 @@ class Bench:
     def __post_init__(self) -> None:
         self.environment = {**os.environ, **self.server.environment, "HOME": str(self.folder / "home")}
         self.environment |= {"XDG_STATE_HOME": str(self.folder / "state"), "JFS_NO_UPDATE_CHECK": "1"}
+        # As after `pip install`: byte code is kept, not compiled anew by each run.
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         both = self.server, self.second
         keys = "".join(
             f"[{name}]\naws_access_key_id={each.access_key}\naws_secret_access_key={each.secret_key}\n"

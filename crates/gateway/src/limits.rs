@@ -8,6 +8,8 @@ use std::time::Duration;
 pub const WORKERS_MAX: usize = 16;
 /// Threads of the async runtime at least, so that one long computation does not hold up the control API.
 pub const WORKERS_MIN: usize = 2;
+/// Threads that wait for files. Further file operations queue.
+pub const BLOCKING_THREADS_MAX: usize = 64;
 
 /// Connections to the control port at once. Further ones are answered 503 and closed.
 pub const CONTROL_CONNECTIONS_MAX: usize = 64;

@@ -7,11 +7,12 @@
 //!
 //! The way of a byte: [`source`] reads it, [`parcel`] codes it, [`hop`] sends it; [`inbound`] passes it on (relay) or
 //! collects it for [`sink`], which writes and proves it. [`reply`] is the way back. [`work`] has the words that lead,
-//! source and sink exchange; [`budget`] and [`attempts`] bound what is held and how a store is treated.
+//! source and sink exchange; [`budget`], [`climb`] and [`attempts`] bound what is held and how a store is treated.
 //! Stations of one process are joined by memory and run the same code without sockets.
 
 pub mod attempts;
 pub mod budget;
+mod climb;
 pub mod clock;
 pub mod hop;
 pub mod inbound;

@@ -94,7 +94,7 @@ impl<'a> Building<'a> {
             security,
             hello: Hello { version: WIRE_VERSION_MAJOR, job: program.job_id.clone(), node: program.node.clone() },
             silence_max: Duration::from_secs(program.limits.peer_silence_s.max(1).into()),
-            budget: MemoryBudget::new(program.limits.memory_bytes),
+            budget: budget(program),
             key,
             tasks: TaskTracker::new(),
             stop,
@@ -266,6 +266,14 @@ impl<'a> Building<'a> {
 
 fn open(spec: &StoreSpec) -> Result<Arc<dyn Store>, Refusal> {
     stores::open(spec).map_err(|error| refusal(error.to_string(), error.hint().map(str::to_owned)))
+}
+
+/// Where reading and writing are one process, what is held is what is under way at the stores, and finds its own measure.
+/// With hops, what is under way is on them too.
+fn budget(program: &Program) -> MemoryBudget {
+    let bytes = program.limits.memory_bytes;
+    let is_local = program.hops.is_empty() && program.source.is_some() && !program.sinks.is_empty();
+    if is_local { MemoryBudget::climbing(bytes) } else { MemoryBudget::new(bytes) }
 }
 
 fn refusal(error: impl Into<String>, hint: Option<String>) -> Refusal {

@@ -61,6 +61,7 @@ pub(crate) struct Tree {
     /// Whether names that differ only in case are one file here; found out at the first write.
     folds_case: OnceLock<bool>,
     cursors: walk::Cursors,
+    turns: write::Turns,
 }
 
 impl FileStore {
@@ -77,6 +78,7 @@ impl FileStore {
             follow_symlinks: config.follow_symlinks,
             folds_case: OnceLock::new(),
             cursors: walk::Cursors::default(),
+            turns: write::Turns::default(),
         })))
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Both are linear, so the checksum of a concatenation follows from those of its parts and their lengths alone.
 
+mod combine;
+
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use serde::{Deserialize, Serialize};
@@ -57,12 +59,12 @@ impl Checksums {
 
 /// CRC-64/NVME of a concatenation.
 pub fn combine_crc64nvme(first: Crc64Nvme, second: Crc64Nvme, second_bytes: u64) -> Crc64Nvme {
-    crc_fast::checksum_combine(CrcAlgorithm::Crc64Nvme, first, second, second_bytes)
+    combine::CRC64_NVME.combine(first, second, second_bytes)
 }
 
 /// CRC-32C of a concatenation.
 pub fn combine_crc32c(first: Crc32c, second: Crc32c, second_bytes: u64) -> Crc32c {
-    crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, u64::from(first), u64::from(second), second_bytes) as u32
+    combine::CRC32C.combine(u64::from(first), u64::from(second), second_bytes) as u32
 }
 
 #[cfg(test)]

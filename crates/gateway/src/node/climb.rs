@@ -1,0 +1,129 @@
+//! How much to have under way: doubled while that pays, taken back when it does not.
+//!
+//! A store that is far away gives each request little, so many must be under way; one that is near is busy with a few,
+//! and more of them only cost memory that no cache holds: a fifth of the CPU of a download from this machine. Nobody
+//! knows which it is before it was tried. Pure: it is told what was released and when.
+
+use std::time::{Duration, Instant};
+
+/// Shortest time that a rate is measured over.
+const EPOCH_MIN: Duration = Duration::from_millis(100);
+/// Its level is released at least so often meanwhile.
+const EPOCH_ROUNDS: f64 = 2.0;
+/// A doubling stays if the rate grows by this factor.
+const GAIN_MIN: f64 = 1.1;
+/// Epochs until a doubling that did not pay is tried again.
+const REST_EPOCHS: u32 = 16;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct Climb {
+    since: Option<Instant>,
+    released: f64,
+    starved: bool,
+    /// Released per second at the level that was last settled on.
+    settled: f64,
+    probing: bool,
+    rest_epochs: u32,
+}
+
+/// What becomes of the level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing.
+    Stay,
+    /// Try twice as much.
+    Double,
+    /// The last doubling did not pay.
+    Back,
+}
+
+impl Climb {
+    /// Nothing measured yet.
+    pub(super) const fn new() -> Self {
+        Self { since: None, released: 0.0, starved: false, settled: 0.0, probing: false, rest_epochs: 0 }
+    }
+
+    /// Somebody had to wait: the level is what limits.
+    pub(super) const fn waited(&mut self) {
+        self.starved = true;
+    }
+
+    /// So much is done, of a level in the same unit.
+    pub(super) fn released(&mut self, amount: f64, level: f64, now: Instant) -> Step {
+        let since = *self.since.get_or_insert(now);
+        self.released += amount;
+        let elapsed = now.saturating_duration_since(since);
+        if elapsed < EPOCH_MIN || self.released < EPOCH_ROUNDS * level {
+            return Step::Stay;
+        }
+        let rate = self.released / elapsed.as_secs_f64();
+        let starved = self.starved;
+        (self.since, self.released, self.starved) = (Some(now), 0.0, false);
+        self.judge(rate, starved)
+    }
+
+    fn judge(&mut self, rate: f64, starved: bool) -> Step {
+        if self.probing {
+            if starved && rate >= GAIN_MIN * self.settled {
+                self.settled = rate;
+                return Step::Double;
+            }
+            self.probing = false;
+            self.rest_epochs = REST_EPOCHS;
+            return Step::Back;
+        }
+        self.settled = rate;
+        if !starved {
+            return Step::Stay;
+        }
+        if self.rest_epochs > 0 {
+            self.rest_epochs -= 1;
+            return Step::Stay;
+        }
+        self.probing = true;
+        Step::Double
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs against a store that gives `per_unit` a second for each unit under way, `most` at most; returns the levels.
+    fn levels(per_unit: f64, most: f64, starved: bool) -> Vec<f64> {
+        let (mut climb, mut level, mut now) = (Climb::new(), 4.0, Instant::now());
+        let mut seen = Vec::new();
+        for _ in 0..4_000 {
+            if starved {
+                climb.waited();
+            }
+            now += Duration::from_secs_f64(1.0 / (per_unit * level).min(most));
+            level = match climb.released(1.0, level, now) {
+                Step::Stay => level,
+                Step::Double => level * 2.0,
+                Step::Back => level / 2.0,
+            };
+            seen.push(level);
+        }
+        seen
+    }
+
+    #[test]
+    fn a_far_store_gets_what_it_needs() {
+        let seen = levels(5.0, 160.0, true);
+        assert!(seen.iter().filter(|level| **level >= 32.0).count() > 3_000);
+    }
+
+    #[test]
+    fn a_near_store_is_not_swamped() {
+        let seen = levels(500.0, 1_000.0, true);
+        assert!(seen.iter().filter(|level| **level <= 4.0).count() > 3_000);
+        assert!(seen.iter().all(|level| *level <= 8.0));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_does_not_grow() {
+        assert!(levels(5.0, 160.0, false).iter().all(|level| *level == 4.0));
+    }
+}
