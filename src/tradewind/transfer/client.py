@@ -14,10 +14,13 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from tradewind.errors import (
     ERROR_BY_OUTCOME,
+    ConfigError,
     GatewayError,
     GatewayLost,
     Interrupted,
@@ -38,6 +41,7 @@ from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
 from tradewind.transfer.launch import JobGateways
+from tradewind.transfer.learning import RouteWatch, learn, teaching_hops
 from tradewind.transfer.request import Options, resolve
 from tradewind.transfer.way import Way, local_way, stored_way, topology_way
 
@@ -76,7 +80,16 @@ class RunningJob:
     `drain` and `kill` may be called from a signal handler or another thread.
     """
 
-    def __init__(self, job_id: str, spec: JobSpec, plan: Plan, gateways: JobGateways, *, keep_logs: bool) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        plan: Plan,
+        gateways: JobGateways,
+        *,
+        keep_logs: bool,
+        catalog_folder: Path | None = None,
+    ) -> None:
         self.id = job_id
         self.spec = spec
         self.plan = plan
@@ -86,7 +99,11 @@ class RunningJob:
         self._gateways = gateways
         self._keep_logs = keep_logs
         self._closed = False
-        self._lead = GatewayClient(gateways.deployment().addresses[plan.lead].control)
+        deployment = gateways.deployment()
+        self._lead = GatewayClient(deployment.addresses[plan.lead].control)
+        self._catalog_folder = catalog_folder
+        self._teaching = teaching_hops(plan, deployment)
+        self._watch = RouteWatch()
 
     @property
     def gateway_pids(self) -> Mapping[str, int]:
@@ -99,7 +116,10 @@ class RunningJob:
         try:
             for line in self._lead.events():
                 document = json.loads(line)
+                if document["event"] == "progress":
+                    self._watch.see(document)
                 if document["event"] == "done":
+                    self._watch.see(document["progress"])
                     self.summary_document = document
                     self.summary = Summary.from_document(document)
                 yield line
@@ -162,6 +182,14 @@ class RunningJob:
         well = self.summary is not None and self.summary.outcome == "done"
         self._gateways.stop(keep_logs=self._keep_logs or not well)
         self._forget()
+        if well and self._catalog_folder is not None:
+            self._learn(self._catalog_folder)
+
+    def _learn(self, folder: Path) -> None:
+        """Keeps the rates of hops between known regions for later plans. A transfer does not fail for want of it."""
+        today = datetime.now(timezone.utc).date().isoformat()
+        with suppress(ConfigError, OSError):
+            learn(folder, self.id, self.spec, self.plan, self._teaching, self._watch, date=today)
 
     def _forget(self) -> None:
         """Removes where the lead could be reached; all of it for a run that keeps nothing."""
@@ -332,7 +360,8 @@ class Client:
         plan = way.plan
         os.makedirs(folder, mode=0o700, exist_ok=True)
         gateways = JobGateways(self.gateway, plan, folder, self.store.state_dir, way.provider, way.settings)
-        job = RunningJob(job_id, spec, plan, gateways, keep_logs=keep_logs)
+        catalog_folder = Path(self.store.state_dir) / "catalog"
+        job = RunningJob(job_id, spec, plan, gateways, keep_logs=keep_logs, catalog_folder=catalog_folder)
         try:
             run = RunSettings(
                 job_id, settings.get("concurrency"), secrets.token_hex(32) if _seals(settings, plan) else None

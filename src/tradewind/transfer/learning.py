@@ -1,0 +1,197 @@
+"""What a finished transfer teaches the catalog about the links that its hops went over.
+
+The lead tells the bytes that each route has carried. A hop's rate is that of the routes that take it; of a route's hops
+one is the bottleneck, by what the catalog believed before, and only its rate is taken for the link's own. The rates of
+the others, and of a transfer that was held back on purpose, say that their links carry at least so much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind.model.deployment import Deployment
+from tradewind.model.job import JobSpec
+from tradewind.model.plan import Plan, PlannedHop, PlannedRoute
+from tradewind.model.program import CONNECTIONS_MAX
+from tradewind.model.region import Region
+
+if TYPE_CHECKING:
+    from tradewind.catalog.learned import Sample
+    from tradewind.model.catalog import Catalog
+
+__all__ = ["LESSON_BYTES_MIN", "LESSON_S_MIN", "RouteWatch", "learn", "teaching_hops"]
+
+LESSON_BYTES_MIN = 256 << 20
+LESSON_S_MIN = 10.0
+"""A hop that carried less, or for a shorter time, teaches nothing: connections were still opening."""
+SCALED_CONNECTIONS_MIN = 16
+"""A link's rate is that of 64 connections. A hop with fewer is scaled up to them, but not by more than four times."""
+
+Hop = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Activity:
+    """Of one route: from the last report without to the last with new bytes."""
+
+    bytes: int = 0
+    from_s: float = 0.0
+    to_s: float = 0.0
+
+
+class RouteWatch:
+    """How much each route carried, and for how long, from the lead's progress."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, _Activity] = {}
+
+    def see(self, progress: Mapping[str, Any]) -> None:
+        """One progress document."""
+        elapsed_s = float(progress.get("elapsed_s", 0.0))
+        for route in progress.get("hops", ()):
+            known = self._routes.setdefault(route["name"], _Activity())
+            if route["bytes"] > known.bytes:
+                known.bytes, known.to_s = route["bytes"], elapsed_s
+            elif known.bytes == 0:
+                known.from_s = elapsed_s
+
+    def of(self, route: PlannedRoute) -> tuple[int, float]:
+        """Bytes and seconds of a route; zeros for one that carried nothing."""
+        stations = [node for node, before in zip(route.nodes, (None, *route.nodes), strict=False) if node != before]
+        known = self._routes.get(" → ".join(stations), _Activity())
+        return known.bytes, max(0.0, known.to_s - known.from_s)
+
+
+def teaching_hops(plan: Plan, deployment: Deployment) -> dict[Hop, tuple[Region, Region]]:
+    """The hops that go from one region to another, by what the plan says of its gateways.
+
+    A hop that ends at this machine teaches nothing whatever region its gateway is said to be in, unless it takes a
+    detour, which may lead anywhere.
+    """
+    places = {gateway.name: gateway.region for gateway in plan.gateways}
+    found = {}
+    for start, end in plan.stations():
+        try:
+            src, dst = Region.parse(places[start]), Region.parse(places[end])
+        except ValueError:
+            continue
+        away = (start, end) in deployment.detours or not _is_loopback(deployment, start, end)
+        if away and src != dst and "site:local" not in (str(src), str(dst)):
+            found[start, end] = (src, dst)
+    return found
+
+
+def _is_loopback(deployment: Deployment, start: str, end: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(deployment.dial(start, end).rpartition(":")[0].strip("[]")).is_loopback
+    except (KeyError, ValueError):
+        return False
+
+
+def learn(
+    folder: Path,
+    job_id: str,
+    spec: JobSpec,
+    plan: Plan,
+    hops: Mapping[Hop, tuple[Region, Region]],
+    watch: RouteWatch,
+    *,
+    date: str,
+) -> int:
+    """Put what a transfer that ended well taught into the user's part of the catalog. Says how many links.
+
+    Raises:
+        ConfigError: the user's catalog cannot be read.
+        OSError: it cannot be written.
+    """
+    if not hops or spec.compress or spec.dry_run:
+        # What compressed bytes weigh on the wire the lead does not tell.
+        return 0
+    from tradewind.catalog.learned import store_samples
+    from tradewind.catalog.load import load_catalog
+
+    samples = lessons(load_catalog(folder), spec, plan, hops, watch, source=f"job {job_id}", date=date)
+    return len(samples) if samples and store_samples(folder, samples) else 0
+
+
+def lessons(
+    catalog: Catalog,
+    spec: JobSpec,
+    plan: Plan,
+    hops: Mapping[Hop, tuple[Region, Region]],
+    watch: RouteWatch,
+    *,
+    source: str,
+    date: str,
+) -> list[Sample]:
+    """One sample per hop between two regions that the catalog knows and that carried enough."""
+    from tradewind.catalog.learned import Sample
+
+    known = set(catalog.places) | set(catalog.grid.regions())
+    connections = {(hop.start, hop.end): hop for hop in plan.hops}
+    limiting = _bottlenecks(catalog, plan, hops, connections)
+    samples = []
+    for hop, (src, dst) in hops.items():
+        carried = [watch.of(route) for route in plan.routes if hop in _hops_of(route)]
+        count_bytes, seconds = sum(count for count, _ in carried), max((span for _, span in carried), default=0.0)
+        if count_bytes < LESSON_BYTES_MIN or seconds < LESSON_S_MIN or not {src, dst} <= known:
+            continue
+        rate_gbps = sum(count * 8 / 1e9 / span for count, span in carried if span > 0)
+        number = connections[hop].connections
+        at_least = hop not in limiting or spec.rate_limit_bytes_per_s is not None or number < SCALED_CONNECTIONS_MIN
+        link_gbps = rate_gbps if number < SCALED_CONNECTIONS_MIN else rate_gbps * CONNECTIONS_MAX / number
+        link_gbps = min(link_gbps, _cap_gbps(catalog, src, dst))
+        machine = _machine(plan, src)
+        samples.append(Sample(src, dst, link_gbps, at_least, number, count_bytes, seconds, machine, source, date))
+    return samples
+
+
+def _hops_of(route: PlannedRoute) -> list[Hop]:
+    return list(zip(route.nodes, route.nodes[1:], strict=False))
+
+
+def _bottlenecks(
+    catalog: Catalog,
+    plan: Plan,
+    hops: Mapping[Hop, tuple[Region, Region]],
+    connections: Mapping[Hop, PlannedHop],
+) -> set[Hop]:
+    """The hops that are, on every route that takes them, the one believed to carry least.
+
+    A route with a hop between places that nobody knows has no such hop: the unknown one may be it.
+    """
+    regions = {gateway.name: gateway.region for gateway in plan.gateways}
+    found: set[Hop] = set()
+    ruled_out: set[Hop] = set()
+    for route in plan.routes:
+        between = [hop for hop in _hops_of(route) if regions[hop[0]] != regions[hop[1]]]
+        believed = {}
+        for hop in between:
+            link = catalog.grid.link(*hops[hop]) if hop in hops else None
+            if link is not None:
+                believed[hop] = link.gbps * connections[hop].connections
+        if len(believed) == len(between) and believed:
+            least = min(believed, key=lambda hop: believed[hop])
+            found.add(least)
+            ruled_out.update(hop for hop in between if hop != least)
+        else:
+            ruled_out.update(between)
+    return found - ruled_out
+
+
+def _cap_gbps(catalog: Catalog, src: Region, dst: Region) -> float:
+    """What no machine pair exceeds; infinite where no machine is known."""
+    out = max((offer.machine.egress_gbps for offer in catalog.machine_offers(src)), default=float("inf"))
+    into = max((offer.machine.ingress_gbps for offer in catalog.machine_offers(dst)), default=float("inf"))
+    return min(out, into)
+
+
+def _machine(plan: Plan, region: Region) -> str:
+    """The type of machine that the plan has in a region; empty if it has several or none."""
+    types = {of.offer.machine.name for of in plan.overlay.machines if of.region == region} if plan.overlay else set()
+    return types.pop() if len(types) == 1 else ""
