@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from tradewind.errors import ConfigError
@@ -19,7 +19,7 @@ from tradewind.model.origin import Origin, OriginKind
 from tradewind.model.price import PriceTier
 from tradewind.model.region import Region
 
-__all__ = ["Row", "format_tiers", "read_rows", "write_table"]
+__all__ = ["Row", "format_tiers", "read_rows", "skip_comments", "write_table"]
 
 ROWS_MAX = 1_000_000
 """More than a thousand regions squared; a file beyond it is not a table of links."""
@@ -116,8 +116,19 @@ def format_tiers(tiers: Sequence[PriceTier]) -> str:
     return ";".join(f"{tier.from_gb:.12g}:{tier.usd_per_gb:.10g}" for tier in tiers)
 
 
+def skip_comments(file: Iterable[str]) -> tuple[int, Iterator[str]]:
+    """How many lines at the top begin with `#`, and the lines after them."""
+    lines = iter(file)
+    above = 0
+    for line in lines:
+        if not line.startswith("#"):
+            return above, chain([line], lines)
+        above += 1
+    return above, iter(())
+
+
 def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
-    """The lines of a CSV file with a header.
+    """The lines of a CSV file with a header; above it there may be lines that begin with `#`.
 
     Args:
         path: the file.
@@ -128,20 +139,22 @@ def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
+            above, lines = skip_comments(file)
+            reader = csv.DictReader(lines)
             header = [name.strip() for name in reader.fieldnames or ()]
             reader.fieldnames = header
             for group in required:
                 if not any(name in header for name in group):
                     raise ConfigError(
-                        f"{path}: line 1: no column {' or '.join(group)}", hint=f"the columns are {', '.join(header)}"
+                        f"{path}: line {above + 1}: no column {' or '.join(group)}",
+                        hint=f"the columns are {', '.join(header)}",
                     )
             for count, fields in enumerate(reader):
                 if count >= ROWS_MAX:
                     raise ConfigError(f"{path}: more than {ROWS_MAX} lines")
                 if None in fields:
-                    raise ConfigError(f"{path}: line {reader.line_num}: more fields than the header has")
-                yield Row(path, reader.line_num, {k: (v or "").strip() for k, v in fields.items()})
+                    raise ConfigError(f"{path}: line {above + reader.line_num}: more fields than the header has")
+                yield Row(path, above + reader.line_num, {k: (v or "").strip() for k, v in fields.items()})
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (csv.Error, UnicodeDecodeError) as error:

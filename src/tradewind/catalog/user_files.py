@@ -11,7 +11,7 @@ from tradewind.catalog.links import read_links
 from tradewind.catalog.load import LINKS_FILE, MACHINES_FILE, PRICES_FILE, Pair, read_machine_prices, read_prices
 from tradewind.catalog.packaged import read_packaged
 from tradewind.catalog.refreshed import MachinePrice
-from tradewind.catalog.tables import format_tiers, write_table
+from tradewind.catalog.tables import format_tiers, skip_comments, write_table
 from tradewind.errors import ConfigError
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
@@ -48,7 +48,7 @@ def import_table(path: Path, folder: Path, *, date: str, source: str = "") -> st
 def _header(path: Path) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return [name.strip() for name in next(csv.reader(file), [])]
+            return [name.strip() for name in next(csv.reader(skip_comments(file)[1]), [])]
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (csv.Error, UnicodeDecodeError) as error:
