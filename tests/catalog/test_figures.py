@@ -23,7 +23,8 @@ AZURE_LIST_LOCATIONS = """\
 southafricanorth -25.73134 28.21837; australiaeast -33.86 151.2094; australiasoutheast -37.8136 144.9631
 centralindia 18.5822 73.9197; eastasia 22.267 114.188; japaneast 35.68 139.77; japanwest 34.6939 135.5022
 koreacentral 37.5665 126.978; southindia 12.9822 80.1636; southeastasia 1.283 103.833; canadacentral 43.653 -79.383
-canadaeast 46.817 -71.217; francecentral 46.3772 2.373; germanywestcentral 50.110924 8.682127; northeurope 53.3478 -6.2597
+canadaeast 46.817 -71.217; francecentral 46.3772 2.373; germanywestcentral 50.110924 8.682127
+northeurope 53.3478 -6.2597
 norwayeast 59.913868 10.752245; swedencentral 60.67488 17.14127; switzerlandnorth 47.451542 8.564572
 uksouth 50.941 -0.799; ukwest 53.427 -3.084; westeurope 52.3667 4.9; qatarcentral 25.551462 51.439327
 uaenorth 25.266666 55.316666; brazilsouth -23.55 -46.633; centralus 41.5908 -93.6208; eastus 37.3719 -79.8164
@@ -128,7 +129,7 @@ def test_what_nobody_publishes_is_marked_as_assumed() -> None:
 
 
 def test_network_caps_follow_the_providers_rules() -> None:
-    """AWS: 5 Gbit/s out of the region below 32 vCPUs, else half of the whole, but 5 at least. Google: 7 to public ones."""
+    """AWS: 5 Gbit/s out of the region below 32 vCPUs, else half of the whole, 5 at least. Google: 7 in public."""
     for provider, offers in load_catalog().offers.items():
         for machine in {offer.machine for offer in offers}:
             if provider == "aws":

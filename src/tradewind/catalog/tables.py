@@ -145,9 +145,9 @@ def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
             reader.fieldnames = header
             for group in required:
                 if not any(name in header for name in group):
+                    wanted, there = " or ".join(group), ", ".join(header)
                     raise ConfigError(
-                        f"{path}: line {above + 1}: no column {' or '.join(group)}",
-                        hint=f"the columns are {', '.join(header)}",
+                        f"{path}: line {above + 1}: no column {wanted}", hint=f"the columns are {there or 'none'}"
                     )
             for count, fields in enumerate(reader):
                 if count >= ROWS_MAX:
