@@ -41,7 +41,7 @@ from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
 from tradewind.transfer.launch import JobGateways
-from tradewind.transfer.learning import RouteWatch, learn, teaching_hops
+from tradewind.transfer.learning import EMULATED, RouteWatch, learn, teaching_hops
 from tradewind.transfer.request import Options, resolve
 from tradewind.transfer.way import Way, local_way, stored_way, topology_way
 
@@ -360,7 +360,7 @@ class Client:
         plan = way.plan
         os.makedirs(folder, mode=0o700, exist_ok=True)
         gateways = JobGateways(self.gateway, plan, folder, self.store.state_dir, way.provider, way.settings)
-        catalog_folder = Path(self.store.state_dir) / "catalog"
+        catalog_folder = None if way.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
         job = RunningJob(job_id, spec, plan, gateways, keep_logs=keep_logs, catalog_folder=catalog_folder)
         try:
             run = RunSettings(

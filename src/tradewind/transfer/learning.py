@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from tradewind.catalog.learned import Sample
     from tradewind.model.catalog import Catalog
 
-__all__ = ["LESSON_BYTES_MIN", "LESSON_S_MIN", "RouteWatch", "learn", "teaching_hops"]
+__all__ = ["EMULATED", "LESSON_BYTES_MIN", "LESSON_S_MIN", "RouteWatch", "learn", "teaching_hops"]
 
+EMULATED = frozenset({"sky"})
+"""Kinds of provider whose regions are played: their rates are not the world's."""
 LESSON_BYTES_MIN = 256 << 20
 LESSON_S_MIN = 10.0
 """A hop that carried less, or for a shorter time, teaches nothing: connections were still opening."""
