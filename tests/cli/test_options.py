@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from tradewind.cli import cp
 from tradewind.cli.arguments import parse
 from tradewind.cli.cp import run as run_cp
 from tradewind.cli.main import VERBS
-from tradewind.cli.options import object_filter, parse_time_ms, read_rules
+from tradewind.cli.options import accesses, object_filter, parse_time_ms, read_rules
 from tradewind.cli.transferring import options_from, parse_cost
 from tradewind.errors import UsageError
 from tradewind.model.job import FilterRule
+from tradewind.model.store import Access
 from tradewind.transfer.request import Options
 
 
@@ -68,10 +70,28 @@ def test_sides_are_apart() -> None:
     made = options(
         "--src-endpoint", "http://127.0.0.1:1", "--dst-no-sign", "--dst-ca-bundle", "x.pem", "--no-src-path-style"
     )
-    assert (made.source.endpoint, made.destination.endpoint) == ("http://127.0.0.1:1", None)
-    assert (made.source.anonymous, made.destination.anonymous) == (False, True)
+    destination = made.destination
+    assert isinstance(destination, Access)
+    assert (made.source.endpoint, destination.endpoint) == ("http://127.0.0.1:1", None)
+    assert (made.source.anonymous, destination.anonymous) == (False, True)
     assert made.source.path_style is False
-    assert made.destination.ca_file == "x.pem"
+    assert destination.ca_file == "x.pem"
+
+
+def reached(*words: str) -> list[tuple[str | None, str | None]]:
+    args = parse("cp", cp, ["a", *words])
+    return [(one.endpoint, one.region) for one in accesses(args, "dst", args.destinations)]
+
+
+def test_a_value_holds_for_all_destinations_or_is_given_for_each() -> None:
+    places = ("s3://b", "az://a/c", "dir/")
+    assert reached("s3://b", "s3://c", "dir/", "--dst-endpoint", "http://x") == [("http://x", None)] * 3
+    flags = ["--dst-endpoint", "http://x", "--dst-region", "eu", "--dst-endpoint", "http://y", "--dst-endpoint", "-"]
+    assert reached(*places, *flags) == [("http://x", "eu"), ("http://y", "eu"), (None, "eu")]
+    with pytest.raises(UsageError, match="2 times for 3"):
+        reached(*places, "--dst-endpoint", "http://x", "--dst-endpoint", "http://y")
+    with pytest.raises(UsageError, match="one --dst-endpoint for az and s3"):
+        reached(*places, "--dst-endpoint", "http://x")
 
 
 def test_tags() -> None:

@@ -67,27 +67,6 @@ def test_kill_9_of_one_gateway_of_each_role(
     assert done.summary["progress"]["objects_done"] == len(SMALL) + 1
 
 
-def test_kill_9_of_the_lead_is_resumable(command: Command, files: FilePlace, s3: S3Place, tmp_path: Path) -> None:
-    running = start(command, files, s3, "--topology", write(chain("relay"), tmp_path / "topology.json"))
-    running.wait_for_bytes(MIDDLE_BYTES)
-    os.kill(running.gateways()["lead"], signal.SIGKILL)
-    done = running.finish().expect(5)
-    assert "tradewind jobs resume" in done.stderr
-    assert command.processes() == []
-    resume(command)
-    assert_arrived(s3, files)
-
-
-def test_kill_9_of_the_only_process_of_local_mode_is_resumable(command: Command, files: FilePlace, s3: S3Place) -> None:
-    running = start(command, files, s3)
-    running.wait_for_bytes(MIDDLE_BYTES)
-    (gateway,) = running.gateways().values()
-    os.kill(gateway, signal.SIGKILL)
-    running.finish().expect(5)
-    resume(command)
-    assert_arrived(s3, files)
-
-
 @pytest.mark.parametrize("topology", [None, chain("relay")], ids=["local", "chain"])
 def test_kill_9_of_the_client_sends_no_acked_part_twice(
     command: Command, files: FilePlace, s3: S3Place, proxy: HttpProxy, tmp_path: Path, topology: Document | None

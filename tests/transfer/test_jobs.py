@@ -122,3 +122,20 @@ def test_ids_are_what_the_contract_allows() -> None:
     for job_id in ids:
         assert set(job_id) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
         assert len(job_id) <= 64
+
+
+def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
+    def found() -> str | None:
+        job = store.unfinished("s3://s/k", ["s3://d/k"])
+        return None if job is None else job.id
+
+    assert found() is None
+    make(store, "20250101-000000-aaaaa", "interrupted")
+    assert found() == "20250101-000000-aaaaa"
+    assert store.unfinished("s3://s/k", ["s3://other/k"]) is None
+    make(store, "20250101-000001-aaaaa")
+    assert found() == "20250101-000001-aaaaa"
+    with led(store, "20250101-000001-aaaaa"):
+        assert found() is None, "it runs"
+    make(store, "20250101-000002-aaaaa", "done")
+    assert found() is None, "a later one has done it"

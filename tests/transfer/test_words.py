@@ -58,6 +58,23 @@ def test_the_end_says_all() -> None:
     ]
 
 
+def test_a_resumed_job_has_the_rate_of_its_own_run() -> None:
+    progress = Progress(
+        listed=True,
+        objects_total=10,
+        objects_done=10,
+        bytes_done=1_000_000_000,
+        bytes_earlier=900_000_000,
+        bytes_per_s=10_000_000,
+        elapsed_s=10.0,
+    )
+    lines = summary_lines(Summary("done", progress), local_plan())
+    assert lines[:2] == [
+        "moved   10 objects, 1.00 GB in 10.0 s (10.0 MB/s), 0 retries",
+        "also    900 MB of it in earlier runs",
+    ]
+
+
 def priced() -> Plan:
     gateways = tuple(PlannedGateway(name) for name in ("lead", "a", "b"))
     return Plan(gateways, (PlannedHop("a", "b", 1),), (PlannedRoute(("a", "b"), 1.0, 0.1),))

@@ -48,13 +48,17 @@ pub struct Progress {
     pub objects_done: u64,
     /// Bytes acked.
     pub bytes_done: u64,
+    /// Of `bytes_done`, those acked by earlier runs of the job; rates leave them out.
+    #[serde(default)]
+    pub bytes_earlier: u64,
     /// Objects the destination has already.
     pub objects_skipped: u64,
     /// Objects that failed.
     pub objects_failed: u64,
-    /// Orders given again.
+    /// Requests given again: one for a request that failed, however many objects it was for, and one for all that a
+    /// route lost until it answered again.
     pub retries: u64,
-    /// Bytes per second over the last seconds.
+    /// Bytes per second over the last seconds; in a summary, over the whole run.
     pub bytes_per_s: f64,
     /// Seconds since the start.
     pub elapsed_s: f64,
@@ -133,6 +137,9 @@ pub struct Summary {
     pub progress: Progress,
     /// Objects deleted at the destinations, or at the source for `mv`.
     pub objects_deleted: u64,
+    /// Objects that were to be deleted and are still there.
+    #[serde(default)]
+    pub objects_not_deleted: u64,
     /// How the objects were proven.
     pub proofs: Proofs,
     /// Per destination.

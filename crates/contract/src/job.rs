@@ -158,7 +158,8 @@ pub struct ObjectFilter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparison {
-    /// Size, and checksum where both listings give one, else time (the destination must not be older).
+    /// Size, and checksum where both listings give one, else time: between file systems it must be the same, elsewhere the
+    /// destination must not be older.
     #[default]
     Auto,
     /// Size and checksum, asked for per object where the listings give none.

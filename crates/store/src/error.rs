@@ -34,6 +34,8 @@ pub enum ErrorKind {
     ChecksumMismatch,
     /// The key cannot be held by this store.
     InvalidKey,
+    /// A symbolic link, and following links was not asked for.
+    Link,
     /// Disk full or quota exhausted.
     NoSpace,
     /// The request itself is wrong (4xx not listed above).
@@ -83,6 +85,7 @@ impl Error {
             Forbidden => "this identity may not do that: check the bucket policy, or choose another profile",
             Unauthenticated => "run `tradewind doctor` to see which credentials are found",
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
+            Link => "--follow-symlinks copies what symbolic links point to",
             NoSpace => "free some space and run `tradewind jobs resume`",
             SlowDown | Timeout | Connection | Server | Truncated => "try again: `tradewind jobs resume`",
             Configuration => "see `tradewind config show`",

@@ -86,6 +86,8 @@ struct Flight {
     tries: Tries,
     /// Whether the one object of a request that is no bundle has been reported on.
     reported: bool,
+    /// Whether something of it is to be sent again.
+    again: bool,
 }
 
 /// See the module's head.
@@ -101,6 +103,8 @@ pub struct Lead {
     paced_until_ms: f64,
     stuck_since_ms: Option<u64>,
     retries: u64,
+    /// Routes whose latest requests were lost: one retry for all of them.
+    losing: Vec<RouteId>,
     open_count: usize,
     draining: bool,
 }
@@ -142,6 +146,7 @@ impl Lead {
             paced_until_ms: 0.0,
             stuck_since_ms: None,
             retries: 0,
+            losing: Vec::new(),
             open_count: 0,
             draining: false,
         }
@@ -207,7 +212,7 @@ impl Lead {
         self.flights.len()
     }
 
-    /// Requests given again so far.
+    /// Requests given again so far. What a route loses until it answers again, with a connection say, counts once.
     pub fn retries(&self) -> u64 {
         self.retries
     }
@@ -252,7 +257,12 @@ impl Lead {
             return self.settle(object);
         }
         match self.verdict(object, &report, fault) {
-            Next::Again(tries) => self.again(object, report.kind, tries),
+            Next::Again(tries) => {
+                if let Some(flight) = self.flights.get_mut(&request) {
+                    flight.again = true;
+                }
+                self.again(object, report.kind, tries);
+            }
             Next::End(end) => self.begin_end(object, end),
         }
     }
@@ -265,6 +275,7 @@ impl Lead {
             self.fault(request, object, fault.unwrap_or(Fault::Unavailable));
         }
         let Some(flight) = self.flights.remove(&request) else { return };
+        self.count_retry(&flight, fault);
         let recovered = match fault {
             None | Some(Fault::Permanent | Fault::Changed | Fault::UploadGone) => {
                 self.shares.done(flight.route, flight.bytes)
@@ -283,6 +294,19 @@ impl Lead {
         self.stuck_since_ms = None;
         if recovered {
             self.out.push_back(Action::RouteUp(flight.route));
+        }
+    }
+
+    fn count_retry(&mut self, flight: &Flight, fault: Option<Fault>) {
+        let is_losing = self.losing.contains(&flight.route);
+        let is_lost = matches!(fault, Some(Fault::Lost | Fault::RouteDown));
+        if flight.again && !(is_lost && is_losing) {
+            self.retries += 1;
+        }
+        if is_lost && !is_losing {
+            self.losing.push(flight.route);
+        } else if !is_lost {
+            self.losing.retain(|route| *route != flight.route);
         }
     }
 
@@ -356,7 +380,6 @@ impl Lead {
     }
 
     fn again(&mut self, id: ObjectId, kind: Kind, tries: Tries) {
-        self.retries += 1;
         let Some(object) = self.objects.get_mut(&id) else { return };
         let lane = self.ready.lane(&object.refused_by, object.new.travels);
         match kind {

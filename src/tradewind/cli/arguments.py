@@ -75,8 +75,11 @@ def parse(verb: str, module: ModuleType, words: list[str]) -> argparse.Namespace
     return args
 
 
-def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None) -> None:
-    """Adds the flag of a setting: `--limit-rate VALUE`, or `--seal/--no-seal` for a switch."""
+def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None, repeated: bool = False) -> None:
+    """Adds the flag of a setting: `--limit-rate VALUE`, or `--seal/--no-seal` for a switch.
+
+    With `repeated` a flag with a value gives a list of them.
+    """
     from tradewind.cli.config import parse_switch
 
     setting = SETTINGS[name]
@@ -86,7 +89,9 @@ def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None)
     if setting.parse is parse_switch:
         parser.add_argument(*names, dest=name, action=argparse.BooleanOptionalAction, default=None, help=help_text)
     else:
-        parser.add_argument(*names, dest=name, metavar=metavar or "VALUE", type=typed(setting.parse), help=help_text)
+        action = "append" if repeated else "store"
+        kind = typed(setting.parse)
+        parser.add_argument(*names, dest=name, metavar=metavar or "VALUE", action=action, type=kind, help=help_text)
 
 
 def typed(parse_text: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.options import access
+from tradewind.cli.options import accesses
 from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
 from tradewind.errors import UsageError
 
@@ -58,7 +58,8 @@ def _put(args: Namespace) -> int:
         raise UsageError("from standard input to standard output there is nothing to do")
     if place.is_directory:
         raise UsageError("standard input has no name of its own", hint="end the destination with a name, not with /")
-    store, key = object_place(replace(place), access(args, "dst", fsync=args.fsync))
+    (reached,) = accesses(args, "dst", args.destinations, fsync=args.fsync)
+    store, key = object_place(replace(place), reached)
     become_task(
         args.gateway or find_gateway(),
         {

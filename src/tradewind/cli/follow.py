@@ -11,10 +11,12 @@ import time
 from argparse import Namespace
 from types import FrameType, TracebackType
 
+from tradewind.cli.failures import Failures
 from tradewind.cli.output import Talk
 from tradewind.cli.signals import STOPPING
 from tradewind.errors import Interrupted, TransferError
 from tradewind.model.event import Summary, event_from_document
+from tradewind.model.job import ObjectSelection
 from tradewind.transfer.client import RunningJob
 from tradewind.transfer.report import plan_lines, summary_lines
 
@@ -47,18 +49,24 @@ class Follower:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def run(self, job: RunningJob, source: str, destinations: tuple[str, ...]) -> int:
+    def run(self, job: RunningJob, source: str, destinations: tuple[str, ...], note: str | None = None) -> int:
         """Shows the job to its end and returns its exit code. Raises TradewindError for all but a good end."""
         self._job = job
         if self._interrupts:
             job.drain()
         if self._json:
             print(json.dumps({"event": "started", "job_id": job.id}), flush=True)
+            if note is not None:
+                print(json.dumps({"event": "notice", "message": note}), flush=True)
+        if note is not None:
+            self._talk.say(f"note: {note}")
         self._talk.say(*plan_lines(self._verb, source, destinations, job.plan, job.spec.ceiling_usd_per_gb))
+        if isinstance(job.spec.selection, ObjectSelection) and len(job.spec.targets) == 1:
+            self._talk.failures = Failures(hold=True)  # The last line will say it.
         try:
             self._follow(job)
         finally:
-            self._talk.end()
+            self._talk.end(None if job.summary is None else job.summary.message)
             job.close()
         if self._json:
             return self._json_end(job)

@@ -13,6 +13,8 @@ from tradewind.model.job import FilterRule, ObjectFilter
 from tradewind.model.store import Access
 from tradewind.model.units import parse_bytes, parse_duration_s
 
+#: In a list of values, one per destination: this destination takes the default.
+NOT_FOR_THIS = "-"
 _SIDE = ("endpoint", "region", "profile", "path_style", "no_sign", "ca_bundle", "requester_pays")
 
 
@@ -115,20 +117,69 @@ def parse_time_ms(text: str) -> int:
         ) from None
 
 
-def add_side_arguments(parser: ArgumentParser, side: str, title: str, *, short: bool = False) -> None:
-    """--src-* or --dst-*; with `short` also the same names without the side, for verbs with one store."""
-    group = parser.add_argument_group(title)
+def add_side_arguments(
+    parser: ArgumentParser, side: str, title: str, *, short: bool = False, repeated: bool = False
+) -> None:
+    """--src-* or --dst-*; with `short` also the same names without the side, for verbs with one store.
+
+    With `repeated` those with a value may be given once per destination; see `accesses`.
+    """
+    words = (
+        "Each VALUE holds for every DST, or is given once per DST, in their order, with - for one that needs none.\n"
+        "Local files need none of them."
+    )
+    group = parser.add_argument_group(title, words if repeated else None)
     for name in _SIDE:
         flag = name.replace("_", "-")
         flags = [f"--{side}-{flag}"]
         if short and name != "profile":
             flags.insert(0, f"--{flag}")
-        add_setting(group, f"{side}_{name}", *flags)
+        add_setting(group, f"{side}_{name}", *flags, repeated=repeated)
 
 
 def access(args: Namespace, side: str, *, fsync: bool = False, follow_symlinks: bool = False) -> Access:
     """How a side is reached, from arguments and settings."""
-    given = {name: getattr(args, f"{side}_{name}") for name in _SIDE}
+    return _access({name: getattr(args, f"{side}_{name}") for name in _SIDE}, fsync, follow_symlinks)
+
+
+def accesses(args: Namespace, side: str, places: Sequence[str], *, fsync: bool = False) -> tuple[Access, ...]:
+    """How each of several places of one side is reached. Raises UsageError if a flag fits neither all nor each."""
+    given: dict[str, list[Any]] = {}
+    for name in _SIDE:
+        content = getattr(args, f"{side}_{name}")
+        if not isinstance(content, list):
+            given[name] = [content] * len(places)
+        elif len(content) == 1:
+            given[name] = content * len(places)
+        elif len(content) == len(places):
+            given[name] = [None if one == NOT_FOR_THIS else one for one in content]
+        else:
+            flag = f"--{side}-{name.replace('_', '-')}"
+            raise UsageError(
+                f"{flag} was given {len(content)} times for {len(places)} places",
+                hint="give it once for all, or once for each in their order, with - where none is needed",
+            )
+    _refuse_one_endpoint_for_all(getattr(args, f"{side}_endpoint"), side, places)
+    return tuple(
+        _access({name: content[index] for name, content in given.items()}, fsync, False) for index in range(len(places))
+    )
+
+
+def _refuse_one_endpoint_for_all(endpoint: Any, side: str, places: Sequence[str]) -> None:
+    """One server does not speak the protocols of several clouds. An endpoint from the settings is not refused."""
+    if not isinstance(endpoint, list) or len(endpoint) > 1 or len(places) < 2:
+        return
+    from tradewind.model.url import parse_url
+
+    kinds = {parse_url(place, cwd="/").kind for place in places} - {"file", "mem", "pipe"}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"one --{side}-endpoint for {' and '.join(sorted(kinds))}",
+            hint=f"give --{side}-endpoint once for each place in their order, with - where none is needed",
+        )
+
+
+def _access(given: dict[str, Any], fsync: bool, follow_symlinks: bool) -> Access:
     return Access(
         endpoint=given["endpoint"],
         region=given["region"],

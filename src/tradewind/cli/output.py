@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TextIO
 
+from tradewind.cli.failures import Failures
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 from tradewind.model.units import format_bytes
 from tradewind.transfer.progress import ProgressLines, plain_line
@@ -15,21 +16,19 @@ from tradewind.transfer.progress import ProgressLines, plain_line
 PLAIN_EVERY_S = 10.0
 #: Of a terminal that does not tell its width.
 COLUMNS_UNKNOWN = 80
-#: So many failed objects are named; the report names all.
-FAILURES_SHOWN_MAX = 100
 
 
 class Talk:
     """What a person is told while a job runs. Data (`--dry-run` mappings) goes to standard output."""
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self.failures = Failures()
         self._stream = stream or sys.stderr
         self._quiet = quiet
         self._live = self._stream.isatty() and os.environ.get("TERM") != "dumb" and not quiet
         self._shown = 0
         self._lines = ProgressLines()
         self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
-        self._failures = 0
 
     def say(self, *lines: str) -> None:
         """Lines that stay, unless quiet."""
@@ -45,7 +44,7 @@ class Talk:
         if isinstance(event, Progress):
             self._progress(event)
         elif isinstance(event, ObjectFailed):
-            self._failure(event)
+            self._fail(self.failures.add(event))
         elif isinstance(event, Notice):
             self.say(f"note: {event.message}")
         elif isinstance(event, WouldCopy):
@@ -53,9 +52,10 @@ class Talk:
         elif isinstance(event, WouldDelete):
             print(f"delete\t{event.destination}")
 
-    def end(self) -> None:
-        """Takes the live lines away."""
+    def end(self, last_words: str | None = None) -> None:
+        """Takes the live lines away and tells what is left of the failures, unless `last_words` do."""
         self._erase()
+        self._fail(self.failures.end(last_words))
         self._stream.flush()
 
     def _progress(self, progress: Progress) -> None:
@@ -66,16 +66,9 @@ class Talk:
             self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
             self._write((plain_line(progress),))
 
-    def _failure(self, failed: ObjectFailed) -> None:
-        self._failures += 1
-        if self._failures > FAILURES_SHOWN_MAX:
-            if self._failures == FAILURES_SHOWN_MAX + 1:
-                self.warn("error: further failed objects are only in the --report")
-            return
-        lines = [f"error: {failed.source}: {failed.message}"]
-        if failed.hint:
-            lines.append(f"hint: {failed.hint}")
-        self.warn(*lines)
+    def _fail(self, lines: list[str]) -> None:
+        if lines:
+            self.warn(*lines)
 
     def _write(self, lines: tuple[str, ...] | list[str]) -> None:
         self._erase()

@@ -11,7 +11,8 @@ USAGE = "[OPTION]… SRC DST [DST…]"
 HELP = """\
 Makes DST hold what SRC holds: copies what is missing or differs, always the contents of SRC, with or without a slash.
 
-Compares size and checksum where both listings give one without further requests, else size and time. Never deletes
+Compares size and checksum where both listings give one without further requests, else size and time: between local
+directories copies keep their time, so any other time is a change; elsewhere DST must not be older. Never deletes
 without --delete; --delete refuses when the source is missing, empty or was not listed to the end, and deletes only
 after verified copies."""
 EXAMPLES = """\

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tradewind.cli.arguments import add_setting, typed
-from tradewind.cli.options import access, add_filter_arguments, add_side_arguments, object_filter
+from tradewind.cli.options import access, accesses, add_filter_arguments, add_side_arguments, object_filter
 from tradewind.errors import UsageError
 from tradewind.model.units import parse_bytes
 from tradewind.transfer.request import Options
+
+if TYPE_CHECKING:
+    from tradewind.transfer.client import Client
 
 
 def add_transfer_arguments(parser: ArgumentParser) -> None:
@@ -51,10 +54,12 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     add_setting(way, "seal")
     way.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
     add_side_arguments(parser, "src", "source side")
-    add_side_arguments(parser, "dst", "destination side")
+    add_side_arguments(parser, "dst", "destination side", repeated=True)
     files = parser.add_argument_group("local files")
     files.add_argument("--fsync", action="store_true", help="flush to the disk before a write counts as done")
-    files.add_argument("--follow-symlinks", action="store_true", help="copy what symbolic links point to")
+    files.add_argument(
+        "--follow-symlinks", action="store_true", help="copy what symbolic links point to (else they are skipped)"
+    )
 
 
 def parse_cost(text: str) -> tuple[str, float]:
@@ -74,6 +79,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
     if args.max_cost is not None and args.topology is None:
         raise UsageError("--max-cost needs --topology", hint="without gateways there is no route with a price")
     kind, usd = args.max_cost or (None, None)
+    reached = accesses(args, "dst", args.destinations, fsync=args.fsync)
     return Options(
         recursive=recursive,
         as_subdir=args.as_subdir,
@@ -95,7 +101,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         dry_run=args.dry_run,
         report_file=args.report,
         source=access(args, "src", follow_symlinks=args.follow_symlinks),
-        destination=access(args, "dst", fsync=args.fsync),
+        destination=reached[0] if len(set(reached)) == 1 else reached,
     )
 
 
@@ -108,6 +114,7 @@ def transfer(args: Namespace, options: Options) -> int:
         explain(args)
     client = Client(state_dir=args.state_dir, gateway=args.gateway)
     confirm_cost(args)
+    note = None if args.dry_run else _unfinished(client, args)
     with follow(args) as follower:
         job = client.start(
             args.source,
@@ -118,7 +125,15 @@ def transfer(args: Namespace, options: Options) -> int:
             argv=[args.verb, *args.words],
             keep_logs=args.keep_logs,
         )
-        return follower.run(job, args.source, tuple(args.destinations))
+        return follower.run(job, args.source, tuple(args.destinations), note)
+
+
+def _unfinished(client: Client, args: Namespace) -> str | None:
+    """What to say when an earlier job from here to there waits to be resumed."""
+    job = client.unfinished(args.source, args.destinations)
+    if job is None:
+        return None
+    return f"job {job.id} from here to there is unfinished; `tradewind jobs resume {job.id}` would go on with it"
 
 
 def explain(args: Namespace) -> NoReturn:

@@ -33,7 +33,10 @@ class HopActivity:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the job is. Counts are of objects × destinations; until `listed` the totals only grow."""
+    """How far the job is. Counts are of objects × destinations; until `listed` the totals only grow.
+
+    `bytes_earlier` are those of `bytes_done` that earlier runs of the job moved; `bytes_per_s` leaves them out.
+    """
 
     TAG: ClassVar[tuple[str, str]] = ("event", "progress")
     listed: bool = False
@@ -41,6 +44,7 @@ class Progress:
     bytes_total: int = 0
     objects_done: int = 0
     bytes_done: int = 0
+    bytes_earlier: int = 0
     objects_skipped: int = 0
     objects_failed: int = 0
     retries: int = 0
@@ -115,6 +119,7 @@ class Summary:
     message: str | None = None
     hint: str | None = None
     objects_deleted: int = 0
+    objects_not_deleted: int = 0
     proofs: Mapping[str, int] = field(default_factory=dict)
     destinations: tuple[DestinationSummary, ...] = ()
 

@@ -50,6 +50,8 @@ EventCallback = Callable[[Event], None]
 Place = str | os.PathLike[str]
 #: Where a running job's lead can be reached, in the job's folder.
 RUN_FILE = "run.json"
+#: A job whose lead dies is gone on with by itself so often, from its journal.
+RESTARTS_MAX = 2
 #: When the events of a lead end early, its process has so long to end too, so that its exit code can be told.
 LAST_WORDS_S = 5.0
 
@@ -77,7 +79,8 @@ class Result:
 class RunningJob:
     """A job under way. Iterate `events()` to its end, or call `wait()`; `close()` ends its processes in any case.
 
-    `drain` and `kill` may be called from a signal handler or another thread.
+    `drain` and `kill` may be called from a signal handler or another thread. A lead that dies is started again, at
+    most RESTARTS_MAX times, with `restart`, which makes new gateways that go on from the journal.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class RunningJob:
         plan: Plan,
         gateways: JobGateways,
         *,
+        restart: Callable[[], JobGateways] | None,
         keep_logs: bool,
         catalog_folder: Path | None = None,
     ) -> None:
@@ -99,10 +103,12 @@ class RunningJob:
         self._gateways = gateways
         self._keep_logs = keep_logs
         self._closed = False
-        deployment = gateways.deployment()
-        self._lead = GatewayClient(deployment.addresses[plan.lead].control)
+        self._draining = False
+        self._restart = restart
+        self._restarts = 0
+        self._lead = _lead_of(gateways, plan)
         self._catalog_folder = catalog_folder
-        self._teaching = teaching_hops(plan, deployment)
+        self._teaching = teaching_hops(plan, gateways.deployment())
         self._watch = RouteWatch()
 
     @property
@@ -111,22 +117,38 @@ class RunningJob:
         return self._gateways.pids
 
     def lines(self) -> Iterator[bytes]:
-        """The lead's events as they come, one JSON document a line. Raises GatewayLost if the lead dies."""
-        lost: GatewayLost | None = None
-        try:
-            for line in self._lead.events():
-                document = json.loads(line)
-                if document["event"] == "progress":
-                    self._watch.see(document)
-                if document["event"] == "done":
-                    self._watch.see(document["progress"])
-                    self.summary_document = document
-                    self.summary = Summary.from_document(document)
-                yield line
-        except GatewayLost as error:
-            lost = error
-        if self.summary is None and not self._closed:
-            raise self._lead_died() from lost
+        """The lead's events as they come, one JSON document a line. Raises GatewayLost if the lead dies for good."""
+        while True:
+            lost: GatewayLost | None = None
+            try:
+                for line in self._lead.events():
+                    document = json.loads(line)
+                    if document["event"] == "progress":
+                        self._watch.see(document)
+                    if document["event"] == "done":
+                        self._watch.see(document["progress"])
+                        self.summary_document = document
+                        self.summary = Summary.from_document(document)
+                    yield line
+            except GatewayLost as error:
+                lost = error
+            if self.summary is not None or self._closed:
+                return
+            died = self._lead_died()
+            if self._restart is None or self._draining or self._restarts >= RESTARTS_MAX:
+                raise died from lost
+            self._start_again(self._restart)
+            message = f"{died}; started again ({self._restarts} of {RESTARTS_MAX}), what was acked is kept"
+            yield json.dumps({"event": "notice", "message": message}).encode() + b"\n"
+
+    def _start_again(self, restart: Callable[[], JobGateways]) -> None:
+        self._restarts += 1
+        self._gateways.kill()
+        self._gateways = restart()
+        self._lead = _lead_of(self._gateways, self.plan)
+        self._watch = RouteWatch()
+        if self._draining:
+            self.drain()  # It was asked of a lead that was dead or not yet there.
 
     def events(self) -> Iterator[Event]:
         """The lead's events, typed. The last one is the Summary. Raises GatewayLost if the lead dies."""
@@ -165,6 +187,7 @@ class RunningJob:
 
         A lead that has ended, or is about to, has nothing left to stop: that is no error.
         """
+        self._draining = True
         with suppress(GatewayError):
             self._lead.drain()
 
@@ -209,7 +232,7 @@ class RunningJob:
         how = self._gateways.last_words(self.plan.lead, LAST_WORDS_S)
         return GatewayLost(
             f"the lead ended without a word ({how})",
-            hint=f"what was acked is kept; go on with: tradewind jobs resume {self.id}",
+            hint=None if self._restart is None else f"what was acked is kept; {_resume_hint(self.id)}",
         )
 
     def _outcome_error(self) -> TransferError:
@@ -343,6 +366,10 @@ class Client:
         """All jobs known here, oldest first."""
         return list(self.store.records())
 
+    def unfinished(self, source: Place, destination: Place | Sequence[Place]) -> JobRecord | None:
+        """The latest interrupted job from here to there, if it is among the last ones. Raises UsageError."""
+        return self.store.unfinished(shown(os.fspath(source)), [shown(place) for place in _texts(destination)])
+
     def job(self, job_id: str) -> JobRecord:
         """One job. Raises JobNotFound."""
         return self.store.load(job_id)
@@ -359,9 +386,24 @@ class Client:
     ) -> RunningJob:
         plan = way.plan
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        gateways = JobGateways(self.gateway, plan, folder, self.store.state_dir, way.provider, way.settings)
+
+        def deploy(spec: JobSpec) -> JobGateways:
+            gateways = JobGateways(self.gateway, plan, folder, self.store.state_dir, way.provider, way.settings)
+            return self._deploy(job_id, spec, gateways, settings, plan)
+
+        # Without a journal there is nothing to go on from.
+        restart = None if spec.state_dir is None else lambda: deploy(replace(spec, resume=True))
         catalog_folder = None if way.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
-        job = RunningJob(job_id, spec, plan, gateways, keep_logs=keep_logs, catalog_folder=catalog_folder)
+        gateways = deploy(spec)
+        return RunningJob(
+            job_id, spec, plan, gateways, restart=restart, keep_logs=keep_logs, catalog_folder=catalog_folder
+        )
+
+    @staticmethod
+    def _deploy(
+        job_id: str, spec: JobSpec, gateways: JobGateways, settings: Mapping[str, Any], plan: Plan
+    ) -> JobGateways:
+        """Gives the gateways their programs; the lead begins to work."""
         try:
             run = RunSettings(
                 job_id, settings.get("concurrency"), secrets.token_hex(32) if _seals(settings, plan) else None
@@ -372,9 +414,9 @@ class Client:
             if spec.state_dir is not None:
                 write_json(os.path.join(spec.state_dir, RUN_FILE), {"lead": plan.lead, "fleet": gateways.fleet_id})
         except BaseException:
-            job.kill()
+            gateways.kill()
             raise
-        return job
+        return gateways
 
     def _drain_running(self, job_id: str) -> None:
         folder = self.store.path(job_id)
@@ -432,12 +474,18 @@ def _seals(settings: Mapping[str, Any], plan: Plan) -> bool:
     return bool(settings.get("seal")) and bool(plan.stations())
 
 
+def _lead_of(gateways: JobGateways, plan: Plan) -> GatewayClient:
+    return GatewayClient(gateways.deployment().addresses[plan.lead].control)
+
+
 def _resume_hint(job_id: str) -> str:
     return f"go on with: tradewind jobs resume {job_id}"
 
 
 def _words(summary: Summary) -> str:
     progress = summary.progress
-    if summary.outcome == "some_failed":
+    if summary.objects_not_deleted and not progress.objects_failed:
+        return f"{summary.objects_not_deleted} objects could not be deleted"
+    if progress.objects_failed and summary.outcome in ("some_failed", "failed"):
         return f"{progress.objects_failed} of {progress.objects_total} objects failed"
     return summary.outcome.replace("_", " ")

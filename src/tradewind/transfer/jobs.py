@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from tradewind.model.job import JobSpec
 
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
 FINISHED_JOBS_MAX = 1000
+#: An unfinished job of the same source and destinations is looked for among so many of the latest.
+LATEST_JOBS = 100
 #: Looking through the folder costs a read per job, so it is done only when so many more have gathered.
 FINISHED_JOBS_SLACK = 100
 
@@ -106,6 +108,17 @@ class JobStore:
                 yield self.load(job_id)
             except JobNotFound:
                 continue  # Removed, or not yet written, by another process.
+
+    def unfinished(self, source: str, destinations: Sequence[str]) -> JobRecord | None:
+        """The latest interrupted job of these places among the LATEST_JOBS; later ones that ended well outdate it."""
+        for job_id in reversed(self._ids()[-LATEST_JOBS:]):
+            try:
+                record = self.load(job_id)
+            except JobNotFound:
+                continue
+            if record.source == source and record.destinations == tuple(destinations):
+                return record if record.state == "interrupted" else None
+        return None
 
     def is_led(self, job_id: str) -> bool:
         """Whether a lead lives and works on it."""

@@ -30,20 +30,23 @@ def proof_words(name: str) -> str:
 def summary_lines(summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None = None) -> list[str]:
     """Objects, bytes, time, rate, retries; how each object was proven; with prices, predicted and actual cost."""
     progress = summary.progress
-    rate = progress.bytes_done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+    retries = _count(progress.retries, "retry", "retries")
     lines = [
         f"moved   {_count(progress.objects_done, 'object')}, {format_bytes(progress.bytes_done)} in "
-        f"{format_duration(progress.elapsed_s)} ({format_rate(rate)}), {_count(progress.retries, 'retry', 'retries')}"
+        f"{format_duration(progress.elapsed_s)} ({format_rate(progress.bytes_per_s)}), {retries}"
     ]
     rest = [
         f"{count:,} {what}"
         for count, what in (
             (progress.objects_skipped, "already there"),
             (summary.objects_deleted, "deleted"),
+            (summary.objects_not_deleted, "not deleted"),
             (progress.objects_failed, "failed"),
         )
         if count
     ]
+    if progress.bytes_earlier:
+        rest.insert(0, f"{format_bytes(progress.bytes_earlier)} of it in earlier runs")
     if rest:
         lines.append(f"also    {', '.join(rest)}")
     proofs = sorted(summary.proofs.items(), key=lambda item: (-item[1], item[0]))

@@ -52,7 +52,7 @@ class Options:
     - `limit_bytes_per_s`: over all routes
     - `stall_s`: give up, resumable, after no route has worked for so long
     - `report_file`: one JSON verdict per object
-    - `source`, `destination`: how each side is reached
+    - `source`, `destination`: how each side is reached; for several destinations one for all, or one for each
     """
 
     recursive: bool = False
@@ -80,7 +80,7 @@ class Options:
     dry_run: bool = False
     report_file: str | None = None
     source: Access = field(default_factory=Access)
-    destination: Access = field(default_factory=Access)
+    destination: Access | tuple[Access, ...] = field(default_factory=Access)
 
 
 def resolve(source: str, destinations: tuple[str, ...], options: Options, plan: Plan) -> JobSpec:
@@ -96,7 +96,8 @@ def resolve(source: str, destinations: tuple[str, ...], options: Options, plan: 
     tree = _is_tree(start, options)
     selection = _selection(start, tree, options)
     store = _tree_store(start, options.source) if tree else object_place(start, options.source)[0]
-    targets = tuple(_target(start, end, tree, options) for end in ends)
+    reached = _reached(options.destination, len(ends))
+    targets = tuple(_target(start, end, tree, options, access) for end, access in zip(ends, reached, strict=True))
     for target, end in zip(targets, ends, strict=True):
         _refuse_overlap(store, selection, target, end)
     price = _ceiling_price(options, plan)
@@ -178,6 +179,14 @@ def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
     return store_spec(place.root, place, access), place.key
 
 
+def _reached(destination: Access | tuple[Access, ...], count: int) -> tuple[Access, ...]:
+    if isinstance(destination, Access):
+        return (destination,) * count
+    if len(destination) != count:
+        raise UsageError(f"{count} destinations, and {len(destination)} ways to reach them")
+    return destination
+
+
 def _tree_store(place: Location, access: Access) -> StoreSpec:
     return directory_place(place, access)[0]
 
@@ -224,9 +233,9 @@ def _selection(start: Location, tree: bool, options: Options) -> Selection:
     return PrefixSelection(prefix, options.filter)
 
 
-def _target(start: Location, end: Location, tree: bool, options: Options) -> Target:
+def _target(start: Location, end: Location, tree: bool, options: Options, access: Access) -> Target:
     if tree:
-        store, prefix = directory_place(_below(end, start) if options.as_subdir else end, options.destination)
+        store, prefix = directory_place(_below(end, start) if options.as_subdir else end, access)
         return Target(store, prefix)
     if options.as_subdir:
         raise UsageError("--as-subdir adds the name of a directory", hint="to copy into a directory end DST with /")
@@ -235,8 +244,8 @@ def _target(start: Location, end: Location, tree: bool, options: Options) -> Tar
     elif end.kind == "file" and os.path.isdir(end.key):
         raise UsageError(f"{end} is a directory", hint=f"to copy into it write {end}/")
     if end.kind == "mem":
-        return Target(store_spec(end.root, end, options.destination), _name_of(start))
-    store, key = object_place(end, options.destination)
+        return Target(store_spec(end.root, end, access), _name_of(start))
+    store, key = object_place(end, access)
     return Target(store, key)
 
 

@@ -212,6 +212,7 @@ mod tests {
             hint: None,
             progress: Progress::default(),
             objects_deleted: 0,
+            objects_not_deleted: 0,
             proofs: Default::default(),
             destinations: Vec::new(),
         })

@@ -1,7 +1,7 @@
 //! Whether a destination has an object already. Reads no object: sizes, times and the checksums that stores state.
 
 use tradewind_contract::Comparison;
-use tradewind_store::ObjectInfo;
+use tradewind_store::{ObjectInfo, Store};
 
 /// What two descriptions of an object say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,23 @@ pub enum Verdict {
     NeedsChecksums,
 }
 
+/// What the modification times of two stores have to do with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Both are file systems, and a copy keeps its source's time: another time is another state, older or newer.
+    Kept,
+    /// The destination's time is that of the writing, so a copy is never older than its source.
+    OfWriting,
+}
+
+impl Times {
+    /// Of copies from `source` to `destination`.
+    pub fn between(source: &dyn Store, destination: &dyn Store) -> Self {
+        let both_files = [source, destination].iter().all(|store| store.url().starts_with("file:"));
+        if both_files { Self::Kept } else { Self::OfWriting }
+    }
+}
+
 /// In what two objects differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
@@ -22,27 +39,27 @@ pub enum Difference {
     Size,
     /// A checksum that both stores state.
     Checksum,
-    /// The destination is older than the source.
+    /// The destination is older than the source, or between file systems of another time.
     Time,
     /// Nothing: neither store states a checksum that the other states too, so they are not known to be the same.
     Unproven,
 }
 
 /// Decides by what listings say.
-pub fn decide(rule: Comparison, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
     if source.size_bytes != destination.size_bytes {
         return Verdict::Differs(Difference::Size);
     }
     match rule {
         Comparison::Size => Verdict::Same,
-        Comparison::Time => by_time(source, destination),
+        Comparison::Time => by_time(times, source, destination),
         Comparison::Auto => match (by_checksum(source, destination), by_tag(source, destination)) {
             (Some(verdict), _) => verdict,
             (None, Some(true)) => Verdict::Same,
             // Two MD5s that differ, unless an encryption made them what they are: a listing does not tell.
             (None, Some(false)) => Verdict::NeedsChecksums,
-            (None, None) if same_second(source, destination) => Verdict::NeedsChecksums,
-            (None, None) => by_time(source, destination),
+            (None, None) if times == Times::OfWriting && same_second(source, destination) => Verdict::NeedsChecksums,
+            (None, None) => by_time(times, source, destination),
         },
         Comparison::Checksum if by_tag(source, destination) == Some(true) => Verdict::Same,
         Comparison::Checksum => by_checksum(source, destination).unwrap_or(Verdict::NeedsChecksums),
@@ -50,12 +67,12 @@ pub fn decide(rule: Comparison, source: &ObjectInfo, destination: &ObjectInfo) -
 }
 
 /// Decides when both objects have been asked for.
-pub fn decide_headed(rule: Comparison, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+pub fn decide_headed(rule: Comparison, times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
     if source.size_bytes != destination.size_bytes {
         return Verdict::Differs(Difference::Size);
     }
     by_checksum(source, destination).unwrap_or_else(|| match rule {
-        Comparison::Auto => by_time(source, destination),
+        Comparison::Auto => by_time(times, source, destination),
         _ => Verdict::Differs(Difference::Unproven),
     })
 }
@@ -80,12 +97,26 @@ fn same_second(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
 
 /// No tolerance for stores that keep whole seconds: it would call two objects the same when the source was written
 /// again within the second of its copy. Without it the worst case is one copy too many.
-fn by_time(source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
-    if destination.modified_unix_ms >= source.modified_unix_ms {
-        Verdict::Same
+fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+    let (ours, theirs) = (source.modified_unix_ms, destination.modified_unix_ms);
+    let same = match times {
+        Times::Kept => is_kept(ours, theirs),
+        Times::OfWriting => theirs >= ours,
+    };
+    if same { Verdict::Same } else { Verdict::Differs(Difference::Time) }
+}
+
+/// Whether a file system that was given the time `ours` would tell `theirs`: the same, or cut or rounded to whole
+/// seconds (ext3, HFS+) or to even ones (FAT).
+fn is_kept(ours: i64, theirs: i64) -> bool {
+    let grain_ms = if theirs % 2000 == 0 {
+        2000
+    } else if theirs % 1000 == 0 {
+        1000
     } else {
-        Verdict::Differs(Difference::Time)
-    }
+        1
+    };
+    (ours - theirs).abs() < grain_ms
 }
 
 #[cfg(test)]
@@ -101,7 +132,7 @@ mod tests {
     #[test]
     fn size_always_decides_first() {
         for rule in [Comparison::Auto, Comparison::Checksum, Comparison::Size, Comparison::Time] {
-            let verdict = decide(rule, &object(1, 0, Some(1), None), &object(2, 9, Some(1), None));
+            let verdict = decide(rule, Times::OfWriting, &object(1, 0, Some(1), None), &object(2, 9, Some(1), None));
             assert_eq!(verdict, Verdict::Differs(Difference::Size));
         }
     }
@@ -109,47 +140,77 @@ mod tests {
     #[test]
     fn auto_prefers_a_checksum_in_common_to_time() {
         let older = object(1, 5, None, Some(7));
-        assert_eq!(decide(Comparison::Auto, &object(1, 9, None, Some(7)), &older), Verdict::Same);
+        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &object(1, 9, None, Some(7)), &older), Verdict::Same);
         let newer = object(1, 10, None, Some(8));
-        let verdict = decide(Comparison::Auto, &object(1, 9, None, Some(7)), &newer);
+        let verdict = decide(Comparison::Auto, Times::OfWriting, &object(1, 9, None, Some(7)), &newer);
         assert_eq!(verdict, Verdict::Differs(Difference::Checksum));
     }
 
     #[test]
     fn auto_falls_back_to_time() {
         let source = object(1, 9, Some(1), None);
-        assert_eq!(decide(Comparison::Auto, &source, &object(1, 9, None, Some(1))), Verdict::Same);
-        let verdict = decide(Comparison::Auto, &source, &object(1, 8, None, None));
+        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &object(1, 9, None, Some(1))), Verdict::Same);
+        let verdict = decide(Comparison::Auto, Times::OfWriting, &source, &object(1, 8, None, None));
         assert_eq!(verdict, Verdict::Differs(Difference::Time));
     }
 
     #[test]
     fn checksum_asks_and_then_does_not_guess() {
         let (source, destination) = (object(1, 9, Some(1), None), object(1, 9, None, Some(1)));
-        assert_eq!(decide(Comparison::Checksum, &source, &destination), Verdict::NeedsChecksums);
+        assert_eq!(decide(Comparison::Checksum, Times::OfWriting, &source, &destination), Verdict::NeedsChecksums);
         let rule = Comparison::Checksum;
-        assert_eq!(decide_headed(rule, &source, &destination), Verdict::Differs(Difference::Unproven));
-        assert_eq!(decide_headed(rule, &source, &object(1, 0, Some(1), None)), Verdict::Same);
+        assert_eq!(
+            decide_headed(rule, Times::OfWriting, &source, &destination),
+            Verdict::Differs(Difference::Unproven)
+        );
+        assert_eq!(decide_headed(rule, Times::OfWriting, &source, &object(1, 0, Some(1), None)), Verdict::Same);
     }
 
     #[test]
     fn a_copy_of_the_same_second_is_looked_into() {
         let (source, copied) = (object(1, 1_500, None, None), object(1, 1_000, None, None));
-        assert_eq!(decide(Comparison::Auto, &source, &copied), Verdict::NeedsChecksums);
-        assert_eq!(decide_headed(Comparison::Auto, &source, &copied), Verdict::Differs(Difference::Time));
+        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &copied), Verdict::NeedsChecksums);
+        assert_eq!(
+            decide_headed(Comparison::Auto, Times::OfWriting, &source, &copied),
+            Verdict::Differs(Difference::Time)
+        );
         let finer = object(1, 1_001, None, None);
-        assert_eq!(decide(Comparison::Auto, &source, &finer), Verdict::Differs(Difference::Time));
+        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &finer), Verdict::Differs(Difference::Time));
     }
 
     #[test]
     fn tags_that_differ_are_looked_into_and_not_trusted_to_time() {
         let tagged = |tag: &str, at| ObjectInfo { etag: Some(tag.repeat(32)), ..object(1, at, None, None) };
         let (source, newer) = (tagged("a", 5), tagged("b", 9));
-        assert_eq!(decide(Comparison::Auto, &source, &tagged("a", 1)), Verdict::Same);
-        assert_eq!(decide(Comparison::Checksum, &source, &tagged("A", 1)), Verdict::Same);
-        assert_eq!(decide(Comparison::Auto, &source, &newer), Verdict::NeedsChecksums);
+        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &tagged("a", 1)), Verdict::Same);
+        assert_eq!(decide(Comparison::Checksum, Times::OfWriting, &source, &tagged("A", 1)), Verdict::Same);
+        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &newer), Verdict::NeedsChecksums);
         let (one, other) = (object(1, 5, None, Some(1)), object(1, 9, None, Some(2)));
-        assert_eq!(decide_headed(Comparison::Auto, &one, &other), Verdict::Differs(Difference::Checksum));
-        assert_eq!(decide_headed(Comparison::Auto, &source, &newer), Verdict::Same, "both encrypted: by time");
+        assert_eq!(
+            decide_headed(Comparison::Auto, Times::OfWriting, &one, &other),
+            Verdict::Differs(Difference::Checksum)
+        );
+        assert_eq!(
+            decide_headed(Comparison::Auto, Times::OfWriting, &source, &newer),
+            Verdict::Same,
+            "both encrypted: by time"
+        );
+    }
+
+    #[test]
+    fn between_file_systems_another_time_is_another_state() {
+        let at = |ms| object(1, ms, None, None);
+        for rule in [Comparison::Auto, Comparison::Time] {
+            let decided = |ours, theirs| decide(rule, Times::Kept, &at(ours), &at(theirs)) == Verdict::Same;
+            assert!(decided(1_234_567, 1_234_567));
+            assert!(
+                !decided(1_234_567, 1_234_568),
+                "newer at the destination: the source was replaced by an older one"
+            );
+            assert!(decided(1_235_567, 1_235_000), "the destination keeps whole seconds");
+            assert!(!decided(1_236_001, 1_235_000));
+            assert!(decided(1_235_567, 1_234_000) && decided(1_235_567, 1_236_000), "the destination is FAT");
+            assert!(!decided(1_236_000, 1_234_000));
+        }
     }
 }

@@ -7,12 +7,13 @@ use tradewind_store::{Error, ErrorKind, Store};
 pub fn kind_name(kind: ErrorKind) -> &'static str {
     use ErrorKind::*;
     match kind {
-        NotFound | BucketNotFound => "not_found",
+        NotFound => "not_found",
+        BucketNotFound => "bucket_not_found",
         Forbidden => "forbidden",
         Unauthenticated => "unauthenticated",
         PreconditionFailed => "changed",
         ChecksumMismatch => "mismatch",
-        InvalidKey => "invalid_key",
+        InvalidKey | Link => "invalid_key",
         NoSpace => "no_space",
         SlowDown | Timeout | Connection | Server | Truncated => "unavailable",
         Unsupported => "unsupported",

@@ -71,10 +71,11 @@ struct Cursor {
 
 impl Join {
     /// Begins the walk over `range` of all listings.
-    pub fn new(source: &Listing, targets: &[Listing], range: &NameRange) -> Self {
+    /// A destination without a listing has nothing.
+    pub fn new(source: &Listing, targets: &[Option<Listing>], range: &NameRange) -> Self {
         Self {
             source: Cursor::new(source, range, false),
-            targets: targets.iter().map(|target| Cursor::new(target, range, target.store.makes_root())).collect(),
+            targets: targets.iter().map(|target| Cursor::of_target(target.as_ref(), range)).collect(),
             refused: VecDeque::new(),
         }
     }
@@ -113,6 +114,13 @@ impl Cursor {
     fn new(listing: &Listing, range: &NameRange, is_missing_empty: bool) -> Self {
         let prefix_len = listing.prefix.len();
         Self { pages: Some(listing.pages(range)), objects: VecDeque::new(), prefix_len, is_missing_empty }
+    }
+
+    fn of_target(listing: Option<&Listing>, range: &NameRange) -> Self {
+        match listing {
+            Some(listing) => Self::new(listing, range, listing.store.makes_root()),
+            None => Self { pages: None, objects: VecDeque::new(), prefix_len: 0, is_missing_empty: true },
+        }
     }
 
     fn name(&self) -> Option<&[u8]> {

@@ -1,6 +1,6 @@
 //! Checksums of files, which no file system states: read where the other side of a comparison states one.
 
-use crate::lead::compare::{self, Verdict};
+use crate::lead::compare::{self, Times, Verdict};
 use crate::reading::{Summing, windows};
 use crate::retry::RetryPolicy;
 use futures::TryStreamExt;
@@ -23,11 +23,12 @@ pub async fn decide_reading(
     policy: RetryPolicy,
 ) -> Result<Verdict, Error> {
     let ((source, mut ours), (target, mut theirs)) = (source, target);
+    let times = Times::between(source.as_ref(), target.as_ref());
     if ours.size_bytes == theirs.size_bytes {
         fill(source, &mut ours, &theirs.checksums, policy).await?;
         fill(target, &mut theirs, &ours.checksums, policy).await?;
     }
-    Ok(compare::decide_headed(rule, &ours, &theirs))
+    Ok(compare::decide_headed(rule, times, &ours, &theirs))
 }
 
 async fn fill(

@@ -2,7 +2,7 @@
 //!
 //! - [`select`] decides by name, size and time which objects are taken;
 //! - [`pages`] lists a store by key ranges, [`join`] walks source and destination listings side by side, [`compare`]
-//!   says whether two objects are the same, and [`survey`] makes work of all three;
+//!   says whether two objects are the same, and [`survey`] makes work of all three; [`probe`] asks the destinations first;
 //! - [`state_dir`] is the job's folder: [`journal`] remembers what is done, [`status`] tells others how far it is;
 //! - [`report`] writes a verdict per object; [`deletion`] deletes after all copies are proven; [`sweep`] clears uploads
 //!   that nobody will finish; [`failure`] gives errors their names, outcomes and exit codes.
@@ -14,6 +14,7 @@ pub mod join;
 pub mod journal;
 pub mod local_sums;
 pub mod pages;
+pub mod probe;
 pub mod report;
 pub mod run;
 pub mod select;

@@ -268,10 +268,12 @@ pub struct Failure {
     pub message: String,
     /// One line of advice.
     pub hint: Option<String>,
+    /// Whose store said it; `None` for what is no store's.
+    pub side: Option<Side>,
 }
 
 /// On which side of the job a store stands; decides what its errors mean for the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
     /// Read from.
     Source,
@@ -282,7 +284,7 @@ pub enum Side {
 impl Failure {
     /// A failure that is no store's.
     pub fn new(fault: Fault, kind: &str, message: impl Into<String>) -> Self {
-        Self { fault, kind: kind.to_owned(), message: message.into(), hint: None }
+        Self { fault, kind: kind.to_owned(), message: message.into(), hint: None, side: None }
     }
 
     /// Bytes that are not what they should be.
@@ -293,7 +295,8 @@ impl Failure {
     /// A store's error, after the gateway's own tries.
     pub fn of_store(error: &Error, side: Side) -> Self {
         let (fault, kind) = classify(error.kind, side);
-        Self { fault, kind: kind.to_owned(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
+        let (message, hint) = (error.to_string(), error.hint().map(str::to_owned));
+        Self { fault, kind: kind.to_owned(), message, hint, side: Some(side) }
     }
 }
 
@@ -310,7 +313,7 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
             (Fault::Unavailable, "unavailable")
         }
         ErrorKind::ChecksumMismatch => (Fault::Corrupt, "mismatch"),
-        ErrorKind::InvalidKey => (Fault::Permanent, "invalid_key"),
+        ErrorKind::InvalidKey | ErrorKind::Link => (Fault::Permanent, "invalid_key"),
         ErrorKind::NoSpace => (Fault::Refused, "no_space"),
         ErrorKind::BadRequest => (Fault::Permanent, "bad_request"),
         ErrorKind::Unsupported => (Fault::Permanent, "unsupported"),

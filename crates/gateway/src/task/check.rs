@@ -2,7 +2,7 @@
 
 use super::list::{ended_with_unseen, say_refused};
 use super::{Streams, TaskError, TaskResult, folder_of};
-use crate::lead::compare::{Difference, Verdict, decide};
+use crate::lead::compare::{Difference, Times, Verdict, decide};
 use crate::lead::failure::object_url;
 use crate::lead::join::{Join, JoinError, Joined, Side};
 use crate::lead::local_sums::decide_reading;
@@ -112,7 +112,7 @@ impl Check {
             prefix: prefix.clone(),
             policy: self.policy,
         };
-        let (source, target) = (listing(&self.sides[0]), [listing(&self.sides[1])]);
+        let (source, target) = (listing(&self.sides[0]), [Some(listing(&self.sides[1]))]);
         let at_once = if self.rule == Rule::Read { PAIRS_READ_MAX } else { PAIRS_ASKED_MAX };
         let pairs = Semaphore::new(at_once);
         let ranges = source.ranges().await?;
@@ -209,7 +209,7 @@ impl Check {
             Rule::Stated(rule) => {
                 // A time proves nothing: here only a checksum does.
                 let rule = if rule == Comparison::Auto { Comparison::Checksum } else { rule };
-                match decide(rule, ours, theirs) {
+                match decide(rule, Times::between(source.as_ref(), target.as_ref()), ours, theirs) {
                     Verdict::NeedsChecksums => {
                         let _permit = pairs.acquire().await;
                         let (ours, theirs) = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
@@ -307,7 +307,7 @@ fn word_of(difference: Difference) -> &'static str {
     match difference {
         Difference::Size => "size",
         Difference::Checksum => "checksum",
-        Difference::Time => "older than the source",
+        Difference::Time => "time",
         Difference::Unproven => "unproven",
     }
 }

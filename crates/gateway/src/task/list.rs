@@ -220,7 +220,7 @@ pub(super) async fn du(
 pub(super) fn say_refused(refused: &[Error], streams: &mut Streams) -> u64 {
     let mut unseen = 0;
     for error in refused {
-        if matches!(error.kind, ErrorKind::Unsupported | ErrorKind::InvalidKey) {
+        if matches!(error.kind, ErrorKind::Unsupported | ErrorKind::InvalidKey | ErrorKind::Link) {
             streams.say(&format!("note: left out: {error}"));
         } else {
             unseen += 1;

@@ -163,6 +163,10 @@ impl Tree {
                 self.error(ErrorKind::BucketNotFound, operation, key, "the root directory does not exist")
             }
             Errno::ENOENT | Errno::ENOTDIR => self.error(ErrorKind::NotFound, operation, key, "no such file"),
+            Errno::ELOOP if !self.follow_symlinks => {
+                let message = "a symbolic link, and following links was not asked for";
+                self.error(ErrorKind::Link, operation, key, message)
+            }
             other => self.system_error(operation, key, other),
         }
     }

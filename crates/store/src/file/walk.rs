@@ -325,7 +325,7 @@ impl Tree {
             }
             Ok(stat) if is_kind(&stat, libc::S_IFLNK) => {
                 let message = "a symbolic link, and following links was not asked for";
-                self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, message));
+                self.refuse(page, key, self.error(ErrorKind::Link, "list", key, message));
             }
             Ok(_) => self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, special)),
             Err(Errno::ENOENT) if kind != Kind::Unknown => {}

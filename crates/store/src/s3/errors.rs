@@ -15,6 +15,8 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
             ErrorKind::Forbidden
         }
         "InvalidAccessKeyId"
+        // versitygw, with status 404.
+        | "XAdminUserNotFound"
         | "SignatureDoesNotMatch"
         | "ExpiredToken"
         | "InvalidToken"
@@ -93,6 +95,7 @@ mod tests {
     fn the_code_says_more_than_the_status() {
         assert_eq!(meaning(StatusCode::NOT_FOUND, "NoSuchBucket"), ErrorKind::BucketNotFound);
         assert_eq!(meaning(StatusCode::FORBIDDEN, "SignatureDoesNotMatch"), ErrorKind::Unauthenticated);
+        assert_eq!(meaning(StatusCode::NOT_FOUND, "XAdminUserNotFound"), ErrorKind::Unauthenticated);
         assert_eq!(meaning(StatusCode::FORBIDDEN, ""), ErrorKind::Forbidden);
         assert_eq!(meaning(StatusCode::SERVICE_UNAVAILABLE, ""), ErrorKind::SlowDown);
         assert_eq!(meaning(StatusCode::INTERNAL_SERVER_ERROR, "Unheard"), ErrorKind::Server);

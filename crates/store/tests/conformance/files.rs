@@ -35,9 +35,10 @@ async fn links_are_reported_and_lead_nowhere() {
         let page = s.store.list(&ListRequest { prefix: s.prefix.clone(), ..ListRequest::default() }).await.unwrap();
         assert_eq!(page.objects.len(), 1);
         assert_eq!(page.refused.len(), 3, "{:?}", page.refused);
+        assert!(page.refused.iter().all(|error| error.kind == ErrorKind::Link), "{:?}", page.refused);
         for name in ["dir-link/secret", "file-link"] {
-            assert_eq!(kind(s.read(name, None).await), Some(ErrorKind::InvalidKey), "{name}");
-            assert_eq!(kind(s.store.head(&s.key(name)).await), Some(ErrorKind::InvalidKey), "{name}");
+            assert_eq!(kind(s.read(name, None).await), Some(ErrorKind::Link), "{name}");
+            assert_eq!(kind(s.store.head(&s.key(name)).await), Some(ErrorKind::Link), "{name}");
         }
         let payload = Payload::from(bytes(1, 0));
         let written = s.store.put(&s.key("dir-link/new"), payload, &Checksums::default(), &PutOptions::default()).await;
@@ -60,11 +61,16 @@ async fn links_are_followed_on_request_but_not_in_circles() {
         symlink(outside.path(), base.join("dir")).unwrap();
         symlink(".", base.join("circle")).unwrap();
         symlink("nothing", base.join("broken")).unwrap();
+        symlink("pong", base.join("ping")).unwrap();
+        symlink("ping", base.join("pong")).unwrap();
         let store = following(s);
         let page = store.list(&ListRequest { prefix: s.prefix.clone(), ..ListRequest::default() }).await.unwrap();
         let names: Vec<&str> = page.objects.iter().map(|object| &object.key[s.prefix.len()..]).collect();
         assert_eq!(names, ["dir/x", "real"]);
-        assert_eq!(page.refused.len(), 2, "{:?}", page.refused);
+        assert_eq!(page.refused.len(), 4, "{:?}", page.refused);
+        assert!(page.refused.iter().all(|error| error.kind == ErrorKind::InvalidKey), "{:?}", page.refused);
+        let circle = page.refused.iter().find(|error| error.url.ends_with("/ping")).unwrap();
+        assert!(circle.message.contains("circle"), "{circle}");
         assert_eq!(store.head(&s.key("dir/x")).await.unwrap().size_bytes, 5);
     })
     .await;

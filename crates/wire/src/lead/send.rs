@@ -187,7 +187,7 @@ impl Lead {
                 object.bundle = bundle;
             }
         }
-        self.flights.insert(request, Flight { route, bytes, work: work.clone(), tries, reported: false });
+        self.flights.insert(request, Flight { route, bytes, work: work.clone(), tries, reported: false, again: false });
         Action::Send { request, route, work }
     }
 }

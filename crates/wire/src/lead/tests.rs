@@ -195,6 +195,30 @@ fn a_bundle_with_mixed_results_ends_each_object_by_its_own() {
 }
 
 #[test]
+fn a_bundle_given_again_is_one_retry_and_so_is_all_that_a_route_loses() {
+    let mut lead = Lead::new(config(1));
+    for id in 0..64 {
+        lead.add(ObjectId(id), whole(1));
+    }
+    let sent = sends(&mut lead, 0);
+    assert!(sent.len() > 2 && sent.iter().any(|(_, _, work)| work.objects().len() > 1), "{sent:?}");
+    lead.failed(sent[0].0, Fault::Unavailable, 0);
+    assert_eq!(lead.retries(), 1, "one request, whatever it holds");
+    for (request, _, _) in &sent[1..] {
+        lead.failed(*request, Fault::Lost, 0);
+    }
+    assert_eq!(lead.retries(), 2, "one connection");
+    let again = sends(&mut lead, REST_MS_MIN).swap_remove(0);
+    for object in again.2.objects() {
+        lead.done(again.0, object);
+    }
+    lead.answered(again.0, None, REST_MS_MIN);
+    let (request, _, _) = sends(&mut lead, REST_MS_MIN).swap_remove(0);
+    lead.failed(request, Fault::Lost, REST_MS_MIN);
+    assert_eq!(lead.retries(), 3, "the route had answered meanwhile");
+}
+
+#[test]
 fn one_refused_object_does_not_hold_up_the_others() {
     let mut config = config(2);
     config.routes[0].window_requests = 1;

@@ -45,6 +45,7 @@ impl Running {
             (Work::Part { object, .. }, SinkReply::Part(tag)) => {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
                     self.tally.acked(cargo.item.target, tag.size_bytes);
+                    self.causes.done(cargo.item.target);
                     let entry = Entry::Part {
                         target: cargo.item.target,
                         target_key: cargo.item.target_key.clone(),
@@ -90,6 +91,7 @@ impl Running {
         match verdict {
             Ok(placed) => {
                 self.tally.acked(cargo.item.target, placed.size_bytes);
+                self.causes.done(cargo.item.target);
                 cargo.placed = Some(placed);
                 self.lead.done(request, object);
             }

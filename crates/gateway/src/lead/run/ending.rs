@@ -1,5 +1,6 @@
 //! The end of a job: deletions, leftovers, summary, status.
 
+use super::causes::{Cause, Place};
 use super::{Running, Stopping};
 use crate::lead::deletion::{self, Deleted, DeletionRun, Spool};
 use crate::lead::journal::{Entry, JOURNAL_FILE};
@@ -39,6 +40,7 @@ impl Running {
         stop: &CancellationToken,
     ) {
         let mut ending = match (self.stopping.take(), ended) {
+            (Some(Stopping { closed: true, .. }), _) => self.after_failures(true),
             (Some(Stopping { outcome, message, hint, .. }), _) => Ending { outcome, message, hint },
             (None, Ok(end)) => self.after_all(end, stop).await,
             (None, Err(error)) => self.after_error(&error),
@@ -67,9 +69,24 @@ impl Running {
         Ending { outcome: error.outcome(), message: Some(error.to_string()), hint: error.hint().map(str::to_owned) }
     }
 
+    /// `stopped`: not all that was to be moved was tried.
+    fn after_failures(&self, stopped: bool) -> Ending {
+        let outcome = self.causes.outcome(self.tally.any_done() && !stopped);
+        let untouched = |place| {
+            let took_any = match place {
+                Place::Target(target) => self.tally.any_done_at(target),
+                _ => self.tally.any_done(),
+            };
+            (stopped || !took_any).then(|| self.place_url(place).to_owned())
+        };
+        let words = self.causes.words(untouched, self.tally.objects_total() == 1, stopped);
+        let (message, hint) = words.map_or((None, None), |(message, hint)| (Some(message), hint));
+        Ending { outcome, message, hint }
+    }
+
     async fn after_all(&mut self, end: SurveyEnd, stop: &CancellationToken) -> Ending {
         self.abort_leftovers().await;
-        let mut ending = Ending::plain(self.tally.outcome());
+        let mut ending = self.after_failures(false);
         if let (Some(rules), Some(_)) = (&self.setup.job.delete, &end.extraneous)
             && let Some(why) = deletion::refusal(rules, &end, self.tally.objects_failed())
         {
@@ -84,9 +101,23 @@ impl Running {
             self.delete(targets, spool, false, stop).await;
         }
         if let Some(moved) = self.moved.take() {
-            self.delete(vec![self.setup.source.clone()], moved, true, stop).await;
+            let (spool, directories) = moved.end();
+            self.delete(vec![self.setup.source.clone()], spool, true, stop).await;
+            self.remove_emptied(directories).await;
         }
-        if ending.outcome == Outcome::Done { Ending::plain(self.tally.outcome()) } else { ending }
+        if ending.outcome == Outcome::Done { self.after_failures(false) } else { ending }
+    }
+
+    /// Directories that `mv` took the last entry of. A store of files leaves one that holds anything as it is.
+    async fn remove_emptied(&self, directories: impl Iterator<Item = String>) {
+        let source = &self.setup.source;
+        for directory in directories {
+            for (_, removed) in deletion::delete_keys(source.as_ref(), vec![directory], self.setup.policy).await {
+                if let Err(error) = removed {
+                    self.notice(format!("an emptied directory stays behind: {error}"));
+                }
+            }
+        }
     }
 
     /// Uploads of an earlier run whose objects are no longer as they were: nobody will finish them.
@@ -127,14 +158,15 @@ impl Running {
                 Deleted::Gone { url, .. } if dry_run => self.setup.events.send(Event::WouldDelete { destination: url }),
                 Deleted::Gone { url, .. } => self.deleted(url).await,
                 Deleted::Failed(failed) => {
-                    self.tally.failed(None);
-                    self.say_failed(failed, 0).await;
+                    self.tally.not_deleted += 1;
+                    self.say_failed(failed, Place::Elsewhere, 0).await;
                 }
             }
         }
         if let Ok(Err(error)) = running.await {
-            self.notice(format!("not everything was deleted: {error}"));
-            self.tally.failure_kind("no_space");
+            let message = format!("not everything was deleted: {error}");
+            self.notice(message.clone());
+            self.causes.failed(Cause { place: Place::Elsewhere, kind: "no_space".to_owned(), message, hint: None });
         }
     }
 
@@ -152,6 +184,7 @@ impl Running {
             hint: ending.hint,
             progress: self.tally.totals(self.lead.retries(), self.lead.shares()),
             objects_deleted: self.tally.objects_deleted,
+            objects_not_deleted: self.tally.not_deleted,
             proofs: self.tally.proofs(),
             destinations: self.tally.destinations(),
         };

@@ -3,11 +3,14 @@
 //! One task owns everything and waits for one event at a time: something found, an answer, a tick, a wish to stop. It
 //! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`objects`](self::objects) takes
 //! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
-//! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`ending`](self::ending) ends the job.
+//! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
+//! objects failed, [`moved`](self::moved) what `mv` deletes, [`ending`](self::ending) ends the job.
 
 mod answers;
 mod cargo;
+mod causes;
 mod ending;
+mod moved;
 mod objects;
 mod orders;
 mod tally;
@@ -17,11 +20,13 @@ use crate::lead::journal::{Journal, JournalError, UnfinishedUpload};
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError};
-use crate::lead::{deletion, status};
+use crate::lead::{probe, status};
 use crate::node::clock::Clock;
 use crate::node::work::Failure;
 use crate::retry::RetryPolicy;
 use cargo::{Cargo, Prepared};
+use causes::Causes;
+use moved::Moved;
 use orders::Dispatch;
 pub use orders::Way;
 use std::collections::HashMap;
@@ -59,6 +64,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 const STATUS_TICKS: u64 = 4;
 /// A stopped job waits so long for what is in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
+/// A route that is down for so long is told; one that comes back sooner is not.
+const DOWN_TOLD_AFTER: Duration = Duration::from_secs(1);
 /// Mappings told by a dry run.
 const DRY_RUN_EVENTS_MAX: u64 = 1000;
 
@@ -106,8 +113,11 @@ struct Running {
     prepared: (mpsc::Sender<Prepared>, mpsc::Receiver<Prepared>),
     journal: Journal,
     report: Option<Report>,
-    moved: Option<deletion::Spool>,
+    moved: Option<Moved>,
     tally: Tally,
+    causes: Causes,
+    /// Routes that are down, since when (ms), and whether that was told.
+    down: HashMap<RouteId, (u64, bool)>,
     clock: Clock,
     /// Why the job stops before its end.
     stopping: Option<Stopping>,
@@ -127,6 +137,8 @@ struct Stopping {
     outcome: Outcome,
     message: Option<String>,
     hint: Option<String>,
+    /// What closed all stores of a side has its words when everything in flight is counted.
+    closed: bool,
     deadline_ms: u64,
 }
 
@@ -186,7 +198,7 @@ async fn work(
     }
     let ended = match running.prepare_to_run(&limits).await {
         Ok(surveying) => running.run(surveying, replies, &stop, state.as_ref()).await,
-        Err(error) => Err(SurveyError::Journal(error)),
+        Err(error) => Err(error),
     };
     running.end(ended, state.as_ref(), &stop).await;
     drop(state);
@@ -226,6 +238,8 @@ impl Running {
             journal,
             report,
             moved: None,
+            causes: Causes::default(),
+            down: HashMap::new(),
             clock: Clock::start(),
             stopping: None,
         };
@@ -242,14 +256,20 @@ impl Running {
     }
 
     /// Clears what a killed run may have left open without a name, and starts the survey.
-    async fn prepare_to_run(&mut self, limits: &Limits) -> Result<Surveying, JournalError> {
+    async fn prepare_to_run(&mut self, limits: &Limits) -> Result<Surveying, SurveyError> {
         let setup = self.setup.clone();
+        let shut = probe::shut_targets(&setup.job, &setup.targets).await;
+        if let Some(Some(error)) = shut.first()
+            && shut.iter().all(Option::is_some)
+        {
+            return Err(SurveyError::Target(error.clone()));
+        }
         if setup.job.resume {
             crate::lead::sweep::abort_orphans(&self.journal, &setup.targets, setup.policy).await?;
         }
         if setup.job.delete_source && !setup.job.dry_run {
-            let spool = deletion::Spool::create(setup.job.state_dir.as_deref().map(Path::new));
-            self.moved = spool.inspect_err(|error| self.notice(format!("sources will not be deleted: {error}"))).ok();
+            let moved = Moved::begin(&setup.job);
+            self.moved = moved.inspect_err(|error| self.notice(format!("sources will not be deleted: {error}"))).ok();
         }
         let (out, found) = mpsc::channel(FOUND_QUEUE_MAX);
         let cancel = CancellationToken::new();
@@ -259,6 +279,7 @@ impl Running {
             targets: setup.targets.clone(),
             limits: limits.clone(),
             done: self.journal.done_set()?,
+            shut,
             out,
             cancel: cancel.clone(),
         };
@@ -363,7 +384,17 @@ impl Running {
     fn stop(&mut self, outcome: Outcome, message: Option<String>, hint: Option<&str>) {
         let deadline_ms = self.clock.now_ms() + DRAIN_MAX.as_millis() as u64;
         self.lead.drain();
-        self.stopping.get_or_insert(Stopping { outcome, message, hint: hint.map(str::to_owned), deadline_ms });
+        let hint = hint.map(str::to_owned);
+        self.stopping.get_or_insert(Stopping { outcome, message, hint, closed: false, deadline_ms });
+    }
+
+    /// As [`Running::stop`], because the source, or every destination, is closed to us.
+    fn stop_closed(&mut self) {
+        let fresh = self.stopping.is_none();
+        self.stop(Outcome::Failed, None, None);
+        if let Some(stopping) = self.stopping.as_mut().filter(|_| fresh) {
+            stopping.closed = true;
+        }
     }
 
     async fn act(&mut self, action: Action) -> Result<(), SurveyError> {
@@ -383,8 +414,14 @@ impl Running {
                     self.load(cargo.item, true);
                 }
             }
-            Action::RouteDown(route) => self.notice(format!("route {} is down", self.tally.route_name(route))),
-            Action::RouteUp(route) => self.notice(format!("route {} is up again", self.tally.route_name(route))),
+            Action::RouteDown(route) => {
+                self.down.insert(route, (self.clock.now_ms(), false));
+            }
+            Action::RouteUp(route) => {
+                if let Some((_, true)) = self.down.remove(&route) {
+                    self.notice(format!("route {} is up again", self.tally.route_name(route)));
+                }
+            }
         }
         Ok(())
     }
@@ -408,7 +445,19 @@ impl Running {
         self.dispatch.push(order);
     }
 
+    /// Tells of routes that stay down. One lost connection of several, or one that is made anew at once, is none.
+    fn tell_down(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let stays = |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_TOLD_AFTER.as_millis() as u64;
+        let routes: Vec<RouteId> = self.down.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
+        for route in routes {
+            self.notice(format!("route {} is down", self.tally.route_name(route)));
+            self.down.insert(route, (now_ms, true));
+        }
+    }
+
     fn tick(&mut self, state: Option<&StateDir>) {
+        self.tell_down();
         let progress = self.progress();
         if let Some(state) = state
             && self.tally.ticks().is_multiple_of(STATUS_TICKS)

@@ -1,22 +1,26 @@
 //! Objects come from the survey, are looked at where that is needed, taken on, and let go as finished or failed.
 
 use super::cargo::{self, Cargo, Prepared};
+use super::causes::{Cause, Place};
 use super::{DRY_RUN_EVENTS_MAX, Running, Surveying};
 use crate::lead::failure::object_url;
 use crate::lead::journal::{Entry, fingerprint};
 use crate::lead::report::{ObjectVerdict, ProofRecord, Verdict};
 use crate::lead::survey::{Found, SurveyError, WorkItem};
-use crate::node::work::Failure;
+use crate::node::work::{Failure, Side};
 use tradewind_contract::{Event, FailedObject, Outcome};
+use tradewind_store::ObjectInfo;
 use tradewind_wire::{Fault, ObjectId};
 
 impl Running {
     pub(super) async fn found(&mut self, found: Option<Found>, surveying: &mut Surveying) {
         match found {
-            Some(Found::Item(item)) => self.item(item),
-            Some(Found::Skipped { target, objects, bytes }) => self.tally.skipped(target, objects, bytes),
+            Some(Found::Item(item)) => self.item(item).await,
+            Some(Found::Skipped { target, objects, .. }) => self.tally.skipped(target, objects),
             Some(Found::AlreadyDone { target, objects, bytes }) => self.tally.already_done(target, objects, bytes),
-            Some(Found::Refused(failed)) => self.refused(failed).await,
+            Some(Found::CopiedBefore(source)) => self.copied(&source),
+            Some(Found::Refused { failed, target, bytes }) => self.refused(failed, target, bytes).await,
+            Some(Found::LinksSkipped(links)) => self.notice(links_skipped(links)),
             Some(Found::Listed) => {
                 self.tally.listed = true;
                 surveying.listed = true;
@@ -25,8 +29,13 @@ impl Running {
         }
     }
 
-    pub(super) fn item(&mut self, item: WorkItem) {
+    pub(super) async fn item(&mut self, item: WorkItem) {
         self.tally.found(item.info.size_bytes);
+        if let Some(cause) = self.causes.closed(Place::Target(item.target)).cloned() {
+            let Cause { kind, message, hint, .. } = cause;
+            let failure = Failure { fault: Fault::Permanent, kind, message, hint, side: Some(Side::Target) };
+            return self.object_failed(&item, &failure, 0).await;
+        }
         if self.setup.job.ceiling_bytes.is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
             let message = "more bytes are to be moved than the ceiling allows".to_owned();
             return self.stop(Outcome::Ceiling, Some(message), Some("raise --max-bytes or --max-cost"));
@@ -72,7 +81,7 @@ impl Running {
             && cargo.resumes(upload)
             && let Some(upload) = self.unfinished.remove(&place)
         {
-            self.tally.acked(cargo.item.target, upload.parts.iter().map(|part| part.size_bytes).sum());
+            self.tally.acked_earlier(cargo.item.target, upload.parts.iter().map(|part| part.size_bytes).sum());
             cargo.go_on_with(upload);
         }
         let id = ObjectId(self.next_object);
@@ -112,41 +121,73 @@ impl Running {
             };
             report.add(verdict).await;
         }
-        if let Some(Err(error)) = self.moved.as_ref().map(|moved| moved.push(0, &item.info)) {
-            self.moved = None;
-            self.notice(format!("sources are not deleted: {error}"));
-        }
+        self.copied(&item.info);
         let fingerprint = fingerprint(&item.info);
         let (target, target_key, size_bytes) = (item.target, item.target_key, item.info.size_bytes);
         Ok(self.journal.record(Entry::Closed { target, target_key, fingerprint, size_bytes }).await?)
     }
 
-    pub(super) async fn object_failed(&mut self, item: &WorkItem, failure: &Failure, retries: u64) {
-        let (source, destination) = self.urls(item);
-        let Failure { kind, message, hint, .. } = failure.clone();
-        self.tally.failed(Some(item.target));
-        self.say_failed(FailedObject { source, destination, kind, message, hint }, retries).await;
-        if failure.kind == "bucket_not_found" {
-            let hint = failure.hint.clone();
-            self.stop(Outcome::Failed, Some(failure.message.clone()), hint.as_deref());
+    /// For `mv`: one more destination has the object.
+    fn copied(&mut self, source: &ObjectInfo) {
+        if let Some(Err(error)) = self.moved.as_mut().map(|moved| moved.copied(source)) {
+            self.moved = None;
+            self.notice(format!("sources are not deleted: {error}"));
         }
     }
 
-    pub(super) async fn refused(&mut self, failed: FailedObject) {
-        self.tally.failed(None);
-        self.say_failed(failed, 0).await;
+    pub(super) async fn object_failed(&mut self, item: &WorkItem, failure: &Failure, retries: u64) {
+        let (source, destination) = self.urls(item);
+        let Failure { kind, message, hint, side, .. } = failure.clone();
+        self.tally.failed(Some(item.target));
+        let place = Place::of(side, Some(item.target));
+        self.say_failed(FailedObject { source, destination, kind, message, hint }, place, retries).await;
     }
 
-    pub(super) async fn say_failed(&mut self, failed: FailedObject, retries: u64) {
-        self.tally.failure_kind(&failed.kind);
+    /// What the survey found and cannot be moved is counted like what failed on its way.
+    async fn refused(&mut self, failed: FailedObject, target: Option<u16>, bytes: u64) {
+        self.tally.found(bytes);
+        self.tally.failed(target);
+        let place = target.map_or(Place::Source, Place::Target);
+        self.say_failed(failed, place, 0).await;
+    }
+
+    pub(super) async fn say_failed(&mut self, failed: FailedObject, place: Place, retries: u64) {
+        let FailedObject { kind, message, hint, .. } = failed.clone();
+        if self.causes.failed(Cause { place: self.closable(place), kind, message, hint }) && self.nothing_is_open() {
+            self.stop_closed();
+        }
         if let Some(report) = &self.report {
             report.add(ObjectVerdict { retries, ..ObjectVerdict::from(&failed) }).await;
         }
         self.setup.events.send(Event::ObjectFailed(failed));
     }
 
+    /// Of files each has rights of its own: what is forbidden there says nothing of the others.
+    fn closable(&self, place: Place) -> Place {
+        if self.place_url(place).starts_with("file:") { Place::Elsewhere } else { place }
+    }
+
+    fn nothing_is_open(&self) -> bool {
+        let is_closed = |place| self.causes.closed(place).is_some();
+        is_closed(Place::Source) || (0..self.setup.targets.len()).all(|target| is_closed(Place::Target(target as u16)))
+    }
+
+    /// The store's URL; empty for no store.
+    pub(super) fn place_url(&self, place: Place) -> &str {
+        match place {
+            Place::Source => self.setup.source.url(),
+            Place::Target(target) => self.setup.targets[usize::from(target)].url(),
+            Place::Elsewhere => "",
+        }
+    }
+
     pub(super) fn urls(&self, item: &WorkItem) -> (String, String) {
         let target = &self.setup.targets[usize::from(item.target)];
         (object_url(self.setup.source.as_ref(), &item.source_key), object_url(target.as_ref(), &item.target_key))
     }
+}
+
+fn links_skipped(links: u64) -> String {
+    let what = if links == 1 { "1 symbolic link".to_owned() } else { format!("{links} symbolic links") };
+    format!("{what} skipped; --follow-symlinks copies what they point to")
 }

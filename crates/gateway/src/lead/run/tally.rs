@@ -1,9 +1,9 @@
 //! Counts: for progress while the job runs, and for the summary at its end.
 
 use crate::node::work::{Placed, Proof};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
-use tradewind_contract::{DestinationSummary, HopActivity, JobSpec, Outcome, Progress, Proofs, RouteSpec};
+use tradewind_contract::{DestinationSummary, HopActivity, JobSpec, Progress, Proofs, RouteSpec};
 use tradewind_wire::RouteId;
 use tradewind_wire::shares::Shares;
 
@@ -21,9 +21,12 @@ pub(super) struct Tally {
     objects_failed: u64,
     restarts: u64,
     pub(super) objects_deleted: u64,
+    pub(super) not_deleted: u64,
+    /// Of `bytes_done`, what earlier runs acked.
+    bytes_earlier: u64,
     destinations: Vec<DestinationSummary>,
+    skipped_at: Vec<u64>,
     proofs: Proofs,
-    failure_kinds: BTreeMap<String, u64>,
     recent: VecDeque<(Instant, u64)>,
     ticks: u64,
     route_names: Vec<(RouteId, String)>,
@@ -48,9 +51,11 @@ impl Tally {
             objects_failed: 0,
             restarts: 0,
             objects_deleted: 0,
+            not_deleted: 0,
+            bytes_earlier: 0,
             destinations: job.targets.iter().map(destination).collect(),
+            skipped_at: vec![0; job.targets.len()],
             proofs: Proofs::new(),
-            failure_kinds: BTreeMap::new(),
             recent: VecDeque::from([(started, 0)]),
             ticks: 0,
             route_names: routes.iter().map(|route| (RouteId(route.id), name(route))).collect(),
@@ -63,8 +68,9 @@ impl Tally {
         self.bytes_total += bytes;
     }
 
-    pub(super) fn skipped(&mut self, _target: u16, objects: u64, _bytes: u64) {
+    pub(super) fn skipped(&mut self, target: u16, objects: u64) {
         self.objects_skipped += objects;
+        self.skipped_at[usize::from(target)] += objects;
     }
 
     /// Moved by an earlier run of this job: part of the whole, and of what is done.
@@ -73,6 +79,7 @@ impl Tally {
         self.bytes_total += bytes;
         self.objects_done += objects;
         self.bytes_done += bytes;
+        self.bytes_earlier += bytes;
         *self.proofs.entry("earlier run".to_owned()).or_default() += objects;
         let destination = &mut self.destinations[usize::from(target)];
         destination.objects += objects;
@@ -84,9 +91,16 @@ impl Tally {
         self.destinations[usize::from(target)].bytes += bytes;
     }
 
+    /// Parts that an earlier run of this job moved.
+    pub(super) fn acked_earlier(&mut self, target: u16, bytes: u64) {
+        self.acked(target, bytes);
+        self.bytes_earlier += bytes;
+    }
+
     /// Bytes that were acked and do not count after all: their object failed or starts again.
     pub(super) fn unacked(&mut self, target: u16, bytes: u64) {
         self.bytes_done -= bytes;
+        self.bytes_earlier = self.bytes_earlier.min(self.bytes_done);
         self.destinations[usize::from(target)].bytes -= bytes;
     }
 
@@ -108,8 +122,14 @@ impl Tally {
         }
     }
 
-    pub(super) fn failure_kind(&mut self, kind: &str) {
-        *self.failure_kinds.entry(kind.to_owned()).or_default() += 1;
+    /// Whether any object is where it should be.
+    pub(super) fn any_done(&self) -> bool {
+        self.objects_done + self.objects_skipped > 0
+    }
+
+    /// Whether any object is at this destination, moved or found there.
+    pub(super) fn any_done_at(&self, target: u16) -> bool {
+        self.destinations[usize::from(target)].objects + self.skipped_at[usize::from(target)] > 0
     }
 
     pub(super) fn objects_total(&self) -> u64 {
@@ -140,11 +160,16 @@ impl Tally {
     pub(super) fn progress(&mut self, retries: u64, shares: &Shares) -> Progress {
         self.ticks += 1;
         let now = Instant::now();
-        self.recent.push_back((now, self.bytes_done));
+        self.recent.push_back((now, self.bytes_now()));
         if self.recent.len() > RATE_TICKS {
             self.recent.pop_front();
         }
         Progress { bytes_per_s: self.recent_rate(now), ..self.totals(retries, shares) }
+    }
+
+    /// Bytes acked by this run.
+    fn bytes_now(&self) -> u64 {
+        self.bytes_done - self.bytes_earlier
     }
 
     /// As [`Tally::progress`], with the mean rate of the whole job.
@@ -160,7 +185,8 @@ impl Tally {
             objects_skipped: self.objects_skipped,
             objects_failed: self.objects_failed,
             retries: retries + self.restarts,
-            bytes_per_s: self.bytes_done as f64 / elapsed_s.max(1e-3),
+            bytes_earlier: self.bytes_earlier,
+            bytes_per_s: self.bytes_now() as f64 / elapsed_s.max(1e-3),
             elapsed_s,
             cost_usd: shares.spent_usd(),
             hops: shares.activity().map(activity).collect(),
@@ -169,7 +195,7 @@ impl Tally {
 
     fn recent_rate(&self, now: Instant) -> f64 {
         let Some((since, bytes)) = self.recent.front() else { return 0.0 };
-        self.bytes_done.saturating_sub(*bytes) as f64 / now.duration_since(*since).as_secs_f64().max(1e-3)
+        self.bytes_now().saturating_sub(*bytes) as f64 / now.duration_since(*since).as_secs_f64().max(1e-3)
     }
 
     pub(super) fn proofs(&self) -> Proofs {
@@ -178,22 +204,6 @@ impl Tally {
 
     pub(super) fn destinations(&self) -> Vec<DestinationSummary> {
         self.destinations.clone()
-    }
-
-    /// How a job ends whose failures are these: the gravest meaning that all of them share, or a mismatch among them.
-    pub(super) fn outcome(&self) -> Outcome {
-        let all = |kinds: &[&str]| self.failure_kinds.keys().all(|kind| kinds.contains(&kind.as_str()));
-        if self.failure_kinds.is_empty() {
-            Outcome::Done
-        } else if self.failure_kinds.contains_key("mismatch") {
-            Outcome::Mismatch
-        } else if all(&["unavailable"]) {
-            Outcome::Unavailable
-        } else if self.objects_done == 0 && all(&["forbidden", "unauthenticated"]) {
-            Outcome::Unauthorised
-        } else {
-            Outcome::SomeFailed
-        }
     }
 }
 

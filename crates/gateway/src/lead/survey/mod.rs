@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{FailedObject, JobSpec, Limits};
-use tradewind_store::{ObjectInfo, Store};
+use tradewind_store::{Error, ObjectInfo, Store};
 
 /// Things found that nobody has taken yet; at the limit the listing waits.
 pub const FOUND_QUEUE_MAX: usize = 4096;
@@ -43,7 +43,6 @@ pub struct WorkItem {
 
 /// What the survey finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "nearly all that is found is an item; a box each would cost more")]
 pub enum Found {
     /// To be moved.
     Item(WorkItem),
@@ -65,8 +64,19 @@ pub enum Found {
         /// Their lengths together.
         bytes: u64,
     },
+    /// Moved by an earlier run of this job whose sources are to be deleted; counted in [`Found::AlreadyDone`] too.
+    CopiedBefore(ObjectInfo),
     /// Selected, and cannot be moved.
-    Refused(FailedObject),
+    Refused {
+        /// What and why.
+        failed: FailedObject,
+        /// Index of the destination; `None` where it is no destination's doing.
+        target: Option<u16>,
+        /// Its length, as far as known.
+        bytes: u64,
+    },
+    /// So many symbolic links lie in the source and are not followed.
+    LinksSkipped(u64),
     /// The source was listed to its end; nothing follows.
     Listed,
 }
@@ -84,6 +94,8 @@ pub struct Survey {
     pub limits: Limits,
     /// What an earlier run has done.
     pub done: DoneSet,
+    /// Per destination, why nothing can be written there; nothing is asked of it.
+    pub shut: Vec<Option<Error>>,
     /// Where to say what is found; [`FOUND_QUEUE_MAX`] is a good bound.
     pub out: mpsc::Sender<Found>,
     /// Stops the survey.

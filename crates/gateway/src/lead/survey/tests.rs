@@ -36,6 +36,7 @@ async fn survey(
         targets: targets.iter().map(|(tree, _)| tree.store.clone()).collect(),
         limits: Limits::default(),
         done,
+        shut: Vec::new(),
         out,
         cancel: CancellationToken::new(),
     };
@@ -60,7 +61,7 @@ fn items(found: &[Found]) -> Vec<(u16, &str, &str)> {
 }
 
 fn refused(found: &[Found]) -> Vec<&FailedObject> {
-    found.iter().filter_map(|one| if let Found::Refused(failed) = one { Some(failed) } else { None }).collect()
+    found.iter().filter_map(|one| if let Found::Refused { failed, .. } = one { Some(failed) } else { None }).collect()
 }
 
 #[tokio::test]
@@ -191,15 +192,59 @@ async fn keys_that_are_too_long_are_refused_alone() {
 #[tokio::test]
 async fn entries_that_cannot_be_moved_keep_deletion_away_unless_left_out() {
     let (source, target) = (Tree::with(&[("a", b"1")]), Tree::with(&[("z", b"1")]));
-    std::os::unix::fs::symlink("a", source.path("link")).unwrap();
+    std::os::unix::net::UnixListener::bind(source.path("socket")).unwrap();
     let targets = [(&target, "")];
-    for (selection, refusals) in [(prefix(""), 1), (filtered(vec![FilterRule::Exclude("link".into())]), 0)] {
+    for (selection, refusals) in [(prefix(""), 1), (filtered(vec![FilterRule::Exclude("socket".into())]), 0)] {
         let mut job = job(&source, selection, &targets);
         (job.compare, job.delete) = (Some(Comparison::Auto), Some(Deletion::default()));
         let (end, found) = survey(&job, &source, &targets, DoneSet::empty()).await;
         let end = end.unwrap();
         assert_eq!((refused(&found).len(), end.listed_to_the_end), (refusals, refusals == 0));
     }
+}
+
+#[tokio::test]
+async fn links_that_are_not_followed_are_counted_and_keep_nothing_away() {
+    let (source, target) = (Tree::with(&[("a", b"1")]), Tree::with(&[("z", b"1")]));
+    std::os::unix::fs::symlink("a", source.path("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", source.path("other")).unwrap();
+    let targets = [(&target, "")];
+    for (selection, links) in [(prefix(""), 2), (filtered(vec![FilterRule::Exclude("link".into())]), 1)] {
+        let mut job = job(&source, selection, &targets);
+        (job.compare, job.delete) = (Some(Comparison::Auto), Some(Deletion::default()));
+        let (end, found) = survey(&job, &source, &targets, DoneSet::empty()).await;
+        assert_eq!((refused(&found).len(), end.unwrap().listed_to_the_end), (0, true));
+        assert!(found.contains(&Found::LinksSkipped(links)), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_shut_destination_is_asked_nothing_and_keeps_none_of_the_others() {
+    let source = Tree::with(&[("a", b"1"), ("b", b"22")]);
+    let (gone, open) = (Tree::with(&[("a", b"1")]), Tree::new());
+    let mut job = job(&source, prefix(""), &[(&gone, ""), (&open, "")]);
+    job.compare = Some(Comparison::Size);
+    let (out, mut said) = mpsc::channel(100);
+    let why = Error::new(tradewind_store::ErrorKind::BucketNotFound, "list", "s3://gone", "no such bucket");
+    let survey = Survey {
+        job: Arc::new(job),
+        source: source.store.clone(),
+        targets: vec![gone.store.clone(), open.store.clone()],
+        limits: Limits::default(),
+        done: DoneSet::empty(),
+        shut: vec![Some(why), None],
+        out,
+        cancel: CancellationToken::new(),
+    };
+    survey.run().await.unwrap();
+    let mut found = Vec::new();
+    while let Ok(one) = said.try_recv() {
+        found.push(one);
+    }
+    assert_eq!(items(&found), [(1, "a", "a"), (1, "b", "b")]);
+    let refused = refused(&found);
+    assert_eq!(refused.iter().map(|failed| failed.kind.as_str()).collect::<Vec<_>>(), ["bucket_not_found"; 2]);
+    assert!(found.iter().any(|one| matches!(one, Found::Refused { target: Some(0), bytes: 2, .. })), "{found:?}");
 }
 
 #[tokio::test]
@@ -214,6 +259,7 @@ async fn a_survey_that_nobody_hears_ends() {
         targets: vec![source.store.clone()],
         limits: Limits::default(),
         done: DoneSet::empty(),
+        shut: Vec::new(),
         out,
         cancel: CancellationToken::new(),
     };
@@ -226,7 +272,7 @@ type Files = BTreeMap<&'static str, (usize, u64)>;
 const NAMES: [&str; 8] = ["a", "a.b", "b/a", "b/ü", "b!/x", "c/d/e", "c/d/f g", "z"];
 
 fn any_files() -> impl Strategy<Value = Files> {
-    prop::collection::btree_map(prop::sample::select(NAMES.to_vec()), (0..3usize, 1_000_000..1_000_003u64), 0..8)
+    prop::collection::btree_map(prop::sample::select(NAMES.to_vec()), (0..3usize, 1_000_001..1_000_004u64), 0..8)
 }
 
 fn plant(tree: &Tree, prefix: &str, files: &Files) {
@@ -241,8 +287,8 @@ fn is_same(rule: Comparison, ours: (usize, u64), theirs: (usize, u64)) -> bool {
     ours.0 == theirs.0
         && match rule {
             Comparison::Size => true,
-            // Files state no checksum, so time decides.
-            Comparison::Auto | Comparison::Time => theirs.1 >= ours.1,
+            // Files state no checksum and copies keep their times.
+            Comparison::Auto | Comparison::Time => theirs.1 == ours.1,
             Comparison::Checksum => false,
         }
 }

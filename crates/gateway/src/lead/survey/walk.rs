@@ -2,7 +2,7 @@
 
 use super::error::SurveyError;
 use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, WorkItem};
-use crate::lead::compare::{self, Verdict};
+use crate::lead::compare::{self, Times, Verdict};
 use crate::lead::deletion::Spool;
 use crate::lead::failure::{failed_object, object_url};
 use crate::lead::join::{Join, Joined, Side};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
 use tradewind_contract::{FailedObject, JobSpec, ObjectFilter, Selection};
-use tradewind_store::{Error, ErrorKind, ObjectInfo, Store};
+use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store};
 
 /// A survey under way. Shared by the ranges that are listed at once.
 struct Walk {
@@ -34,6 +34,7 @@ struct Walk {
     objects: AtomicU64,
     bytes: AtomicU64,
     refused: AtomicU64,
+    links: AtomicU64,
     saw_all: AtomicBool,
     extraneous: Option<Spool>,
 }
@@ -92,6 +93,7 @@ impl Walk {
             objects: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            links: AtomicU64::new(0),
             saw_all: AtomicBool::new(true),
             extraneous,
             survey,
@@ -99,6 +101,10 @@ impl Walk {
     }
 
     async fn end(self) -> Result<SurveyEnd, SurveyError> {
+        let links = self.links.load(Ordering::Relaxed);
+        if links > 0 {
+            self.say(Found::LinksSkipped(links)).await?;
+        }
         let end = SurveyEnd {
             source_objects: self.source_objects.into_inner(),
             objects: self.objects.into_inner(),
@@ -123,9 +129,10 @@ impl Walk {
         };
         let source = listing(&self.survey.source, &self.prefix);
         let job = &self.survey.job;
-        let targets: Vec<Listing> = match job.compare {
+        let targets: Vec<Option<Listing>> = match job.compare {
             Some(_) => {
-                self.survey.targets.iter().zip(&job.targets).map(|(store, to)| listing(store, &to.key)).collect()
+                let targets = self.survey.targets.iter().zip(&job.targets).enumerate();
+                targets.map(|(index, (store, to))| self.is_open(index).then(|| listing(store, &to.key))).collect()
             }
             None => Vec::new(),
         };
@@ -135,7 +142,12 @@ impl Walk {
             .await
     }
 
-    async fn look_at_range(&self, source: &Listing, targets: &[Listing], range: NameRange) -> Result<(), SurveyError> {
+    async fn look_at_range(
+        &self,
+        source: &Listing,
+        targets: &[Option<Listing>],
+        range: NameRange,
+    ) -> Result<(), SurveyError> {
         let mut join = Join::new(source, targets, &range);
         let mut batch = Vec::with_capacity(BATCH_OBJECTS_MAX);
         while let Some(step) = join.next().await? {
@@ -155,11 +167,14 @@ impl Walk {
     }
 
     async fn look_at_object(&self, key: &str) -> Result<(), SurveyError> {
-        let ours = self.ask(&self.survey.source, key).await.map_err(SurveyError::Source)?;
+        let ours = match self.ask(&self.survey.source, key).await {
+            Err(error) if error.kind == ErrorKind::NotFound => return Err(self.why_missing(key, error).await),
+            answer => answer.map_err(SurveyError::Source)?,
+        };
         let mut theirs = Vec::new();
         if self.survey.job.compare.is_some() {
-            for (store, target) in self.survey.targets.iter().zip(&self.survey.job.targets) {
-                theirs.push(self.ask_target(store, &target.key).await?);
+            for (index, target) in self.survey.job.targets.iter().enumerate() {
+                theirs.push(self.ask_target(index, &target.key).await?);
             }
         }
         self.look_at_batch(vec![(ours, theirs)]).await
@@ -196,8 +211,8 @@ impl Walk {
             let ours = self.ask(&self.survey.source, &format!("{}{name}", self.prefix)).await;
             let mut theirs = Vec::new();
             if ours.is_ok() && self.survey.job.compare.is_some() {
-                for (store, target) in self.survey.targets.iter().zip(&self.survey.job.targets) {
-                    theirs.push(self.ask_target(store, &format!("{}{name}", target.key)).await?);
+                for (index, target) in self.survey.job.targets.iter().enumerate() {
+                    theirs.push(self.ask_target(index, &format!("{}{name}", target.key)).await?);
                 }
             }
             Ok::<_, SurveyError>((ours, theirs))
@@ -210,7 +225,7 @@ impl Walk {
                 Err(error) if error.kind == ErrorKind::BucketNotFound || error.kind == ErrorKind::Unauthenticated => {
                     return Err(SurveyError::Source(error));
                 }
-                Err(error) => self.refuse(failed_object(error.url.clone(), String::new(), &error)).await?,
+                Err(error) => self.refuse(failed_object(error.url.clone(), String::new(), &error), None, 0).await?,
             }
         }
         self.look_at_batch(batch).await
@@ -222,7 +237,28 @@ impl Walk {
         self.policy.run("head", store.url(), || store.head(key)).await
     }
 
-    async fn ask_target(&self, store: &Arc<dyn Store>, key: &str) -> Result<Option<ObjectInfo>, SurveyError> {
+    /// The answer to a `HEAD` has no body, so that a missing bucket or unknown credentials look like a missing object:
+    /// a listing tells them apart.
+    async fn why_missing(&self, key: &str, missing: Error) -> SurveyError {
+        let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
+        let source = &self.survey.source;
+        match self.policy.run("list", source.url(), || source.list(&request)).await {
+            Err(error) if matches!(error.kind, ErrorKind::BucketNotFound | ErrorKind::Unauthenticated) => {
+                SurveyError::Source(error)
+            }
+            _ => SurveyError::Source(missing),
+        }
+    }
+
+    fn is_open(&self, target: usize) -> bool {
+        self.survey.shut.get(target).is_none_or(Option::is_none)
+    }
+
+    async fn ask_target(&self, index: usize, key: &str) -> Result<Option<ObjectInfo>, SurveyError> {
+        if !self.is_open(index) {
+            return Ok(None);
+        }
+        let store = &self.survey.targets[index];
         match self.ask(store, key).await {
             Ok(theirs) => Ok(Some(theirs)),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
@@ -277,13 +313,16 @@ impl Walk {
             if target_key.is_empty() && ours.size_bytes == 0 {
                 continue;
             }
-            if let Some(error) = refusal_of_target(store.as_ref(), &target_key, ours.size_bytes) {
+            // A job has few destinations; the contract's indices are 16 bits wide.
+            let target = index as u16;
+            let shut = self.survey.shut.get(index).cloned().flatten();
+            if let Some(error) = shut.or_else(|| refusal_of_target(store.as_ref(), &target_key, ours.size_bytes)) {
                 let source = object_url(self.survey.source.as_ref(), &ours.key);
-                self.refuse(failed_object(source, object_url(store.as_ref(), &target_key), &error)).await?;
+                let failed = failed_object(source, object_url(store.as_ref(), &target_key), &error);
+                self.refuse(failed, Some(target), ours.size_bytes).await?;
                 continue;
             }
-            // A job has few destinations; the contract's indices are 16 bits wide.
-            candidates.push(Candidate { target: index as u16, target_key, ours: ours.clone(), theirs });
+            candidates.push(Candidate { target, target_key, ours: ours.clone(), theirs });
         }
         Ok(())
     }
@@ -300,6 +339,9 @@ impl Walk {
         for (candidate, is_done) in candidates.into_iter().zip(verdicts) {
             if is_done {
                 done[usize::from(candidate.target)].add(&candidate.ours);
+                if self.survey.job.delete_source {
+                    self.say(Found::CopiedBefore(candidate.ours)).await?;
+                }
             } else {
                 left.push(candidate);
             }
@@ -313,11 +355,12 @@ impl Walk {
     /// same; what keeps them from saying it will show when it is moved.
     async fn is_same(&self, candidate: &Candidate) -> bool {
         let (Some(rule), Some(theirs)) = (self.survey.job.compare, &candidate.theirs) else { return false };
-        match compare::decide(rule, &candidate.ours, theirs) {
+        let target = &self.survey.targets[usize::from(candidate.target)];
+        let times = Times::between(self.survey.source.as_ref(), target.as_ref());
+        match compare::decide(rule, times, &candidate.ours, theirs) {
             Verdict::Same => true,
             Verdict::Differs(_) => false,
             Verdict::NeedsChecksums => {
-                let target = &self.survey.targets[usize::from(candidate.target)];
                 let asked = futures::join!(
                     self.ask(&self.survey.source, &candidate.ours.key),
                     self.ask(target, &candidate.target_key)
@@ -357,13 +400,17 @@ impl Walk {
         if error.url.strip_prefix(&root).is_some_and(|name| !self.selector.takes_name(name)) {
             return Ok(());
         }
+        if error.kind == ErrorKind::Link {
+            self.links.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
         self.saw_all.store(false, Ordering::Relaxed);
-        self.refuse(failed_object(error.url.clone(), String::new(), error)).await
+        self.refuse(failed_object(error.url.clone(), String::new(), error), None, 0).await
     }
 
-    async fn refuse(&self, failed: FailedObject) -> Result<(), SurveyError> {
+    async fn refuse(&self, failed: FailedObject, target: Option<u16>, bytes: u64) -> Result<(), SurveyError> {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        self.say(Found::Refused(failed)).await
+        self.say(Found::Refused { failed, target, bytes }).await
     }
 
     async fn say(&self, found: Found) -> Result<(), SurveyError> {

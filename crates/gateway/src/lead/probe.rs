@@ -1,0 +1,30 @@
+//! Asks the destinations once before the first object, so that a bucket that is not there, or does not know us, is found
+//! once and not once per object.
+
+use std::sync::Arc;
+use std::time::Duration;
+use tradewind_contract::{JobSpec, Selection};
+use tradewind_store::{Error, ErrorKind, ListRequest, Store};
+
+/// A destination that does not answer within so long is left to the first object.
+const PROBE_MAX: Duration = Duration::from_secs(5);
+
+/// Per destination, why nothing at all can be written there; `None` where that is not known. A store that forbids
+/// listing may take writes all the same, so only what holds for every request counts. One object needs no probe: it is
+/// one itself.
+pub async fn shut_targets(job: &JobSpec, targets: &[Arc<dyn Store>]) -> Vec<Option<Error>> {
+    if matches!(job.selection, Selection::Object { .. }) {
+        return vec![None; targets.len()];
+    }
+    let probes = targets.iter().zip(&job.targets).map(|(store, target)| probe(store.as_ref(), &target.key));
+    futures::future::join_all(probes).await
+}
+
+async fn probe(store: &dyn Store, prefix: &str) -> Option<Error> {
+    if store.makes_root() {
+        return None;
+    }
+    let request = ListRequest { prefix: prefix.to_owned(), max_keys: Some(1), ..ListRequest::default() };
+    let answer = tokio::time::timeout(PROBE_MAX, store.list(&request)).await.ok()?;
+    answer.err().filter(|error| matches!(error.kind, ErrorKind::BucketNotFound | ErrorKind::Unauthenticated))
+}

@@ -1,0 +1,91 @@
+"""Failed objects in few lines: what many objects met is said once, with their number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tradewind.model.event import ObjectFailed
+
+#: So many failures of one pattern are named; the report names all.
+NAMED_OF_A_PATTERN_MAX = 3
+#: So many patterns are told apart; failures of further ones are only in the report.
+PATTERNS_MAX = 50
+#: Kinds that may be about a whole store: they wait for the end, when it is known how many objects met them.
+STORE_WIDE = frozenset({"bucket_not_found", "unauthenticated", "forbidden", "configuration"})
+
+_VARYING = re.compile(r"request \S+|\d+")
+
+
+@dataclass(slots=True)
+class _Group:
+    kind: str
+    #: What was wrong, without the object.
+    words: str
+    count: int = 0
+    first_message: str = ""
+    waiting: list[ObjectFailed] = field(default_factory=list)
+
+
+class Failures:
+    """Gathers failed objects and says which lines are to be shown when. With `hold` all lines wait for the end."""
+
+    def __init__(self, *, hold: bool = False) -> None:
+        self._hold = hold
+        self._groups: dict[tuple[str, str], _Group] = {}
+        self._further = 0
+
+    def add(self, failed: ObjectFailed) -> list[str]:
+        """The lines to show now."""
+        words = _without_object(failed)
+        key = (failed.kind, _VARYING.sub("#", words))
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= PATTERNS_MAX:
+                self._further += 1
+                return []
+            group = self._groups[key] = _Group(failed.kind, words, first_message=failed.message)
+        group.count += 1
+        if group.count > NAMED_OF_A_PATTERN_MAX:
+            return []
+        if self._hold or failed.kind in STORE_WIDE:
+            group.waiting.append(failed)
+            return []
+        return _lines(failed)
+
+    def end(self, last_words: str | None) -> list[str]:
+        """The lines that are left, but for what `last_words`, which follow, say themselves."""
+        return list(self._end(last_words or ""))
+
+    def _end(self, last_words: str) -> Iterator[str]:
+        for group in self._groups.values():
+            if group.first_message in last_words:
+                continue
+            for failed in group.waiting:
+                yield from _lines(failed)
+            if group.count > NAMED_OF_A_PATTERN_MAX:
+                yield f"error: {_objects(group.count - NAMED_OF_A_PATTERN_MAX)} more: {group.words}"
+        if self._further:
+            yield f"error: {_objects(self._further)} failed in further ways: --report FILE has them all"
+        self._groups.clear()
+        self._further = 0
+
+
+def _without_object(failed: ObjectFailed) -> str:
+    words = failed.message
+    for place in (failed.source, failed.destination):
+        if place:
+            words = words.replace(place, "…")
+    return words
+
+
+def _lines(failed: ObjectFailed) -> list[str]:
+    lines = [f"error: {failed.source or failed.destination}: {failed.message}"]
+    if failed.hint:
+        lines.append(f"hint: {failed.hint}")
+    return lines
+
+
+def _objects(count: int) -> str:
+    return f"{count:,} object{'' if count == 1 else 's'}"

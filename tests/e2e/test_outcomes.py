@@ -1,0 +1,313 @@
+"""How transfers end: one line for one cause, the code of the cause, counts that add up, nothing silently left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.chains import chain, write
+from testbed.drive import Command, Event, Finished
+from testbed.faults import Answer, HttpProxy, Rule
+from testbed.places import FilePlace, Place, S3Place
+from testbed.trees import MIB, tree_hashes, write_large, write_tree
+from tradewind.transfer.client import RESTARTS_MAX
+
+COUNT = 600
+"""More objects than one bundle and than the failures in a row that close a store."""
+MakePlace = Callable[[str], Place]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FilePlace:
+    place = FilePlace(tmp_path / "tree")
+    write_tree(place.folder, {f"d{number % 7}/{number:04}": 100 for number in range(COUNT)})
+    return place
+
+
+@pytest.fixture
+def bucket(s3: S3Place, proxy: HttpProxy) -> S3Place:
+    """A bucket that the command reaches through the proxy, and we directly."""
+    s3.endpoint = proxy.endpoint
+    return s3
+
+
+def errors(done: Finished) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("error:")]
+
+
+def give_keys(command: Command, access: str, secret: str) -> None:
+    path = Path(command.environment["AWS_SHARED_CREDENTIALS_FILE"])
+    path.write_text(f"[versitygw]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n")
+
+
+@pytest.mark.parametrize("wrong", ["access key", "secret"])
+@pytest.mark.parametrize("direction", ["up", "down", "down-one"])
+def test_wrong_keys_are_said_once_and_asked_once(
+    command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, tmp_path: Path, wrong: str, direction: str
+) -> None:
+    bucket.put("one", b"1")
+    known = Path(command.environment["AWS_SHARED_CREDENTIALS_FILE"]).read_text()
+    access = "nobody" if wrong == "access key" else "testbed"
+    give_keys(command, access, "wrong" if wrong == "secret" else known.rsplit("= ", 1)[1].strip())
+    back = str(tmp_path / "back")
+    words = {
+        "up": ["-r", files.url, bucket.url, *bucket.flags("dst")],
+        "down": ["-r", bucket.url, back, *bucket.flags("src")],
+        "down-one": [f"{bucket.url}/one", back, *bucket.flags("src")],
+    }[direction]
+    proxy.clear()
+    done = command.run("cp", *words).expect(7)
+    assert len(errors(done)) == 1, done.stderr
+    assert len(proxy.exchanges) <= 4
+
+
+def test_a_missing_destination_bucket_is_said_once_and_asked_once(
+    command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy
+) -> None:
+    done = command.run("cp", "-r", files.url, "s3://no-such-bucket-here", *bucket.flags("dst")).expect(1)
+    (line,) = errors(done)
+    assert "no-such-bucket-here" in line
+    assert len(proxy.exchanges) <= 2
+
+
+def test_a_missing_source_bucket_is_said_once(command: Command, bucket: S3Place, tmp_path: Path) -> None:
+    for words in (["-r", "s3://no-such-bucket-here"], ["s3://no-such-bucket-here/one"]):
+        done = command.run("cp", *words, str(tmp_path / "back"), *bucket.flags("src")).expect(3)
+        assert len(errors(done)) == 1, done.stderr
+
+
+def test_a_destination_that_forbids_everything_is_given_up_early(
+    command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    write_tree(files.folder, {f"more/{number:05}": 100 for number in range(20_000)})
+    rule = proxy.add(Rule(Answer(403, "AccessDenied"), when=lambda request: request.method in ("PUT", "POST")))
+    report = tmp_path / "report"
+    done = command.run("cp", "-r", files.url, bucket.url, *bucket.flags("dst"), "--report", report).expect(7)
+    (line,) = errors(done)
+    assert f"not authorised to write {bucket.url}" in line and "the rest was not tried" in line
+    assert rule.strikes < 15_000, "it does not grind through all of them"
+    verdicts = [json.loads(each) for each in report.read_text().splitlines()]
+    assert {verdict["kind"] for verdict in verdicts} == {"forbidden"}
+    assert line.split()[1] == f"{len(verdicts):,}"
+
+
+@pytest.mark.parametrize("verb", [["cp", "-r"], ["sync"]], ids=["cp", "sync"])
+def test_one_missing_bucket_of_two_costs_only_that_destination(
+    command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, verb: list[str]
+) -> None:
+    words = [*verb, files.url, "s3://no-such-bucket-here", bucket.url, *bucket.flags("dst")]
+    done = command.run(*words).expect(4)
+    (line,) = errors(done)
+    assert line.startswith(f"error: {COUNT} objects: s3://no-such-bucket-here does not exist")
+    assert set(bucket.sizes()) == set(files.sizes())
+    assert len(proxy.requests(lambda request: "no-such-bucket-here" in request.path)) == 1
+    again = command.run(*words, "--json").expect(4)
+    progress = again.summary["progress"]
+    moved = [progress[name] for name in ("objects_done", "objects_skipped", "objects_failed", "objects_total")]
+    assert moved == ([0, COUNT, COUNT, COUNT] if verb == ["sync"] else [COUNT, 0, COUNT, 2 * COUNT])
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [(403, "AccessDenied", 7), (404, "NoSuchKey", 3), (500, "InternalError", 5), (405, "MethodNotAllowed", 1)],
+)
+def test_one_object_ends_with_the_code_of_its_cause(
+    command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path, status: int, code: str, expected: int
+) -> None:
+    bucket.put("one", b"1")
+    proxy.add(
+        Rule(Answer(status, code), when=lambda request: request.method == "GET" and request.path.endswith("/one"))
+    )
+    topology = write(with_few_tries(), tmp_path / "topology.json") if expected == 5 else None
+    more: list[str | Path] = [] if topology is None else ["--topology", topology]
+    done = command.run("cp", f"{bucket.url}/one", tmp_path / "back", *bucket.flags("src"), *more).expect(expected)
+    assert len(errors(done)) == 1, done.stderr
+    assert not (tmp_path / "back").exists()
+
+
+def says(words: str) -> Callable[[Event], bool]:
+    return lambda event: words in event.get("message", "")
+
+
+def with_few_tries() -> dict[str, object]:
+    document = chain()
+    for gateway in document["gateways"].values():
+        gateway["limits"] = {"store_tries_max": 1}
+    return document
+
+
+@pytest.mark.parametrize("good", [0, 5])
+def test_counts_add_up_where_names_are_refused(command: Command, bucket: S3Place, tmp_path: Path, good: int) -> None:
+    source = FilePlace(tmp_path / "odd")
+    write_tree(source.folder, {f"good-{number}": 10 for number in range(good)})
+    for number in range(6):
+        Path(os.fsdecode(os.fsencode(source.folder) + b"/bad-\xff" + str(number).encode())).write_bytes(b"x")
+    words = ["cp", "-r", source.url, bucket.url, *bucket.flags("dst")]
+    done = command.run(*words, "--json").expect(4 if good else 1)
+    progress = done.summary["progress"]
+    assert [progress[name] for name in ("objects_done", "objects_failed", "objects_total")] == [good, 6, good + 6]
+    told = errors(command.run(*words))
+    assert told[-1] == f"error: 6 of {good + 6} objects failed"
+    assert len(told) == 5, "three are named, three counted"
+
+
+def test_a_resumed_job_counts_only_its_own_bytes_in_its_rate(command: Command, s3: S3Place, tmp_path: Path) -> None:
+    source = FilePlace(tmp_path / "large")
+    write_large(source.folder / "large", 64 * MIB)
+    running = command.start("cp", "-r", source.url, s3.url, *s3.flags("dst"), "--limit-rate", "25MB/s")
+    running.wait_for_bytes(32 * MIB)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    words = ["cp", "-r", source.url, s3.url, *s3.flags("dst"), "--dry-run"]
+    assert "unfinished" not in command.run(*words).expect(0).stderr, "a dry run begins nothing"
+    done = command.run("jobs", "resume", str(job["id"]), "--json").expect(0)
+    progress = done.summary["progress"]
+    assert progress["bytes_done"] == 64 * MIB
+    assert progress["bytes_earlier"] >= 32 * MIB
+    assert progress["bytes_per_s"] * progress["elapsed_s"] <= 1.05 * (64 * MIB - progress["bytes_earlier"])
+
+
+def test_a_repeated_command_says_that_an_earlier_job_is_unfinished(
+    command: Command, s3: S3Place, tmp_path: Path
+) -> None:
+    source = FilePlace(tmp_path / "large")
+    write_large(source.folder / "large", 64 * MIB)
+    words = ["cp", "-r", source.url, s3.url, *s3.flags("dst")]
+    running = command.start(*words, "--limit-rate", "25MB/s")
+    running.wait_for_bytes(16 * MIB)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    again = command.run(*words).expect(0)
+    (note,) = [line for line in again.stderr.splitlines() if line.startswith("note:")]
+    assert f"tradewind jobs resume {job['id']}" in note
+    assert "unfinished" not in command.run(*words).expect(0).stderr, "the second one has done it"
+
+
+@pytest.mark.parametrize("topology", [False, True], ids=["local", "chain"])
+def test_a_lead_that_is_killed_is_started_again(command: Command, s3: S3Place, tmp_path: Path, topology: bool) -> None:
+    source = FilePlace(tmp_path / "large")
+    write_large(source.folder / "large", 96 * MIB)
+    more: list[str | Path] = ["--topology", write(chain("relay"), tmp_path / "topology.json")] if topology else []
+    running = command.start("cp", "-r", source.url, s3.url, *s3.flags("dst"), "--limit-rate", "25MB/s", *more)
+    running.wait_for_bytes(24 * MIB)
+    before = running.gateways()
+    os.kill(next(iter(before.values())) if len(before) == 1 else before["lead"], signal.SIGKILL)
+    done = running.finish().expect(0)
+    assert [
+        event["message"] for event in done.events if event["event"] == "notice" and "started again" in event["message"]
+    ]
+    assert done.summary["progress"]["bytes_earlier"] > 0, "what was acked is not sent again"
+    assert s3.client.sha256(s3.bucket, "large") == tree_hashes(source.folder)["large"]
+    assert s3.unfinished() == []
+
+
+def test_a_lead_that_dies_again_and_again_ends_with_the_way_to_go_on(
+    command: Command, s3: S3Place, tmp_path: Path
+) -> None:
+    source = FilePlace(tmp_path / "large")
+    write_large(source.folder / "large", 96 * MIB)
+    running = command.start("cp", "-r", source.url, s3.url, *s3.flags("dst"), "--limit-rate", "10MB/s")
+    running.wait_for_bytes(1)
+    for restart in range(1, RESTARTS_MAX + 1):
+        (gateway,) = running.gateways().values()
+        os.kill(gateway, signal.SIGKILL)
+        running.wait_for(says(f"({restart} of {RESTARTS_MAX})"))
+    (gateway,) = running.gateways().values()
+    os.kill(gateway, signal.SIGKILL)
+    done = running.finish().expect(5)
+    (job,) = command.jobs()
+    assert f"tradewind jobs resume {job['id']}" in done.stderr
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert s3.client.sha256(s3.bucket, "large") == tree_hashes(source.folder)["large"]
+
+
+def test_mv_removes_the_directories_it_empties_and_no_others(
+    command: Command, place: MakePlace, tmp_path: Path
+) -> None:
+    source, bucket = FilePlace(tmp_path / "from"), place("versitygw")
+    write_tree(source.folder, {"a/b/c/x": 5, "a/y": 5, "kept/z.tmp": 5, "kept/w": 5})
+    (source.folder / "left-out" / "empty").mkdir(parents=True)
+    words = ["mv", "-r", source.url, bucket.url, *bucket.flags("dst")]
+    command.run(*words, "--exclude", "**.tmp", "--exclude", "left-out/**").expect(0)
+    assert set(bucket.sizes()) == {"a/b/c/x", "a/y", "kept/w"}
+    left = {str(path.relative_to(source.folder)) for path in source.folder.rglob("*")}
+    assert left == {"kept", "kept/z.tmp", "left-out", "left-out/empty"}
+    assert source.folder.is_dir(), "the source itself stays"
+
+
+def test_mv_deletes_only_what_every_destination_has(command: Command, s3: S3Place, tmp_path: Path) -> None:
+    source = FilePlace(tmp_path / "from")
+    write_tree(source.folder, {"a": 5, "b/c": 5})
+    done = command.run("mv", "-r", source.url, s3.url, "s3://no-such-bucket-here", *s3.flags("dst"))
+    done.expect(4)
+    assert set(source.sizes()) == {"a", "b/c"}, "one destination has nothing"
+    command.run("mv", "-r", source.url, s3.url, tmp_path / "other", *s3.flags("dst")).expect(0)
+    assert source.sizes() == {}
+    assert set(FilePlace(tmp_path / "other").sizes()) == {"a", "b/c"}
+
+
+def test_a_resumed_mv_deletes_what_its_first_run_copied(command: Command, s3: S3Place, tmp_path: Path) -> None:
+    source = FilePlace(tmp_path / "from")
+    write_tree(source.folder, {f"small/{number}": 1000 for number in range(20)})
+    write_large(source.folder / "z-large", 64 * MIB)
+    running = command.start("mv", "-r", source.url, s3.url, *s3.flags("dst"), "--limit-rate", "20MB/s")
+    running.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] == 20)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    assert len(source.sizes()) == 21
+    (job,) = command.jobs()
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert source.sizes() == {}
+
+
+def test_sync_between_folders_carries_a_change_to_an_older_time(command: Command, tmp_path: Path) -> None:
+    source, copy = FilePlace(tmp_path / "from"), FilePlace(tmp_path / "to")
+    write_tree(source.folder, {"a": 100, "b": 100})
+    command.run("sync", source.url, copy.url).expect(0)
+    path = source.folder / "a"
+    assert abs(path.stat().st_mtime - (copy.folder / "a").stat().st_mtime) < 0.002, "times are kept"
+    path.write_bytes(b"x" * 100)
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    done = command.run("sync", source.url, copy.url, "--json").expect(0)
+    assert done.summary["progress"]["objects_done"] == 1
+    assert (copy.folder / "a").read_bytes() == b"x" * 100
+    again = command.run("sync", source.url, copy.url, "--json").expect(0)
+    assert again.summary["progress"]["objects_skipped"] == 2
+
+
+def test_symbolic_links_are_skipped_with_one_notice_or_followed(command: Command, tmp_path: Path) -> None:
+    source = FilePlace(tmp_path / "from")
+    write_tree(source.folder, {"real/x": 5})
+    for name, end in {"file": "real/x", "folder": "real", "dangling": "nowhere", "circle": ".", "self": "self"}.items():
+        (source.folder / name).symlink_to(end)
+    done = command.run("cp", "-r", source.url, tmp_path / "plain").expect(0)
+    assert "note: 5 symbolic links skipped; --follow-symlinks copies what they point to" in done.stderr
+    assert errors(done) == []
+    assert set(FilePlace(tmp_path / "plain").sizes()) == {"real/x"}
+    followed = command.run("cp", "-r", "--follow-symlinks", source.url, tmp_path / "full", "--json").expect(4)
+    assert {Path(failure["source"]).name for failure in followed.failures} == {"dangling", "circle", "self"}
+    assert set(FilePlace(tmp_path / "full").sizes()) == {"real/x", "file", "folder/x"}
+    named = command.run("cp", source.folder / "file", tmp_path / "one").expect(1)
+    assert "--follow-symlinks" in named.stderr
+    command.run("cp", "--follow-symlinks", source.folder / "file", tmp_path / "one").expect(0)
+
+
+def test_destinations_of_different_kinds_have_endpoints_of_their_own(
+    command: Command, place: MakePlace, files: FilePlace, tmp_path: Path
+) -> None:
+    one, other = place("versitygw"), place("gcs")
+    places = [one.url, other.url, str(tmp_path / "third")]
+    endpoints = [flags[flags.index("--dst-endpoint") + 1] for flags in (one.flags("dst"), other.flags("dst"))]
+    words = ["cp", "-r", files.url, *places, "--dst-region", "us-east-1", "--dst-profile", "versitygw"]
+    refused = command.run(*words, "--dst-endpoint", endpoints[0]).expect(2)
+    assert "--dst-endpoint once for each" in refused.stderr
+    command.run(*words, *(f"--dst-endpoint={each}" for each in [*endpoints, "-"])).expect(0)
+    for made in (one, other, FilePlace(tmp_path / "third")):
+        assert set(made.sizes()) == set(files.sizes())
