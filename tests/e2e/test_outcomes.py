@@ -235,7 +235,7 @@ def test_mv_removes_the_directories_it_empties_and_no_others(
     write_tree(source.folder, {"a/b/c/x": 5, "a/y": 5, "kept/z.tmp": 5, "kept/w": 5})
     (source.folder / "left-out" / "empty").mkdir(parents=True)
     words = ["mv", "-r", source.url, bucket.url, *bucket.flags("dst")]
-    command.run(*words, "--exclude", "**.tmp", "--exclude", "left-out/**").expect(0)
+    command.run(*words, "--exclude", "**/*.tmp", "--exclude", "left-out/**").expect(0)
     assert set(bucket.sizes()) == {"a/b/c/x", "a/y", "kept/w"}
     left = {str(path.relative_to(source.folder)) for path in source.folder.rglob("*")}
     assert left == {"kept", "kept/z.tmp", "left-out", "left-out/empty"}
@@ -258,7 +258,7 @@ def test_a_resumed_mv_deletes_what_its_first_run_copied(command: Command, s3: S3
     write_tree(source.folder, {f"small/{number}": 1000 for number in range(20)})
     write_large(source.folder / "z-large", 64 * MIB)
     running = command.start("mv", "-r", source.url, s3.url, *s3.flags("dst"), "--limit-rate", "20MB/s")
-    running.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] == 20)
+    running.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= 1)
     running.signal(signal.SIGINT)
     running.finish().expect(130)
     assert len(source.sizes()) == 21
@@ -305,7 +305,8 @@ def test_destinations_of_different_kinds_have_endpoints_of_their_own(
     one, other = place("versitygw"), place("gcs")
     places = [one.url, other.url, str(tmp_path / "third")]
     endpoints = [flags[flags.index("--dst-endpoint") + 1] for flags in (one.flags("dst"), other.flags("dst"))]
-    words = ["cp", "-r", files.url, *places, "--dst-region", "us-east-1", "--dst-profile", "versitygw"]
+    words = ["cp", "-r", files.url, *places, "--dst-region", "us-east-1"]
+    words += [f"--dst-profile={each}" for each in ("versitygw", "-", "-")]
     refused = command.run(*words, "--dst-endpoint", endpoints[0]).expect(2)
     assert "--dst-endpoint once for each" in refused.stderr
     command.run(*words, *(f"--dst-endpoint={each}" for each in [*endpoints, "-"])).expect(0)
