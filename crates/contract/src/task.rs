@@ -113,6 +113,12 @@ pub enum Task {
         /// NDJSON.
         json: bool,
     },
+    /// Where these stores keep their objects: one JSON line a store, with `provider` and `name` where it is known, and
+    /// with `error` where asking failed.
+    Locate {
+        /// Stores to ask.
+        stores: Vec<StoreSpec>,
+    },
     /// Aborts the unfinished uploads of a job and marks it cancelled.
     Cancel {
         /// The job's folder.

@@ -27,7 +27,7 @@ pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
     Attributes, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
-    PutOptions, StoreDescription, StoreLimits, UploadId, Written,
+    PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
 
 use async_trait::async_trait;
@@ -54,6 +54,11 @@ pub trait Store: Debug + Send + Sync {
     /// What there is to tell of how this store is reached; what is not known yet is left out.
     async fn describe(&self) -> StoreDescription {
         StoreDescription::default()
+    }
+
+    /// Where the objects are kept, asked of the store; `None` for stores that do not tell (Azure, files).
+    async fn location(&self) -> Result<Option<StoreLocation>> {
+        Ok(None)
     }
 
     /// One page of keys in ascending byte order, strictly after `start_after`.

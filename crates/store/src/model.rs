@@ -240,6 +240,16 @@ pub struct StoreLimits {
     pub equal_parts: bool,
 }
 
+/// Where a store keeps its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreLocation {
+    /// The cloud whose region `name` is: `aws` or `gcp`. A compatible server names regions too, often one that is also
+    /// a cloud's, but they say nothing of where it stands: `None`.
+    pub provider: Option<&'static str>,
+    /// Region, or where objects lie in several the provider's word for it (`us`, `nam4`); lower case.
+    pub name: String,
+}
+
 /// What `doctor` tells of a store. Names and places, never a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreDescription {

@@ -1,4 +1,5 @@
-//! Work that needs no gateways and no journal: `ls`, `du`, `rm`, `cat`, `put`, `check`, `explain`, `doctor`, `cancel`.
+//! Work that needs no gateways and no journal: `ls`, `du`, `rm`, `cat`, `put`, `check`, `explain`,
+//! `doctor`, `locate`, `cancel`.
 //!
 //! A [`Task`] comes in as JSON; data goes to stdout, talk to stderr, and the exit code is that of the command line.
 
@@ -8,6 +9,7 @@ mod check;
 mod doctor;
 mod explain;
 mod list;
+mod locate;
 mod put;
 mod rm;
 mod streams;
@@ -168,6 +170,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken) 
         }
         Task::Explain { name, size_bytes, filter } => explain::explain(&name, size_bytes, &filter, streams),
         Task::Doctor { stores, json } => doctor::doctor(&stores, json, policy, streams).await,
+        Task::Locate { stores } => locate::locate(&stores, policy, streams).await,
         Task::Cancel { state_dir, stores } => {
             let stores = stores.iter().map(open).collect::<Result<_, _>>()?;
             cancel::cancel(Path::new(&state_dir), stores, policy, cancel, streams).await

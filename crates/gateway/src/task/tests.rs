@@ -333,6 +333,20 @@ async fn a_bad_rule_is_bad_usage() {
 }
 
 #[tokio::test]
+async fn locate_has_a_line_for_each_store_and_says_why_not() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    drop(listener);
+    let deaf = json!({"url": "s3://bucket", "endpoint": endpoint, "anonymous": true});
+    let ended = run_task(json!({"task": "locate", "stores": [{"url": "mem:"}, deaf]})).await;
+    ended.ok();
+    let lines = ended.json_lines();
+    assert_eq!(lines[0], json!({"url": "mem:"}));
+    assert_eq!(lines[1]["url"], "s3://bucket");
+    assert!(lines[1]["error"].as_str().unwrap().contains("cannot connect"), "{}", lines[1]);
+}
+
+#[tokio::test]
 async fn doctor_tells_a_store_that_works_from_one_that_does_not() {
     let tree = Tree::with(&[("a", b"1")]);
     let task = |stores: Value| json!({"task": "doctor", "stores": stores, "json": true});

@@ -9,6 +9,7 @@ mod credentials;
 mod dialect;
 mod errors;
 mod headers;
+mod location;
 mod open;
 mod profile;
 mod read;
@@ -27,7 +28,7 @@ pub(crate) use xml::parse_error;
 use crate::rest::Http;
 use crate::{
     Checksums, Download, KeyRange, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload,
-    Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId, Written,
+    Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
 use address::Place;
 use async_trait::async_trait;
@@ -82,6 +83,10 @@ impl Store for Bucket {
             credentials: Some(self.credentials.source().await),
             clock_ahead_s: self.http.clock_ahead_s(),
         }
+    }
+
+    async fn location(&self) -> Result<Option<StoreLocation>> {
+        self.bucket_location().await
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage> {

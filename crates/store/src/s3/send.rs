@@ -67,7 +67,7 @@ impl Bucket {
 
     /// Sends and returns an answer of success with its body unread.
     pub(super) async fn send(&self, call: Call) -> Result<Response<Incoming>, Refusal> {
-        self.region_known.get_or_init(|| self.ask_region()).await;
+        self.region_known.get_or_init(|| self.follow_bucket()).await;
         let place = self.place();
         let refusal = match self.send_to(&place, call.clone()).await? {
             Ok(response) => return Ok(response),
@@ -149,19 +149,5 @@ impl Bucket {
             }
         }
         Ok(())
-    }
-
-    /// Asks S3 where the bucket is. The answer to an unsigned HEAD names the region whatever its status; without an
-    /// answer the first real request will say what is wrong.
-    async fn ask_region(&self) {
-        let place = self.place();
-        let mut call = self.call("head", Method::HEAD, "", &[]);
-        call.origin.clone_from(&place.origin);
-        call.path.insert_str(0, &place.root);
-        let Ok(response) = self.http.send(call).await else { return };
-        if let Some(region) = header(response.headers(), "x-amz-bucket-region") {
-            let place = Arc::new(Place::aws(&self.bucket, region, self.path_style));
-            *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
-        }
     }
 }

@@ -115,6 +115,16 @@ pub(crate) fn parse_error(xml: &[u8]) -> Option<ErrorAnswer> {
     (walked.is_ok() && !answer.code.is_empty()).then_some(answer)
 }
 
+/// Reads a `LocationConstraint`; empty for S3's first region.
+pub(crate) fn parse_location(xml: &[u8]) -> Result<String, XmlError> {
+    let mut location = String::new();
+    walk(xml, "LocationConstraint", |at| {
+        at.text.trim().clone_into(&mut location);
+        Ok(())
+    })?;
+    Ok(location)
+}
+
 /// Reads a `DeleteResult` and returns only the failures.
 pub(crate) fn parse_deletions(xml: &[u8]) -> Result<Vec<ErrorAnswer>, XmlError> {
     let mut failures = Vec::new();
@@ -284,6 +294,17 @@ mod tests {
     }
 
     #[test]
+    fn locations_are_read_with_and_without_a_name() {
+        let said = |xml: &str| parse_location(xml.as_bytes());
+        let named = r#"<?xml version="1.0"?>
+            <LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/">eu-west-3</LocationConstraint>"#;
+        assert_eq!(said(named).unwrap(), "eu-west-3");
+        assert_eq!(said("<LocationConstraint/>").unwrap(), "");
+        assert_eq!(said("<LocationConstraint></LocationConstraint>").unwrap(), "");
+        assert!(said("<ListBucketResult/>").is_err());
+    }
+
+    #[test]
     fn composite_checksums_are_left_out() {
         let xml = b"<CompleteMultipartUploadResult><ETag>\"x-2\"</ETag><ChecksumCRC32C>AAAAAA==</ChecksumCRC32C>\
             <ChecksumType>COMPOSITE</ChecksumType></CompleteMultipartUploadResult>";
@@ -308,7 +329,7 @@ mod tests {
 
         #[test]
         fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = (parse_listing(&bytes), parse_error(&bytes), parse_deletions(&bytes), parse_uploads(&bytes));
+            let _ = (parse_listing(&bytes), parse_error(&bytes), parse_deletions(&bytes), parse_uploads(&bytes), parse_location(&bytes));
         }
     }
 }

@@ -94,6 +94,24 @@ async fn a_store_tells_how_it_is_reached_and_no_secret() {
 }
 
 #[tokio::test]
+async fn a_store_says_where_it_is_if_it_can() {
+    each(&[], async |s| {
+        let told = s.store.location().await.unwrap();
+        match s.store.url().split(':').next() {
+            // Compatible servers name a region; that it is also one of a cloud's means nothing.
+            Some("s3") => {
+                let told = told.unwrap();
+                assert_eq!(told.provider, None);
+                assert_eq!(told.name, s.config.region.clone().unwrap());
+            }
+            Some("gs") => assert!(told.is_none_or(|told| told.provider == Some("gcp") && !told.name.is_empty())),
+            _ => assert_eq!(told, None),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn no_server_listens() {
     each(&[], async |s| {
         if s.name == "file" {
