@@ -57,9 +57,12 @@ class S3:
         if parts.scheme == "https":
             self._tls = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
 
-    def create_bucket(self, bucket: str) -> None:
-        """Creates a bucket."""
-        self._call("PUT", bucket)
+    def create_bucket(self, bucket: str, region: str | None = None) -> None:
+        """Creates a bucket, in ``region`` where the server knows several."""
+        body = (
+            f"<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+        )
+        self._call("PUT", bucket, body=body.encode() if region else b"")
 
     def set_versioning(self, bucket: str, enabled: bool) -> None:
         """Turns versions on or off."""

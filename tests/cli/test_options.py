@@ -114,9 +114,22 @@ def test_what_is_no_cost(text: str) -> None:
         parse_cost(text)
 
 
-def test_a_cost_ceiling_needs_a_topology() -> None:
-    with pytest.raises(UsageError, match="--topology"):
-        options("--max-cost", "1")
+def test_a_cost_ceiling_is_kept_with_a_topology_and_a_goal_of_the_plan_without() -> None:
+    assert options("--max-cost", "1", "--topology", "two-routes.json").max_cost_usd == 1
+    assert options("--max-cost", "0.02/GB", "--topology", "two-routes.json").max_usd_per_gb == 0.02
+    assert options("--max-cost", "1").max_cost_usd is None
+
+
+@pytest.mark.parametrize("goal", [["--deadline", "1h"], ["--max-vms", "2"]])
+def test_a_topology_leaves_nothing_to_plan(goal: list[str]) -> None:
+    with pytest.raises(UsageError, match=f"{goal[0]} plans a way, and --topology gives one"):
+        run_cp(parse("cp", import_module("tradewind.cli.cp"), ["s3://x/a", "s3://y/b", "--topology", "t.json", *goal]))
+
+
+def test_a_goal_needs_both_regions() -> None:
+    with pytest.raises(UsageError, match="a goal needs the regions: /x/a is no cloud store") as refused:
+        run_cp(parse("cp", import_module("tradewind.cli.cp"), ["/x/a", "/x/b", "--max-cost", "1"]))
+    assert "--src-region" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +174,7 @@ def test_each_verb_has_help_with_examples_and_exit_codes(verb: str, capsys: pyte
 @pytest.mark.parametrize(
     ("verb", "words", "said"),
     [
-        ("plan", ["aws:us-east-1", "aws:us-west-2", "--plot", "map.png"], "only SVG"),
+        ("plan", ["aws:us-east-1", "aws:us-west-2", "--plot", "map.pdf"], "SVG or PNG"),
         ("ls", ["-lh", "x"], "sizes are bytes"),
         ("du", ["-h", "x"], "sizes are bytes"),
     ],

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from tradewind.cli.failures import Failures
@@ -27,7 +28,8 @@ ONE_WISH_S = 0.3
 class Follower:
     """First SIGINT, SIGTERM or SIGHUP: drain, the job can be resumed. Second: leave now; the journal is safe."""
 
-    def __init__(self, args: Namespace) -> None:
+    def __init__(self, args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> None:
+        self._after_dry_run = after_dry_run
         self._json: bool = args.json
         self._verb: str = args.verb
         self._talk = Talk(quiet=args.quiet or args.json)
@@ -68,12 +70,19 @@ class Follower:
         finally:
             self._talk.end(None if job.summary is None else job.summary.message)
             job.close()
+        if job.summary is not None and not self._json:
+            self._talk.say(*_closing_lines(job.summary, job))
+        self._end_dry_run(job)
         if self._json:
             return self._json_end(job)
-        if job.summary is not None:
-            self._talk.say(*_closing_lines(job.summary, job))
         job.result()
         return 0
+
+    def _end_dry_run(self, job: RunningJob) -> None:
+        """What there is to add to a dry run that went well; a signal then stops at once, for nothing is under way."""
+        if job.spec.dry_run and self._after_dry_run and job.summary is not None and job.summary.outcome == "done":
+            self._job = None
+            self._after_dry_run(job.summary)
 
     def _follow(self, job: RunningJob) -> None:
         for line in job.lines():
@@ -142,6 +151,6 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
     return summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb)
 
 
-def follow(args: Namespace) -> Follower:
-    """A follower as a context: the signals are its own within."""
-    return Follower(args)
+def follow(args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> Follower:
+    """A follower as a context: the signals are its own within. `after_dry_run` is called before its last line."""
+    return Follower(args, after_dry_run)

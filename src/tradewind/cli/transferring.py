@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.options import access, accesses, add_filter_arguments, add_side_arguments, object_filter
 from tradewind.errors import UsageError
-from tradewind.model.units import parse_bytes
+from tradewind.model.amounts import parse_rate_gbps
+from tradewind.model.units import parse_bytes, parse_duration_s
 from tradewind.transfer.request import Options
 
 if TYPE_CHECKING:
@@ -42,14 +43,25 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     speed.add_argument(
         "--max-bytes", metavar="SIZE", type=typed(parse_bytes), help="stop before moving more than this (exit code 8)"
     )
-    way = parser.add_argument_group("gateways")
-    way.add_argument("--topology", metavar="FILE", help="go through the gateways in FILE (docs/reference/topology.md)")
-    way.add_argument(
+    goal = parser.add_argument_group(
+        "goal of the plan (one of them; else the fastest for what the direct way costs)",
+        "Between stores whose regions are known (asked of the store, or said by --src-region aws:us-east-1),\n"
+        "--dry-run shows which machines on the way would reach it, and for how much. There is no fleet provider\n"
+        "yet: the transfer itself goes through this machine.",
+    )
+    goal.add_argument(
         "--max-cost",
         metavar="USD",
         type=typed(parse_cost),
-        help="ceiling on egress by the prices in --topology: 2.50 in all, or 0.03/GB on average",
+        help="fastest for at most this: 2.50 in all, or 0.03/GB; with --topology a ceiling by the prices in FILE",
     )
+    goal.add_argument(
+        "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this rate or more"
+    )
+    goal.add_argument("--deadline", metavar="TIME", type=typed(parse_duration_s), help="cheapest within this time")
+    goal.add_argument("--max-vms", metavar="N", type=typed(parse_machines), help="most machines per region (default 8)")
+    way = parser.add_argument_group("gateways")
+    way.add_argument("--topology", metavar="FILE", help="go through the gateways in FILE (docs/reference/topology.md)")
     add_setting(way, "compress")
     add_setting(way, "seal")
     way.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
@@ -74,11 +86,16 @@ def parse_cost(text: str) -> tuple[str, float]:
     return ("usd_per_gb" if slash else "usd"), usd
 
 
+def parse_machines(text: str) -> int:
+    """A number of machines, at least one. Raises UsageError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"a number of machines, at least 1, not {text!r}")
+    return int(text)
+
+
 def options_from(args: Namespace, *, recursive: bool) -> Options:
     """The options of a transfer as the library has them. Raises UsageError."""
-    if args.max_cost is not None and args.topology is None:
-        raise UsageError("--max-cost needs --topology", hint="without gateways there is no route with a price")
-    kind, usd = args.max_cost or (None, None)
+    kind, usd = (args.max_cost if args.topology else None) or (None, None)
     reached = accesses(args, "dst", args.destinations, fsync=args.fsync)
     return Options(
         recursive=recursive,
@@ -108,14 +125,17 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
 def transfer(args: Namespace, options: Options) -> int:
     """Runs the job and returns its exit code."""
     from tradewind.cli.follow import follow
+    from tradewind.cli.plan_preview import preview_of
     from tradewind.transfer.client import Client
 
     if args.explain is not None:
         explain(args)
     client = Client(state_dir=args.state_dir, gateway=args.gateway)
     confirm_cost(args)
+    preview = preview_of(args, options, client)
+    preview.say_before()
     note = None if args.dry_run else _unfinished(client, args)
-    with follow(args) as follower:
+    with follow(args, preview.after_dry_run) as follower:
         job = client.start(
             args.source,
             args.destinations,

@@ -42,6 +42,26 @@ def run_task(binary: str, task: dict[str, Any], *, quiet: bool = False) -> int:
         os.close(descriptor)
 
 
+def ask_task(binary: str, task: dict[str, Any]) -> list[dict[str, Any]]:
+    """Runs the task as a child and returns the JSON documents that it prints, one a line. Raises GatewayError."""
+    descriptor = _task_file(task)
+    try:
+        done = subprocess.run(
+            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+    except OSError as error:
+        raise GatewayError(f"{binary} cannot be started: {error}") from error
+    finally:
+        os.close(descriptor)
+    if done.returncode != 0:
+        raise GatewayError(f"task {task['task']} failed with exit code {done.returncode}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def _task_file(task: dict[str, Any]) -> int:
     body = json.dumps(task).encode()
     if hasattr(os, "memfd_create"):

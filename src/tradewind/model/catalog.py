@@ -14,6 +14,8 @@ from tradewind.model.region import Place, Region
 __all__ = ["Catalog"]
 
 NEAREST_NAMES_MAX = 3
+LIKENESS_MIN = 0.6
+"""As `difflib` counts it; below it a hint would be a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,17 @@ class Catalog:
         return self.prices.egress(src_place, dst_place)
 
     def nearest_names(self, region: Region) -> tuple[str, ...]:
-        """Known regions whose names are like ``region``'s, for a hint."""
-        regions = sorted(set(self.places) | set(self.grid.regions()))
-        known = [str(known_region) for known_region in regions]
-        close = difflib.get_close_matches(str(region), known, NEAREST_NAMES_MAX, 0.5)
-        if not close:
+        """Known regions whose names are like ``region``'s, or that lie in a city of that name, for a hint."""
+        city = region.name.lower()
+        here = [place.region for place in self.places.values() if city in place.label.lower()]
+        if here:
+            here.sort(key=lambda r: (r.provider != region.provider, r))
+            return tuple(map(str, here[:NEAREST_NAMES_MAX]))
+        known = sorted(set(self.places) | set(self.grid.regions()))
+        same_provider = [r for r in known if r.provider == region.provider]
+        for regions in (same_provider, known):
             by_name = {r.name: str(r) for r in reversed(regions)}
-            close = [by_name[n] for n in difflib.get_close_matches(region.name, by_name, NEAREST_NAMES_MAX, 0.5)]
-        return tuple(close)
+            close = difflib.get_close_matches(region.name, by_name, NEAREST_NAMES_MAX, LIKENESS_MIN)
+            if close:
+                return tuple(by_name[name] for name in close)
+        return ()

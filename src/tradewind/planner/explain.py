@@ -74,15 +74,18 @@ def _phrases(formulation: Formulation, point: Point, goal: Goal) -> Iterator[str
     counts = _machines_per_region(formulation, point)
     for tight in tight_rows(formulation, point):
         region, count = network.regions[tight.region_index], counts[tight.region_index]
-        machines = f"{count} machine{'s' if count != 1 else ''}"
+        several = count != 1
+        machines = f"{count} machine{'s' if several else ''}"
         at_limit = count >= int(network.machines_max[tight.region_index])
-        why = f", of at most {int(network.machines_max[tight.region_index])}" if at_limit else ""
+        more = f", and no more than {count} {'are' if several else 'is'} allowed there" if at_limit else ""
         if tight.family in ("links out of", "links into"):
             connections = count * network.connections_per_machine
-            yield f"{tight.family} {region}: all {connections} connections of {machines}{why} are in use"
+            use = "use all their" if several else "uses all its"
+            yield f"the {tight.family} {region}: {machines} {use} {connections} connections{more}"
         else:
             capacity = _capacity(formulation, point, tight)
-            yield f"{tight.family} {region} ({capacity:.4g} Gbit/s with {machines}{why})"
+            move = "move" if several else "moves"
+            yield f"the {tight.family} {region}: {machines} {move} {capacity:.4g} Gbit/s at most{more}"
 
 
 def _capacity(formulation: Formulation, point: Point, tight: Tightness) -> float:

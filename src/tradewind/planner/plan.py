@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,8 @@ __all__ = [
     "trace_transfer",
 ]
 
+ROUNDING = 1e-8
+"""Relative; figures of the solver that are nearer to a round one than this are that."""
 CHUNK_MB = 16.0
 """Size of one read and one write request, for request prices: the data plane's default chunk."""
 
@@ -245,16 +248,22 @@ def infeasible(
         return InfeasibleGoal(
             f"{format_duration(goal.seconds)} is too short: the soonest is {format_duration(nearest.time_s)}{boot}; "
             f"limited by {limit}",
-            hint=f"allow {nearest.time_s + 0.5:.0f}s, or more machines (--max-vms)",
+            hint=f"allow {math.ceil(nearest.time_s * (1 - ROUNDING))}s, or more machines (--max-vms)",
             nearest=nearest,
         )
     wanted = goal.gbps if isinstance(goal, MinThroughput) else best.rate_gbps
     return InfeasibleGoal(
         f"{format_gbps(wanted)} is out of reach: the fastest plan moves {format_gbps(nearest.throughput_gbps)}; "
         f"limited by {limit}",
-        hint=f"ask for at most {nearest.throughput_gbps:.4g}Gbit/s, or allow more machines (--max-vms)",
+        hint=f"ask for at most {_rounded_down(nearest.throughput_gbps)}Gbit/s, or allow more machines (--max-vms)",
         nearest=nearest,
     )
+
+
+def _rounded_down(gbps: float) -> str:
+    """Four digits that are never more than the figure, so that asking for them can be had."""
+    digits = 3 - math.floor(math.log10(gbps))
+    return f"{math.floor(gbps * (1 + ROUNDING) * 10**digits) / 10**digits:.10g}"
 
 
 def _unreachable(transfer: Transfer) -> InfeasibleGoal:

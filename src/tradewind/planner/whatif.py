@@ -5,6 +5,7 @@ Machines are whole, so duals would mislead; each question is one more exact solv
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tradewind.model.amounts import format_gbps, format_usd
@@ -34,15 +35,16 @@ def what_would_help(transfer: Transfer, plan: OverlayPlan) -> list[Offer]:
     """Changes that would make the plan faster or cheaper, the greatest first."""
     offers = []
     full = [r for r in plan.machine_counts if plan.machine_counts[r] >= _limit(transfer, r)]
-    for region in full[:REGIONS_ASKED_MAX]:
-        better = _with_one_more(transfer, plan, region)
+    asked = [(f"one more machine at {region}", [region]) for region in full[:REGIONS_ASKED_MAX]]
+    if len(full) > 1:
+        asked.append(("one more machine in every region (--max-vms)", list(transfer.network.regions)))
+    for change, regions in asked:
+        better = _with_one_more(transfer, plan, regions)
         if better is not None and (gain := _gain(plan, better)):
-            offers.append(Offer(f"one more machine at {region}", better, gain))
+            offers.append(Offer(change, better, gain))
     costlier = _with_more_money(transfer, plan)
     if costlier is not None and costlier.throughput_gbps > plan.throughput_gbps * (1 + WORTH_MENTIONING):
-        more_usd = costlier.cost.total_usd - plan.cost.total_usd
-        gain = f"{format_gbps(costlier.throughput_gbps)} for {format_usd(more_usd)} more"
-        offers.append(Offer("10% more money", costlier, gain))
+        offers.append(Offer("10% more money", costlier, _figures(plan, costlier, by_cost=False)))
     return sorted(offers, key=lambda offer: -offer.plan.throughput_gbps / offer.plan.cost.total_usd)
 
 
@@ -50,9 +52,10 @@ def _limit(transfer: Transfer, region: Region) -> int:
     return int(transfer.network.machines_max[transfer.network.index[region]])
 
 
-def _with_one_more(transfer: Transfer, plan: OverlayPlan, region: Region) -> OverlayPlan | None:
-    limits = replace(transfer.limits, per_region={**transfer.limits.per_region, region: _limit(transfer, region) + 1})
-    catalog = replace(transfer.catalog, quotas={r: n + (r == region) for r, n in transfer.catalog.quotas.items()})
+def _with_one_more(transfer: Transfer, plan: OverlayPlan, regions: Collection[Region]) -> OverlayPlan | None:
+    more = {region: _limit(transfer, region) + 1 for region in regions}
+    limits = replace(transfer.limits, per_region={**transfer.limits.per_region, **more})
+    catalog = replace(transfer.catalog, quotas={r: n + (r in more) for r, n in transfer.catalog.quotas.items()})
     wider = prepare(
         catalog,
         plan.source,
@@ -88,6 +91,16 @@ def _gain(plan: OverlayPlan, better: OverlayPlan) -> str:
     by_cost = isinstance(plan.goal, (MinThroughput, Deadline, Cheapest))
     if (by_cost and not cheaper) or (not by_cost and not faster):
         return ""
-    difference = better.cost.total_usd - plan.cost.total_usd
-    sign = "+" if difference >= 0 else "-"
-    return f"{format_gbps(better.throughput_gbps)} for {sign}{format_usd(abs(difference))}"
+    return _figures(plan, better, by_cost=by_cost)
+
+
+def _figures(plan: OverlayPlan, better: OverlayPlan, *, by_cost: bool) -> str:
+    """Rate and cost with how they change, what the goal is about first."""
+    faster = better.throughput_gbps / plan.throughput_gbps - 1
+    rate = f"{format_gbps(better.throughput_gbps)} ({faster:+.0%})" if abs(faster) >= 0.005 else "the same rate"
+    more_usd = better.cost.total_usd - plan.cost.total_usd
+    shown = format_usd(abs(more_usd))
+    cost = f"{format_usd(better.cost.total_usd)} ({'+' if more_usd > 0 else '-'}{shown})"
+    if shown.strip("$0.") == "" or abs(more_usd) < WORTH_MENTIONING * plan.cost.total_usd:
+        cost = "the same cost"
+    return f"{cost}, {rate}" if by_cost else f"{rate}, {cost}"

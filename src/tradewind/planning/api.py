@@ -18,7 +18,7 @@ from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, Min
 from tradewind.model.overlay import Cost, OverlayEdge, OverlayPlan, OverlayRoute, RegionMachines
 from tradewind.model.overlay_document import plan_document
 from tradewind.model.region import parse_region
-from tradewind.planner.baseline import direct, ron
+from tradewind.planner.baseline import direct, gridftp, ron
 from tradewind.planner.compare import Alternative, compare
 from tradewind.planner.distribution import prepare_multicast
 from tradewind.planner.frontier import Frontier, Segment
@@ -28,7 +28,18 @@ from tradewind.planner.whatif import Offer, what_would_help
 from tradewind.planning.picture import Picture, check_picture_path, frontier_picture, plan_picture
 from tradewind.planning.words import explain_lines, frontier_lines, plan_lines
 
-__all__ = ["GoalName", "TransferFrontier", "TransferPlan", "frontier", "plan", "planned", "prepared", "trace"]
+__all__ = [
+    "GoalName",
+    "TransferFrontier",
+    "TransferPlan",
+    "frontier",
+    "goal_of_direct",
+    "outruns_boot",
+    "plan",
+    "planned",
+    "prepared",
+    "trace",
+]
 
 GoalName = Literal["soonest", "cheapest", "fastest"]
 _NAMED: Mapping[str, Goal] = {"soonest": Soonest(), "cheapest": Cheapest(), "fastest": Fastest()}
@@ -85,6 +96,11 @@ class TransferPlan:
     def binding(self) -> tuple[str, ...]:
         """What limits the plan, in words, the tightest first."""
         return self.overlay.binding
+
+    @property
+    def direct(self) -> OverlayPlan | None:
+        """The same bytes over the direct link with all machines allowed; None where there is no such link."""
+        return direct(self.transfer)
 
     def compare(self) -> list[Alternative]:
         """This plan beside direct, RON, GridFTP and the planner's other answers."""
@@ -259,6 +275,18 @@ def trace(transfer: Transfer) -> TransferFrontier:
     """The frontier, as far as it is found in the time that someone waits for it."""
     hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
     return TransferFrontier(trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX), transfer)
+
+
+def outruns_boot(transfer: Transfer) -> OverlayPlan | None:
+    """The direct way with one machine at each end, if it moves all before further machines would have started."""
+    alone = gridftp(transfer)
+    return alone if alone is not None and alone.transfer_s <= alone.boot_s else None
+
+
+def goal_of_direct(transfer: Transfer) -> Goal:
+    """What a transfer wants that says nothing: the fastest for what the direct way costs; without one, the cheapest."""
+    straight = direct(transfer)
+    return MaxCost(straight.cost.total_usd) if straight is not None else Cheapest()
 
 
 def _goal(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tradewind.planner.frontier import Frontier
     from tradewind.planner.whatif import Offer
 
-__all__ = ["COLUMNS", "compare_lines", "explain_lines", "frontier_lines", "plan_lines"]
+__all__ = ["COLUMNS", "against_direct_lines", "compare_lines", "explain_lines", "frontier_lines", "plan_lines"]
 
 COLUMNS = 80
 """Width of a text whose reader is not known."""
@@ -93,6 +93,23 @@ def _wrapped(phrase: str, columns: int, indent: int) -> list[str]:
 
     first, other = " " * indent, " " * (indent + 4)
     return wrap(phrase, max(columns, 40), initial_indent=first, subsequent_indent=other, break_on_hyphens=False)
+
+
+def against_direct_lines(plan: OverlayPlan, direct: OverlayPlan | None) -> list[str]:
+    """The plan's figures beside those of the direct way; nothing where there is none, or the plan is it."""
+    if direct is None:
+        return ["", "  there is no direct way: no link between the two is known"]
+    if all(len(route.regions) == 2 for route in plan.routes) and plan.throughput_gbps == direct.throughput_gbps:
+        return ["", "  the direct way is the plan"]
+    more_usd = plan.cost.total_usd - direct.cost.total_usd
+    costs = f"{'+' if more_usd >= 0 else '−'}{format_usd(abs(more_usd))}"
+    return [
+        "",
+        "  against direct",
+        f"    rate      {format_gbps(plan.throughput_gbps)} instead of {format_gbps(direct.throughput_gbps)}",
+        f"    time      {format_duration(plan.time_s)} instead of {format_duration(direct.time_s)}",
+        f"    cost      {format_usd(plan.cost.total_usd)} instead of {format_usd(direct.cost.total_usd)} ({costs})",
+    ]
 
 
 def compare_lines(alternatives: Sequence[Alternative], columns: int = COLUMNS) -> list[str]:

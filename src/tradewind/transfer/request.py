@@ -143,7 +143,7 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
 
 def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
     """Endpoint and region as given, else as AWS's configuration has them for this store. Raises UsageError."""
-    endpoint, region = access.endpoint or place.endpoint, access.region or place.region
+    endpoint, region = access.endpoint or place.endpoint, _store_region(place, access) or place.region
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
         if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
@@ -151,6 +151,14 @@ def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
     if endpoint is not None and "@" in endpoint.partition("://")[2].partition("/")[0]:
         raise UsageError("an endpoint must not hold credentials", hint="they come from the cloud's own chain")
     return endpoint, region
+
+
+def _store_region(place: Location, access: Access) -> str | None:
+    """The region by the name that the store knows: `aws:us-east-1` is us-east-1 at S3, and nothing to any other."""
+    provider, colon, name = (access.region or "").partition(":")
+    if not colon:
+        return access.region
+    return name if provider == "aws" and place.kind == "s3" else None
 
 
 def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:

@@ -1,0 +1,224 @@
+"""What `cp`, `sync` and `mv` say of the plan between two regions: all of it with --dry-run, else two lines at most.
+
+Planning loads the solver and needs the volume, so it happens only where both regions are known and --dry-run or a goal
+asks for it. Without either, what is known without asking is said, and nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import UsageError
+from tradewind.model.event import Summary
+from tradewind.model.store import Access
+from tradewind.model.url import parse_url
+from tradewind.transfer.client import Client
+from tradewind.transfer.request import Options
+from tradewind.transfer.where import Whereabouts, asked_whereabouts, named_region, said_whereabouts
+
+if TYPE_CHECKING:
+    from tradewind.planning.api import TransferPlan
+
+__all__ = ["Preview", "preview_of"]
+
+NO_PROVIDER = "no fleet provider is set up: this machine moves everything"
+GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
+CLOUDS = {"s3", "gs", "az", "r2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The two sides of a transfer, as far as its plan goes; without sides there is nothing to say."""
+
+    args: Namespace
+    options: Options
+    client: Client
+    sides: tuple[Whereabouts, Whereabouts] | None
+
+    def say_before(self) -> None:
+        """Before a transfer that is no dry run: where it goes and, with a goal, what the plan for it would be.
+
+        Raises:
+            UsageError: a goal, and a region that is not known.
+            TradewindError: no plan meets the goal; nothing is moved then.
+        """
+        if self.sides is None or self.args.dry_run:
+            return
+        if not _goal_options(self.args):
+            source, destination = (side.region for side in self.sides)
+            if source and destination and source != destination:
+                self._say(f"from    {source} to {destination}; --dry-run shows what machines on the way would gain")
+            return
+        if not self._can_be_planned(strictly=True):
+            return
+        volume_gb = self._counted().progress.bytes_total / 1e9
+        plan = self._plan(volume_gb) if volume_gb > 0 else None
+        if plan is not None:
+            self._say(f"plan    {plan.overlay}", f"        {NO_PROVIDER}")
+
+    def after_dry_run(self, summary: Summary) -> None:
+        """After the mappings of a dry run: the whole plan, or in one line why there is none."""
+        if self.sides is None:
+            return
+        volume_gb = summary.progress.bytes_total / 1e9
+        if volume_gb <= 0 or not self._can_be_planned(strictly=bool(_goal_options(self.args))):
+            return
+        plan = self._plan(volume_gb)
+        if plan is None:
+            return
+        if self.args.json:
+            direct = None if plan.direct is None else _figures(plan.direct)
+            print(json.dumps({"event": "plan", **plan.to_document(), "direct": direct}))
+        else:
+            self._say("", *self._lines(plan))
+
+    def _can_be_planned(self, *, strictly: bool) -> bool:
+        """Whether both regions are known and differ; says why not. Raises UsageError if a goal depends on it."""
+        assert self.sides is not None
+        for name, side in zip(("--src-region", "--dst-region"), self.sides, strict=True):
+            if side.region is None:
+                if strictly:
+                    hint = f"{name} names the region, e.g. {name} aws:us-east-1; or give --topology"
+                    raise UsageError(f"a goal needs the regions: {side.because}", hint=hint)
+                self._say(f"no plan: {side.because}; {name} PROVIDER:REGION says it")
+                return False
+        source, destination = self.sides
+        if source.region == destination.region:
+            self._say(f"no plan: source and destination are both in {source.region}")
+            return False
+        return True
+
+    def _plan(self, volume_gb: float) -> TransferPlan | None:
+        """The plan; None, and said why, where waiting for machines would take longer than the transfer."""
+        from time import perf_counter
+
+        from tradewind.model.amounts import format_volume
+        from tradewind.model.units import format_duration
+        from tradewind.planning.api import MACHINES_PER_REGION, goal_of_direct, outruns_boot, planned, prepared
+
+        assert self.sides is not None
+        started_s = perf_counter()
+        transfer = prepared(
+            str(self.sides[0].region),
+            str(self.sides[1].region),
+            volume_gb=volume_gb,
+            max_vms=self.args.max_vms or MACHINES_PER_REGION,
+        )
+        alone = outruns_boot(transfer)
+        if alone is not None:
+            self._say(
+                f"no plan: machines take {format_duration(alone.boot_s)} to start, and {format_volume(volume_gb)} "
+                f"only {format_duration(alone.transfer_s)} to move"
+            )
+            return None
+        return planned(transfer, _goal(self.args, volume_gb) or goal_of_direct(transfer), started_s)
+
+    def _counted(self) -> Summary:
+        """Counts what there is to move, by the same rules, since what a goal needs depends on it."""
+        job = self.client.start(
+            self.args.source, self.args.destinations, replace(self.options, dry_run=True), verb=self.args.verb
+        )
+        return job.wait().summary
+
+    def _lines(self, plan: TransferPlan) -> Iterator[str]:
+        from shutil import get_terminal_size
+
+        from tradewind.planning import words
+
+        columns = get_terminal_size((words.COLUMNS, 24)).columns
+        yield from words.plan_lines(plan.overlay, columns)
+        yield from words.against_direct_lines(plan.overlay, plan.direct)
+        yield from ("", f"  {NO_PROVIDER} (without --dry-run)", "", "  other goals")
+        yield from (f"    {line}" for line in self._other_goals(plan))
+
+    def _other_goals(self, plan: TransferPlan) -> Iterator[str]:
+        """Commands that ask for something else, each with a figure that can be had."""
+        overlay = plan.overlay
+        most = max(overlay.machine_counts.values())
+        vms = (
+            ("fewer machines", most // 2) if most > 1 and not _goal_options(self.args) else ("more machines", 2 * most)
+        )
+        wishes = [
+            ("faster, for 20% more", f"--max-cost {math.ceil(overlay.cost.total_usd * 120) / 100:.2f}"),
+            (
+                "cheaper, at half the rate",
+                f"--min-throughput {max(1, math.floor(overlay.throughput_gbps * 500))}Mbit/s",
+            ),
+            ("cheaper, in twice the time", f"--deadline {math.ceil(overlay.time_s * 2)}s"),
+            (vms[0], f"--max-vms {vms[1]}"),
+        ]
+        for name, wish in wishes:
+            yield f"{name:<27} {self._command(wish)}"
+
+    def _command(self, wish: str) -> str:
+        """The command line as typed, with another goal."""
+        words, kept = iter(self.args.words), []
+        dropped = {"--max-vms"} if wish.startswith("--max-vms") else GOAL_OPTIONS
+        for word in words:
+            if word in dropped:
+                next(words, None)
+            elif word.partition("=")[0] not in dropped:
+                kept.append(word)
+        return shlex.join(["tradewind", self.args.verb, *kept]) + f" {wish}"
+
+    def _say(self, *lines: str) -> None:
+        if not (self.args.quiet or self.args.json):
+            print("\n".join(lines), file=sys.stderr)
+
+
+def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
+    """What can be said of a transfer. Asks stores where they are only for --dry-run and for a goal.
+
+    Raises:
+        UsageError: two goals, or a goal where there is nothing to plan.
+    """
+    goals = _goal_options(args)
+    if args.topology is not None:
+        others = [name for name in (*goals, *(["--max-vms"] if args.max_vms else [])) if name != "--max-cost"]
+        if others:
+            raise UsageError(f"{others[0]} plans a way, and --topology gives one", hint="leave one of them out")
+        return Preview(args, options, client, None)
+    if len(goals) > 1:
+        raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
+    places = [parse_url(text, cwd=os.getcwd()) for text in (args.source, *args.destinations)]
+    if len(places) != 2:
+        if goals:
+            raise UsageError(f"{goals[0]} plans for one destination", hint="give one DST, or --topology")
+        return Preview(args, options, client, None)
+    reached = options.destination if isinstance(options.destination, Access) else options.destination[0]
+    pairs = list(zip(places, (options.source, reached), strict=True))
+    if not goals and any(place.kind not in CLOUDS and not named_region(access.region) for place, access in pairs):
+        return Preview(args, options, client, None)
+    if args.dry_run or goals:
+        source, destination = asked_whereabouts(pairs, client.gateway)
+    else:
+        source, destination = (said_whereabouts(*pair) for pair in pairs)
+    return Preview(args, options, client, (source, destination))
+
+
+def _goal_options(args: Namespace) -> list[str]:
+    given = {"--max-cost": args.max_cost, "--min-throughput": args.min_throughput, "--deadline": args.deadline}
+    return [name for name, value in given.items() if value is not None]
+
+
+def _goal(args: Namespace, volume_gb: float) -> Any:
+    from tradewind.model.goal import Deadline, MaxCost, MinThroughput
+
+    if args.max_cost is not None:
+        kind, usd = args.max_cost
+        return MaxCost(usd * volume_gb if kind == "usd_per_gb" else usd)
+    if args.min_throughput is not None:
+        return MinThroughput(args.min_throughput)
+    return Deadline(args.deadline) if args.deadline is not None else None
+
+
+def _figures(plan: Any) -> dict[str, Any]:
+    return {"throughput_gbps": plan.throughput_gbps, "time_s": plan.time_s, "cost_usd": plan.cost.total_usd}

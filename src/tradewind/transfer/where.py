@@ -1,0 +1,85 @@
+"""In which region of the catalog each side of a transfer lies: as the user says, or as the store itself says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from tradewind.gateway.task import ask_task
+from tradewind.model.document import to_document
+from tradewind.model.region import Region, parse_region
+from tradewind.model.store import Access
+from tradewind.model.url import Location
+from tradewind.transfer.aws_profile import s3_endpoint
+from tradewind.transfer.request import store_spec
+
+__all__ = ["Whereabouts", "asked_whereabouts", "named_region", "said_whereabouts"]
+
+PROVIDERS = {"s3": "aws", "gs": "gcp", "az": "azure"}
+"""Whose regions the names mean that a store of this kind is given."""
+TELLING = {"s3", "gs", "r2"}
+"""Kinds of stores that answer when asked where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """One side: its region, or why that is not known."""
+
+    place: Location
+    region: Region | None
+    because: str
+
+
+def named_region(text: str | None) -> Region | None:
+    """The region in `aws:us-east-1`; None for a bare name, which only the store understands. Raises UsageError."""
+    return parse_region(text) if text and ":" in text else None
+
+
+def said_whereabouts(place: Location, access: Access) -> Whereabouts:
+    """What is known without asking anybody: from --src-region and its kin, or from a pasted address."""
+    named = named_region(access.region)
+    if named is not None:
+        return Whereabouts(place, named, "as said")
+    name = access.region or place.region
+    if place.kind in ("file", "mem", "pipe"):
+        return Whereabouts(place, None, f"{place} is no cloud store")
+    if name and place.kind in PROVIDERS and _at_its_cloud(place, access):
+        return Whereabouts(place, Region(PROVIDERS[place.kind], name), "as said")
+    if place.kind == "az":
+        return Whereabouts(place, None, f"Azure does not tell where {place.root} is")
+    return Whereabouts(place, None, f"nobody said where {place.root} is")
+
+
+def asked_whereabouts(sides: Sequence[tuple[Location, Access]], gateway: str) -> list[Whereabouts]:
+    """As `said_whereabouts`; stores of which nothing is said are asked, together, one request or two each."""
+    found = [said_whereabouts(place, access) for place, access in sides]
+    open_questions = [n for n, where in enumerate(found) if where.region is None and where.place.kind in TELLING]
+    if not open_questions:
+        return found
+    stores = [to_document(store_spec(sides[n][0].root, *sides[n])) for n in open_questions]
+    for n, answer in zip(open_questions, ask_task(gateway, {"task": "locate", "stores": stores}), strict=True):
+        found[n] = _answered(*sides[n], answer)
+    return found
+
+
+def _answered(place: Location, access: Access, answer: dict[str, str]) -> Whereabouts:
+    name, provider = answer.get("name"), answer.get("provider")
+    if "error" in answer:
+        return Whereabouts(place, None, f"{place.root} does not say where it is: {answer['error']}")
+    if provider is None and place.kind == "s3" and _at_its_cloud(place, access):
+        provider = "aws"
+    if name and provider:
+        return Whereabouts(place, Region(provider, name), "the store says so")
+    return Whereabouts(place, None, f"{place.root} is in no cloud's region that is known")
+
+
+def _at_its_cloud(place: Location, access: Access) -> bool:
+    """Whether the store is the cloud itself and not a compatible server, whose regions mean nothing elsewhere."""
+    endpoint = access.endpoint or place.endpoint
+    if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
+        endpoint = configured.url
+    if endpoint is None:
+        return True
+    host = urlsplit(endpoint).hostname or ""
+    return place.kind == "s3" and host.endswith((".amazonaws.com", ".amazonaws.com.cn"))

@@ -1,0 +1,158 @@
+"""Bad input to `plan` and `catalog import`: one clear line, a hint, the exit code, and nothing half-loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tradewind.cli.main import main
+
+LINKS = "src,dst,gbps\np:a,p:b,4\np:b,p:c,8\np:a,p:d,0\n"
+PRICES = "src,dst,usd_per_gb\np:a,p:b,0.02\np:b,p:c,0.05\np:a,p:d,0.02\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, with a state folder in it that is not there yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def problem(folder: Path, destination: str, goal: dict[str, object]) -> str:
+    (folder / "links.csv").write_text(LINKS)
+    (folder / "prices.csv").write_text(PRICES)
+    document = {
+        "throughput_csv": "links.csv",
+        "price_csv": "prices.csv",
+        "providers": {"p": {"egress_gbps": 5, "ingress_gbps": 10, "vm_usd_per_hour": 1.0}},
+        "vm_limit": 2,
+        "source": "p:a",
+        "destination": destination,
+        "volume_gb": 50,
+        "goal": goal,
+    }
+    (folder / "problem.json").write_text(json.dumps(document))
+    return "problem.json"
+
+
+def refused(capsys: pytest.CaptureFixture[str], words: Sequence[str], code: int) -> tuple[str, str]:
+    """The error's line and the hint's, where there is one."""
+    assert main([*words]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    error, _, hint = said.err.removesuffix("\n").partition("\n")
+    assert error.startswith("error: ")
+    assert "\n" not in hint
+    assert not hint or hint.startswith("hint: ")
+    return error, hint
+
+
+@pytest.mark.parametrize(
+    ("regions", "error", "hint"),
+    [
+        (["aws:us-eest-1", "gcp:us-east1"], "unknown region aws:us-eest-1", "aws:us-east-1"),
+        (["aws:us-east-1", "gcp:europe-west44"], "unknown region gcp:europe-west44", "gcp:europe-west4"),
+        (["aws:frankfurt", "gcp:us-east1"], "unknown region aws:frankfurt", "did you mean aws:eu-central-1"),
+        (["aws:nowhere-at-all-9", "gcp:us-east1"], "unknown region aws:nowhere-at-all-9", "catalog show"),
+        (["us-east-1", "gcp:us-east1"], "'us-east-1' is not a region; write provider:name", "catalog show"),
+        (["aws:us-east-1", "aws:us-east-1"], "source and destination are both aws:us-east-1", "nothing to plan"),
+        (["aws:us-east-1"], "a plan needs a source and a destination region", "--problem"),
+    ],
+)
+def test_regions(folder: Path, capsys: pytest.CaptureFixture[str], regions: list[str], error: str, hint: str) -> None:
+    said = refused(capsys, ["plan", *regions], 2)
+    assert error in said[0]
+    assert hint in said[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "example"),
+    [
+        ("--min-throughput", "20", "800Mbit/s"),
+        ("--min-throughput", "20Gbit", "800Mbit/s"),
+        ("--max-cost", "5", "5.40USD"),
+        ("--max-cost", "-5USD", "more than zero"),
+        ("--deadline", "30", "90s"),
+        ("--volume", "5", "5GB"),
+        ("--volume", "0B", "more than zero"),
+    ],
+)
+def test_goals_without_unit_or_sense(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, example: str
+) -> None:
+    error, _ = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", f"{option}={value}"], 2)
+    assert option in error
+    assert value in error
+    assert example in error
+
+
+def test_two_goals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error, _ = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", "--cheapest", "--max-cost", "5USD"], 2)
+    assert "not allowed with" in error
+
+
+@pytest.mark.parametrize(
+    ("figure", "column", "what"),
+    [
+        ("p:b,p:c,-3", "gbps", "-3 is not between 0 and 10000"),
+        ("p:b,p:c,5000000000", "gbps", "5000000000 is not between"),
+        ("p:b,p:c,fast", "gbps", "'fast' is not a number"),
+        ("p:b,,3", "dst", "is missing"),
+        ("p:b,c,3", "dst", "'c' is not a region"),
+    ],
+)
+def test_a_bad_figure_in_a_table_names_its_place_and_nothing_is_taken(
+    folder: Path, capsys: pytest.CaptureFixture[str], figure: str, column: str, what: str
+) -> None:
+    (folder / "mine.csv").write_text(f"src,dst,gbps\np:a,p:b,4\n{figure}\n")
+    error, _ = refused(capsys, ["catalog", "import", "mine.csv"], 2)
+    assert f"mine.csv: line 3, column {column}: {what}" in error
+    assert not (folder / "state").exists()
+
+
+def test_a_bad_price_names_its_place_and_nothing_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.csv").write_text("src,dst,usd_per_gb\naws:us-east-1,gcp:us-east1,0.09\naws:us-east-2,p:b,900\n")
+    error, _ = refused(capsys, ["catalog", "import", "mine.csv"], 2)
+    assert "mine.csv: line 3, column usd_per_gb: 900 is not between 0 and 100" in error
+    assert not (folder / "state").exists()
+
+
+def test_a_spoilt_catalog_stops_a_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    catalog = folder / "state" / "tradewind" / "catalog"
+    catalog.mkdir(parents=True)
+    (catalog / "links.csv").write_text("src,dst,gbps\naws:us-east-1,gcp:us-east1,-1\n")
+    error, _ = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1"], 2)
+    assert f"{catalog / 'links.csv'}: line 2, column gbps: -1 is not between" in error
+
+
+def test_a_ceiling_below_the_cheapest_says_the_cheapest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"max_cost_usd": 2})], 1)
+    assert "nothing goes for $2.00: the cheapest plan costs $3.5" in error
+    usd = float(hint.removeprefix("hint: raise the ceiling to ").removesuffix("USD"))
+    assert main(["plan", "--problem", problem(folder, "p:c", {"max_cost_usd": usd})]) == 0
+
+
+def test_a_rate_out_of_reach_says_the_highest_and_what_limits_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"min_throughput_gbps": 50})], 1)
+    assert "50 Gbit/s is out of reach: the fastest plan moves 8 Gbit/s; limited by the links out of p:a" in error
+    assert hint == "hint: ask for at most 8Gbit/s, or allow more machines (--max-vms)"
+
+
+def test_a_deadline_too_soon_says_the_soonest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"deadline_s": 10})], 1)
+    assert "10.0 s is too short: the soonest is 50.0 s" in error
+    assert hint.startswith("hint: allow 50s")
+
+
+def test_a_pair_without_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:d", {"cheapest": True})], 1)
+    assert "nothing is known of any way from p:a to p:d" in error
+    assert "catalog show p:a p:d" in hint
+    code = main(["plan", "--problem", problem(folder, "p:d", {"cheapest": True}), "--json"])
+    assert (code, json.loads(capsys.readouterr().out)["status"]) == (1, "infeasible")
