@@ -79,6 +79,12 @@ def test_the_store_itself_gets_the_name_that_it_knows(url: str, region: str | No
     assert store_spec(place.root, place, Access(region=region)).region == signed
 
 
+def test_a_compatible_server_is_not_signed_for_by_where_it_stands() -> None:
+    place = parse_url("s3://b/k", cwd="/")
+    lab = Access(region="aws:us-east-2", endpoint="http://127.0.0.1:9000")
+    assert store_spec(place.root, place, lab).region is None
+
+
 def test_half_a_region_is_refused() -> None:
     with pytest.raises(UsageError, match="'aws:' is not a region"):
         where.said_whereabouts(parse_url("s3://b/k", cwd="/"), Access(region="aws:"))

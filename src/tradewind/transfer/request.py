@@ -143,7 +143,7 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
 
 def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
     """Endpoint and region as given, else as AWS's configuration has them for this store. Raises UsageError."""
-    endpoint, region = access.endpoint or place.endpoint, _store_region(place, access) or place.region
+    endpoint, region = access.endpoint or place.endpoint, _store_region(place, access)
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
         if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
@@ -154,11 +154,15 @@ def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
 
 
 def _store_region(place: Location, access: Access) -> str | None:
-    """The region by the name that the store knows: `aws:us-east-1` is us-east-1 at S3, and nothing to any other."""
+    """The region by the name that the store knows: `aws:us-east-1` is us-east-1 at S3.
+
+    At a compatible server it says where that stands, and nothing of what it calls its region.
+    """
     provider, colon, name = (access.region or "").partition(":")
     if not colon:
-        return access.region
-    return name if provider == "aws" and place.kind == "s3" else None
+        return access.region or place.region
+    at_s3 = provider == "aws" and place.kind == "s3" and not (access.endpoint or place.endpoint)
+    return name if at_s3 else place.region
 
 
 def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
