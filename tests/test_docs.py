@@ -1,5 +1,8 @@
 """Commands in the documentation work: `console` blocks are run, `sh` blocks are parsed, links lead somewhere."""
 
+import contextlib
+import doctest
+import io
 import os
 import re
 import shlex
@@ -13,6 +16,7 @@ import pytest
 from testbed.sky import unavailable
 from tradewind.cli.arguments import build_parser
 from tradewind.cli.main import VERBS, _leading_flags
+from tradewind.errors import TradewindError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -53,6 +57,7 @@ def test_console_blocks_print_what_they_show(path: Path, tmp_path: Path, request
         **{name: value for name, value in os.environ.items() if not name.startswith(("TRADEWIND_", "XDG_", "AWS_"))},
         "HOME": str(tmp_path),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "80",
     }
     if path.name == "sky.md":
         # A page that fails half-way must not leave its sky up.
@@ -72,6 +77,25 @@ def test_console_blocks_print_what_they_show(path: Path, tmp_path: Path, request
                 check=False,
             )
             assert normal(done.stdout) == normal(expected), f"$ {command}\n{done.stdout}"
+
+
+@pytest.mark.parametrize("path", [page for page in GUIDES if blocks(page, "pycon")], ids=lambda path: path.name)
+def test_python_sessions_print_what_they_show(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    names: dict[str, object] = {}
+    for block in blocks(path, "pycon"):
+        for example in doctest.DocTestParser().get_examples(block):
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown):
+                try:
+                    exec(compile(example.source, str(path), "single"), names)
+                except TradewindError as error:
+                    assert example.exc_msg is not None, error
+                    kind = f"{type(error).__module__}.{type(error).__qualname__}"
+                    assert normal(f"{kind}: {error}") == normal(example.exc_msg), example.source
+                    continue
+            assert example.exc_msg is None, example.source
+            assert normal(shown.getvalue()) == normal(example.want), example.source
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
