@@ -35,9 +35,11 @@ def unavailable() -> str | None:
 
 
 @contextmanager
-def sink(sky: Sky, machine: str, *options: str, port: int = PORT) -> Iterator[str]:
+def sink(sky: Sky, machine: str, *, window_bytes: int | None = None, port: int = PORT) -> Iterator[str]:
     """A sink of traffic in a machine; gives its address as others dial it."""
-    words = [find_emulator(), "traffic", "sink", "--listen", f"0.0.0.0:{port}", *options]
+    words = [find_emulator(), "traffic", "sink", "--listen", f"0.0.0.0:{port}"]
+    if window_bytes is not None:
+        words += ["--window", str(window_bytes)]
     with sky.popen(machine, words, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

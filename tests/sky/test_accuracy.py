@@ -37,12 +37,21 @@ def test_round_trips(make_sky: Make, rtt_ms: float) -> None:
     assert abs(found["median_ms"] - rtt_ms) <= max(2.0, 0.03 * rtt_ms)
 
 
-@pytest.mark.parametrize(("rate_mbps", "connections"), [(10, 1), (100, 1), (100, 8), (400, 4)])
+@pytest.mark.parametrize(
+    ("rate_mbps", "connections"), [(10, 1), (100, 8), pytest.param(400, 4, marks=pytest.mark.slow)]
+)
 def test_rates(make_sky: Make, rate_mbps: int, connections: int) -> None:
     sky = make_sky(REGIONS, [between("a", "b", 20, f"{rate_mbps}Mbit/s")])
     with sink(sky, "b-1") as address:
         found = measured(sky, lambda: send(sky, "a-1", address, connections=connections, seconds=4))
     assert found == pytest.approx(rate_mbps * GOODPUT_PER_WIRE, rel=RATE_ERROR_MAX)
+
+
+def test_a_single_flow_moves_one_window_per_round_trip(make_sky: Make) -> None:
+    sky = make_sky(REGIONS, [between("a", "b", 80, "100Mbit/s")])
+    with sink(sky, "b-1", window_bytes=256 << 10) as address:
+        found = measured(sky, lambda: send(sky, "a-1", address, seconds=4))
+    assert found == pytest.approx((256 << 10) * 8 / 80e3, rel=0.08)
 
 
 def test_a_cap_holds_over_all_links_of_a_machine(make_sky: Make) -> None:
@@ -69,6 +78,7 @@ def test_the_same_machines_share_what_belongs_to_the_regions(make_sky: Make) -> 
     assert sum(found) == pytest.approx(50 * GOODPUT_PER_WIRE, rel=RATE_ERROR_MAX)
 
 
+@pytest.mark.slow
 def test_the_lost_share_and_what_tcp_makes_of_it(make_sky: Make) -> None:
     sky = make_sky(REGIONS, [between("a", "b", 40, "100Mbit/s", loss=0.005)])
     with sink(sky, "b-1") as address:

@@ -6,10 +6,12 @@
 use crate::fault::Fault;
 use clap::Subcommand;
 use nix::sys::socket::{setsockopt, sockopt};
+use nix::{setsockopt_impl, sockopt_impl};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -34,6 +36,16 @@ const QUESTION: u8 = b'q';
 /// Bytes and nanoseconds, little-endian.
 const ANSWER_BYTES: usize = 16;
 
+// The macro calls its siblings by their plain names.
+sockopt_impl!(
+    /// Largest window that a connection advertises (`TCP_WINDOW_CLAMP` of tcp(7)).
+    WindowClamp,
+    SetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_WINDOW_CLAMP,
+    u32
+);
+
 /// One end of the traffic.
 #[derive(Debug, Subcommand)]
 pub enum End {
@@ -42,9 +54,9 @@ pub enum End {
         /// Address to listen on; port 0 for a free one, which is printed
         #[arg(long, value_name = "IP:PORT")]
         listen: SocketAddr,
-        /// Receive buffer of each connection, which bounds its window [default: the kernel's autotuning]
+        /// Largest receive window of each connection [default: the kernel's autotuning]
         #[arg(long, value_name = "BYTES")]
-        window: Option<usize>,
+        window: Option<u32>,
     },
     /// Sends, and prints what arrived
     Send {
@@ -100,13 +112,11 @@ fn duration(seconds: f64) -> Result<Duration, Fault> {
     Duration::try_from_secs_f64(seconds).map_err(|_| Fault::usage(format!("{seconds} is no duration")))
 }
 
-fn sink(listen: SocketAddr, window: Option<usize>) -> Result<(), Fault> {
+fn sink(listen: SocketAddr, window: Option<u32>) -> Result<(), Fault> {
     let failed = |error: std::io::Error| Fault::failed(format!("{listen}: {error}"));
     let listener = TcpListener::bind(listen).map_err(failed)?;
-    if let Some(bytes) = window {
-        // Connections inherit it, and it is known before the window is agreed on.
-        setsockopt(&listener, sockopt::RcvBuf, &bytes).map_err(|error| Fault::failed(error.desc()))?;
-    }
+    // Connections inherit it, so it holds from their first packet.
+    clamp(&listener, window).map_err(failed)?;
     println!("{}", json!({"listening": listener.local_addr().map_err(failed)?}));
     let (received, began) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let open = Arc::new(AtomicUsize::new(0));
@@ -119,14 +129,19 @@ fn sink(listen: SocketAddr, window: Option<usize>) -> Result<(), Fault> {
         let (received, open) = (Arc::clone(&received), Arc::clone(&open));
         thread::spawn(move || {
             // The other end is gone: as good an end as any.
-            let _ = receive(connection, &received, began);
+            let _ = receive(connection, window, &received, began);
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }
     Ok(())
 }
 
-fn receive(mut connection: TcpStream, received: &AtomicU64, began: Instant) -> std::io::Result<()> {
+fn receive(
+    mut connection: TcpStream,
+    window: Option<u32>,
+    received: &AtomicU64,
+    began: Instant,
+) -> std::io::Result<()> {
     let mut kind = [0];
     connection.read_exact(&mut kind)?;
     if kind[0] == QUESTION {
@@ -145,7 +160,14 @@ fn receive(mut connection: TcpStream, received: &AtomicU64, began: Instant) -> s
             0 => return Ok(()),
             bytes => received.fetch_add(bytes as u64, Ordering::Relaxed),
         };
+        // The kernel forgets it when it reckons anew what a buffer holds.
+        clamp(&connection, window)?;
     }
+}
+
+/// Bounds the receive window of a connection, or of all that a listener will accept.
+fn clamp(socket: &impl AsFd, window: Option<u32>) -> std::io::Result<()> {
+    window.map_or(Ok(()), |bytes| Ok(setsockopt(socket, WindowClamp, &bytes)?))
 }
 
 struct SenderSettings {

@@ -1,0 +1,57 @@
+"""`python -m benchmarks.sky [SUITE…] [--quick]`: measures, prints Markdown, keeps it with the figures in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.measure import load
+from benchmarks.sky.capacity import measure_capacity
+from benchmarks.sky.connections import measure_connections
+from benchmarks.sky.table import Table
+from benchmarks.sky.window import measure_window
+from benchmarks.tables import machine
+from testbed.sky import unavailable
+
+SUITES = {"window": measure_window, "connections": measure_connections, "capacity": measure_capacity}
+
+
+def main() -> int:
+    """Runs the suites that were named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sky", description="Measures TCP over an emulated WAN.")
+    parser.add_argument("suites", nargs="*", metavar="|".join(SUITES), help="which (default: all)")
+    parser.add_argument("--quick", action="store_true", help="few and short: shows that it runs, proves nothing")
+    parser.add_argument("--out", type=Path, default=Path("build/benchmarks/sky"), help="folder for SUITE.md, .json")
+    arguments = parser.parse_args()
+    suites = arguments.suites or list(SUITES)
+    if unknown := [name for name in suites if name not in SUITES]:
+        parser.error(f"no such suite: {', '.join(unknown)}")
+    if reason := unavailable():
+        print(f"error: {reason}", file=sys.stderr)
+        return 9
+    for name in suites:
+        before = load()
+        table = SUITES[name](arguments.quick)
+        _keep(arguments.out, name, table, f"load {before} before, {load()} after")
+    return 0
+
+
+def _keep(out: Path, name: str, table: Table, loads: str) -> None:
+    about = machine()
+    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    where = f"{date}, {about['cores']} cores of {about['cpu']}, Linux {about['kernel']}; {loads}."
+    text = f"## {table.title}\n\n{where}\n\n{table.markdown()}\n"
+    print(text)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.md").write_text(text)
+    document = {"about": {**about, "date": date, "load": loads}, "columns": table.columns, "rows": table.rows}
+    (out / f"{name}.json").write_text(json.dumps(document, indent=1))
+    if table.picture:
+        (out / f"{name}.svg").write_text(table.picture)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
