@@ -175,10 +175,14 @@ def test_each_verb_has_help_with_examples_and_exit_codes(verb: str, capsys: pyte
     ("verb", "words", "said"),
     [
         ("plan", ["aws:us-east-1", "aws:us-west-2", "--plot", "map.pdf"], "SVG or PNG"),
-        ("ls", ["-lh", "x"], "sizes are bytes"),
-        ("du", ["-h", "x"], "sizes are bytes"),
     ],
 )
 def test_habits_from_elsewhere_are_told_what_holds_here(verb: str, words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse(verb, import_module(f"tradewind.cli.{verb}"), words)
+
+
+def test_h_means_sizes_for_people_where_sizes_are_listed() -> None:
+    made = parse("ls", import_module("tradewind.cli.ls"), ["-lh", "x"])
+    assert (made.long, made.human) == (True, True)
+    assert parse("du", import_module("tradewind.cli.du"), ["-h", "x"]).human

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from tradewind.cli.output import Talk, printable
-from tradewind.model.event import Notice, ObjectFailed, Progress, WouldCopy
+from tradewind.model.event import Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 
 
 class Terminal(io.StringIO):
@@ -50,12 +50,20 @@ def test_quiet_still_names_what_went_wrong() -> None:
 
 def test_mappings_of_a_dry_run_are_data(capsys: pytest.CaptureFixture[str]) -> None:
     Talk(quiet=False).event(WouldCopy("a", "b", 5))
-    assert capsys.readouterr().out == "copy\ta\tb\t5 B\n"
+    Talk(quiet=False).event(WouldDelete("a\n\\b"))
+    assert capsys.readouterr().out == "copy\ta\tb\t5 B\ndelete\ta\\n\\\\b\n"
 
 
 @pytest.mark.parametrize(
     ("line", "shown"),
-    [("a\x1b[2Jb", "a\\x1b[2Jb"), ("é →", "é →"), ("a\u202eb", "a?b"), ("x\udcff", "x?"), ("a\rb", "a\\x0db")],
+    [
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("é →", "é →"),
+        ("a\u202eb", "a\\u202eb"),
+        ("x\udcff", "x\\udcff"),
+        ("a\rb\n", "a\\rb\\n"),
+        ("a\\b", "a\\b"),
+    ],
 )
 def test_names_cannot_play_with_the_terminal(line: str, shown: str) -> None:
     assert printable(line) == shown

@@ -174,6 +174,80 @@ def test_doctor_and_settings(command: Command) -> None:
     assert "TRADEWIND_LIMIT_RATE" in command.run("cp", "a", "b").expect(2).stderr
 
 
+def test_doctor_looks_at_clouds_clock_and_machine(command: Command, s3: S3Place) -> None:
+    rows = [json.loads(line) for line in command.run("doctor", "--json").stdout.splitlines()]
+    found = {row["name"]: row for row in rows}
+    assert {"gateway", "jobs", "settings", "processors", "memory", "open files", "kernel tcp"} <= set(found)
+    for cloud in ("s3", "gs", "az"):
+        assert found[f"{cloud} credentials"]["mend"]
+    assert found["gs credentials"]["absent"]
+    assert "not compared" in found["clock"]["what"]
+    done = command.run("doctor", "--endpoint", s3.endpoint, "--src-profile", s3.flags("src")[3])
+    assert "ok   s3 credentials profile" in done.stdout
+    assert "ok   s3 clock       this machine's clock agrees" in done.stdout
+    command.environment["AWS_PROFILE"] = "gone"
+    done = command.run("doctor").expect(1)
+    assert "BAD  s3 credentials" in done.stdout
+    assert "WARN" not in done.stderr
+
+
+def test_doctor_tells_what_the_environment_names_and_is_not_there(command: Command) -> None:
+    command.environment["AWS_CONFIG_FILE"] = "/nowhere/config"
+    command.environment["TRADEWIND_LIMITRATE"] = "1"
+    done = command.run("doctor", "--endpoint", "http://127.0.0.1:1").expect(1)
+    lines = done.stdout.splitlines()
+    bad = [line for line in lines if line.startswith("BAD")]
+    assert any("AWS_CONFIG_FILE names /nowhere/config" in line for line in bad)
+    assert any("TRADEWIND_LIMITRATE" in line for line in bad)
+    assert any("s3 clock" in line and "cannot connect" in line for line in bad)
+    assert all(lines[lines.index(line) + 1].lstrip().startswith("→") for line in bad)
+
+
+def test_a_whole_bucket_goes_only_with_yes(command: Command, s3: S3Place) -> None:
+    s3.put("a/b", b"1")
+    flags = s3.flags("src")
+    for url in (s3.url, s3.url + "/"):
+        done = command.run("rm", "-r", url, *flags).expect(2)
+        assert "the whole of" in done.stderr
+        assert "-y" in done.stderr
+    assert "would delete" in command.run("rm", "-r", s3.url, "--dry-run", *flags).expect(0).stdout
+    assert s3.get("a/b") == b"1"
+    command.run("rm", "-r", s3.url + "/a", *flags).expect(0)
+    s3.put("a/b", b"1")
+    command.run("rm", "-r", "-y", s3.url, *flags).expect(0)
+    command.run("ls", s3.url, *flags).expect(3)
+
+
+def test_a_long_listing_is_in_the_order_of_the_keys(command: Command, s3: S3Place) -> None:
+    command.run("cp", "-r", "mem:?objects=4000&size_bytes=1", f"{s3.url}/many", *s3.flags("dst")).expect(0)
+    listed = command.run("ls", "-r", f"{s3.url}/many", *s3.flags("src")).expect(0).stdout.splitlines()
+    assert len(listed) == 4000
+    assert listed == sorted(listed)
+    told = command.run("du", "-h", f"{s3.url}/many", *s3.flags("src")).expect(0).stdout
+    assert told.split("\t")[:2] == ["4.00 kB", "4000"]
+
+
+def test_globs_are_those_of_gitignore(command: Command, tree: Path) -> None:
+    def left(*rules: str) -> list[str]:
+        return command.run("ls", "-r", tree, *rules).expect(0).stdout.split()
+
+    assert left("--exclude", "*.txt") == ["a/b/two.tmp"]
+    assert left("--exclude", "**.txt") == ["a/b/two.tmp"]
+    assert left("--exclude", "/*.txt") == ["a/b/two.tmp", "a/one.txt"]
+    assert left("--exclude", "b/") == ["a/one.txt", "three.txt"]
+    assert left("--exclude", "*", "--include", "*.tmp") == ["a/b/two.tmp"]
+
+
+def test_names_with_line_ends_stay_on_their_lines(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    (folder / "a\nb\x1b[2J").write_text("x")
+    assert command.run("ls", folder).expect(0).stdout == "a\\nb\\x1b[2J\n"
+    (row,) = [json.loads(line) for line in command.run("ls", "--json", folder).expect(0).stdout.splitlines()]
+    assert row["key"] == "a\nb\x1b[2J"
+    assert len(command.run("cp", "-r", folder, tmp_path / "to", "--dry-run").expect(0).stdout.splitlines()) == 1
+
+
 def test_on_a_terminal_there_are_live_lines(command: Command, tmp_path: Path) -> None:
     source = tmp_path / "large"
     source.write_bytes(os.urandom(40 * MIB))

@@ -21,6 +21,9 @@ pub enum Task {
         filter: ObjectFilter,
         /// Size, time and storage class too.
         long: bool,
+        /// Sizes in `kB`, `MB`, … instead of bytes.
+        #[serde(default)]
+        human: bool,
         /// NDJSON.
         json: bool,
     },
@@ -33,6 +36,9 @@ pub enum Task {
         /// Which.
         #[serde(default)]
         filter: ObjectFilter,
+        /// The size in `kB`, `MB`, … instead of bytes.
+        #[serde(default)]
+        human: bool,
         /// One JSON object.
         json: bool,
     },
@@ -110,6 +116,9 @@ pub enum Task {
     Doctor {
         /// Stores to try.
         stores: Vec<StoreSpec>,
+        /// Clouds to look at before any bucket is named: credentials and clock. URLs are `s3://`, `gs://`, `az://`.
+        #[serde(default)]
+        clouds: Vec<StoreSpec>,
         /// NDJSON.
         json: bool,
     },

@@ -78,11 +78,7 @@ impl From<LogLevel> for tracing::Level {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::from(cli.log_level))
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
+    start_log(tracing::Level::from(cli.log_level));
     match cli.command {
         Command::Serve(args) => run_gateway(&args, cli.workers),
         Command::Identity { out, names, days, keep_ca } => {
@@ -95,6 +91,18 @@ fn main() -> ExitCode {
         Command::Schema => print(&schema::text()),
         Command::Task { file } => run_task(file.as_deref(), cli.workers),
     }
+}
+
+/// Warnings of the libraries are for who develops them (an AWS file that is not there, a field nobody knows): what of
+/// it matters comes back as an error and is told once. From `info` on they speak, too.
+fn start_log(level: tracing::Level) {
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
+    let libraries = if level >= tracing::Level::INFO { LevelFilter::from_level(level) } else { LevelFilter::OFF };
+    let targets = Targets::new().with_default(libraries).with_target("tradewind", level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    tracing_subscriber::registry().with(lines).with(targets).init();
 }
 
 /// Exit code for failures that are not the command line's (clap answers those with 2).

@@ -87,7 +87,8 @@ impl Error {
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
             Link => "--follow-symlinks copies what symbolic links point to",
             NoSpace => "free some space and run `tradewind jobs resume`",
-            SlowDown | Timeout | Connection | Server | Truncated => "try again: `tradewind jobs resume`",
+            Connection => "check the endpoint and the network with `tradewind doctor URL`, then try again",
+            SlowDown | Timeout | Server | Truncated => "the store may be busy: try again later",
             Configuration => "see `tradewind config show`",
             _ => return None,
         })

@@ -9,6 +9,7 @@
 
 mod azure;
 mod checksum;
+mod cloud;
 mod config;
 mod error;
 mod file;
@@ -21,6 +22,7 @@ mod s3;
 mod xml;
 
 pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme};
+pub use cloud::{CloudReport, CredentialState, look_at_cloud};
 pub use config::{StoreConfig, open};
 pub use error::{Error, ErrorKind, Result};
 pub use key_range::KeyRange;

@@ -13,38 +13,63 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind._version import __version__
+from tradewind.cli.config import unknown_variables
 from tradewind.cli.one_store import place_of
 from tradewind.cli.options import access, add_side_arguments
+from tradewind.cli.output import printable
 from tradewind.errors import TradewindError
 from tradewind.gateway.find import find_gateway
-from tradewind.gateway.task import run_task
+from tradewind.gateway.task import ask_task, run_task
 from tradewind.model.document import to_document
+from tradewind.model.store import Access
+from tradewind.model.units import format_bytes
+from tradewind.model.url import Kind, Location
 from tradewind.transfer.jobs import JobStore
-from tradewind.transfer.request import directory_place
+from tradewind.transfer.request import directory_place, store_spec
 
 USAGE = "[OPTION]… [URL…]"
 HELP = """\
-Says what works here: the gateway program, the kernel, limits, the state folder; and for each URL given, which
-credentials are found (never shown), whether the store answers, and how far the clocks are apart."""
+Says what works here, and how to mend what does not: the gateway program; folders and settings; processors, memory,
+disk and the kernel; for each cloud which link of its credential chain answers (never a secret), and where a cloud is
+used how far the clocks are apart. For each URL given: credentials, whether the store answers, and the clocks. Quotas
+of a cloud's machines are not asked: only its own console knows them. Nothing waits longer than some seconds."""
 EXAMPLES = """\
   tradewind doctor
   tradewind doctor s3://bucket gs://other
+  tradewind doctor --endpoint http://127.0.0.1:9000
   tradewind doctor s3://bucket --endpoint http://127.0.0.1:9000 --json"""
 
+#: Clouds with credentials of their own; R2 takes those of S3.
+CLOUDS: tuple[Kind, ...] = ("s3", "gs", "az")
 #: Fewer open files than this hold up wide hops: 64 connections in, 64 out, files, sockets to stores.
 OPEN_FILES_MIN = 1024
+#: A gateway takes up to 512 MiB by default (docs/concepts/memory.md).
+MEMORY_BYTES_MIN = 1 << 30
+#: Journals and logs of a job of a million objects take some hundred MB.
+STATE_DISK_BYTES_MIN = 1 << 30
+#: The clouds' own time limits are 4 s for credentials and 4 s for the clock; all clouds are looked at together.
+CLOUDS_TIMEOUT_S = 20.0
 #: Smaller socket buffers than this bound a connection at 200 ms to about 160 Mbit/s.
 SOCKET_BUFFER_BYTES_MIN = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line. `mend` says how, where something does not work or could work better."""
+    """One line. `mend` says how, where something does not work or could work better.
+
+    `absent`: nothing is set up, which is no fault.
+    """
 
     name: str
     good: bool
     what: str
     mend: str | None = None
+    absent: bool = False
+
+    @property
+    def mark(self) -> str:
+        """First word of the line."""
+        return "none" if self.absent else "ok" if self.good else "BAD"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -63,10 +88,10 @@ def run(args: Namespace) -> int:
 
             print(json.dumps(to_document(finding)))
             continue
-        print(f"{'ok ' if finding.good else 'BAD'}  {finding.name:<14} {finding.what}")
+        print(printable(f"{finding.mark:<4} {finding.name:<14} {finding.what}"))
         if finding.mend:
             print(f"     {'':<14} → {finding.mend}")
-    sys.stdout.flush()
+        sys.stdout.flush()
     code = _stores(args) if args.urls else 0
     return code or int(bad)
 
@@ -75,14 +100,17 @@ def _findings(args: Namespace) -> Iterator[Finding]:
     yield Finding("tradewind", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     yield _gateway(args)
     yield _state_folder(args)
-    configuration = args.configuration
-    yield Finding(
-        "settings", True, f"{configuration.path}{'' if Path(configuration.path).exists() else ' (not there)'}"
-    )
+    yield _settings(args.configuration.path)
+    yield from _variables()
+    yield _processors()
+    if sys.platform == "linux":
+        yield _memory()
     yield _open_files()
     if sys.platform == "linux":
         yield _congestion_control()
         yield _socket_buffers()
+    if not args.urls:
+        yield from _clouds(args)
 
 
 def _gateway(args: Namespace) -> Finding:
@@ -105,9 +133,68 @@ def _state_folder(args: Namespace) -> Finding:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         return Finding("jobs", False, f"{folder}: {error.strerror}", "set TRADEWIND_STATE_DIR to a folder of yours")
-    if not os.access(folder, os.W_OK):
+    if not os.access(folder, os.W_OK | os.X_OK):
         return Finding("jobs", False, f"{folder} cannot be written", "set TRADEWIND_STATE_DIR to a folder of yours")
-    return Finding("jobs", True, folder)
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    what = f"{folder}, {format_bytes(free)} free"
+    if free < STATE_DISK_BYTES_MIN or (disk.f_files and not disk.f_favail):
+        return Finding("jobs", False, what, "make room, or set TRADEWIND_STATE_DIR to a folder on another disk")
+    return Finding("jobs", True, what)
+
+
+def _settings(path: str) -> Finding:
+    if os.path.exists(path):
+        return Finding("settings", True, path)  # It was read before this line.
+    folder = os.path.dirname(path)
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        mend = "set XDG_CONFIG_HOME or TRADEWIND_CONFIG to a place of yours; without settings all works, too"
+        return Finding("settings", True, f"{path} (not there, and cannot be made)", mend)
+    return Finding("settings", True, f"{path} (not there: defaults)")
+
+
+def _variables() -> Iterator[Finding]:
+    """Variables that are ours by name and mean nothing, and files of the clouds that are named and missing."""
+    for line in unknown_variables():
+        what, _, mend = line.removeprefix("warning: ").partition("; ")
+        yield Finding("settings", False, what, mend)
+    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "GOOGLE_APPLICATION_CREDENTIALS"):
+        path = os.environ.get(variable)
+        if path and not os.path.exists(path):
+            yield Finding(
+                "settings", False, f"{variable} names {path}, which is not there", f"unset {variable} or correct it"
+            )
+
+
+def _processors() -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Finding("processors", True, f"{usable} usable of {os.cpu_count()}")
+
+
+def _memory() -> Finding:
+    try:
+        rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        total, free = (int(rows[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError):
+        return Finding("memory", True, "cannot be asked")
+    limit = _control_group_bytes()
+    what = f"{format_bytes(free)} available of {format_bytes(total)}"
+    if limit is not None and limit < total:
+        what += f", {format_bytes(limit)} allowed by the control group"
+    if min(free, limit or free) < MEMORY_BYTES_MIN:
+        return Finding("memory", False, what, "close other programs, or raise the limit: a gateway takes up to 512 MiB")
+    return Finding("memory", True, what)
+
+
+def _control_group_bytes() -> int | None:
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            return int(Path(path).read_text())
+        except (OSError, ValueError):  # Not there, or "max".
+            continue
+    return None
 
 
 def _open_files() -> Finding:
@@ -126,7 +213,7 @@ def _congestion_control() -> Finding:
     except OSError as error:
         return Finding("kernel tcp", True, f"cannot be asked: {error.strerror}")
     if "bbr" in available:
-        return Finding("kernel tcp", True, f"bbr is there ({chosen} by default)")
+        return Finding("kernel tcp", True, f"{chosen} by default, bbr is there")
     mend = "for long, lossy links: modprobe tcp_bbr, as root"
     return Finding("kernel tcp", True, f"no bbr; {chosen} is used", mend)
 
@@ -143,6 +230,31 @@ def _socket_buffers() -> Finding:
         mend = f"for long links: sysctl -w net.core.rmem_max={16 << 20} net.core.wmem_max={16 << 20}, as root"
         return Finding("kernel buffers", True, what, mend)
     return Finding("kernel buffers", True, what)
+
+
+def _clouds(args: Namespace) -> Iterator[Finding]:
+    """Credentials and clocks, as the gateway sees them: it is the one that uses them."""
+    given = access(args, "src")
+    elsewhere = Access(anonymous=given.anonymous, ca_file=given.ca_file)  # An endpoint here is one of S3's kind.
+    clouds = [
+        to_document(
+            store_spec(f"{scheme}://", Location(scheme, f"{scheme}://", ""), given if scheme == "s3" else elsewhere)
+        )
+        for scheme in CLOUDS
+    ]
+    try:
+        task = {"task": "doctor", "stores": [], "clouds": clouds, "json": True}
+        lines = ask_task(args.gateway or find_gateway(), task, timeout_s=CLOUDS_TIMEOUT_S)
+    except TradewindError as error:
+        yield Finding("credentials", False, str(error), error.hint or "install tradewind again")
+        return
+    for line in lines:
+        name = f"{line['url'].removesuffix('://')} {line['check']}"
+        level = line["level"]
+        yield Finding(name, level != "fail", line["message"], line.get("hint"), absent=level == "absent")
+    if not any(line["check"] == "clock" for line in lines):
+        mend = "name a store: tradewind doctor URL, or --endpoint http://HOST:PORT"
+        yield Finding("clock", True, "not compared: no cloud is set up here to ask", mend, absent=True)
 
 
 def _stores(args: Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_refused_human, add_store_arguments, finish_as, listing_of
+from tradewind.cli.one_store import add_human, add_store_arguments, finish_as, listing_of
 from tradewind.cli.options import add_filter_arguments, object_filter
 from tradewind.model.document import to_document
 
@@ -13,13 +13,13 @@ HELP = "Counts the objects below URL and sums their sizes. Local files are count
 EXAMPLES = """\
   tradewind du s3://bucket/data
   tradewind du /scratch --newer 7d --json"""
-#: `-lh` and `du -h` ask for sizes elsewhere.
+#: `-lh` and `du -h` ask for sizes with units.
 H_IS_HELP = False
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The filters."""
-    add_refused_human(parser)
+    add_human(parser)
     add_store_arguments(parser)
     add_filter_arguments(parser)
 
@@ -27,5 +27,5 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Sums."""
     store, prefix = listing_of(args, args.url)
-    task = {"task": "du", "store": store, "prefix": prefix, "json": args.json}
+    task = {"task": "du", "store": store, "prefix": prefix, "human": args.human, "json": args.json}
     finish_as(args, {**task, "filter": to_document(object_filter(args))})

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_refused_human, add_store_arguments, finish_as, listing_of
+from tradewind.cli.one_store import add_human, add_store_arguments, finish_as, listing_of
 from tradewind.cli.options import add_filter_arguments, object_filter
 from tradewind.model.document import to_document
 
 USAGE = "[OPTION]… URL"
-HELP = "Lists an object, or one level below a directory, or with -r everything below it."
+HELP = """\
+Lists an object, or one level below a directory, or with -r everything below it, in the order of the keys. A name with
+control characters or a backslash is shown as `ls -b` shows it (\\n, \\x1b, \\\\); --json has it exactly."""
 EXAMPLES = """\
   tradewind ls s3://bucket/data
   tradewind ls -rl gs://bucket --include '**.parquet'
   tradewind ls -r --json /scratch | jq .size_bytes"""
-#: `-lh` and `du -h` ask for sizes elsewhere.
+#: `-lh` and `du -h` ask for sizes with units.
 H_IS_HELP = False
 
 
@@ -22,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """-r, -l and the filters."""
     parser.add_argument("-r", "--recursive", action="store_true", help="everything below, not one level")
     parser.add_argument("-l", "--long", action="store_true", help="size, time and storage class too")
-    add_refused_human(parser)
+    add_human(parser)
     add_store_arguments(parser)
     add_filter_arguments(parser)
 
@@ -38,7 +40,8 @@ def run(args: Namespace) -> int:
             "prefix": prefix,
             "recursive": args.recursive,
             "filter": to_document(object_filter(args)),
-            "long": args.long,
+            "long": args.long or args.human,
+            "human": args.human,
             "json": args.json,
         },
     )

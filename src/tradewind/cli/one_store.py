@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from argparse import ArgumentParser, Namespace
 from typing import Any, NoReturn
@@ -20,17 +19,9 @@ def add_store_arguments(parser: ArgumentParser, *, many: bool = False) -> None:
     add_side_arguments(parser, "src", "how the store is reached (settings: src_*)", short=True)
 
 
-class RefuseHuman(argparse.Action):
-    """-h where other programs show sizes for people: neither that nor help."""
-
-    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: object, option: str | None = None) -> None:
-        """Called by argparse. Raises UsageError."""
-        raise UsageError("-h is no option here: sizes are bytes", hint="pipe through `numfmt --to=si`; help is --help")
-
-
-def add_refused_human(parser: ArgumentParser) -> None:
-    """-h, refused; for verbs with `H_IS_HELP = False`."""
-    parser.add_argument("-h", action=RefuseHuman, nargs=0, help=argparse.SUPPRESS)
+def add_human(parser: ArgumentParser) -> None:
+    """-h; for verbs with `H_IS_HELP = False`."""
+    parser.add_argument("-h", "--human", action="store_true", help="sizes in kB, MB, … (1 kB = 1000 bytes)")
 
 
 def place_of(text: str) -> Location:

@@ -42,8 +42,11 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
     """--include, --exclude, --filter-from, sizes and times."""
     group = parser.add_argument_group(
         "which objects",
-        "Globs match the name relative to the source: * within a folder, ** across. Rules are read in order and the\n"
-        "last that matches wins; with no match an object is taken, unless the first rule is --include.",
+        "Rules are read in order and the last that matches wins; with no match an object is taken, unless the first\n"
+        "rule is --include. Globs are those of .gitignore, against the name relative to the source: *.log is any\n"
+        "such name in any folder, /*.log only at the top, a/*.log only in a; tmp/ is all below any folder tmp;\n"
+        "* and ? stay within a folder, ** crosses folders. {a,b} and [a-z] choose, and a backslash takes the next\n"
+        "character as it is.",
     )
     group.add_argument("--include", dest="rules", metavar="GLOB", action=RuleAction, help="take what matches")
     group.add_argument("--exclude", dest="rules", metavar="GLOB", action=RuleAction, help="leave what matches")

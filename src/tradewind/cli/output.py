@@ -48,9 +48,10 @@ class Talk:
         elif isinstance(event, Notice):
             self.say(f"note: {event.message}")
         elif isinstance(event, WouldCopy):
-            print(f"copy\t{event.source}\t{event.destination}\t{format_bytes(event.size_bytes)}")
+            source, destination = escaped(event.source), escaped(event.destination)
+            print(f"copy\t{source}\t{destination}\t{format_bytes(event.size_bytes)}")
         elif isinstance(event, WouldDelete):
-            print(f"delete\t{event.destination}")
+            print(f"delete\t{escaped(event.destination)}")
 
     def end(self, last_words: str | None = None) -> None:
         """Takes the live lines away and tells what is left of the failures, unless `last_words` do."""
@@ -95,5 +96,16 @@ class Talk:
 
 def printable(line: str) -> str:
     """A key may hold anything: control characters must not reach the terminal, half characters must not stop us."""
-    shown = "".join(c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" if ord(c) < 256 else "?" for c in line)
+    shown = "".join(c if c.isprintable() or c == " " else _escape(c) for c in line)
     return shown.encode("utf-8", "replace").decode()
+
+
+def escaped(name: str) -> str:
+    """A name as `ls -b` shows it, on one line and without doubt: a backslash is doubled."""
+    return printable(name.replace("\\", "\\\\"))
+
+
+def _escape(character: str) -> str:
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
+    code = ord(character)
+    return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

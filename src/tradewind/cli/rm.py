@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_store_arguments, directory_of, finish_as, object_of
+from tradewind.cli.one_store import add_store_arguments, directory_of, finish_as, object_of, place_of
 from tradewind.cli.options import add_filter_arguments, object_filter
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
@@ -13,7 +14,8 @@ from tradewind.model.job import ObjectFilter
 
 USAGE = "[OPTION]… URL"
 HELP = """\
-Deletes one object, or with -r everything below URL that the filters take. On a terminal -r asks first, unless -y."""
+Deletes one object, or with -r everything below URL that the filters take. On a terminal -r asks first, unless -y.
+Without a terminal it does not ask, but a whole bucket, or the root of this machine, goes only with -y."""
 EXAMPLES = """\
   tradewind rm s3://bucket/old.csv
   tradewind rm -r s3://bucket/tmp/ --older 30d --dry-run
@@ -35,6 +37,8 @@ def run(args: Namespace) -> int:
     if not args.recursive and rules != ObjectFilter():
         raise UsageError("filters choose among the objects of a directory", hint="add -r")
     store, key = (directory_of if args.recursive else object_of)(args, args.url)
+    if args.recursive and not (args.yes or args.dry_run):
+        _refuse_whole(args.url)
     if args.recursive and not (args.yes or args.dry_run) and sys.stdin.isatty() and sys.stderr.isatty():
         from tradewind.cli.transferring import confirm
 
@@ -53,3 +57,15 @@ def run(args: Namespace) -> int:
         },
         mute=args.quiet and not args.json,
     )
+
+
+def _refuse_whole(url: str) -> None:
+    """A bare bucket is often a prefix that a script left empty; filters do not make it safer. Raises UsageError."""
+    place = place_of(url)
+    if (place.key if place.kind != "file" else os.path.realpath(place.key)) not in ("", "/"):
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        what = "everything on this machine" if place.kind == "file" else f"the whole of {place.root}"
+        raise UsageError(
+            f"this would delete {what}", hint="if it is meant, say so with -y; --dry-run shows what would go"
+        )

@@ -42,8 +42,11 @@ def run_task(binary: str, task: dict[str, Any], *, quiet: bool = False) -> int:
         os.close(descriptor)
 
 
-def ask_task(binary: str, task: dict[str, Any]) -> list[dict[str, Any]]:
-    """Runs the task as a child and returns the JSON documents that it prints, one a line. Raises GatewayError."""
+def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = None) -> list[dict[str, Any]]:
+    """Runs the task as a child and returns the JSON documents that it prints, one a line.
+
+    Raises GatewayError, also when it takes longer than `timeout_s`.
+    """
     descriptor = _task_file(task)
     try:
         done = subprocess.run(
@@ -51,8 +54,11 @@ def ask_task(binary: str, task: dict[str, Any]) -> list[dict[str, Any]]:
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            timeout=timeout_s,
             check=False,
         )
+    except subprocess.TimeoutExpired:
+        raise GatewayError(f"{binary} did not answer within {timeout_s:.0f} s") from None
     except OSError as error:
         raise GatewayError(f"{binary} cannot be started: {error}") from error
     finally:

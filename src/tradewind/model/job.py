@@ -20,7 +20,11 @@ MIN_CHUNK_BYTES = 5 << 20
 
 @dataclass(frozen=True, slots=True)
 class FilterRule:
-    """One `--include` or `--exclude`. Globs match the relative name: `*` within a folder, `**` across."""
+    """One `--include` or `--exclude`, with a glob as `.gitignore` has it, against the relative name.
+
+    Without `/` it means a name in any folder, with one the name from the top; a last `/` means all below such a folder.
+    `*` and `?` stay within a folder, `**` crosses folders.
+    """
 
     rule: Literal["include", "exclude"]
     glob: str

@@ -8,7 +8,7 @@ use crate::limits::{
     DRAIN_ANSWER_TIMEOUT, EVENT_READERS_MAX, LEASE_S_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_TIMEOUT,
     REQUEST_DISCARD_BYTES_MAX,
 };
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -159,6 +159,11 @@ async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'sta
 }
 
 async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
+    if body.size_hint().lower() > REQUEST_BODY_BYTES_MAX as u64 {
+        // It says so itself, so nobody waits for it; what comes all the same is forgotten behind the answer.
+        tokio::spawn(tokio::time::timeout(REQUEST_BODY_TIMEOUT, read_body(body)));
+        return Err(too_large());
+    }
     let read = tokio::time::timeout(REQUEST_BODY_TIMEOUT, read_body(body)).await;
     let bytes = read.unwrap_or_else(|_elapsed| {
         let hint = format!("a body arrives within {} s", REQUEST_BODY_TIMEOUT.as_secs());
@@ -188,8 +193,12 @@ async fn read_body(mut body: Body) -> Result<BytesMut, Refused> {
         }
     }
     if arrived_bytes > REQUEST_BODY_BYTES_MAX {
-        let hint = format!("a body has at most {REQUEST_BODY_BYTES_MAX} bytes");
-        return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", hint));
+        return Err(too_large());
     }
     Ok(bytes)
+}
+
+fn too_large() -> Refused {
+    let hint = format!("a body has at most {REQUEST_BODY_BYTES_MAX} bytes");
+    Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", hint)
 }

@@ -1,11 +1,14 @@
 //! Lists what lies below a prefix: page after page, fetched a little ahead, each page tried again as the policy allows.
 //!
 //! A listing can be shared out by key ranges, so that several pages are fetched at once. Memory is bounded by
-//! ranges listed at once × ([`PAGES_AHEAD_MAX`] + 2) pages.
+//! ranges listed at once × ([`PAGES_AHEAD_MAX`] + 2) pages, in the order of keys ×
+//! ([`PAGES_AHEAD_IN_ORDER_MAX`] + 2).
 
 use crate::retry::RetryPolicy;
-use futures::Stream;
+use futures::{Stream, StreamExt};
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use tradewind_store::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Store};
@@ -15,6 +18,10 @@ pub const PAGES_AHEAD_MAX: usize = 2;
 
 /// Key ranges of one prefix that are listed at once.
 pub const RANGES_AT_ONCE_MAX: usize = 8;
+
+/// The same where pages must be handed on in the order of keys: ranges listed at once wait for those before them, and
+/// a page of a thousand keys takes about 250 KB.
+pub const PAGES_AHEAD_IN_ORDER_MAX: usize = 32;
 
 /// Ranges a prefix is cut into: more than are listed at once, because some will hold far more keys than others.
 pub const RANGES_MAX: usize = 32;
@@ -75,20 +82,54 @@ impl Listing {
 
     /// Begins to fetch the pages of `range`.
     pub fn pages(&self, range: &NameRange) -> Pages {
-        self.fetch(range, false)
+        self.fetch(range, false, PAGES_AHEAD_MAX)
     }
 
     /// Begins to fetch one level: keys with another `/` behind the prefix are folded into prefixes.
     pub fn level(&self) -> Pages {
-        self.fetch(&NameRange::default(), true)
+        self.fetch(&NameRange::default(), true, PAGES_AHEAD_MAX)
     }
 
-    fn fetch(&self, range: &NameRange, delimited: bool) -> Pages {
+    /// All pages, [`RANGES_AT_ONCE_MAX`] ranges at once, as they come.
+    ///
+    /// # Errors
+    /// As [`Listing::ranges`].
+    pub async fn in_any_order(&self) -> Result<impl Stream<Item = Result<ListPage>> + Send + use<>> {
+        let (listing, ranges) = (self.clone(), self.ranges().await?);
+        let pages = futures::stream::iter(ranges).map(move |range| listing.pages(&range).into_stream().boxed());
+        Ok(pages.flatten_unordered(RANGES_AT_ONCE_MAX))
+    }
+
+    /// All pages in the order of their keys, [`RANGES_AT_ONCE_MAX`] ranges at once, each up to
+    /// [`PAGES_AHEAD_IN_ORDER_MAX`] pages ahead.
+    ///
+    /// # Errors
+    /// As [`Listing::ranges`].
+    pub async fn in_order(&self) -> Result<impl Stream<Item = Result<ListPage>> + Send + use<>> {
+        let (listing, mut ranges) = (self.clone(), self.ranges().await?.into_iter());
+        let mut begun = VecDeque::new();
+        Ok(futures::stream::poll_fn(move |context| {
+            loop {
+                while begun.len() < RANGES_AT_ONCE_MAX
+                    && let Some(range) = ranges.next()
+                {
+                    begun.push_back(listing.fetch(&range, false, PAGES_AHEAD_IN_ORDER_MAX));
+                }
+                let Some(first) = begun.front_mut() else { return Poll::Ready(None) };
+                match std::task::ready!(first.receiver.poll_recv(context)) {
+                    Some(page) => return Poll::Ready(Some(page)),
+                    None => drop(begun.pop_front()),
+                }
+            }
+        }))
+    }
+
+    fn fetch(&self, range: &NameRange, delimited: bool, pages_ahead_max: usize) -> Pages {
         let KeyRange { after, until } = range.keys_below(&self.prefix);
         let prefix = self.prefix.clone();
         let request =
             ListRequest { prefix, start_after: after, end_at: until, delimited, max_keys: None, continuation: None };
-        let (sender, receiver) = mpsc::channel(PAGES_AHEAD_MAX);
+        let (sender, receiver) = mpsc::channel(pages_ahead_max);
         let fetching = tokio::spawn(fetch_pages(self.store.clone(), self.policy, request, sender));
         Pages { receiver, _fetching: AbortOnDropHandle::new(fetching) }
     }

@@ -58,8 +58,10 @@ pub enum Because {
 }
 
 impl Selector {
-    /// Compiles the rules. `*` and `?` stay within a folder, `**` crosses folders; a backslash takes the next
-    /// character as it is.
+    /// Compiles the rules, which are read as `.gitignore` reads them: `*` and `?` stay within a folder and `**` crosses
+    /// folders, wherever it stands. A glob without `/` is held against the last part of a name, in every folder; one
+    /// with `/` against the whole name, and a first `/` does no more than say so. A last `/` takes all below every
+    /// folder of that name. A backslash takes the next character as it is.
     ///
     /// # Errors
     /// The first rule that is no glob.
@@ -145,7 +147,49 @@ fn glob_of(rule: &FilterRule) -> &str {
 }
 
 fn build_glob(glob: &str) -> Result<Glob, globset::Error> {
-    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
+    GlobBuilder::new(&whole_name_glob(glob)).literal_separator(true).backslash_escape(true).build()
+}
+
+/// The glob that says for whole names what `glob` says to users; see [`Selector::new`].
+fn whole_name_glob(glob: &str) -> String {
+    let anchored = glob.strip_prefix('/');
+    let body = anchored.unwrap_or(glob);
+    let (body, is_folder) = match body.strip_suffix('/') {
+        Some(folder) if !folder.is_empty() => (folder, true),
+        _ => (body, false),
+    };
+    let anywhere = if anchored.is_none() && !body.contains('/') { "**/" } else { "" };
+    let below = if is_folder { "/**" } else { "" };
+    format!("{anywhere}{}{below}", cross_folders(body))
+}
+
+/// `globset` lets `**` cross folders only where it is a whole part of the glob; within a part, as in `a**.log`, it is
+/// either no more than `*`, or there are folders in between.
+fn cross_folders(glob: &str) -> String {
+    let mut out = String::with_capacity(glob.len() + 8);
+    let mut rest = glob;
+    while let Some(c) = rest.chars().next() {
+        let taken = match c {
+            '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            // A bracket right behind the opening one, or behind its `!`, is a member of the class.
+            '[' => match rest.char_indices().skip(2).find(|(at, c)| *c == ']' && !rest[1..*at].ends_with(['!', '^'])) {
+                Some((end, _)) => end + 1,
+                None => 1,
+            },
+            '*' => rest.len() - rest.trim_start_matches('*').len(),
+            _ => c.len_utf8(),
+        };
+        let (piece, after) = rest.split_at(taken);
+        let is_whole_part = (out.is_empty() || out.ends_with('/')) && (after.is_empty() || after.starts_with('/'));
+        match piece {
+            "*" => out.push('*'),
+            _ if c == '*' && is_whole_part => out.push_str("**"),
+            _ if c == '*' => out.push_str("{*,*/**/*}"),
+            _ => out.push_str(piece),
+        }
+        rest = after;
+    }
+    out
 }
 
 impl fmt::Display for Because {
@@ -193,11 +237,45 @@ mod tests {
 
     #[test]
     fn a_star_stays_within_a_folder() {
-        let only_top = selector(vec![include("*.txt")]);
-        assert!(only_top.takes_name("a.txt"));
-        assert!(!only_top.takes_name("d/a.txt"));
+        let one_down = selector(vec![include("d/*.txt")]);
+        assert!(one_down.takes_name("d/a.txt"));
+        assert!(!one_down.takes_name("d/e/a.txt") && !one_down.takes_name("x/d/a.txt"));
         let all = selector(vec![include("**/*.txt")]);
         assert!(all.takes_name("a.txt") && all.takes_name("d/e/a.txt") && all.takes_name("d//a.txt"));
+    }
+
+    #[test]
+    fn a_glob_without_a_slash_means_a_name_in_any_folder() {
+        for glob in ["*.log", "**.log", "**/*.log"] {
+            let logs = selector(vec![include(glob)]);
+            assert!(logs.takes_name("a.log") && logs.takes_name("d/a.log") && logs.takes_name("d/e/.log"), "{glob}");
+            assert!(!logs.takes_name("a.log/b") && !logs.takes_name("a.logs"), "{glob}");
+        }
+        assert!(!selector(vec![exclude("*")]).takes_name("d/e/f"));
+        let top = selector(vec![include("/*.log")]);
+        assert!(top.takes_name("a.log") && !top.takes_name("d/a.log"));
+    }
+
+    #[test]
+    fn a_glob_that_ends_in_a_slash_means_all_below_such_a_folder() {
+        let filter = selector(vec![exclude("tmp/")]);
+        assert!(!filter.takes_name("tmp/a") && !filter.takes_name("d/tmp/e/f"));
+        assert!(filter.takes_name("tmp") && filter.takes_name("d/tmps/a"));
+        let top = selector(vec![exclude("/tmp/"), exclude("a/b/")]);
+        assert!(!top.takes_name("tmp/a") && top.takes_name("d/tmp/a"));
+        assert!(!top.takes_name("a/b/c") && top.takes_name("d/a/b/c"));
+    }
+
+    #[test]
+    fn two_stars_cross_folders_wherever_they_stand() {
+        let filter = selector(vec![include("a/b**d.txt")]);
+        for name in ["a/bd.txt", "a/bcd.txt", "a/b/d.txt", "a/bx/y/zd.txt"] {
+            assert!(filter.takes_name(name), "{name}");
+        }
+        assert!(!filter.takes_name("a/c/bd.txt") && !filter.takes_name("a/b/d.txt/e"));
+        let classes = selector(vec![include("/x[*]**\\*"), include("/[]*]**z")]);
+        assert!(classes.takes_name("x*/a/b*") && !classes.takes_name("xy/a/b*") && !classes.takes_name("x*/a/b"));
+        assert!(classes.takes_name("]/a/z") && classes.takes_name("*z"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `check`: compares two trees, by what stores state or by reading both.
 
 use super::list::{ended_with_unseen, say_refused};
+use super::text::{escaped, one_line};
 use super::{Streams, TaskError, TaskResult, folder_of};
 use crate::lead::compare::{Difference, Times, Verdict, decide};
 use crate::lead::failure::object_url;
@@ -250,8 +251,9 @@ impl Check {
         if self.json {
             return streams.json_line(&Line { kind, name: &name, detail });
         }
+        let name = escaped(&name);
         match detail {
-            Some(detail) => writeln!(streams.data, "{kind:<8} {name} ({detail})"),
+            Some(detail) => writeln!(streams.data, "{kind:<8} {name} ({})", one_line(&detail)),
             None => writeln!(streams.data, "{kind:<8} {name}"),
         }
     }

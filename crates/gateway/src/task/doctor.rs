@@ -6,9 +6,9 @@ use crate::retry::RetryPolicy;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tradewind_contract::{Outcome, StoreSpec};
-use tradewind_store::{Error, ErrorKind, ListRequest, Store, StoreDescription};
+use tradewind_store::{CloudReport, CredentialState, Error, ErrorKind, ListRequest, Store, StoreDescription};
 
 /// A clock that is further off than this is warned of.
 const CLOCK_DIFFERENCE_S_MAX: u64 = 60;
@@ -16,6 +16,10 @@ const CLOCK_DIFFERENCE_S_MAX: u64 = 60;
 const SIGNATURE_AGE_S_MAX: u64 = 15 * 60;
 
 const CLOCK_HINT: &str = "set this machine's clock, e.g. by NTP: stores refuse requests that are 15 minutes off";
+/// Longest wait for the credentials of a cloud, and again for its endpoint: someone waits for the answer.
+const CLOUD_TIMEOUT: Duration = Duration::from_secs(4);
+
+const REACH_HINT: &str = "check the endpoint, the network, and HTTPS_PROXY";
 const CREDENTIALS_HINT: &str = "log in with the cloud's own tool, name a profile with --src-profile or --dst-profile, \
      or say --src-no-sign for a public bucket";
 
@@ -23,6 +27,8 @@ const CREDENTIALS_HINT: &str = "log in with the cloud's own tool, name a profile
 #[serde(rename_all = "snake_case")]
 enum Level {
     Ok,
+    /// Nothing is set up, which is no fault.
+    Absent,
     Warn,
     Fail,
 }
@@ -124,11 +130,7 @@ fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error
     }
     if let Some(ahead_s) = description.clock_ahead_s {
         let difference_s = ahead_s.unsigned_abs();
-        let message = match ahead_s {
-            0 => "this machine's clock agrees with the store's to the second".to_owned(),
-            1.. => format!("this machine's clock is {difference_s} s ahead of the store's"),
-            _ => format!("this machine's clock is {difference_s} s behind the store's"),
-        };
+        let message = clock_words(ahead_s);
         lines.push(match failure {
             Some(_) if is_off => line(Level::Fail, "clock", message, Some(CLOCK_HINT)),
             _ if difference_s > CLOCK_DIFFERENCE_S_MAX => line(Level::Warn, "clock", message, Some(CLOCK_HINT)),
@@ -136,6 +138,75 @@ fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error
         });
     }
     lines
+}
+
+fn clock_words(ahead_s: i64) -> String {
+    let difference_s = ahead_s.unsigned_abs();
+    match ahead_s {
+        0 => "this machine's clock agrees with the store's to the second".to_owned(),
+        1.. => format!("this machine's clock is {difference_s} s ahead of the store's"),
+        _ => format!("this machine's clock is {difference_s} s behind the store's"),
+    }
+}
+
+/// Prints what this machine has for each cloud: credentials, and how far the clocks are apart where the cloud is used.
+pub(super) async fn look_at_clouds(clouds: &[StoreSpec], json: bool, streams: &mut Streams) -> TaskResult {
+    let looking = clouds.iter().map(|spec| async move {
+        let config = crate::stores::config_of(spec);
+        (spec, tradewind_store::look_at_cloud(&config, CLOUD_TIMEOUT).await)
+    });
+    for (spec, report) in futures::future::join_all(looking).await {
+        match report {
+            Ok(report) => {
+                for line in cloud_lines(&spec.url, report) {
+                    print(&line, json, streams)?;
+                }
+            }
+            Err(error) => print_failure(&spec.url, "credentials", &error, json, streams)?,
+        }
+    }
+    Ok(())
+}
+
+fn cloud_lines(url: &str, report: CloudReport) -> Vec<Line<'_>> {
+    let line = |level, check, message, hint| Line { level, url, check, message, hint };
+    let source = &report.source;
+    let mut lines = vec![match report.credentials {
+        CredentialState::Found => line(Level::Ok, "credentials", source.clone(), None),
+        CredentialState::Absent(_) => line(Level::Absent, "credentials", "none found".to_owned(), login_hint(url)),
+        CredentialState::Broken(why) => {
+            line(Level::Fail, "credentials", format!("{source}: no credentials: {why}"), login_hint(url))
+        }
+    }];
+    if report.endpoint_given {
+        lines.push(line(Level::Ok, "endpoint", report.endpoint.clone(), None));
+    }
+    lines.extend(report.clock_ahead_s.map(|clock| match clock {
+        Ok(ahead_s) if ahead_s.unsigned_abs() > SIGNATURE_AGE_S_MAX => {
+            line(Level::Fail, "clock", clock_words(ahead_s), Some(CLOCK_HINT))
+        }
+        Ok(ahead_s) if ahead_s.unsigned_abs() > CLOCK_DIFFERENCE_S_MAX => {
+            line(Level::Warn, "clock", clock_words(ahead_s), Some(CLOCK_HINT))
+        }
+        Ok(ahead_s) => line(Level::Ok, "clock", clock_words(ahead_s), None),
+        Err(error) => {
+            let level = if report.endpoint_given { Level::Fail } else { Level::Warn };
+            line(level, "clock", format!("not compared: {error}"), Some(REACH_HINT))
+        }
+    }));
+    lines
+}
+
+/// How one gets credentials for a cloud.
+fn login_hint(url: &str) -> Option<&'static str> {
+    match url {
+        "s3://" => Some("aws configure, aws sso login, or AWS_PROFILE; --no-sign for a public bucket"),
+        "gs://" => Some("gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=FILE"),
+        "az://" => {
+            Some("az login with AZURE_USE_AZURE_CLI=true, or AZURE_STORAGE_ACCOUNT_NAME with a key or SAS in AZURE_*")
+        }
+        _ => None,
+    }
 }
 
 fn print_failure(url: &str, check: &'static str, error: &Error, json: bool, streams: &mut Streams) -> io::Result<()> {
@@ -149,6 +220,7 @@ fn print(line: &Line<'_>, json: bool, streams: &mut Streams) -> io::Result<()> {
     }
     let word = match line.level {
         Level::Ok => "ok",
+        Level::Absent => "none",
         Level::Warn => "warn",
         Level::Fail => "fail",
     };
@@ -194,6 +266,27 @@ mod tests {
         assert_eq!(told[1..], [("credentials", Level::Fail, true), ("clock", Level::Ok, false)]);
         let told = levels(described(0), Some(ErrorKind::Connection));
         assert_eq!(told[1], ("credentials", Level::Ok, false));
+    }
+
+    #[test]
+    fn a_cloud_without_credentials_is_no_fault_and_one_whose_are_broken_is() {
+        let told = |credentials, clock_ahead_s| {
+            let endpoint = "https://h".to_owned();
+            let source = "profile work".to_owned();
+            let report = CloudReport { endpoint, endpoint_given: true, source, credentials, clock_ahead_s };
+            let lines = cloud_lines("s3://", report);
+            lines.iter().map(|line| (line.check, line.level, line.hint.is_some())).collect::<Vec<_>>()
+        };
+        let absent = CredentialState::Absent("no metadata".to_owned());
+        let endpoint = ("endpoint", Level::Ok, false);
+        assert_eq!(told(absent, None), [("credentials", Level::Absent, true), endpoint]);
+        let broken = CredentialState::Broken("no such profile".to_owned());
+        assert_eq!(told(broken, None)[0], ("credentials", Level::Fail, true));
+        let refused = Error::new(ErrorKind::Connection, "ask", "http://h", "refused");
+        let found = told(CredentialState::Found, Some(Err(refused)));
+        assert_eq!(found, [("credentials", Level::Ok, false), endpoint, ("clock", Level::Fail, true)]);
+        let clock = |ahead_s| told(CredentialState::Found, Some(Ok(ahead_s)))[2].1;
+        assert_eq!([clock(3), clock(-90), clock(-1000)], [Level::Ok, Level::Warn, Level::Fail]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `ls` and `du`.
 
+use super::text::{escaped, human_bytes};
 use super::{Streams, TaskError, TaskResult, folder_of};
 use crate::lead::failure::object_url;
-use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
+use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use futures::{StreamExt, TryStreamExt};
@@ -18,17 +19,27 @@ pub(super) enum Form {
     /// Its name.
     Name,
     /// Time, size, storage class and name.
-    Long,
+    Long {
+        /// Sizes with a unit instead of bytes.
+        human: bool,
+    },
     /// A JSON object a line.
     Json,
 }
 
 impl Form {
-    pub(super) fn of(long: bool, json: bool) -> Self {
+    pub(super) fn of(long: bool, human: bool, json: bool) -> Self {
         match (json, long) {
             (true, _) => Self::Json,
-            (false, true) => Self::Long,
+            (false, true) => Self::Long { human },
             (false, false) => Self::Name,
+        }
+    }
+
+    fn size(self, bytes: u64) -> String {
+        match self {
+            Self::Long { human: true } => human_bytes(bytes),
+            _ => bytes.to_string(),
         }
     }
 }
@@ -74,18 +85,9 @@ pub(super) async fn ls(
         lines.print_exact(&store, prefix, policy, streams).await?;
     }
     let listing = Listing { store: store.clone(), prefix: folder.clone(), policy };
-    if recursive {
-        for range in listing.ranges().await? {
-            let mut pages = listing.pages(&range);
-            while let Some(page) = pages.next().await {
-                lines.print_page(&page?, streams)?;
-            }
-        }
-    } else {
-        let mut pages = listing.level();
-        while let Some(page) = pages.next().await {
-            lines.print_page(&page?, streams)?;
-        }
+    let mut pages = if recursive { listing.in_order().await?.boxed() } else { listing.level().into_stream().boxed() };
+    while let Some(page) = pages.try_next().await? {
+        lines.print_page(&page, streams)?;
     }
     if lines.printed == 0 && lines.unseen == 0 {
         return Err(TaskError::nothing_there(&object_url(store.as_ref(), prefix)));
@@ -145,10 +147,11 @@ impl Lines<'_> {
         self.printed += 1;
         let modified = utc(object.modified_unix_ms);
         match self.form {
-            Form::Name => writeln!(streams.data, "{name}"),
-            Form::Long => {
+            Form::Name => writeln!(streams.data, "{}", escaped(name)),
+            Form::Long { .. } => {
                 let class = object.storage_class.as_deref().unwrap_or("-");
-                writeln!(streams.data, "{modified} {:>15} {class:<12} {name}", object.size_bytes)
+                let size = self.form.size(object.size_bytes);
+                writeln!(streams.data, "{modified} {size:>15} {class:<12} {}", escaped(name))
             }
             Form::Json => streams.json_line(&ObjectLine {
                 key: &object.key,
@@ -164,8 +167,8 @@ impl Lines<'_> {
         self.printed += 1;
         let name = prefix.strip_prefix(self.folder).unwrap_or(prefix);
         match self.form {
-            Form::Name => writeln!(streams.data, "{name}"),
-            Form::Long => writeln!(streams.data, "{:>20} {:>15} {:<12} {name}", "", "-", "-"),
+            Form::Name => writeln!(streams.data, "{}", escaped(name)),
+            Form::Long { .. } => writeln!(streams.data, "{:>20} {:>15} {:<12} {}", "", "-", "-", escaped(name)),
             Form::Json => streams.json_line(&PrefixLine { prefix }),
         }
     }
@@ -176,7 +179,7 @@ pub(super) async fn du(
     store: Arc<dyn Store>,
     prefix: &str,
     filter: &ObjectFilter,
-    json: bool,
+    form: Form,
     policy: RetryPolicy,
     streams: &mut Streams,
 ) -> TaskResult {
@@ -191,9 +194,7 @@ pub(super) async fn du(
         }
     }
     let listing = Listing { store: store.clone(), prefix: folder, policy };
-    let ranges = listing.ranges().await?;
-    let pages = futures::stream::iter(ranges.iter().map(|range| listing.pages(range).into_stream().boxed()));
-    let mut pages = pages.flatten_unordered(RANGES_AT_ONCE_MAX);
+    let mut pages = listing.in_any_order().await?.boxed();
     while let Some(page) = pages.try_next().await? {
         for object in &page.objects {
             let name = object.key.strip_prefix(&listing.prefix).unwrap_or(&object.key);
@@ -208,10 +209,10 @@ pub(super) async fn du(
     if objects == 0 && unseen == 0 {
         return Err(TaskError::nothing_there(&url));
     }
-    if json {
+    if form == Form::Json {
         streams.json_line(&DuLine { url: &url, objects, bytes })?;
     } else {
-        writeln!(streams.data, "{bytes}\t{objects}\t{url}")?;
+        writeln!(streams.data, "{}\t{objects}\t{}", form.size(bytes), escaped(&url))?;
     }
     ended_with_unseen(unseen)
 }

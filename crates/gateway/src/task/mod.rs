@@ -13,6 +13,7 @@ mod locate;
 mod put;
 mod rm;
 mod streams;
+mod text;
 
 pub use streams::Streams;
 
@@ -137,12 +138,13 @@ pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -
 async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken) -> TaskResult {
     let policy = RetryPolicy::from(&Limits::default());
     match task {
-        Task::Ls { store, prefix, recursive, filter, long, json } => {
-            let form = list::Form::of(long, json);
+        Task::Ls { store, prefix, recursive, filter, long, human, json } => {
+            let form = list::Form::of(long, human, json);
             list::ls(open(&store)?, &prefix, recursive, &filter, form, policy, streams).await
         }
-        Task::Du { store, prefix, filter, json } => {
-            list::du(open(&store)?, &prefix, &filter, json, policy, streams).await
+        Task::Du { store, prefix, filter, human, json } => {
+            let form = if json { list::Form::Json } else { list::Form::Long { human } };
+            list::du(open(&store)?, &prefix, &filter, form, policy, streams).await
         }
         Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty } => {
             let store = open(&store)?;
@@ -169,7 +171,10 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken) 
             check::Check { sides, rule, one_way, json, policy }.run(&filter, streams).await
         }
         Task::Explain { name, size_bytes, filter } => explain::explain(&name, size_bytes, &filter, streams),
-        Task::Doctor { stores, json } => doctor::doctor(&stores, json, policy, streams).await,
+        Task::Doctor { stores, clouds, json } => {
+            doctor::look_at_clouds(&clouds, json, streams).await?;
+            doctor::doctor(&stores, json, policy, streams).await
+        }
         Task::Locate { stores } => locate::locate(&stores, policy, streams).await,
         Task::Cancel { state_dir, stores } => {
             let stores = stores.iter().map(open).collect::<Result<_, _>>()?;

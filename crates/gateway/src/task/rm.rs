@@ -1,10 +1,11 @@
 //! `rm`: one object, or all below a folder.
 
 use super::list::{ended_with_unseen, say_refused};
+use super::text::escaped;
 use super::{Streams, TaskError, TaskResult, folder_of};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, delete_keys};
 use crate::lead::failure::{kind_name, object_url};
-use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
+use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use futures::StreamExt;
@@ -85,9 +86,7 @@ impl Rm {
         streams: &mut Streams,
     ) -> Result<u64, TaskError> {
         let listing = Listing { store: self.store.clone(), prefix: folder.to_owned(), policy: self.policy };
-        let ranges = listing.ranges().await?;
-        let pages = futures::stream::iter(ranges.iter().map(|range| listing.pages(range).into_stream().boxed()));
-        let pages = pages.flatten_unordered(RANGES_AT_ONCE_MAX);
+        let pages = listing.in_any_order().await?;
         let mut deletions = std::pin::pin!(
             pages
                 .map(|page| async {
@@ -132,7 +131,10 @@ impl Rm {
                 Ok(()) if self.json => {
                     streams.json_line(&Line { url: &url, verdict: done, kind: None, message: None })?;
                 }
-                Ok(()) => writeln!(streams.data, "{}{url}", if self.dry_run { "would delete " } else { "deleted " })?,
+                Ok(()) => {
+                    let done = if self.dry_run { "would delete" } else { "deleted" };
+                    writeln!(streams.data, "{done} {}", escaped(&url))?;
+                }
                 Err(error) => {
                     if self.json {
                         let (kind, message) = (Some(kind_name(error.kind)), Some(error.to_string()));

@@ -1,5 +1,6 @@
 //! Where a task reads and writes.
 
+use super::text::one_line;
 use serde::Serialize;
 use std::io::{self, BufWriter, Read, Write};
 
@@ -32,10 +33,10 @@ impl Streams {
         self.data.write_all(b"\n")
     }
 
-    /// Says one line to the user.
+    /// Says one line to the user, whatever a name in it holds.
     pub(super) fn say(&mut self, line: &str) {
         // Talk that nobody hears changes nothing.
-        writeln!(self.talk, "{line}").ok();
+        writeln!(self.talk, "{}", one_line(line)).ok();
     }
 
     /// Says what went wrong and what to do.

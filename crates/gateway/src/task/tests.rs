@@ -98,6 +98,33 @@ async fn ls_says_more_when_asked() {
 }
 
 #[tokio::test]
+async fn sizes_have_units_when_asked() {
+    let tree = Tree::with(&[("d/b", &[0; 22_000])]);
+    let long = run_task(with(ls(&tree, "d", true), json!({"long": true, "human": true}))).await.ok();
+    assert!(long.contains(" 22.0 kB "), "{long}");
+    let du = json!({"task": "du", "store": tree.spec(), "prefix": "d", "human": true, "json": false});
+    assert!(run_task(du.clone()).await.ok().starts_with("22.0 kB\t1\t"));
+    let exact = run_task(with(du, json!({"json": true}))).await.json_lines();
+    assert_eq!(exact[0]["bytes"], 22_000);
+}
+
+#[tokio::test]
+async fn names_stay_on_their_lines() {
+    let tree = Tree::with(&[("d/a\nb\x1b\\c", b"1"), ("d/e\n/f", b"2")]);
+    assert_eq!(run_task(ls(&tree, "d", false)).await.ok(), "a\\nb\\x1b\\\\c\ne\\n/\n");
+    let exact = run_task(with(ls(&tree, "d", true), json!({"json": true}))).await.json_lines();
+    assert_eq!(exact[0]["key"], "d/a\nb\x1b\\c");
+    let du = json!({"task": "du", "store": tree.spec(), "prefix": "d/e\n", "json": false});
+    assert_eq!(run_task(du).await.ok().lines().count(), 1);
+    let missing = run_task(check(&tree, "d", &Tree::new(), "")).await;
+    assert_eq!(missing.data.text().lines().count(), 2);
+    let none = run_task(ls(&tree, "no\nne", true)).await;
+    assert_eq!(none.talk.text().lines().count(), 2, "{}", none.talk.text());
+    let removed = run_task(with(rm(&tree, "d", true), json!({"dry_run": true}))).await.ok();
+    assert_eq!(removed.lines().count(), 2, "{removed}");
+}
+
+#[tokio::test]
 async fn nothing_there_is_said_by_code_3() {
     let tree = Tree::with(&[("a", b"1")]);
     let store = tree.spec();

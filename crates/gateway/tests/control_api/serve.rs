@@ -375,6 +375,14 @@ async fn garbage_and_oversized_bodies_do_not_hurt() {
     let mut client = Client::unix(&folder.path("socket")).await;
     let (status, _) = client.call(Method::PUT, "/v1/program", vec![b' '; 5 << 20]).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    // One that only says how long it would be is refused for that, and not (408) for never coming.
+    let mut announcing = UnixStream::connect(folder.path("socket")).await.unwrap();
+    let head = "PUT /v1/program HTTP/1.1\r\nhost: gateway\r\ncontent-length: 99999999999\r\n\r\n";
+    announcing.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 256];
+    let length = announcing.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]);
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     assert_eq!(Client::unix(&folder.path("socket")).await.get("/v1/version").await.0, StatusCode::OK);
     assert_eq!(serving.end_of_stdin().await.code(), Some(0));
 }

@@ -59,6 +59,32 @@ pub(crate) struct AzureStore {
     container: String,
 }
 
+impl AzureStore {
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    pub(crate) fn http(&self) -> &Http {
+        &self.http
+    }
+
+    /// Whether anything on this machine names credentials, other than that Azure's machines have some.
+    pub(crate) fn credentials_are_set_up(&self) -> bool {
+        self.credentials.is_some() && self.credential_source != source::MANAGED_IDENTITY
+    }
+
+    /// Goes through the chain; false where requests go unsigned.
+    pub(crate) async fn has_credentials(&self) -> Result<bool, String> {
+        let Some(provider) = &self.credentials else { return Ok(false) };
+        provider.get_credential().await.map(|_| true).map_err(|error| crate::s3::innermost(&error))
+    }
+
+    /// The link of the chain that answers, for people.
+    pub(crate) fn credential_source(&self) -> &'static str {
+        self.credential_source
+    }
+}
+
 #[async_trait]
 impl Store for AzureStore {
     fn url(&self) -> &str {

@@ -3,6 +3,8 @@
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
 pub(super) const ANONYMOUS: &str = "none (anonymous)";
+/// The last link of the chain.
+pub(super) const MANAGED_IDENTITY: &str = "instance metadata (managed identity)";
 
 /// The link that `builder` will choose: the one it was told to, else the first in `object_store`'s order.
 pub(super) fn credential_source(builder: &MicrosoftAzureBuilder) -> &'static str {
@@ -22,7 +24,7 @@ pub(super) fn credential_source(builder: &MicrosoftAzureBuilder) -> &'static str
         Some("sas_token") => return "SAS in environment",
         Some("azure_cli") => return "az login",
         // Building refuses any other than this last one.
-        Some(_) => return "instance metadata (managed identity)",
+        Some(_) => return MANAGED_IDENTITY,
     }
     if has(&[FabricTokenServiceUrl, FabricWorkloadHost, FabricSessionToken, FabricClusterIdentifier]) {
         "Fabric token service"
@@ -39,7 +41,7 @@ pub(super) fn credential_source(builder: &MicrosoftAzureBuilder) -> &'static str
     } else if is_set(&UseAzureCli) {
         "az login"
     } else {
-        "instance metadata (managed identity)"
+        MANAGED_IDENTITY
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who signs: keys from the environment, the clouds' own chains, or nobody.
 
 use super::profile::ProfileChain;
-use super::source::ambient_source;
+use super::source::{INSTANCE_METADATA, ambient_source};
 use crate::{Error, ErrorKind, Result, StoreConfig};
 use object_store::aws::{AmazonS3Builder, AwsCredential, AwsCredentialProvider};
 use object_store::gcp::GcpCredentialProvider;
@@ -62,6 +62,17 @@ impl Credentials {
             return Self::Profile(ProfileChain::new(None));
         }
         Self::Ambient(OnceLock::new())
+    }
+
+    /// Whether somebody set these up here; what a cloud gives each of its machines is not set up here.
+    pub(super) fn are_set_up(&self) -> bool {
+        match self {
+            Self::Anonymous => false,
+            Self::Keys(_) => true,
+            Self::Profile(chain) => chain.is_named(),
+            Self::Ambient(_) => ambient_source(&AmazonS3Builder::from_env()) != INSTANCE_METADATA,
+            Self::Google(_, source) => source != INSTANCE_METADATA,
+        }
     }
 
     /// The link of the chain that answers, for people. Never a credential.

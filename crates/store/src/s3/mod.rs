@@ -163,6 +163,32 @@ impl Store for Bucket {
     }
 }
 
+impl Bucket {
+    /// Where requests go, without bucket where it stands in the path.
+    pub(crate) fn origin(&self) -> String {
+        self.place().origin.clone()
+    }
+
+    pub(crate) fn http(&self) -> &Http {
+        &self.http
+    }
+
+    /// Whether anything on this machine names credentials, other than that the cloud's machines have some.
+    pub(crate) fn credentials_are_set_up(&self) -> bool {
+        self.credentials.are_set_up()
+    }
+
+    /// Goes through the chain; false where requests go unsigned.
+    pub(crate) async fn has_credentials(&self) -> Result<bool, String> {
+        Ok(!matches!(self.credentials.authority().await?, credentials::Authority::Nobody))
+    }
+
+    /// The link of the chain that answers, for people.
+    pub(crate) async fn credential_source(&self) -> String {
+        self.credentials.source().await
+    }
+}
+
 /// Cuts a page at an inclusive upper bound that the server was not told of.
 pub(crate) fn cut_page(page: &mut ListPage, end_at: Option<&str>) {
     let Some(end_at) = end_at else { return };

@@ -36,11 +36,7 @@ const GCS_LIMITS: StoreLimits =
 
 /// Opens `s3://bucket`.
 pub(crate) fn open_s3(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
-    let endpoint = config
-        .endpoint
-        .clone()
-        .or_else(|| environment("AWS_ENDPOINT_URL_S3"))
-        .or_else(|| environment("AWS_ENDPOINT_URL"));
+    let endpoint = config.endpoint.clone().or_else(configured_endpoint);
     let region =
         config.region.clone().or_else(|| environment("AWS_REGION")).or_else(|| environment("AWS_DEFAULT_REGION"));
     let region_given = region.is_some();
@@ -53,6 +49,14 @@ pub(crate) fn open_s3(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
     store.at_aws = endpoint.is_none();
     store.region_known = known(!store.at_aws || region_given);
     Ok(store)
+}
+
+/// AWS's variables, unless they are to be ignored. What its configuration file says comes with the configuration.
+fn configured_endpoint() -> Option<String> {
+    let ignored =
+        environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_some_and(|word| word.eq_ignore_ascii_case("true"));
+    let variables = if ignored { &[][..] } else { &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"] };
+    variables.iter().find_map(|variable| environment(variable))
 }
 
 /// Opens `r2://account/bucket`, which is S3 at Cloudflare.

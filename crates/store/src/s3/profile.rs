@@ -62,6 +62,11 @@ impl ProfileChain {
         Ok(credential)
     }
 
+    /// Whether a profile was named, by the user or by the environment.
+    pub(super) fn is_named(&self) -> bool {
+        self.name.is_some() || environment("AWS_PROFILE").is_some()
+    }
+
     /// The profile, and how it gave the credential that is held, or the link behind it that did.
     pub(super) async fn source(&self) -> String {
         let held = self.held.lock().await;
@@ -83,12 +88,23 @@ impl ProfileChain {
     }
 
     fn describe(&self, error: &dyn std::error::Error) -> String {
-        let why = innermost(error);
+        let why = match missing_file() {
+            Some((variable, path)) => format!("{}; {variable} names {path}, which is not there", innermost(error)),
+            None => innermost(error),
+        };
         match &self.name {
             Some(name) => format!("profile `{name}`: {why}"),
             None => why,
         }
     }
+}
+
+/// A file that the environment names and that does not exist, which explains why a profile is not found.
+fn missing_file() -> Option<(&'static str, String)> {
+    ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"].into_iter().find_map(|variable| {
+        let path = environment(variable)?;
+        (!std::path::Path::new(&path).exists()).then_some((variable, path))
+    })
 }
 
 /// Whether the user has AWS configuration files, at their usual place or where the environment says.

@@ -5,6 +5,9 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use std::path::Path;
 
+/// The last link of the chains of AWS and Google.
+pub(super) const INSTANCE_METADATA: &str = "instance metadata";
+
 /// Where `gcloud auth application-default login` leaves its file, below the home directory.
 const GCLOUD_FILE: &str = ".config/gcloud/application_default_credentials.json";
 
@@ -29,7 +32,7 @@ pub(super) fn profile_source(named: Option<&str>, environment: Option<&str>, how
     } else if has(&[CredentialsHttp]) {
         Some("container metadata")
     } else if has(&[CredentialsImds]) {
-        Some("instance metadata")
+        Some(INSTANCE_METADATA)
     } else {
         None
     };
@@ -53,7 +56,7 @@ pub(super) fn ambient_source(builder: &AmazonS3Builder) -> &'static str {
     } else if has(ContainerCredentialsFullUri) && has(ContainerAuthorizationTokenFile) {
         "pod identity"
     } else {
-        "instance metadata"
+        INSTANCE_METADATA
     }
 }
 
@@ -75,7 +78,7 @@ pub(super) fn google_source(builder: &GoogleCloudStorageBuilder, file: Option<&s
     if home.is_some_and(|home| home.join(GCLOUD_FILE).exists()) {
         return "gcloud auth application-default login".to_owned();
     }
-    "instance metadata".to_owned()
+    INSTANCE_METADATA.to_owned()
 }
 
 #[cfg(test)]

@@ -1,0 +1,85 @@
+//! Names and sizes as people read them. JSON has both exactly.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// A name on one line, as `ls -b` shows it: `\n`, `\t`, `\x1b`, and for characters that are invisible or turn the line
+/// around `\u202e`. A backslash is doubled, so that what is printed means one name only.
+pub(super) fn escaped(name: &str) -> Cow<'_, str> {
+    escape(name, true)
+}
+
+/// A line of talk on one line; what it quotes may hold anything. Backslashes stay as they are.
+pub(super) fn one_line(line: &str) -> Cow<'_, str> {
+    escape(line, false)
+}
+
+fn escape(text: &str, backslashes: bool) -> Cow<'_, str> {
+    let is_plain = |c: char| !is_unprintable(c) && !(backslashes && c == '\\');
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            _ if is_plain(c) => shown.push(c),
+            '\\' => shown.push_str("\\\\"),
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            // Writing to a string cannot fail.
+            _ if u32::from(c) < 0x100 => write!(shown, "\\x{:02x}", u32::from(c)).unwrap_or_default(),
+            _ => write!(shown, "\\u{:04x}", u32::from(c)).unwrap_or_default(),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Control characters, line separators, and the format characters that hide or reorder what stands beside them.
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// `1.25 GB`: decimal units, three digits, as `format_bytes` of the command line has it.
+pub(super) fn human_bytes(bytes: u64) -> String {
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    // Three digits are shown; a double holds fifteen.
+    let mut count = bytes as f64;
+    let mut unit = "";
+    for next in ["kB", "MB", "GB", "TB", "PB"] {
+        (count, unit) = (count / 1000.0, next);
+        if count < 999.5 {
+            break;
+        }
+    }
+    let digits = match count {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{count:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_on_its_line_and_means_one_name() {
+        assert_eq!(escaped("plain name é 文"), "plain name é 文");
+        assert_eq!(escaped("a\nb\tc\r\x1b[31m\u{85}"), "a\\nb\\tc\\r\\x1b[31m\\x85");
+        assert_eq!(escaped("a\\nb"), "a\\\\nb");
+        assert_eq!(escaped("txt.\u{202e}exe"), "txt.\\u202eexe");
+        assert_eq!(one_line("C:\\x\ny"), "C:\\x\\ny");
+    }
+
+    #[test]
+    fn sizes_have_three_digits_and_a_unit() {
+        let shown = [0, 999, 1000, 9_994, 9_996, 99_960, 999_600, 22_000_000, u64::MAX].map(human_bytes);
+        let expected = ["0 B", "999 B", "1.00 kB", "9.99 kB", "10.0 kB", "100 kB", "1.00 MB", "22.0 MB", "18447 PB"];
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,166 @@
+//! What this machine has for a cloud before any bucket is named: the link of the credential chain that answers, and how
+//! far the clocks are apart. For `doctor`.
+
+use crate::azure::AzureStore;
+use crate::rest::{Call, Http};
+use crate::s3::{Bucket, open_gcs, open_s3};
+use crate::{Error, ErrorKind, Payload, Result, StoreConfig};
+use http::{HeaderMap, Method};
+use std::time::Duration;
+
+/// Stands where an address needs a bucket, container or account; nothing of this name is asked for.
+const UNUSED: &str = "unused";
+
+/// What became of looking for credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialState {
+    /// There are some. Whether a store accepts them shows when one is asked.
+    Found,
+    /// Nothing on this machine is set up for this cloud. Why the last link of the chain has none.
+    Absent(String),
+    /// Something is set up, and gives no credentials. Why.
+    Broken(String),
+}
+
+/// What this machine has for one cloud. Names and places, never a secret.
+#[derive(Clone, Debug)]
+pub struct CloudReport {
+    /// Where requests go, without bucket.
+    pub endpoint: String,
+    /// Whether the endpoint is another than the cloud's own.
+    pub endpoint_given: bool,
+    /// The link of the chain that answers, or was the last one tried.
+    pub source: String,
+    /// Whether it has credentials.
+    pub credentials: CredentialState,
+    /// This machine's clock minus that of the endpoint in seconds, or why it is not known. `None` where nobody was asked:
+    /// neither credentials nor an endpoint say that this cloud is used.
+    pub clock_ahead_s: Option<Result<i64>>,
+}
+
+/// Looks for credentials, and asks the endpoint for the time where the cloud seems to be used. Each of the two takes
+/// `time_max` at most. `config.url` is `s3://`, `gs://` or `az://`.
+///
+/// # Errors
+/// [`ErrorKind::Configuration`], for another URL or an endpoint or file that cannot be.
+pub async fn look_at_cloud(config: &StoreConfig, time_max: Duration) -> Result<CloudReport> {
+    let config = &StoreConfig { path_style: Some(true), ..config.clone() };
+    match config.url.as_str() {
+        "s3://" => look_at_bucket(&open_s3(config, UNUSED)?, "amazonaws.com", time_max).await,
+        "gs://" => look_at_bucket(&open_gcs(config, UNUSED)?, "googleapis.com", time_max).await,
+        "az://" => look_at_azure(config, time_max).await,
+        other => Err(Error::new(ErrorKind::Configuration, "open", other, "the clouds are s3://, gs:// and az://")),
+    }
+}
+
+async fn look_at_bucket(bucket: &Bucket, domain: &str, time_max: Duration) -> Result<CloudReport> {
+    let credentials = state(time_max, bucket.credentials_are_set_up(), bucket.has_credentials()).await;
+    let endpoint = bucket.origin();
+    let endpoint_given = !endpoint.trim_end_matches(".cn").ends_with(domain);
+    let is_used = endpoint_given || credentials == CredentialState::Found;
+    let clock_ahead_s = if is_used { Some(clock(bucket.http(), &endpoint, time_max).await) } else { None };
+    let source = bucket.credential_source().await;
+    Ok(CloudReport { endpoint, endpoint_given, source, credentials, clock_ahead_s })
+}
+
+async fn look_at_azure(config: &StoreConfig, time_max: Duration) -> Result<CloudReport> {
+    let account = std::env::var("AZURE_STORAGE_ACCOUNT_NAME").ok().filter(|account| !account.is_empty());
+    let store = AzureStore::open(config, account.as_deref().unwrap_or(UNUSED), UNUSED)?;
+    let credentials = state(time_max, store.credentials_are_set_up(), store.has_credentials()).await;
+    let endpoint = store.origin().to_owned();
+    let endpoint_given = !endpoint.ends_with("windows.net");
+    // Without an account there is no host to ask.
+    let is_used = endpoint_given || credentials == CredentialState::Found && account.is_some();
+    let clock_ahead_s = if is_used { Some(clock(store.http(), &endpoint, time_max).await) } else { None };
+    let source = store.credential_source().to_owned();
+    Ok(CloudReport { endpoint, endpoint_given, source, credentials, clock_ahead_s })
+}
+
+async fn state(
+    time_max: Duration,
+    is_set_up: bool,
+    looking: impl Future<Output = Result<bool, String>>,
+) -> CredentialState {
+    let why = match tokio::time::timeout(time_max, looking).await {
+        Ok(Ok(true)) => return CredentialState::Found,
+        Ok(Ok(false)) => "requests go unsigned".to_owned(),
+        Ok(Err(why)) => why.lines().next().unwrap_or_default().to_owned(),
+        Err(_elapsed) => format!("no answer within {} s", time_max.as_secs()),
+    };
+    if is_set_up { CredentialState::Broken(why) } else { CredentialState::Absent(why) }
+}
+
+async fn clock(http: &Http, origin: &str, time_max: Duration) -> Result<i64> {
+    let fail = |kind, why: String| Error::new(kind, "ask the time of", origin, why);
+    let call = Call {
+        operation: "ask the time of",
+        url: origin.to_owned(),
+        method: Method::HEAD,
+        origin: origin.to_owned(),
+        path: "/".to_owned(),
+        query: String::new(),
+        headers: HeaderMap::new(),
+        body: Payload::default(),
+        patient: false,
+    };
+    tokio::time::timeout(time_max, http.send(call))
+        .await
+        .map_err(|_elapsed| fail(ErrorKind::Timeout, format!("no answer within {} s", time_max.as_secs())))??;
+    http.clock_ahead_s().ok_or_else(|| fail(ErrorKind::Server, "the answer has no date".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    const TIME_MAX: Duration = Duration::from_secs(20);
+
+    fn s3(endpoint: String) -> StoreConfig {
+        StoreConfig { url: "s3://".to_owned(), endpoint: Some(endpoint), anonymous: true, ..StoreConfig::default() }
+    }
+
+    #[tokio::test]
+    async fn the_clock_of_a_given_endpoint_is_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).await.unwrap();
+            let answer = "HTTP/1.1 403 Forbidden\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        let report = look_at_cloud(&s3(endpoint.clone()), TIME_MAX).await.unwrap();
+        assert!(report.endpoint_given);
+        assert_eq!(report.endpoint, endpoint);
+        assert!(matches!(report.credentials, CredentialState::Absent(_)));
+        assert!(report.clock_ahead_s.unwrap().unwrap() > 1_700_000_000);
+        assert!(server.await.unwrap().starts_with("HEAD / HTTP/1.1\r\n"));
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_that_is_not_there_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let report = look_at_cloud(&s3(endpoint), TIME_MAX).await.unwrap();
+        assert_eq!(report.clock_ahead_s.unwrap().unwrap_err().kind, ErrorKind::Connection);
+    }
+
+    #[tokio::test]
+    async fn who_never_answers_is_given_up() {
+        let looked = state(Duration::ZERO, true, std::future::pending()).await;
+        assert_eq!(looked, CredentialState::Broken("no answer within 0 s".to_owned()));
+        let looked = state(TIME_MAX, false, async { Err("none\nat all".to_owned()) }).await;
+        assert_eq!(looked, CredentialState::Absent("none".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn only_clouds_are_looked_at() {
+        let config = StoreConfig { url: "file:///".to_owned(), ..StoreConfig::default() };
+        assert_eq!(look_at_cloud(&config, TIME_MAX).await.unwrap_err().kind, ErrorKind::Configuration);
+    }
+}
