@@ -110,6 +110,10 @@ def test_nothing_is_kept_of_a_dry_run_or_of_a_mistake(command: Command, tree: Pa
         (["cpp"], 2, "did you mean `tradewind cp`?"),
         (["sync", "a", "b", "--delet"], 2, "did you mean --delete?"),
         (["ls", "-"], 2, "no stores"),
+        (["ls", "S3:/b"], 2, "write s3://b"),
+        (["cp", "-r", "x", "s3//b/x"], 2, "write s3://b/x"),
+        (["cp", "-r", "/nowhere", "gs:b"], 2, "write gs://b"),
+        (["config"], 2, "required"),
         ([], 2, ""),
     ],
 )
@@ -117,6 +121,19 @@ def test_mistakes_are_one_line_and_a_hint(command: Command, arguments: list[str]
     done = command.run(*arguments).expect(code)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_hints_fit_what_went_wrong(command: Command, s3: S3Place, tree: Path, tmp_path: Path) -> None:
+    flags = s3.flags("src")
+    dead = ["--endpoint", "http://127.0.0.1:1", *flags[2:]]
+    done = command.run("ls", "s3://bucket", *dead).expect(5)
+    assert "tradewind doctor" in done.stderr
+    assert "resume" not in done.stderr
+    gone = command.run("cp", "s3://no-such-bucket/x", tmp_path / "x", *flags).expect(3)
+    assert "bucket and key" in gone.stderr
+    bad = command.run("ls", "-r", tree, "--include", "a[").expect(2)
+    assert "a[" in bad.stderr
+    assert "**" not in bad.stderr
 
 
 def test_explain_says_why(command: Command, tree: Path) -> None:

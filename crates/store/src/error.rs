@@ -79,7 +79,9 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         use ErrorKind::*;
         Some(match self.kind {
-            NotFound => "check the key with `tradewind ls`",
+            NotFound if self.operation == "put" => "check the path of the destination",
+            NotFound if self.url.starts_with("file://") => "check the path",
+            NotFound => "check the names of bucket and key with `tradewind ls`",
             BucketNotFound if self.url.starts_with("file://") => "check the path of the directory",
             BucketNotFound => "check the bucket's name, the region and the endpoint",
             Forbidden => "this identity may not do that: check the bucket policy, or choose another profile",

@@ -25,6 +25,9 @@ _ROOT_NAMES = {
     "r2": "r2://ACCOUNT/BUCKET/KEY",
 }
 
+#: `s3:/b`, `s3//b` and `s3:b`: a slash or colon of a URL is missing.
+_MISTYPED = re.compile(r"(?i)(s3|gs|az|r2)(?::/|//|:(?=[a-z0-9]))")
+
 #: Query parameters that only a signed address has.
 _SIGNED = re.compile(
     r"(?i)(^|&)(x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|awsaccesskeyid|googleaccessid)="
@@ -81,6 +84,9 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
     if not separator:
         if text == "mem:" or text.startswith("mem:?"):
             return _memory(text)
+        if mistyped := _MISTYPED.match(text):
+            url = f"{mistyped[1].lower()}://{text[mistyped.end() :]}"
+            raise UrlError(f"{text}: neither a URL nor a likely path", hint=f"write {url}, or ./{text} for a path")
         return _path(text, cwd)
     scheme = scheme.lower()
     if scheme in _ROOT_PARTS:

@@ -69,7 +69,10 @@ impl Selector {
         let mut globs = Vec::with_capacity(filter.rules.len());
         let mut set = GlobSetBuilder::new();
         for (index, rule) in filter.rules.iter().enumerate() {
-            let bad = |error: globset::Error| BadRule { position: index + 1, message: error.to_string() };
+            let bad = |error: globset::Error| {
+                // Not the error's own text, which quotes the glob as it was put for whole names.
+                BadRule { position: index + 1, message: format!("{}: {}", glob_of(rule), error.kind()) }
+            };
             let glob = build_glob(glob_of(rule)).map_err(bad)?;
             set.add(glob.clone());
             globs.push(glob);
