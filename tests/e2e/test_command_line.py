@@ -369,6 +369,32 @@ def test_a_topology_is_announced_and_its_cost_is_told(command: Command, tree: Pa
     assert not (folder / "control").exists()
 
 
+def test_a_plan_is_carried_out_as_a_topology(command: Command, tree: Path, tmp_path: Path) -> None:
+    """A slow direct link and a fast way around: the plan has a relay, and so has the transfer."""
+    rates = {("a:x", "a:z"): 1, ("a:x", "a:y"): 8, ("a:y", "a:z"): 8}
+    (tmp_path / "rates.csv").write_text("src,dst,gbps\n" + "".join(f"{u},{v},{g}\n" for (u, v), g in rates.items()))
+    (tmp_path / "prices.csv").write_text("src,dst,usd_per_gb\n" + "".join(f"{u},{v},0.02\n" for u, v in rates))
+    problem = {
+        "throughput_csv": "rates.csv",
+        "price_csv": "prices.csv",
+        "providers": {"a": {"egress_gbps": 10, "ingress_gbps": 10, "vm_usd_per_hour": 1}},
+        "vm_limit": 1,
+        "source": "a:x",
+        "destination": "a:z",
+        "volume_gb": 50,
+        "goal": {"min_throughput_gbps": 5},
+    }
+    (tmp_path / "problem.json").write_text(json.dumps(problem))
+    path = tmp_path / "planned.json"
+    command.run("plan", "--problem", tmp_path / "problem.json", "--topology", path).expect(0)
+    roles = {gateway["region"]: gateway["role"] for gateway in json.loads(path.read_text())["gateways"].values()}
+    assert roles == {"a:x": ["source"], "a:y": ["relay"], "a:z": ["sink"]}
+    done = command.run("cp", "-r", tree, tmp_path / "copy", "--topology", path).expect(0)
+    assert "via     3 gateways (1 relaying)" in done.stderr
+    for file in filter(Path.is_file, tree.rglob("*")):
+        assert (tmp_path / "copy" / file.relative_to(tree)).read_bytes() == file.read_bytes()
+
+
 def test_a_cost_ceiling_is_kept(command: Command, tmp_path: Path) -> None:
     source = tmp_path / "large"
     source.write_bytes(os.urandom(40 * MIB))

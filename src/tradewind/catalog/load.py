@@ -9,6 +9,7 @@ import datetime
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tradewind.catalog.ageing import Figure, layered
@@ -31,6 +32,10 @@ LINKS_FILE, PRICES_FILE, MACHINES_FILE = "links.csv", "prices.csv", "machines.cs
 Pair = tuple[Region, Region]
 MachineKey = tuple[Region, str, bool]
 """Region, type, whether spot."""
+
+QUOTAS_FILE = "quotas.csv"
+"""In the user's folder: what the account has left."""
+MACHINES_MAX = 100_000
 
 
 def catalog_folder(state_dir: str | None = None) -> Path:
@@ -67,7 +72,17 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
     machine_prices = [figure for figure in told if isinstance(figure, MachinePrice)]
     if (folder / MACHINES_FILE).exists():
         machine_prices += read_machine_prices(folder / MACHINES_FILE, packaged)
-    return _catalog(packaged, links, prices, _region_offers(machine_prices, packaged))
+    catalog = _catalog(packaged, links, prices, _region_offers(machine_prices, packaged))
+    return replace(catalog, quotas=dict(_quotas(folder / QUOTAS_FILE))) if (folder / QUOTAS_FILE).exists() else catalog
+
+
+def _quotas(path: Path) -> Iterator[tuple[Region, int]]:
+    """Machines that the account may still start, per region: region, machines."""
+    for row in read_rows(path, [["region"], ["machines"]]):
+        count = row.number("machines", low=0, high=MACHINES_MAX)
+        if count != int(count):
+            raise row.wrong("machines", f"{count:g} is not a whole number")
+        yield row.region("region"), int(count)
 
 
 def _catalog(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
 from tradewind.errors import UsageError
-from tradewind.model.amounts import parse_rate_gbps, parse_usd, parse_volume_gb
+from tradewind.model.amounts import BYTES_PER_GB, parse_rate_gbps, parse_usd, parse_volume_gb
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay_document import plan_document
-from tradewind.model.units import parse_duration_s
+from tradewind.model.units import parse_bytes, parse_duration_s
 
 if TYPE_CHECKING:
     from tradewind.planner.plan import Transfer
@@ -57,13 +57,39 @@ def add_arguments(parser: ArgumentParser) -> None:
     limits.add_argument("--max-vms", metavar="N", type=int, help="machines per region (default 8)")
     limits.add_argument("--vm-type", metavar="TYPE", action="append", help="only this machine type; can be repeated")
     limits.add_argument("--spot", action="store_true", help="spot machines too")
+    billed = parser.add_argument_group("what is billed")
+    billed.add_argument(
+        "--compression-ratio",
+        metavar="R",
+        type=float,
+        default=1.0,
+        help="bytes sent per byte of data, above 0 and at most 1: egress is billed on what is sent (default 1)",
+    )
+    billed.add_argument(
+        "--egress-used",
+        metavar="SIZE",
+        type=typed(parse_used_gb),
+        default=0.0,
+        help="already sent this month, e.g. 12TB: prices with volume tiers go on from there",
+    )
     shown = parser.add_argument_group("what to show")
     shown.add_argument("--compare", action="store_true", help="beside direct, RON and GridFTP")
     shown.add_argument("--explain", action="store_true", help="what binds, and what one more machine or 10%% would buy")
     shown.add_argument("--frontier", action="store_true", help="every efficient pair of cost and rate")
     shown.add_argument(
+        "--topology",
+        metavar="FILE",
+        dest="topology_file",
+        help="write the plan's gateways and routes to FILE, for `tradewind cp --topology`",
+    )
+    shown.add_argument(
         "--plot", metavar="FILE", type=typed(parse_plot), help="draw routes and frontier: FILE.svg or FILE.png"
     )
+
+
+def parse_used_gb(text: str) -> float:
+    """GB already sent, which may be none. Raises UsageError."""
+    return parse_bytes(text) / BYTES_PER_GB
 
 
 def parse_plot(text: str) -> str:
@@ -93,6 +119,8 @@ def run(args: Namespace) -> int:
         nearest = plan_document(error.nearest) if error.nearest else None
         print(json.dumps({"status": "infeasible", "because": error.because, "nearest": nearest}))
         return error.exit_code
+    if args.topology_file:
+        _write_topology(args.topology_file, plan)
     frontier = plan.frontier() if args.frontier or args.plot else None
     if args.json:
         print(json.dumps(_document(args, plan, frontier)))
@@ -102,6 +130,19 @@ def run(args: Namespace) -> int:
         plan.plot(args.plot, frontier=frontier)
         print(f"drawn to {args.plot}", file=sys.stderr)
     return 0
+
+
+def _write_topology(path: str, plan: TransferPlan) -> None:
+    """Raises TopologyError if the plan has more routes or connections than gateways take."""
+    from tradewind.planner.gateways import gateway_plan
+    from tradewind.transfer.topology import topology_document
+
+    document = topology_document(gateway_plan(plan.overlay))
+    try:
+        Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    print(f"gateways and routes written to {path}", file=sys.stderr)
 
 
 def _asked(args: Namespace) -> tuple[Transfer, Goal]:
@@ -120,6 +161,8 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
         max_vms=args.max_vms or MACHINES_PER_REGION,
         vm_types=args.vm_type,
         spot=args.spot,
+        compression_ratio=args.compression_ratio,
+        egress_used_gb=args.egress_used,
     )
     return transfer, _goal(args)
 

@@ -36,8 +36,9 @@ def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
     from tradewind.planner.distribution import answer_multicast, compare_multicast
     from tradewind.planner.plan import InfeasibleGoal
 
-    for option in ("frontier", "plot", "explain"):
-        if getattr(args, option):
+    asked = {"frontier": args.frontier, "plot": args.plot, "explain": args.explain, "topology": args.topology_file}
+    for option, wanted in asked.items():
+        if wanted:
             raise UsageError(f"--{option} takes one destination", hint="leave it out, or plan for each alone")
     started_s = time.perf_counter()
     try:

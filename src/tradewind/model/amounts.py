@@ -12,6 +12,7 @@ from tradewind.model.units import format_bytes, parse_bytes, parse_rate
 
 __all__ = [
     "BITS_PER_BYTE",
+    "BYTES_PER_GB",
     "SECONDS_PER_HOUR",
     "format_gbps",
     "format_usd",

@@ -320,6 +320,8 @@ def prepared(
     max_vms: int = MACHINES_PER_REGION,
     vm_types: Collection[str] | None = None,
     spot: bool = False,
+    compression_ratio: float = 1.0,
+    egress_used_gb: float = 0.0,
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> Transfer:
     """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast."""
@@ -327,7 +329,15 @@ def prepared(
         raise UsageError(f"at least one machine per region is needed, not {max_vms}")
     known = catalog if isinstance(catalog, Catalog) else load_catalog(Path(catalog) if catalog else catalog_folder())
     require_machine_types(known, vm_types or ())
-    limits = Limits(machines_per_region=max_vms, spot=spot, machine_types=vm_types)
+    if not 0 < compression_ratio <= 1:
+        raise UsageError(f"a compression ratio is above 0 and at most 1, not {compression_ratio:g}")
+    limits = Limits(
+        machines_per_region=max_vms,
+        spot=spot,
+        machine_types=vm_types,
+        compression_ratio=compression_ratio,
+        monthly_egress_used_gb=egress_used_gb,
+    )
     destinations = [parse_region(d) for d in ([destination] if isinstance(destination, str) else destination)]
     if len(destinations) > 1:
         return prepare_multicast(known, parse_region(source), destinations, volume_gb, limits)

@@ -1,0 +1,125 @@
+"""Quotas, stores, compression and price tiers: each named limit reaches the plan, and the check knows it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.planner.worlds import MADE, offer
+from tradewind.catalog.load import load_catalog
+from tradewind.cli.main import main
+from tradewind.errors import ConfigError
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Fastest, MinThroughput
+from tradewind.model.grid import Grid, Link
+from tradewind.model.machine import StoreLimits
+from tradewind.model.price import EgressPrice, PriceBook, PriceTier
+from tradewind.model.region import Region
+from tradewind.planner.network import Limits
+from tradewind.planner.plan import InfeasibleGoal, answer_goal, prepare
+from tradewind.transfer.topology import read_topology
+
+SOURCE, SINK = Region("p", "source"), Region("q", "sink")
+TIERS = (PriceTier(0.0, 0.09), PriceTier(10_000.0, 0.05))
+
+
+def world() -> Catalog:
+    """One link of 8 Gbit/s at a price in two tiers; large machines, and small ones of the same caps for a third."""
+    large, small = offer("p", 10.0, 10.0, 1.5, 0.0), offer("p", 10.0, 10.0, 0.5, 0.0)
+    small = replace(small, machine=replace(small.machine, name="p-small"))
+    price = EgressPrice(TIERS, MADE)
+    offers = {"p": (large, small), "q": (offer("q", 10.0, 10.0, 1.0, 0.0),)}
+    return Catalog({}, PriceBook({(SOURCE, SINK): price}), Grid({(SOURCE, SINK): Link(8.0, MADE)}), offers)
+
+
+def test_the_cheaper_machine_of_equal_caps_is_taken() -> None:
+    plan = answer_goal(prepare(world(), SOURCE, SINK, 100.0), Cheapest())
+    assert {m.offer.machine.name for m in plan.machines if m.region == SOURCE} == {"p-small"}
+    alone = prepare(world(), SOURCE, SINK, 100.0, Limits(machine_types={"p-10", "q-10"}))
+    assert answer_goal(alone, Cheapest()).cost.machines_usd > plan.cost.machines_usd
+
+
+def test_a_quota_of_the_account_limits_machines() -> None:
+    free = answer_goal(prepare(world(), SOURCE, SINK, 100.0), Fastest())
+    held = answer_goal(prepare(replace(world(), quotas={SINK: 3}), SOURCE, SINK, 100.0), Fastest())
+    assert free.machine_counts[SINK] == 8
+    assert held.machine_counts[SINK] == 3
+    assert held.throughput_gbps == pytest.approx(24.0)
+
+
+def test_object_stores_limit_rates_and_bill_requests() -> None:
+    stores = {
+        "p": StoreLimits("p", 2.0, 9.0, 0.0004, 0.005, MADE),
+        "q": StoreLimits("q", 9.0, 1.5, 0.0004, 0.005, MADE),
+    }
+    transfer = prepare(replace(world(), stores=stores), SOURCE, SINK, 160.0, Limits(machines_per_region=2))
+    plan = answer_goal(transfer, Fastest())
+    assert plan.throughput_gbps == pytest.approx(3.0)
+    assert any("object-store write rate at q:sink" in phrase for phrase in plan.binding)
+    assert plan.cost.requests_usd == pytest.approx(10_000 / 1000 * (0.0004 + 0.005)), "16 MB a request"
+    with pytest.raises(InfeasibleGoal, match="object-store write rate"):
+        answer_goal(transfer, MinThroughput(4.0))
+    without = prepare(
+        replace(world(), stores=stores), SOURCE, SINK, 160.0, Limits(machines_per_region=2, store_limits=False)
+    )
+    assert answer_goal(without, Fastest()).throughput_gbps == pytest.approx(16.0)
+
+
+def test_egress_is_billed_on_what_is_sent() -> None:
+    plain = answer_goal(prepare(world(), SOURCE, SINK, 100.0), Fastest())
+    packed = answer_goal(prepare(world(), SOURCE, SINK, 100.0, Limits(compression_ratio=0.5)), Fastest())
+    assert packed.cost.egress_usd == pytest.approx(plain.cost.egress_usd / 2)
+    assert packed.throughput_gbps == pytest.approx(2 * plain.throughput_gbps), "links carry sent bytes, rates are data"
+
+
+@pytest.mark.parametrize(("used_gb", "usd"), [(0.0, 9.0), (9_950.0, 50 * 0.09 + 50 * 0.05), (20_000.0, 5.0)])
+def test_tiers_go_on_from_what_was_sent_this_month(used_gb: float, usd: float) -> None:
+    plan = answer_goal(prepare(world(), SOURCE, SINK, 100.0, Limits(monthly_egress_used_gb=used_gb)), Fastest())
+    assert plan.cost.egress_usd == pytest.approx(usd)
+
+
+def test_quotas_of_the_user_catalog(tmp_path: Path) -> None:
+    (tmp_path / "quotas.csv").write_text("region,machines\naws:us-east-1,3\n")
+    assert load_catalog(tmp_path).quotas == {Region("aws", "us-east-1"): 3}
+    (tmp_path / "quotas.csv").write_text("region,machines\naws:us-east-1,2.5\n")
+    with pytest.raises(ConfigError, match=r"quotas\.csv.*whole number"):
+        load_catalog(tmp_path)
+
+
+def plan_json(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[str, float]]:
+    regions = ["aws:us-east-1", "gcp:europe-west4"]
+    assert main(["plan", *regions, "--volume", "100GB", "--max-vms", "1", "--cheapest", *options, "--json"]) == 0
+    document: dict[str, dict[str, float]] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_the_command_takes_compression_and_egress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    plain = plan_json(capsys)["cost_usd"]["egress"]
+    assert plan_json(capsys, "--compression-ratio", "0.5")["cost_usd"]["egress"] == pytest.approx(plain / 2)
+    assert plan_json(capsys, "--egress-used", "200TB")["cost_usd"]["egress"] < 0.7 * plain
+    for options, words in (
+        (["--compression-ratio", "1.5"], "at most 1"),
+        (["--egress-used", "12"], "a number and a unit"),
+    ):
+        assert main(["plan", "aws:us-east-1", "gcp:europe-west4", *options]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_plan_is_written_as_a_topology(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = tmp_path / "topology.json"
+    document = plan_json(capsys, "--topology", str(path))
+    plan = read_topology(str(path)).plan
+    machines = [gateway for gateway in plan.gateways if gateway.name != plan.lead]
+    assert len(machines) == sum(document["vms"].values())
+    assert {gateway.region for gateway in machines} == set(document["vms"])
+    assert main(["plan", "aws:us-east-1", "gcp:europe-west4", "--topology", str(tmp_path / "no" / "file")]) == 2
+    assert "No such file" in capsys.readouterr().err
