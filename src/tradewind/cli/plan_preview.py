@@ -27,7 +27,7 @@ from tradewind.transfer.where import Whereabouts, asked_whereabouts, named_regio
 if TYPE_CHECKING:
     from tradewind.planning.api import TransferPlan
 
-__all__ = ["Preview", "preview_of"]
+__all__ = ["Preview", "goal_of", "goal_options", "preview_of"]
 
 NO_PROVIDER = "no fleet provider is set up: this machine moves everything"
 GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
@@ -52,7 +52,7 @@ class Preview:
         """
         if self.sides is None or self.args.dry_run:
             return
-        if not _goal_options(self.args):
+        if not goal_options(self.args):
             source, destination = (side.region for side in self.sides)
             if source and destination and source != destination:
                 self._say(f"from    {source} to {destination}; --dry-run shows what machines on the way would gain")
@@ -69,7 +69,7 @@ class Preview:
         if self.sides is None:
             return
         volume_gb = summary.progress.bytes_total / 1e9
-        if volume_gb <= 0 or not self._can_be_planned(strictly=bool(_goal_options(self.args))):
+        if volume_gb <= 0 or not self._can_be_planned(strictly=bool(goal_options(self.args))):
             return
         plan = self._plan(volume_gb)
         if plan is None:
@@ -119,7 +119,7 @@ class Preview:
                 f"only {format_duration(alone.transfer_s)} to move"
             )
             return None
-        return planned(transfer, _goal(self.args, volume_gb) or goal_of_direct(transfer), started_s)
+        return planned(transfer, goal_of(self.args, volume_gb) or goal_of_direct(transfer), started_s)
 
     def _counted(self) -> Summary:
         """Counts what there is to move, by the same rules, since what a goal needs depends on it."""
@@ -143,9 +143,7 @@ class Preview:
         """Commands that ask for something else, each with a figure that can be had."""
         overlay = plan.overlay
         most = max(overlay.machine_counts.values())
-        vms = (
-            ("fewer machines", most // 2) if most > 1 and not _goal_options(self.args) else ("more machines", 2 * most)
-        )
+        vms = ("fewer machines", most // 2) if most > 1 and not goal_options(self.args) else ("more machines", 2 * most)
         wishes = [
             ("faster, for 20% more", f"--max-cost {math.ceil(overlay.cost.total_usd * 120) / 100:.2f}"),
             (
@@ -180,7 +178,9 @@ def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
     Raises:
         UsageError: two goals, or a goal where there is nothing to plan.
     """
-    goals = _goal_options(args)
+    goals = goal_options(args)
+    if args.via != "local":
+        return Preview(args, options, client, None)
     if args.topology is not None:
         others = [name for name in (*goals, *(["--max-vms"] if args.max_vms else [])) if name != "--max-cost"]
         if others:
@@ -204,12 +204,14 @@ def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
     return Preview(args, options, client, (source, destination))
 
 
-def _goal_options(args: Namespace) -> list[str]:
+def goal_options(args: Namespace) -> list[str]:
+    """The options that were given and name a goal; more than one contradict each other."""
     given = {"--max-cost": args.max_cost, "--min-throughput": args.min_throughput, "--deadline": args.deadline}
     return [name for name, value in given.items() if value is not None]
 
 
-def _goal(args: Namespace, volume_gb: float) -> Any:
+def goal_of(args: Namespace, volume_gb: float) -> Any:
+    """The goal that was asked for; None if none was."""
     from tradewind.model.goal import Deadline, MaxCost, MinThroughput
 
     if args.max_cost is not None:

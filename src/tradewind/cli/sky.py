@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import SkyError, UsageError
+from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Does the action."""
     file = Path(args.file)
-    folder = _folder(args.state_dir, file)
+    folder = sky_folder(args.state_dir, file)
     if args.action in ("up", "down", "status") and args.rest:
         raise UsageError(f"sky {args.action} takes no {args.rest[0]!r}", hint="`tradewind sky --help` says how")
     if args.action == "up":
@@ -68,16 +69,6 @@ def run(args: Namespace) -> int:
 
     apply_change(_attached(file, folder), args.rest)
     return 0
-
-
-def _folder(state_dir: str | None, file: Path) -> Path:
-    """Where the socket and the log of this file's sky are; the same for all ways to write the file's path."""
-    from hashlib import sha256
-
-    from tradewind.sky.folders import skies_folder
-
-    place = str(file.resolve())
-    return skies_folder(state_dir) / f"{file.stem[:20]}-{sha256(place.encode()).hexdigest()[:8]}"
 
 
 def _attached(file: Path, folder: Path) -> Sky:

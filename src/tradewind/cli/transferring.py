@@ -46,8 +46,8 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     goal = parser.add_argument_group(
         "goal of the plan (one of them; else the fastest for what the direct way costs)",
         "Between stores whose regions are known (asked of the store, or said by --src-region aws:us-east-1),\n"
-        "--dry-run shows which machines on the way would reach it, and for how much. There is no fleet provider\n"
-        "yet: the transfer itself goes through this machine.",
+        "--dry-run shows which machines on the way would reach it, and for how much. --via says who runs them;\n"
+        "without it the transfer itself goes through this machine.",
     )
     goal.add_argument(
         "--max-cost",
@@ -62,6 +62,13 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     goal.add_argument("--max-vms", metavar="N", type=typed(parse_machines), help="most machines per region (default 8)")
     way = parser.add_argument_group("gateways")
     way.add_argument("--topology", metavar="FILE", help="go through the gateways in FILE (docs/reference/topology.md)")
+    way.add_argument(
+        "--via",
+        choices=("local", "sky"),
+        default="local",
+        help="who moves the bytes: this machine (default), or gateways in the machines of a sky, as planned",
+    )
+    way.add_argument("--sky", metavar="FILE", help="sky file for --via sky; one that is not up is started for this job")
     add_setting(way, "compress")
     add_setting(way, "seal")
     way.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
@@ -126,6 +133,7 @@ def transfer(args: Namespace, options: Options) -> int:
     """Runs the job and returns its exit code."""
     from tradewind.cli.follow import follow
     from tradewind.cli.plan_preview import preview_of
+    from tradewind.cli.via import chosen_way
     from tradewind.transfer.client import Client
 
     if args.explain is not None:
@@ -135,12 +143,13 @@ def transfer(args: Namespace, options: Options) -> int:
     preview = preview_of(args, options, client)
     preview.say_before()
     note = None if args.dry_run else _unfinished(client, args)
-    with follow(args, preview.after_dry_run) as follower:
+    with chosen_way(args, options, client) as (way, options), follow(args, preview.after_dry_run) as follower:
         job = client.start(
             args.source,
             args.destinations,
             options,
             topology=args.topology,
+            way=way,
             verb=args.verb,
             argv=[args.verb, *args.words],
             keep_logs=args.keep_logs,

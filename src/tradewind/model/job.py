@@ -16,6 +16,8 @@ VerifyMode = Literal["auto", "read"]
 DEFAULT_CHUNK_BYTES = 16 << 20
 #: The least chunk size: S3 takes no smaller parts.
 MIN_CHUNK_BYTES = 5 << 20
+#: The least between files: the least that a gateway takes.
+MIN_FILE_CHUNK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,14 @@ from tradewind.planner.gateways import gateway_plan
 from tradewind.planner.network import Limits
 from tradewind.planner.plan import answer_goal, prepare
 
-__all__ = ["RETRY_RESERVE", "plan_overlay"]
+__all__ = ["PACE", "RETRY_RESERVE", "pace_bytes_per_s", "plan_overlay"]
 
 #: Of a ceiling on cost this part is kept back for bytes that must be sent twice, so that a ceiling that was planned for
 #: is not what stops the transfer.
 RETRY_RESERVE = 0.01
+#: A plan whose routes differ in price is run at most so much faster than it says. With nothing to hold them back its
+#: routes carry all they can, whatever their shares, and the cost is no longer the predicted one.
+PACE = 1.05
 
 
 def plan_overlay(
@@ -28,3 +31,10 @@ def plan_overlay(
         goal = MaxCost(goal.usd * (1 - RETRY_RESERVE))
     overlay = answer_goal(prepare(catalog, source, destination, volume_gb, limits), goal)
     return gateway_plan(overlay, lead_region=str(source))
+
+
+def pace_bytes_per_s(plan: Plan) -> int | None:
+    """The rate at which the routes keep their shares; None where it does not matter which of them carries what."""
+    if plan.prediction is None or len({route.usd_per_gb for route in plan.routes}) == 1:
+        return None
+    return round(plan.prediction.throughput_gbps * PACE * 1e9 / 8)

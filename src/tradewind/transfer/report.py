@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tradewind.model.amounts import format_usd
-from tradewind.model.event import Summary
+from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.event import Progress, Summary
+from tradewind.model.overlay import OverlayPlan
 from tradewind.model.plan import Plan
 from tradewind.model.units import format_bytes, format_duration, format_rate
 
@@ -52,7 +53,9 @@ def summary_lines(summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None
     proofs = sorted(summary.proofs.items(), key=lambda item: (-item[1], item[0]))
     if proofs:
         lines.append("proven  " + ", ".join(f"{count:,} {proof_words(name)}" for name, count in proofs))
-    if plan.mean_usd_per_gb > 0 or progress.cost_usd > 0:
+    if plan.overlay is not None:
+        lines += _kept_promise(plan.overlay, progress)
+    elif plan.mean_usd_per_gb > 0 or progress.cost_usd > 0:
         predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
         lines.append(f"cost    {format_usd(predicted)} predicted, {format_usd(progress.cost_usd)} actual")
     if len(summary.destinations) > 1:
@@ -77,12 +80,28 @@ def plan_lines(
     passed = {name for route in plan.routes for name in route.nodes}
     relays = {name for route in plan.routes for name in route.nodes[1:-1]}
     way = f"{_count(len(passed), 'gateway')} ({len(relays)} relaying) on {_count(len(plan.routes), 'route')}"
+    if plan.overlay is not None:
+        return [first, f"plan    {plan.overlay}"]
     price = _usd_per_gb(plan, ceiling_usd_per_gb)
     if plan.mean_usd_per_gb == 0:
         return [first, f"via     {way}"]
     if price < plan.mean_usd_per_gb:
         return [first, f"via     {way}; at most {format_usd(price)} per GB, by --max-cost"]
     return [first, f"via     {way}; {format_usd(price)} per GB"]
+
+
+def actual_usd(overlay: OverlayPlan, progress: Progress) -> float:
+    """What a transfer has cost so far [USD]: egress at the plan's prices, and machines from launch."""
+    machines_usd_per_s = sum(machines.count * machines.offer.usd_per_s for machines in overlay.machines)
+    return progress.cost_usd + machines_usd_per_s * (overlay.boot_s + progress.elapsed_s)
+
+
+def _kept_promise(overlay: OverlayPlan, progress: Progress) -> list[str]:
+    """Rate and cost beside those of the plan."""
+    return [
+        f"rate    {format_gbps(overlay.throughput_gbps)} predicted, {format_gbps(progress.bytes_per_s * 8e-9)} actual",
+        f"cost    {format_usd(overlay.cost.total_usd)} predicted, {format_usd(actual_usd(overlay, progress))} actual",
+    ]
 
 
 def _usd_per_gb(plan: Plan, ceiling_usd_per_gb: float | None) -> float:

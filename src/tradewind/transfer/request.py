@@ -15,6 +15,7 @@ from tradewind.errors import UsageError
 from tradewind.model.job import (
     DEFAULT_CHUNK_BYTES,
     MIN_CHUNK_BYTES,
+    MIN_FILE_CHUNK_BYTES,
     Comparison,
     Deletion,
     JobSpec,
@@ -91,6 +92,7 @@ def resolve(source: str, destinations: tuple[str, ...], options: Options, plan: 
     cwd = os.getcwd()
     start = parse_url(source, cwd=cwd)
     ends = [parse_url(text, cwd=cwd) for text in destinations]
+    _check_chunk(options, ends)
     if start.kind == "pipe" or any(end.kind == "pipe" for end in ends):
         raise UsageError("a job cannot read or write a pipe", hint="`tradewind cp - DST` and `tradewind cp SRC -` can")
     tree = _is_tree(start, options)
@@ -312,12 +314,17 @@ def _check_options(options: Options) -> None:
         raise UsageError("deletion goes with a comparison", hint="use `tradewind sync --delete`")
     if options.max_delete is not None and not options.delete:
         raise UsageError("--max-delete goes with --delete")
-    if options.chunk_bytes < MIN_CHUNK_BYTES:
-        raise UsageError(
-            f"chunks of {options.chunk_bytes} bytes: must be at least 5MiB", hint="S3 takes no smaller parts"
-        )
     if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
         raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
+
+
+def _check_chunk(options: Options, ends: list[Location]) -> None:
+    """Files and memory take parts of any size; clouds do not."""
+    least, why = MIN_CHUNK_BYTES, "S3 takes no smaller parts"
+    if all(end.kind in ("file", "mem") for end in ends):
+        least, why = MIN_FILE_CHUNK_BYTES, "smaller ones cost more than they carry"
+    if options.chunk_bytes < least:
+        raise UsageError(f"chunks of {options.chunk_bytes} bytes: must be at least {least >> 10}KiB", hint=why)
 
 
 def _ceiling_price(options: Options, plan: Plan) -> float | None:

@@ -1,0 +1,152 @@
+"""`--via`: who moves the bytes: this machine alone, or gateways along a planned overlay in an emulated WAN."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tradewind.errors import UsageError
+from tradewind.model.region import Region
+from tradewind.model.store import Access
+from tradewind.transfer.request import Options
+
+if TYPE_CHECKING:
+    from tradewind.model.plan import Plan
+    from tradewind.sky.running import Sky
+    from tradewind.transfer.client import Client
+    from tradewind.transfer.way import Way
+
+__all__ = ["chosen_way"]
+
+#: A plan that costs more than this is asked about on a terminal, unless -y or a ceiling was given.
+ASK_ABOVE_USD = 1.0
+
+
+@contextmanager
+def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tuple[Way | None, Options]]:
+    """The way that `--via` asks for, planned, shown and agreed to, and the options with what follows from it.
+
+    None where no overlay is asked for. A sky that was started for the transfer ends with the block.
+
+    Raises:
+        UsageError: regions or the file are missing, or the user says no.
+        TradewindError: no plan meets the goal; the sky cannot be had.
+    """
+    if args.via == "local":
+        if args.sky is not None:
+            raise UsageError("--sky goes with --via sky")
+        yield None, options
+        return
+    if args.topology is not None:
+        raise UsageError("--topology gives the way that --via would plan", hint="leave one of them out")
+    if args.sky is None:
+        raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
+    if len(args.destinations) != 1 or not isinstance(options.destination, Access):
+        raise UsageError("--via sky takes one destination")
+    regions = _side(options.source.region, "--src-region"), _side(options.destination.region, "--dst-region")
+    with _sky(args) as sky:
+        yield _planned(args, options, client, sky, regions)
+
+
+def _planned(
+    args: Namespace, options: Options, client: Client, sky: Sky, regions: tuple[Region, Region]
+) -> tuple[Way, Options]:
+    from tradewind.catalog.load import catalog_folder, load_catalog
+    from tradewind.cli.plan_preview import goal_of, goal_options
+    from tradewind.fleet.sky_catalog import sky_catalog
+    from tradewind.model.goal import Fastest
+    from tradewind.planner.network import Limits
+    from tradewind.sky.file import read_sky_file
+    from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay
+    from tradewind.transfer.way import planned_way, single_way
+
+    goals = goal_options(args)
+    if len(goals) > 1:
+        raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
+    provider = {"kind": "sky", "sky": str(sky.folder)}
+    counted = client.start(
+        args.source, args.destinations, replace(options, dry_run=True), way=single_way(str(regions[0]), provider)
+    ).wait()
+    volume_gb = counted.progress.bytes_total / 1e9
+    if volume_gb <= 0:
+        return single_way(str(regions[0]), provider), options
+    network = read_sky_file(args.sky)
+    catalog = sky_catalog(network, load_catalog(catalog_folder()))
+    limits = Limits(machines_per_region=args.max_vms or len(sky.machines))
+    plan = plan_overlay(catalog, *regions, volume_gb, goal_of(args, volume_gb) or Fastest(), limits)
+    if args.dry_run:
+        if not (args.quiet or args.json):
+            print(f"plan    {plan.overlay}", file=sys.stderr)
+        return single_way(str(regions[0]), provider), options
+    _agree(args, plan)
+    options = replace(options, chunk_bytes=_chunk_bytes(args, options, network.scale))
+    pace = pace_bytes_per_s(plan)
+    if pace is not None:
+        options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
+    return planned_way(plan, provider), replace(options, max_cost_usd=_egress_ceiling_usd(args, plan, volume_gb))
+
+
+def _side(text: str | None, flag: str) -> Region:
+    if text is None:
+        raise UsageError(f"a plan needs to know where both sides are: {flag}", hint=f"e.g. {flag} aws:us-east-1")
+    try:
+        return Region.parse(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+@contextmanager
+def _sky(args: Namespace) -> Iterator[Sky]:
+    """The sky of the file: as it is if it is up, else for as long as the block lasts."""
+    from pathlib import Path
+
+    from tradewind.sky.folders import sky_folder
+    from tradewind.sky.running import Sky
+
+    file = Path(args.sky)
+    folder = sky_folder(args.state_dir, file)
+    if (folder / "control.sock").exists():
+        yield Sky.attach(folder)
+        return
+    with Sky.up(file) as sky:
+        yield sky
+
+
+def _egress_ceiling_usd(args: Namespace, plan: Plan, volume_gb: float) -> float | None:
+    """What of --max-cost is left for egress once the machines are paid; None without a ceiling, or without prices."""
+    if args.max_cost is None or plan.overlay is None or plan.mean_usd_per_gb == 0:
+        return None
+    kind, usd = args.max_cost
+    total_usd = usd * volume_gb if kind == "usd_per_gb" else usd
+    left_usd: float = total_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
+    return left_usd
+
+
+def _chunk_bytes(args: Namespace, options: Options, scale: float) -> int:
+    """Chunks scaled as rates are, so that one takes as long as it would in the world; a size that was asked for stays.
+
+    A store of a cloud takes no parts below MIN_CHUNK_BYTES, whatever the scale.
+    """
+    from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
+    from tradewind.model.url import parse_url
+
+    if options.chunk_bytes != DEFAULT_CHUNK_BYTES:
+        return options.chunk_bytes
+    any_size = parse_url(args.destinations[0], cwd="/").kind in ("file", "mem")
+    least = MIN_FILE_CHUNK_BYTES if any_size else MIN_CHUNK_BYTES
+    return min(DEFAULT_CHUNK_BYTES, max(least, round(DEFAULT_CHUNK_BYTES * scale)))
+
+
+def _agree(args: Namespace, plan: Plan) -> None:
+    """Asks before a plan is paid for that costs more than ASK_ABOVE_USD. Raises UsageError for a no."""
+    from tradewind.cli.transferring import confirm
+    from tradewind.model.amounts import format_usd
+
+    if plan.prediction is None or plan.prediction.cost_usd <= ASK_ABOVE_USD or args.yes or args.max_cost is not None:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        confirm(f"{plan.overlay}. Spend {format_usd(plan.prediction.cost_usd)}?")

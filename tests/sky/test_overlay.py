@@ -1,0 +1,146 @@
+"""`cp --via sky`: planned, executed by gateways in the machines of a sky, and held against what the plan said."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.drive import Command
+from testbed.sky import unavailable, valid
+from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_files, write_world
+from tradewind.catalog.load import load_catalog
+from tradewind.fleet.sky_catalog import data_per_wire, sky_catalog
+from tradewind.model.goal import MaxCost
+from tradewind.model.region import Region
+from tradewind.planner.network import Limits
+from tradewind.sky.file import read_sky_file
+from tradewind.sky.folders import sky_folder
+from tradewind.sky.running import Sky, find_emulator
+from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay
+from tradewind.transfer.topology import topology_document, topology_from_document
+
+VOLUME_BYTES = 120_000_000
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Command]:
+    """The command, with the emulator and a home of its own."""
+    if reason := unavailable():
+        pytest.skip(reason)
+    made = Command(tmp_path / "home")
+    made.environment["TRADEWIND_WAN"] = find_emulator()
+    yield made
+    made.wait_until_alone()
+
+
+@pytest.fixture
+def sky(command: Command, tmp_path: Path) -> Iterator[tuple[Sky, Path]]:
+    """The sky that `command` finds for the file beside it."""
+    file = write_world(tmp_path)
+    with Sky.up(file, folder=sky_folder(str(command.state), file)) as running:
+        yield running, file
+
+
+def carried_bytes(events: list[dict[str, Any]]) -> dict[str, int]:
+    """What each route carried, by its stations."""
+    return {hop["name"]: hop["bytes"] for hop in events[-1]["progress"]["hops"]}
+
+
+def test_a_plan_mixes_routes_to_its_ceiling_and_becomes_a_topology_and_back(tmp_path: Path) -> None:
+    network = read_sky_file(write_world(tmp_path))
+    catalog = sky_catalog(network, load_catalog())
+    link = catalog.grid.link(Region.parse(SOURCE), Region.parse(SINK))
+    assert link is not None and link.rtt_ms == 60
+    assert link.gbps == pytest.approx(0.05 * data_per_wire(1500))
+    plan = plan_overlay(catalog, Region.parse(SOURCE), Region.parse(SINK), 1.0, MaxCost(0.1), Limits())
+    assert {route.nodes[1:-1] for route in plan.routes} == {(), ("azure-westus2-1",)}
+    assert plan.prediction is not None and plan.prediction.cost_usd <= 0.1
+    again = topology_from_document(json.loads(json.dumps(topology_document(plan)))).plan
+    assert (again.gateways, again.hops, again.routes) == (plan.gateways, plan.hops, plan.routes)
+    pace = pace_bytes_per_s(plan)
+    assert pace is not None and pace * 8e-9 > plan.prediction.throughput_gbps
+
+
+def test_a_transfer_keeps_the_plans_shares_and_cost_and_leaves_nothing(
+    command: Command, sky: tuple[Sky, Path], tmp_path: Path
+) -> None:
+    running, file = sky
+    source = write_files(tmp_path / "source", VOLUME_BYTES)
+    ceiling_usd = 0.0115
+    options = ("-r", *OPTIONS, "--sky", str(file), "--max-cost", str(ceiling_usd), "--json")
+    attempts = iter(range(10))
+
+    def copy() -> Any:
+        return command.run("cp", source, tmp_path / f"copy-{next(attempts)}", *options)
+
+    done = valid(running, copy)
+    assert done.code == 0, done.stderr
+    assert differences(source, tmp_path / f"copy-{next(attempts) - 1}") == []
+    summary = done.events[-1]
+    plan = plan_overlay(
+        sky_catalog(read_sky_file(file), load_catalog()),
+        Region.parse(SOURCE),
+        Region.parse(SINK),
+        VOLUME_BYTES / 1e9,
+        MaxCost(ceiling_usd),
+        Limits(),
+    )
+    assert plan.overlay is not None
+    assert summary["progress"]["cost_usd"] == pytest.approx(plan.overlay.cost.egress_usd, rel=0.02)
+    assert summary["progress"]["cost_usd"] <= ceiling_usd
+    carried = carried_bytes(done.events)
+    for route in plan.routes:
+        share = carried[" → ".join(route.nodes)] / VOLUME_BYTES
+        assert share == pytest.approx(route.share, abs=0.03)
+    # On the wire, too: what the plan gave the relay went through it, and the rest did not.
+    wire = {(path.src, path.dst): path.wire_bytes for path in running.stats().paths}
+    assert wire["relay-1", "sink-1"] / (wire["relay-1", "sink-1"] + wire["source-1", "sink-1"]) == pytest.approx(
+        next(route.share for route in plan.routes if len(route.nodes) == 3), abs=0.05
+    )
+    assert command.run("fleet", "list").stdout == ""
+
+
+def test_a_sky_that_is_not_up_is_up_for_the_job(command: Command, tmp_path: Path) -> None:
+    file = write_world(tmp_path)
+    done = command.run("cp", "-r", "mem:?objects=40&size_bytes=100000", "mem:", *OPTIONS, "--sky", str(file))
+    assert done.code == 0, done.stderr
+    assert f"{SOURCE} → {RELAY} → {SINK} 100%" in done.stderr
+    command.wait_until_alone()
+
+
+def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path: Path) -> None:
+    file = write_world(tmp_path)
+    source = write_files(tmp_path / "source", 3_000_000)
+    done = command.run("cp", "-r", source, tmp_path / "copy", *OPTIONS, "--sky", str(file), "--dry-run")
+    assert done.code == 0, done.stderr
+    assert "plan    3.00 MB at " in done.stderr and not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--via", "sky"], "--via sky needs --sky FILE"),
+        (["--sky", "world.json"], "--sky goes with --via sky"),
+        (["--via", "sky", "--sky", "world.json"], "a plan needs to know where both sides are: --src-region"),
+        (["--via", "sky", "--sky", "x", "--topology", "y"], "--topology gives the way that --via would plan"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(tmp_path: Path, words: list[str], error: str) -> None:
+    command = Command(tmp_path / "home")
+    done = command.run("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", *words)
+    assert done.code == 2
+    assert f"error: {error}" in done.stderr
+
+
+def test_a_goal_out_of_reach_moves_nothing(command: Command, sky: tuple[Sky, Path], tmp_path: Path) -> None:
+    source = write_files(tmp_path / "source", 2_000_000)
+    goal = ("--min-throughput", "1Gbit/s")
+    done = command.run("cp", "-r", source, tmp_path / "copy", *OPTIONS, "--sky", str(sky[1]), *goal)
+    assert done.code == 1 and "1 Gbit/s is out of reach" in done.stderr
+    assert not (tmp_path / "copy").exists()
+    assert os.listdir(command.state / "fleets") == []
