@@ -6,6 +6,9 @@ use super::{Flight, Idle, Lead, OPEN_OBJECTS_MAX, Object, Phase, SENDING_OBJECTS
 use crate::shares::Blocked;
 use crate::{RequestId, RouteId};
 
+/// Under a rate limit, bytes that could have gone out but for a late wake-up go out after it, for so long.
+const PACE_CREDIT_MS: f64 = 200.0;
+
 /// Why the lanes that have work cannot send it.
 #[derive(Default)]
 pub(super) struct Obstacles {
@@ -176,7 +179,8 @@ impl Lead {
     fn send(&mut self, route: RouteId, bytes: u64, work: Work, tries: Tries, now_ms: u64) -> Action {
         self.shares.sent(route, bytes);
         if let Some(rate) = self.config.rate_limit_bytes_per_s {
-            self.paced_until_ms = self.paced_until_ms.max(now_ms as f64) + bytes as f64 * 1000.0 / rate.max(1) as f64;
+            let due_ms = self.paced_until_ms.max(now_ms as f64 - PACE_CREDIT_MS);
+            self.paced_until_ms = due_ms + bytes as f64 * 1000.0 / rate.max(1) as f64;
         }
         let request = RequestId(self.next_request);
         self.next_request += 1;

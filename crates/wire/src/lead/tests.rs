@@ -482,6 +482,27 @@ fn the_rate_limit_paces_and_always_names_a_later_time() {
 }
 
 #[test]
+fn the_rate_limit_is_kept_by_one_who_always_wakes_late() {
+    let mut config = config(1);
+    config.rate_limit_bytes_per_s = Some(10 * MIB);
+    let mut lead = Lead::new(config);
+    for id in 0..1000 {
+        lead.add(ObjectId(id), whole(MIB / 10));
+    }
+    let (mut now_ms, mut sent_bytes) = (0, 0);
+    while now_ms < 5_000 {
+        for (request, _, work) in sends(&mut lead, now_ms) {
+            sent_bytes += work.members().len() as u64 * (MIB / 10);
+            all_done(&mut lead, request, now_ms);
+        }
+        let Idle::Until(later) = idle(&mut lead, now_ms) else { break };
+        now_ms = later + 7;
+    }
+    let kept = sent_bytes as f64 / (10 * MIB) as f64 / (now_ms as f64 / 1000.0);
+    assert!((0.95..=1.02).contains(&kept), "{kept:.3} of the rate limit");
+}
+
+#[test]
 fn server_side_copies_pass_the_rate_limit_and_the_ceiling() {
     let mut config = config(1);
     config.rate_limit_bytes_per_s = Some(1);
