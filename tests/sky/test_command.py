@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -69,6 +70,21 @@ def test_exec_passes_words_and_exit_codes_on(up: Type) -> None:
     wrong = up("exec", "c-1", "--", "true")
     assert (wrong.returncode, wrong.stderr.splitlines()[0]) == (1, "error: the sky has no machine 'c-1'")
     assert up("exec", "b-2").returncode == 2
+
+
+def test_in_the_foreground_it_ends_with_ctrl_c(typed: Type, tmp_path: Path) -> None:
+    reason = unavailable()
+    if reason:
+        pytest.skip(reason)
+    command = [sys.executable, "-m", "tradewind.cli.main", "sky", "up", "--foreground", "sky.json"]
+    environment = {**os.environ, "TRADEWIND_STATE_DIR": str(tmp_path / "state")}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as foreground:
+        assert foreground.stdout is not None
+        assert foreground.stdout.readline() == "a-1  10.77.1.1     site:a\n"
+        assert typed("status").returncode == 0
+        foreground.send_signal(signal.SIGINT)
+        assert foreground.wait(60) == 130
+    assert "is not up" in typed("status").stderr
 
 
 def test_changes_show_in_the_status(up: Type) -> None:
