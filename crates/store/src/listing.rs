@@ -9,6 +9,8 @@ use std::sync::Arc;
 const PROBES_MAX: u32 = 64;
 /// Entries of one probe for folded prefixes.
 const PROBE_KEYS: u32 = 1000;
+/// A range should hold so many keys, or it is not worth a request of its own.
+const KEYS_PER_RANGE: usize = 2000;
 /// Characters tried as the next one of a key in a flat space. They are the ones that keys are made of: digits, letters
 /// and what separates words; in byte order.
 const ALPHABET: &[u8] = b"-./0123456789=ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
@@ -72,8 +74,17 @@ pub async fn split_ranges(store: &dyn Store, prefix: &str, ranges_max: usize) ->
         return Ok(whole);
     }
     let mut prober = Prober { store, left: PROBES_MAX };
-    let Some(bounds) = prober.bounds(prefix, ranges_max).await? else { return Ok(whole) };
-    Ok(ranges_of(&thin_out(bounds, ranges_max - 1)))
+    let Some((bounds, cuts)) = prober.bounds(prefix, ranges_max - 1).await? else { return Ok(whole) };
+    Ok(ranges_of(&thin_out(bounds, cuts)))
+}
+
+/// How many cuts pay, judged by how far the first page reached among the places to cut at; `None` when it did not get
+/// to the first of them, and nothing is known.
+fn cuts_worth(first: &ListPage, bounds: &[String]) -> Option<usize> {
+    let last = &first.objects.last()?.key;
+    let passed = bounds.iter().filter(|bound| *bound <= last).count();
+    let keys = first.objects.len() * (bounds.len() + 1) / passed.max(1);
+    (passed > 0).then_some(keys / KEYS_PER_RANGE)
 }
 
 /// Keeps at most `count` of sorted bounds, evenly spread.
@@ -125,16 +136,17 @@ impl Prober<'_> {
         self.store.list(&request).await.map(Some)
     }
 
-    /// Places to cut at; `None` when one page holds everything.
-    async fn bounds(&mut self, prefix: &str, wanted: usize) -> Result<Option<Vec<String>>> {
+    /// Places to cut at, and at how many of them it pays; `None` when one page holds everything.
+    async fn bounds(&mut self, prefix: &str, cuts_max: usize) -> Result<Option<(Vec<String>, usize)>> {
         let Some(first) = self.page(prefix, None, PROBE_KEYS, false).await? else { return Ok(None) };
         if first.continuation.is_none() {
             return Ok(None);
         }
         let mut bounds = Vec::new();
+        let mut cuts = cuts_max;
         let mut level = vec![prefix.to_owned()];
         // Down the tree, level by level, until there are enough prefixes to share out.
-        while bounds.len() < wanted && !level.is_empty() {
+        while bounds.len() < cuts && !level.is_empty() {
             let mut below = Vec::new();
             for parent in &level {
                 let Some(page) = self.page(parent, None, PROBE_KEYS, true).await? else { break };
@@ -147,9 +159,10 @@ impl Prober<'_> {
                 break;
             }
             bounds.extend(below.iter().cloned());
+            cuts = cuts_worth(&first, &bounds).unwrap_or(cuts_max).min(cuts_max);
             level = below;
         }
-        Ok(Some(bounds))
+        Ok(Some((bounds, cuts)))
     }
 
     /// First keys behind each character that may follow `prefix`; steps over longest common beginnings.
@@ -187,6 +200,17 @@ impl Prober<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_few_pages_are_cut_into_a_few_ranges() {
+        let key = |number: usize| format!("{:02}/{number}", number / 100);
+        let numbered = |number| crate::ObjectInfo { key: key(number), ..Default::default() };
+        let first = ListPage { objects: (0..1000).map(numbered).collect(), ..ListPage::default() };
+        let bounds = |count: usize| (0..count).map(|number| format!("{number:02}/")).collect::<Vec<_>>();
+        assert_eq!(cuts_worth(&first, &bounds(50)), Some(2));
+        assert_eq!(cuts_worth(&first, &bounds(99)), Some(5));
+        assert_eq!(cuts_worth(&first, &["10/".to_owned()]), None);
+    }
 
     proptest! {
         #[test]
