@@ -152,7 +152,10 @@ def test_without_permission_it_says_what_is_missing(typed: Type, tmp_path: Path)
         if shutil.which("setpriv") is None:
             pytest.skip("to take root's capabilities away needs setpriv (util-linux)")
         strip = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+    before = allowed.read_text()
     done = typed("up", before=strip)
+    assert allowed.read_text() == before, "put back, also when nothing else worked"
     assert done.returncode == 9
     assert done.stderr.splitlines()[0].startswith("error: ")
     assert done.stderr.splitlines()[1].startswith("hint: run as root")

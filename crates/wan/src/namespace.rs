@@ -28,11 +28,14 @@ pub struct Namespace {
 pub fn make_all(network: &Network) -> Result<Vec<Namespace>, Fault> {
     let own = open_namespace(OWN_NAMESPACE)?;
     let controls = AllowedControls::allow(network.machines.iter().map(|machine| machine.congestion_control.as_str()))?;
-    let made = network.machines.iter().map(|machine| make(machine, network.mtu_bytes)).collect();
-    enter(&own)?;
-    // Put back while this thread is in the host's namespace: the file shows the one of its reader.
+    let made: Result<Vec<_>, Fault> = network.machines.iter().map(|machine| make(machine, network.mtu_bytes)).collect();
+    let back = enter(&own);
+    // Whatever failed; and from the host's namespace, since the file shows the one of its reader. Who may not enter a
+    // namespace has not left it either.
     controls.put_back()?;
-    made
+    let made = made?;
+    back?;
+    Ok(made)
 }
 
 /// Chooses the congestion control of new connections in these namespaces.
@@ -43,8 +46,9 @@ pub fn choose_control(namespaces: &[&OwnedFd], name: &str) -> Result<(), Fault> 
         enter(netns)?;
         crate::congestion::choose(name)
     });
-    enter(&own)?;
+    let back = enter(&own);
     controls.put_back()?;
+    back?;
     chosen
 }
 
