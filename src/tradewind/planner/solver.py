@@ -23,6 +23,9 @@ __all__ = ["Answer", "Ask", "SolverLimitReached", "SolverSettings", "solve_flows
 COST_SCALE = 1e3
 """Costs are handed over in milli-USD/s, so that HiGHS's absolute tolerances (1e-7) stay far below a cent."""
 FEASIBILITY_TOLERANCE = 1e-9
+WHOLE_TOLERANCE = 1e-8
+"""How far from whole the branch and bound may leave machines. HiGHS's own 1e-6 lets its bound save a millionth of a
+machine, more than the gap within which an answer is told to be the best."""
 INTEGRALITY_SLACK = 1e-5
 WHOLE_COLUMNS_MAX = 20_000
 """Flow columns up to which a programme with several destinations is solved whole. On 71 regions with one machine type,
@@ -166,6 +169,7 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
     """One mixed-integer solve with the rows known so far, and the best flows for the machines it chose."""
     highs = _highs(settings)
     highs.setOptionValue("presolve", "off")  # Halves the median and cuts the worst of these programmes by four.
+    highs.setOptionValue("mip_feasibility_tolerance", WHOLE_TOLERANCE)
     _pass_model(highs, formulation, ask, relax=False)
     if start is not None:
         _offer_start(highs, start)
