@@ -140,6 +140,11 @@ class Formulation:
         """Number of machine columns."""
         return len(self.machine_usd_per_s)
 
+    @property
+    def has_one_type_per_region(self) -> bool:
+        """Whether the largest number of every option is one set of machines; several types share a region's limit."""
+        return len({option.region_index for option in self.network.options}) == self.option_count
+
     def rows_so_far(self) -> Rows:
         """All rows that are written down, late ones included."""
         late = self.shared.rows() if self.shared else None

@@ -16,6 +16,8 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
+import numpy as np
+
 from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.planner.formulation import Ask, Formulation
 from tradewind.planner.solver import Answer, SolverSettings, solve_flows, solve_machines
@@ -89,7 +91,12 @@ def cheapest_exactly(formulation: Formulation, job: Job, rate_gbps: float, setti
 
 def fastest(formulation: Formulation, job: Job, settings: SolverSettings, *, cheapest_too: bool = True) -> Point | None:
     """The highest rate there is, and the cheapest way to it; ``None`` if the sink cannot be reached."""
-    top = solve_machines(formulation, Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True), settings)
+    everything = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
+    if formulation.has_one_type_per_region:
+        # No machine slows a plan down: all that are allowed give the highest rate, and that is a linear programme.
+        top = solve_flows(formulation, everything, formulation.machine_max.astype(np.int64), settings)
+    else:
+        top = solve_machines(formulation, everything, settings)
     if top is None or top.objective <= 0.0:
         return None
     rate = top.objective
