@@ -116,7 +116,7 @@ async fn names_stay_on_their_lines() {
     assert_eq!(exact[0]["key"], "d/a\nb\x1b\\c");
     let du = json!({"task": "du", "store": tree.spec(), "prefix": "d/e\n", "json": false});
     assert_eq!(run_task(du).await.ok().lines().count(), 1);
-    let missing = run_task(check(&tree, "d", &Tree::new(), "")).await;
+    let missing = run_task(with(check(&tree, "d", &Tree::new(), ""), json!({"json": false}))).await;
     assert_eq!(missing.data.text().lines().count(), 2);
     let none = run_task(ls(&tree, "no\nne", true)).await;
     assert_eq!(none.talk.text().lines().count(), 2, "{}", none.talk.text());
@@ -344,10 +344,10 @@ proptest! {
 
 #[tokio::test]
 async fn explain_names_the_rule() {
-    let rules = json!([{"rule": "exclude", "glob": "**"}, {"rule": "include", "glob": "*.txt"}]);
+    let rules = json!([{"rule": "exclude", "glob": "**"}, {"rule": "include", "glob": "/*.txt"}]);
     let task = json!({"task": "explain", "name": "a.txt", "size_bytes": 5, "filter": {"rules": rules}});
     let line = run_task(task.clone()).await.ok();
-    assert_eq!(line, "taken: a.txt: rule 2, --include '*.txt', is the last that matches\n");
+    assert_eq!(line, "taken: a.txt: rule 2, --include '/*.txt', is the last that matches\n");
     let line = run_task(with(task, json!({"name": "d/a.txt"}))).await.ok();
     assert!(line.starts_with("left: d/a.txt: rule 1"), "{line}");
 }
