@@ -9,8 +9,6 @@ use std::sync::Arc;
 const PROBES_MAX: u32 = 64;
 /// Entries of one probe for folded prefixes.
 const PROBE_KEYS: u32 = 1000;
-/// A range should hold so many keys, or it is not worth a request of its own.
-const KEYS_PER_RANGE: usize = 2000;
 /// Characters tried as the next one of a key in a flat space. They are the ones that keys are made of: digits, letters
 /// and what separates words; in byte order.
 const ALPHABET: &[u8] = b"-./0123456789=ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
@@ -65,26 +63,31 @@ async fn fetch(store: Arc<dyn Store>, request: ListRequest) -> Result<ListPage> 
     store.list(&request).await
 }
 
-/// Cuts the keys under `prefix` into at most `ranges_max` adjoining ranges that cover all of them, of similar size as
-/// far as a few cheap requests can tell. A tree is cut at its folded prefixes, a flat space at the first characters
+/// Cuts the keys under `prefix` into at most `ranges_max` adjoining ranges that cover all of them, of similar size and
+/// of `range_keys_min` keys or more as far as a few cheap requests can tell. A tree is cut at its folded prefixes, a flat space at the first characters
 /// that occur. One range comes back where sharing would not pay (a single page, files on disk).
-pub async fn split_ranges(store: &dyn Store, prefix: &str, ranges_max: usize) -> Result<Vec<KeyRange>> {
+pub async fn split_ranges(
+    store: &dyn Store,
+    prefix: &str,
+    ranges_max: usize,
+    range_keys_min: usize,
+) -> Result<Vec<KeyRange>> {
     let whole = vec![KeyRange::default()];
     if ranges_max < 2 || !store.url().contains("://") || store.url().starts_with("file:") {
         return Ok(whole);
     }
-    let mut prober = Prober { store, left: PROBES_MAX };
+    let mut prober = Prober { store, range_keys_min, left: PROBES_MAX };
     let Some((bounds, cuts)) = prober.bounds(prefix, ranges_max - 1).await? else { return Ok(whole) };
     Ok(ranges_of(&thin_out(bounds, cuts)))
 }
 
 /// How many cuts pay, judged by how far the first page reached among the places to cut at; `None` when it did not get
 /// to the first of them, and nothing is known.
-fn cuts_worth(first: &ListPage, bounds: &[String]) -> Option<usize> {
+fn cuts_worth(first: &ListPage, bounds: &[String], range_keys_min: usize) -> Option<usize> {
     let last = &first.objects.last()?.key;
     let passed = bounds.iter().filter(|bound| *bound <= last).count();
     let keys = first.objects.len() * (bounds.len() + 1) / passed.max(1);
-    (passed > 0).then_some(keys / KEYS_PER_RANGE)
+    (passed > 0).then_some(keys / range_keys_min)
 }
 
 /// Keeps at most `count` of sorted bounds, evenly spread.
@@ -111,6 +114,7 @@ fn ranges_of(bounds: &[String]) -> Vec<KeyRange> {
 
 struct Prober<'a> {
     store: &'a dyn Store,
+    range_keys_min: usize,
     left: u32,
 }
 
@@ -159,7 +163,7 @@ impl Prober<'_> {
                 break;
             }
             bounds.extend(below.iter().cloned());
-            cuts = cuts_worth(&first, &bounds).unwrap_or(cuts_max).min(cuts_max);
+            cuts = cuts_worth(&first, &bounds, self.range_keys_min).unwrap_or(cuts_max).min(cuts_max);
             level = below;
         }
         Ok(Some((bounds, cuts)))
@@ -207,9 +211,9 @@ mod tests {
         let numbered = |number| crate::ObjectInfo { key: key(number), ..Default::default() };
         let first = ListPage { objects: (0..1000).map(numbered).collect(), ..ListPage::default() };
         let bounds = |count: usize| (0..count).map(|number| format!("{number:02}/")).collect::<Vec<_>>();
-        assert_eq!(cuts_worth(&first, &bounds(50)), Some(2));
-        assert_eq!(cuts_worth(&first, &bounds(99)), Some(5));
-        assert_eq!(cuts_worth(&first, &["10/".to_owned()]), None);
+        assert_eq!(cuts_worth(&first, &bounds(50), 2000), Some(2));
+        assert_eq!(cuts_worth(&first, &bounds(99), 2000), Some(5));
+        assert_eq!(cuts_worth(&first, &["10/".to_owned()], 2000), None);
     }
 
     proptest! {

@@ -26,6 +26,9 @@ pub const PAGES_AHEAD_IN_ORDER_MAX: usize = 32;
 /// Ranges a prefix is cut into: more than are listed at once, because some will hold far more keys than others.
 pub const RANGES_MAX: usize = 32;
 
+/// Keys of a range, as far as can be told: two pages, or it is not worth requests of its own.
+pub const RANGE_KEYS_MIN: usize = 2000;
+
 /// All keys of one store below one prefix.
 #[derive(Clone, Debug)]
 pub struct Listing {
@@ -74,7 +77,7 @@ impl Listing {
         let ranges = self
             .policy
             .run("list", self.store.url(), || {
-                tradewind_store::split_ranges(self.store.as_ref(), &self.prefix, RANGES_MAX)
+                tradewind_store::split_ranges(self.store.as_ref(), &self.prefix, RANGES_MAX, RANGE_KEYS_MIN)
             })
             .await?;
         Ok(ranges.iter().map(|range| NameRange::below(&self.prefix, range)).collect())

@@ -117,7 +117,7 @@ async fn shared_out_ranges_cover_everything_once() {
         names.sort_unstable();
         fill(s, &names).await;
         for (prefix, ranges_max) in [("", 8), ("flat/", 4), ("tree/", 3), ("", 1)] {
-            let ranges = split_ranges(s.store.as_ref(), &s.key(prefix), ranges_max).await.unwrap();
+            let ranges = split_ranges(s.store.as_ref(), &s.key(prefix), ranges_max, 100).await.unwrap();
             assert!(!ranges.is_empty() && ranges.len() <= ranges_max, "{ranges:?}");
             if s.name != "file" && prefix != "tree/" && ranges_max > 1 {
                 assert!(ranges.len() > 1, "a listing of {prefix:?} was not shared out");
