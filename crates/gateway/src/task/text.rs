@@ -15,7 +15,7 @@ pub(super) fn one_line(line: &str) -> Cow<'_, str> {
 }
 
 fn escape(text: &str, backslashes: bool) -> Cow<'_, str> {
-    let is_plain = |c: char| !is_unprintable(c) && !(backslashes && c == '\\');
+    let is_plain = |c: char| !(is_unprintable(c) || backslashes && c == '\\');
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
