@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tradewind.transfer.client import Client
     from tradewind.transfer.way import Way
 
-__all__ = ["chosen_way"]
+__all__ = ["chosen_way", "sky_of"]
 
 #: A plan that costs more than this is asked about on a terminal, unless -y or a ceiling was given.
 ASK_ABOVE_USD = 1.0
@@ -48,7 +48,7 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
     if len(args.destinations) != 1 or not isinstance(options.destination, Access):
         raise UsageError("--via sky takes one destination")
     regions = _side(options.source.region, "--src-region"), _side(options.destination.region, "--dst-region")
-    with _sky(args) as sky:
+    with sky_of(args) as sky:
         yield _planned(args, options, client, sky, regions)
 
 
@@ -87,7 +87,9 @@ def _planned(
     pace = pace_bytes_per_s(plan)
     if pace is not None:
         options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
-    return planned_way(plan, provider), replace(options, max_cost_usd=_egress_ceiling_usd(args, plan, volume_gb))
+    ceiling_usd = _ceiling_usd(args, volume_gb)
+    options = replace(options, max_cost_usd=_egress_ceiling_usd(plan, ceiling_usd))
+    return planned_way(plan, provider, ceiling_usd=ceiling_usd), options
 
 
 def _side(text: str | None, flag: str) -> Region:
@@ -100,7 +102,7 @@ def _side(text: str | None, flag: str) -> Region:
 
 
 @contextmanager
-def _sky(args: Namespace) -> Iterator[Sky]:
+def sky_of(args: Namespace) -> Iterator[Sky]:
     """The sky of the file: as it is if it is up, else for as long as the block lasts."""
     from pathlib import Path
 
@@ -116,14 +118,20 @@ def _sky(args: Namespace) -> Iterator[Sky]:
         yield sky
 
 
-def _egress_ceiling_usd(args: Namespace, plan: Plan, volume_gb: float) -> float | None:
-    """What of --max-cost is left for egress once the machines are paid; None without a ceiling, or without prices."""
-    if args.max_cost is None or plan.overlay is None or plan.mean_usd_per_gb == 0:
+def _ceiling_usd(args: Namespace, volume_gb: float) -> float | None:
+    """--max-cost in USD; None without one."""
+    if args.max_cost is None:
         return None
     kind, usd = args.max_cost
-    total_usd = usd * volume_gb if kind == "usd_per_gb" else usd
-    left_usd: float = total_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
-    return left_usd
+    total_usd: float = usd * volume_gb if kind == "usd_per_gb" else usd
+    return total_usd
+
+
+def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
+    """What is left for egress once the machines are paid; None without a ceiling, or without prices."""
+    if ceiling_usd is None or plan.overlay is None or plan.mean_usd_per_gb == 0:
+        return None
+    return ceiling_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
 
 
 def _chunk_bytes(args: Namespace, options: Options, scale: float) -> int:

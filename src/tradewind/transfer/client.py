@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from typing import Any
 
 from tradewind.errors import (
     ERROR_BY_OUTCOME,
+    CeilingReached,
     ConfigError,
     GatewayError,
     GatewayLost,
@@ -42,6 +44,7 @@ from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
 from tradewind.transfer.launch import JobGateways
 from tradewind.transfer.learning import EMULATED, RouteWatch, learn, teaching_hops
+from tradewind.transfer.report import spent_usd
 from tradewind.transfer.request import Options, resolve
 from tradewind.transfer.way import Way, local_way, stored_way, topology_way
 
@@ -54,6 +57,8 @@ RUN_FILE = "run.json"
 RESTARTS_MAX = 2
 #: When the events of a lead end early, its process has so long to end too, so that its exit code can be told.
 LAST_WORDS_S = 5.0
+#: A job that nears its ceiling is stopped so long before: machines are paid while what is under way is closed.
+CEILING_STOP_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ class RunningJob:
         restart: Callable[[], JobGateways] | None,
         keep_logs: bool,
         catalog_folder: Path | None = None,
+        ceiling_usd: float | None = None,
     ) -> None:
         self.id = job_id
         self.spec = spec
@@ -104,6 +110,8 @@ class RunningJob:
         self._keep_logs = keep_logs
         self._closed = False
         self._draining = False
+        self._ceiling_usd = ceiling_usd
+        self._over_ceiling = False
         self._restart = restart
         self._restarts = 0
         self._lead = _lead_of(gateways, plan)
@@ -125,6 +133,7 @@ class RunningJob:
                     document = json.loads(line)
                     if document["event"] == "progress":
                         self._watch.see(document)
+                        self._keep_ceiling(document)
                     if document["event"] == "done":
                         self._watch.see(document["progress"])
                         self.summary_document = document
@@ -140,6 +149,17 @@ class RunningJob:
             self._start_again(self._restart)
             message = f"{died}; started again ({self._restarts} of {RESTARTS_MAX}), what was acked is kept"
             yield json.dumps({"event": "notice", "message": message}).encode() + b"\n"
+
+    def _keep_ceiling(self, progress: Mapping[str, Any]) -> None:
+        """Stops before egress and machines together cost more than the way allows."""
+        overlay, most_usd = self.plan.overlay, self._ceiling_usd
+        if overlay is None or most_usd is None or self._draining:
+            return
+        if spent_usd(overlay, progress["cost_usd"], progress["elapsed_s"] + CEILING_STOP_S) < most_usd:
+            return
+        self._over_ceiling = True
+        # Not here: the answer comes when all is closed, and until then events are to be read.
+        threading.Thread(target=self.drain, daemon=True).start()
 
     def _start_again(self, restart: Callable[[], JobGateways]) -> None:
         self._restarts += 1
@@ -242,6 +262,9 @@ class RunningJob:
         hint = summary.hint
         if summary.outcome in ("interrupted", "unavailable", "ceiling") and self.spec.state_dir is not None:
             hint = hint or _resume_hint(self.id)
+        if summary.outcome == "interrupted" and self._over_ceiling:
+            message = "stopped before egress and machines together cost more than the ceiling"
+            return CeilingReached(message, hint=hint, summary=summary, job_id=self.id)
         error = ERROR_BY_OUTCOME[summary.outcome]
         return error(summary.message or _words(summary), hint=hint, summary=summary, job_id=self.id)
 
@@ -396,7 +419,14 @@ class Client:
         catalog_folder = None if way.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
         gateways = deploy(spec)
         return RunningJob(
-            job_id, spec, plan, gateways, restart=restart, keep_logs=keep_logs, catalog_folder=catalog_folder
+            job_id,
+            spec,
+            plan,
+            gateways,
+            restart=restart,
+            keep_logs=keep_logs,
+            catalog_folder=catalog_folder,
+            ceiling_usd=way.ceiling_usd,
         )
 
     @staticmethod

@@ -12,9 +12,9 @@ from tradewind.planner.plan import answer_goal, prepare
 
 __all__ = ["PACE", "RETRY_RESERVE", "pace_bytes_per_s", "plan_overlay"]
 
-#: Of a ceiling on cost this part is kept back for bytes that must be sent twice, so that a ceiling that was planned for
-#: is not what stops the transfer.
-RETRY_RESERVE = 0.01
+#: Of a ceiling on cost this part is kept back for bytes that must be sent twice and machines that run longer, so that a
+#: ceiling that was planned for is not what stops the transfer.
+RETRY_RESERVE = 0.02
 #: A plan whose routes differ in price is run at most so much faster than it says. With nothing to hold them back its
 #: routes carry all they can, whatever their shares, and the cost is no longer the predicted one.
 PACE = 1.05

@@ -90,17 +90,18 @@ def plan_lines(
     return [first, f"via     {way}; {format_usd(price)} per GB"]
 
 
-def actual_usd(overlay: OverlayPlan, progress: Progress) -> float:
-    """What a transfer has cost so far [USD]: egress at the plan's prices, and machines from launch."""
+def spent_usd(overlay: OverlayPlan, egress_usd: float, elapsed_s: float) -> float:
+    """What a transfer has cost [USD]: egress at the plan's prices, and machines from launch."""
     machines_usd_per_s = sum(machines.count * machines.offer.usd_per_s for machines in overlay.machines)
-    return progress.cost_usd + machines_usd_per_s * (overlay.boot_s + progress.elapsed_s)
+    return egress_usd + machines_usd_per_s * (overlay.boot_s + elapsed_s)
 
 
 def _kept_promise(overlay: OverlayPlan, progress: Progress) -> list[str]:
     """Rate and cost beside those of the plan."""
+    spent = spent_usd(overlay, progress.cost_usd, progress.elapsed_s)
     return [
         f"rate    {format_gbps(overlay.throughput_gbps)} predicted, {format_gbps(progress.bytes_per_s * 8e-9)} actual",
-        f"cost    {format_usd(overlay.cost.total_usd)} predicted, {format_usd(actual_usd(overlay, progress))} actual",
+        f"cost    {format_usd(overlay.cost.total_usd)} predicted, {format_usd(spent)} actual",
     ]
 
 

@@ -85,7 +85,9 @@ def topology_document(plan: Plan) -> dict[str, Any]:
                 known.append(role)
     return {
         "lead": {"region": regions[plan.lead]},
-        "gateways": {name: {"role": role, "region": regions[name]} for name, role in roles.items()},
+        "gateways": {
+            name: {"role": roles[name], "region": region} for name, region in regions.items() if name in roles
+        },
         "routes": [
             {"nodes": list(route.nodes), "share": route.share, "usd_per_gb": route.usd_per_gb} for route in plan.routes
         ],

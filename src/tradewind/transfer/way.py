@@ -22,6 +22,8 @@ class Way:
     document: Mapping[str, Any] | None = None
     provider: Mapping[str, Any] = field(default_factory=lambda: LOCAL)
     settings: FleetSettings = field(default_factory=FleetSettings)
+    ceiling_usd: float | None = None
+    """Most that egress and machines may cost together, where the plan says what machines cost."""
 
 
 def local_way() -> Way:
@@ -34,9 +36,9 @@ def topology_way(path: str) -> Way:
     return _way(read_topology(path), LOCAL)
 
 
-def planned_way(plan: Plan, provider: Mapping[str, Any]) -> Way:
+def planned_way(plan: Plan, provider: Mapping[str, Any], *, ceiling_usd: float | None = None) -> Way:
     """As the planner says, on a provider's machines."""
-    return Way(plan, topology_document(plan), provider)
+    return Way(plan, topology_document(plan), provider, ceiling_usd=ceiling_usd)
 
 
 def single_way(region: str, provider: Mapping[str, Any]) -> Way:

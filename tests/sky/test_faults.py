@@ -1,0 +1,189 @@
+"""Faults on the way of an overlay transfer: it ends right, says what happened, and leaves nothing running.
+
+The clock of one gateway jumps by a library that is put between it and the system (`skewed_gateway`); all other faults
+are the sky's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command, Event, Finished, Running
+from testbed.sky import unavailable
+from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_files, write_world
+from tradewind.gateway.find import find_gateway
+from tradewind.sky.folders import sky_folder
+from tradewind.sky.running import Sky, find_emulator
+
+VOLUME_BYTES = 60_000_000
+#: Cheapest with a mix of both routes.
+GOAL = ("--min-throughput", "75Mbit/s")
+OUTAGE_S = 30.0
+PATIENCE_S = 200.0
+
+SKEW = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    static const char *mark;
+    if (!real) { real = dlsym(RTLD_NEXT, "clock_gettime"); mark = getenv("TESTBED_JUMP"); }
+    int code = real(clock, now);
+    if (!code && clock == CLOCK_REALTIME && mark && !access(mark, F_OK)) now->tv_sec += atol(getenv("TESTBED_JUMP_S"));
+    return code;
+}
+"""
+
+
+class Stage:
+    """A sky, files to move, and the command."""
+
+    def __init__(self, command: Command, sky: Sky, file: Path, source: Path) -> None:
+        self.command, self.sky, self.file, self.source = command, sky, file, source
+
+    def start(self, copy: Path, *more: str) -> Running:
+        return self.command.start("cp", "-r", self.source, copy, *OPTIONS, "--sky", self.file, *(more or GOAL))
+
+    def finish(self, running: Running, copy: Path) -> Finished:
+        """The end of a transfer that went well, whatever happened on the way."""
+        done = running.finish(PATIENCE_S)
+        assert done.code == 0, done.stderr
+        assert differences(self.source, copy) == []
+        self.command.wait_until_alone()
+        assert os.listdir(self.command.state / "fleets") == []
+        return done
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    if reason := unavailable():
+        pytest.skip(reason)
+    command = Command(tmp_path / "home")
+    command.environment["TRADEWIND_WAN"] = find_emulator()
+    file = write_world(tmp_path)
+    with Sky.up(file, folder=sky_folder(str(command.state), file)) as sky:
+        yield Stage(command, sky, file, write_files(tmp_path / "source", VOLUME_BYTES))
+    command.wait_until_alone()
+
+
+def bytes_of(event: Event, relayed: bool) -> int:
+    """What the routes over the relay, or the others, have carried."""
+    return sum(hop["bytes"] for hop in event["hops"] if ("westus2" in hop["name"]) == relayed)
+
+
+def over_both(event: Event) -> bool:
+    return event["event"] == "progress" and min(bytes_of(event, True), bytes_of(event, False)) > 1_000_000
+
+
+def kill_relay(stage: Stage, running: Running) -> None:
+    os.kill(running.gateways()["azure-westus2-1"], signal.SIGKILL)
+
+
+def freeze_relay(stage: Stage, running: Running) -> None:
+    stage.sky.freeze("relay-1")
+
+
+def partition_relay(stage: Stage, running: Running) -> None:
+    """What it sends towards the sink is lost, all else arrives."""
+    stage.sky.set_link("relay-1", "sink-1", one_way=True, up=False)
+
+
+@pytest.mark.parametrize("fault", [kill_relay, freeze_relay, partition_relay], ids=lambda fault: fault.__name__)
+def test_a_lost_relay_s_work_goes_the_direct_way(
+    stage: Stage, tmp_path: Path, fault: Callable[[Stage, Running], None]
+) -> None:
+    running = stage.start(tmp_path / "copy")
+    before = running.wait_for(over_both)
+    fault(stage, running)
+    done = stage.finish(running, tmp_path / "copy")
+    last = done.events[-1]["progress"]
+    assert bytes_of(last, True) < bytes_of(last, False)
+    assert bytes_of(last, True) - bytes_of(before, True) < VOLUME_BYTES / 4
+    assert last["retries"] > 0
+
+
+def test_a_link_that_loses_packets_gets_less_work(stage: Stage, tmp_path: Path) -> None:
+    running = stage.start(tmp_path / "copy")
+    running.wait_for(over_both)
+    stage.sky.set_link(SOURCE, SINK, loss=0.02)
+    stage.finish(running, tmp_path / "copy")
+
+
+def test_a_source_that_was_cut_off_goes_on_where_it_was(stage: Stage, tmp_path: Path) -> None:
+    running = stage.start(tmp_path / "copy")
+    before = running.wait_for(over_both)
+    stage.sky.set_link(SOURCE, "*", up=False)
+    cut_s = time.monotonic()
+    with contextlib.suppress(AssertionError):
+        running.wait_for(lambda event: event["event"] == "done", timeout_s=OUTAGE_S)
+    stage.sky.set_link(SOURCE, "*", up=True)
+    assert time.monotonic() - cut_s >= OUTAGE_S, "the job ended while it was cut off"
+    done = stage.finish(running, tmp_path / "copy")
+    assert done.events[-1]["progress"]["bytes_done"] == VOLUME_BYTES > before["bytes_done"]
+
+
+def test_two_transfers_share_a_relay(stage: Stage, tmp_path: Path) -> None:
+    copies = [tmp_path / "one", tmp_path / "two"]
+    running = [stage.start(copy, "--min-throughput", "80Mbit/s") for copy in copies]
+    for each in running:
+        each.wait_for(lambda event: event["event"] == "progress" and bytes_of(event, True) > 1_000_000)
+    ended = [each.finish(PATIENCE_S) for each in running]
+    for done, copy in zip(ended, copies, strict=True):
+        assert done.code == 0, done.stderr
+        assert differences(stage.source, copy) == []
+    assert os.listdir(stage.command.state / "fleets") == []
+
+
+def test_a_machine_that_never_boots_ends_the_transfer_before_it_begins(stage: Stage, tmp_path: Path) -> None:
+    script = tmp_path / "gateway"
+    late = 'case "$*" in *unix:*/azure-westus2-1\\ *) exit 3;; esac'
+    script.write_text(f'#!/bin/sh\n{late}\nexec {find_gateway()} "$@"\n')
+    script.chmod(0o755)
+    stage.command.environment["TRADEWIND_GATEWAY"] = str(script)
+    done = stage.start(tmp_path / "copy").finish(PATIENCE_S)
+    assert done.code == 1 and "gateway azure-westus2-1 did not start" in done.stderr
+    stage.command.wait_until_alone()
+    assert os.listdir(stage.command.state / "fleets") == []
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+def test_a_clock_that_jumps_an_hour_hurts_nobody(stage: Stage, tmp_path: Path, jump_s: int) -> None:
+    stage.command.environment["TRADEWIND_GATEWAY"] = str(skewed_gateway(tmp_path, "azure-westus2-1"))
+    mark = tmp_path / "jump"
+    stage.command.environment |= {"TESTBED_JUMP": str(mark), "TESTBED_JUMP_S": str(jump_s)}
+    running = stage.start(tmp_path / "copy")
+    running.wait_for(over_both)
+    mark.touch()
+    # New connections must shake hands by the new clock.
+    stage.sky.set_link(RELAY, SINK, up=False)
+    waiting = threading.Event()
+    waiting.wait(1.0)
+    stage.sky.set_link(RELAY, SINK, up=True)
+    stage.finish(running, tmp_path / "copy")
+
+
+def skewed_gateway(folder: Path, name: str) -> Path:
+    """The gateway program; the one called `name` reads a clock that jumps when the file TESTBED_JUMP is there."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("a clock that jumps needs a C compiler (cc)")
+    code, library, script = folder / "skew.c", folder / "skew.so", folder / "skewed"
+    code.write_text(SKEW)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, code, "-ldl"], check=True)
+    late = f'case "$*" in *unix:*/{name}\\ *) export LD_PRELOAD={library};; esac'
+    script.write_text(f'#!/bin/sh\n{late}\nexec {find_gateway()} "$@"\n')
+    script.chmod(0o755)
+    return script
