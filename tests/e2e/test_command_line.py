@@ -130,7 +130,7 @@ def test_hints_fit_what_went_wrong(command: Command, s3: S3Place, tree: Path, tm
     assert "tradewind doctor" in done.stderr
     assert "resume" not in done.stderr
     gone = command.run("cp", "s3://no-such-bucket/x", tmp_path / "x", *flags).expect(3)
-    assert "bucket and key" in gone.stderr
+    assert "check the bucket's name" in gone.stderr
     bad = command.run("ls", "-r", tree, "--include", "a[").expect(2)
     assert "a[" in bad.stderr
     assert "**" not in bad.stderr
