@@ -1,4 +1,4 @@
-"""``python -m benchmarks local|chain [--quick]``: measures, prints Markdown, keeps both forms in a folder."""
+"""``python -m benchmarks local|chain|planner [--quick]``: measures, prints Markdown, keeps it in a folder."""
 
 from __future__ import annotations
 
@@ -15,25 +15,39 @@ from testbed.drive import MissingBinary
 from testbed.servers import InstallError, ServerError
 
 SUITES = {"local": run_local, "chain": run_chain}
+PLANNER = "planner"
 
 
 def main() -> int:
-    """Runs the suites that were named, or both."""
+    """Runs the suites that were named, or all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures tradewind beside its peers.")
-    parser.add_argument("suites", nargs="*", metavar="local|chain", help="which (default: both)")
+    parser.add_argument("suites", nargs="*", metavar="local|chain|planner", help="which (default: all)")
     parser.add_argument("--quick", action="store_true", help="small and few: shows that it runs, proves nothing")
-    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for SUITE.md and SUITE.json")
+    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for what is measured")
+    parser.add_argument("--grid", type=Path, help="planner: folder of the measured grids (default: ../shared/grid)")
+    parser.add_argument("--pairs-from", type=Path, metavar="DIR", help="planner: all pairs of an earlier run")
     arguments = parser.parse_args()
-    suites = arguments.suites or list(SUITES)
-    if unknown := [name for name in suites if name not in SUITES]:
+    suites = arguments.suites or [*SUITES, PLANNER]
+    if unknown := [name for name in suites if name not in (*SUITES, PLANNER)]:
         parser.error(f"no such suite: {', '.join(unknown)}")
     try:
         for name in suites:
-            _measure(name, arguments.quick, arguments.out)
+            if name == PLANNER:
+                _plan(arguments)
+            else:
+                _measure(name, arguments.quick, arguments.out)
     except (InstallError, MissingBinary, ServerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    from benchmarks.planner.grids import GRID_FOLDER  # Loads the solver, which the other suites do without.
+    from benchmarks.planner.run import run_planner
+
+    folder = arguments.grid or GRID_FOLDER
+    run_planner(folder, arguments.out, quick=arguments.quick, pairs_from=arguments.pairs_from)
 
 
 def _measure(name: str, quick: bool, out: Path) -> None:

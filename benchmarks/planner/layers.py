@@ -1,21 +1,21 @@
 """What the layers of the catalog are worth: the model's error, how a measured grid ages, what planning on each costs.
 
-One command: `python benchmarks/planner/layers.py --grid ../shared/grid`. Prints Markdown.
+Part of `python -m benchmarks planner`.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import datetime
 import math
 import random
 import statistics
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.planner.grids import CLOUDS
+from benchmarks.planner.section import Section
 from tradewind.catalog.ageing import HALF_LIFE_DAYS, Figure, layered
 from tradewind.catalog.load import load_catalog
 from tradewind.model.catalog import Catalog
@@ -29,7 +29,6 @@ from tradewind.planner.network import Limits, build_network
 from tradewind.planner.plan import answer_goal, prepare
 
 JANUARY, NOVEMBER = datetime.date(2022, 1, 29), datetime.date(2022, 11, 28)
-CLOUDS = ("aws", "azure", "gcp")
 
 Rates = Mapping[tuple[Region, Region], float]
 
@@ -43,7 +42,6 @@ def measured(folder: Path, month: str) -> Rates:
 
 def model_error(model: Rates, grids: Mapping[str, Rates]) -> Iterator[str]:
     """Of the modelled grid, by pair of clouds."""
-    yield "## The modelled grid against the measured ones (received)\n"
     yield "| grid | clouds | pairs | median error | 90th percentile | mean of model / measured | correlation of logs |"
     yield "|---|---|---|---|---|---|---|"
     for month, rates in grids.items():
@@ -73,7 +71,6 @@ def _correlation(one: Rates, other: Rates, pairs: list[tuple[Region, Region]]) -
 def ageing(model: Rates, january: Rates, november: Rates) -> Iterator[str]:
     """How much of what set January off from the model was still there in November; and the half-life that follows."""
     days = (NOVEMBER - JANUARY).days
-    yield f"## How a measured grid ages: January against November 2022, {days} days apart\n"
     yield "| pairs | number | correlation of rates | what was left | half-life | best weight of January |"
     yield "|---|---|---|---|---|---|"
     shared = [p for p in january if p in november and p in model]
@@ -96,7 +93,6 @@ def _rms(pairs: list[tuple[Region, Region]], weight: float, figure: Rates, below
 
 def regret(packaged: Catalog, january: Rates, november: Rates, count: int) -> Iterator[str]:
     """Regions chosen on each kind of grid, then the rate that November would have given with them."""
-    yield f"## What planning on each costs, with November as the truth ({count} pairs, one machine per region)\n"
     yield "| planned on | median loss of rate | mean | 90th percentile | worst | November's best found |"
     yield "|---|---|---|---|---|---|"
     model = {pair: link for pair, link in packaged.grid.links.items() if pair in november}
@@ -152,25 +148,24 @@ def _loss(planned_on: Catalog, truth: Catalog, src: Region, dst: Region) -> floa
     return 1.0 if got is None else max(0.0, 1 - got.rate_gbps / best.rate_gbps)
 
 
-def main() -> None:
-    """Runs all and prints as it goes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--grid", type=Path, required=True, help="folder with the measured grids")
-    parser.add_argument("--pairs", type=int, default=60, help="pairs that are planned for (default 60)")
-    args = parser.parse_args()
+def layers(folder: Path, pairs: int) -> Iterator[Section]:
+    """Three sections: the model's error, ageing, and what planning on each layer costs."""
     packaged = load_catalog()
     model = {pair: link.gbps for pair, link in packaged.grid.links.items()}
-    january, november = measured(args.grid, "2022-01"), measured(args.grid, "2022-11")
-    print("# The layers of the catalog, measured\n")
-    for part in (
-        model_error(model, {"2022-01": january, "2022-11": november}),
-        ageing(model, january, november),
-        regret(packaged, january, november, args.pairs),
+    january, november = measured(folder, "2022-01"), measured(folder, "2022-11")
+    days = (NOVEMBER - JANUARY).days
+    for title, lines in (
+        (
+            "The modelled grid against the measured ones (received)",
+            model_error(model, {"2022-01": january, "2022-11": november}),
+        ),
+        (
+            f"How a measured grid ages: January against November 2022, {days} days apart",
+            ageing(model, january, november),
+        ),
+        (
+            f"What planning on each costs, with November as the truth ({pairs} pairs, one machine per region)",
+            regret(packaged, january, november, pairs),
+        ),
     ):
-        for line in part:
-            print(line)
-            sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+        yield Section(title, tuple(lines))

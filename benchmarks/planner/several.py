@@ -1,0 +1,80 @@
+"""Several destinations: one plan that shares links, against one plan per destination and against direct copies."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.planner.grids import Grids
+from benchmarks.planner.section import Section, table
+from tradewind.model.goal import MinThroughput
+from tradewind.model.region import Region
+from tradewind.planner.distribution import answer_multicast, compare_multicast, prepare_multicast
+from tradewind.planner.network import Limits
+
+SETS = {
+    "one cloud, two continents": ("aws:us-east-1", ("aws:eu-west-1", "aws:eu-central-1")),
+    "one source, two clouds in Asia": ("aws:us-west-2", ("gcp:asia-northeast2", "azure:koreacentral")),
+    "one cloud to another, three places in Europe": (
+        "azure:eastus",
+        ("gcp:europe-west1", "gcp:europe-west4", "gcp:europe-north1"),
+    ),
+    "one source, three clouds": ("gcp:us-central1", ("aws:ap-southeast-2", "azure:australiaeast", "gcp:asia-south1")),
+    "around the world": (
+        "aws:us-east-1",
+        ("aws:eu-west-1", "aws:ap-northeast-1", "aws:sa-east-1", "aws:ap-southeast-2"),
+    ),
+}
+"""Sets that people replicate to."""
+MACHINES = 4
+RATE_GBPS = 4.0
+"""To each destination; direct copies reach it with these machines in all sets but where the table says otherwise."""
+VOLUME_GB = 100.0
+
+
+def several(grids: Grids, sets_max: int | None) -> Section:
+    """A table on a handful of sets."""
+    rows: list[list[str]] = []
+    for name, (source, destinations) in list(SETS.items())[:sets_max]:
+        rows += _compared(grids, name, source, destinations)
+    header = ["set", "way", "rate to each", "USD", "× shared", "machines", "done after", "gap", "CPU-s"]
+    lines = [
+        *table(header, rows),
+        f"{VOLUME_GB:g} GB to each at {RATE_GBPS:g} Gbit/s or more, at most {MACHINES} machines per region, November "
+        "received. The shared plan pays a link once however many destinations it serves; relays and destinations "
+        "duplicate. Its gap is what no plan can be better by. Separate plans have all machines each; where the sum is "
+        "more than is allowed they can only run one after another, which `done after` counts.",
+        "",
+        "The sets: "
+        + "; ".join(f"*{name}* {source} → {', '.join(ends)}" for name, (source, ends) in SETS.items())
+        + ".",
+    ]
+    return Section("Several destinations", tuple(lines))
+
+
+def _compared(grids: Grids, name: str, source: str, destinations: tuple[str, ...]) -> list[list[str]]:
+    start_s = time.process_time()
+    made = prepare_multicast(
+        grids.november,
+        Region.parse(source),
+        [Region.parse(end) for end in destinations],
+        VOLUME_GB,
+        Limits(machines_per_region=MACHINES),
+    )
+    plan = answer_multicast(made, MinThroughput(RATE_GBPS))
+    spent_s = time.process_time() - start_s
+    rows = []
+    for number, line in enumerate(compare_multicast(made, plan)):
+        rows.append(
+            [
+                name if number == 0 else "",
+                line.name,
+                f"{line.throughput_gbps:.2f}",
+                f"{line.cost_usd:.2f}",
+                f"{line.cost_usd / plan.cost.total_usd:.2f}×",
+                str(line.machines),
+                f"{line.time_s:.0f} s",
+                f"{plan.gap:.1%}" if number == 0 else "",
+                f"{spent_s:.1f}" if number == 0 else "",
+            ]
+        )
+    return rows

@@ -1,0 +1,36 @@
+"""The all-pairs benchmark skips the solver where it can prove the direct path best; here both are held against it."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.planner.pairs import AllPairs, PairPlanner, Planned
+from tests.planner.worlds import random_world
+from tradewind.planner.goals import fastest
+from tradewind.planner.plan import prepare
+
+
+def planned_of(seed: int) -> tuple[PairPlanner, list[Planned]]:
+    planner = PairPlanner(random_world(seed, 6))
+    regions = planner.network.regions
+    found = [planner.plan((a, b)) for a in regions for b in regions if a != b]
+    return planner, [planned for planned in found if planned is not None]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_proven_without_the_solver_is_what_the_solver_finds(seed: int) -> None:
+    planner, found = planned_of(seed)
+    assert any(not planned.solved for planned in found), "a world in which nothing can be proven tests nothing"
+    for planned in found:
+        made = prepare(planner.catalog, planned.src, planned.dst, 50.0, network=planner.network)
+        best = fastest(made.formulation, made.job, made.settings)
+        assert best is not None
+        assert planned.gbps == pytest.approx(best.rate_gbps, rel=1e-6)
+        assert planned.usd == pytest.approx(best.cost_usd, rel=1e-6)
+        assert planned.speedup >= 1 - 1e-6
+
+
+def test_plans_of_all_pairs_can_be_kept_and_read_again() -> None:
+    _, found = planned_of(0)
+    every = AllPairs(tuple(found), 30, 1.0, 2.0, 2, 0.5, 0.6)
+    assert AllPairs.from_json(every.to_json()) == every
