@@ -33,7 +33,7 @@ WORKS = {
     "`import tradewind`": "import tradewind",
     "the planner, first plan of the packaged catalog included": (
         "import tradewind\n"
-        'tradewind.plan("aws:us-east-1", "gcp:europe-west4", volume="100GB", min_throughput="10Gbit/s")'
+        'tradewind.plan("aws:us-east-1", "gcp:europe-west4", volume_gb=100, min_throughput_gbps=10)'
     ),
 }
 
