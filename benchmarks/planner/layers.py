@@ -83,7 +83,8 @@ def ageing(model: Rates, january: Rates, november: Rates) -> Iterator[str]:
         best = min((_rms(pairs, w / 100, january, model, november), w / 100) for w in range(101))
         rates = statistics.correlation([january[p] for p in pairs], [november[p] for p in pairs])
         yield f"| {name} | {len(pairs)} | {rates:.2f} | {left:.0%} | {half_life:.0f} days | {best[1]:.2f} |"
-    yield f"\n`HALF_LIFE_DAYS` is {HALF_LIFE_DAYS:g}: after {days} days a figure weighs {0.5 ** (days / 180):.2f}.\n"
+    yield ""
+    yield f"`HALF_LIFE_DAYS` is {HALF_LIFE_DAYS:g}: after {days} days a figure weighs {0.5 ** (days / 180):.2f}."
 
 
 def _rms(pairs: list[tuple[Region, Region]], weight: float, figure: Rates, below: Rates, truth: Rates) -> float:

@@ -20,7 +20,7 @@ class Section:
 
     def text(self) -> str:
         """Markdown, prose wrapped."""
-        return "\n".join([f"## {self.title}", "", *map(_wrapped, self.lines), ""])
+        return "\n".join([f"## {self.title}", "", *map(_wrapped, self.lines)]).rstrip("\n") + "\n"
 
 
 COLUMNS = 120

@@ -32,8 +32,7 @@ WORKS = {
     "`import highspy, numpy`": "import highspy, numpy",
     "`import tradewind`": "import tradewind",
     "the planner, first plan of the packaged catalog included": (
-        "import tradewind\n"
-        'tradewind.plan("aws:us-east-1", "gcp:europe-west4", volume_gb=100, min_throughput_gbps=10)'
+        'import tradewind\ntradewind.plan("aws:us-east-1", "gcp:europe-west4", volume_gb=100, min_throughput_gbps=10)'
     ),
 }
 
