@@ -135,7 +135,7 @@ def _number(axis: Axis, value: float) -> str:
 
 
 def _legend(names: Sequence[str]) -> Iterator[str]:
-    at = float(LEFT + 130)
+    at = float(LEFT + 110)
     for number, name in enumerate(names):
         yield from _key(number, name, at, TOP - 25)
         at += 42 + text_width(name, 12)

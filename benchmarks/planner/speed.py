@@ -22,11 +22,14 @@ RATE_PART = 0.6
 CEILING = 1.25
 """Of the cheapest plan's cost."""
 FOOTPRINT = """
-import resource, time
+import time
 start = time.process_time()
 {work}
-print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+spent = time.process_time() - start
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(spent, int(peak.split()[1]) / 1024)
 """
+"""VmHWM, because `ru_maxrss` of a child begins with its parent's."""
 WORKS = {
     "Python alone": "",
     "`import highspy, numpy`": "import highspy, numpy",
