@@ -29,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Limits, Outcome, StoreSpec, Task};
 use tradewind_store::{Error, ErrorKind, Store};
 
+/// Tries of one request where a person waits for a listing: 1.5 s of pauses while nobody answers. Transfers are patient.
+const PROMPT_TRIES_MAX: u32 = 5;
 /// Longest task that is read.
 const TASK_BYTES_MAX: u64 = 16 << 20;
 
@@ -137,14 +139,15 @@ pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -
 
 async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken) -> TaskResult {
     let policy = RetryPolicy::from(&Limits::default());
+    let prompt = RetryPolicy { tries_max: PROMPT_TRIES_MAX, ..policy };
     match task {
         Task::Ls { store, prefix, recursive, filter, long, human, json } => {
             let form = list::Form::of(long, human, json);
-            list::ls(open(&store)?, &prefix, recursive, &filter, form, policy, streams).await
+            list::ls(open(&store)?, &prefix, recursive, &filter, form, prompt, streams).await
         }
         Task::Du { store, prefix, filter, human, json } => {
             let form = if json { list::Form::Json } else { list::Form::Long { human } };
-            list::du(open(&store)?, &prefix, &filter, form, policy, streams).await
+            list::du(open(&store)?, &prefix, &filter, form, prompt, streams).await
         }
         Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty } => {
             let store = open(&store)?;
