@@ -29,7 +29,11 @@ TYPES = {
     "probe-request": "ProbeRequest",
     "program": "Program",
     "ready": "Ready",
+    "receive-report": "ReceiveReport",
+    "receive-request": "ReceiveRequest",
     "refusal": "Refusal",
+    "send-report": "SendReport",
+    "send-request": "SendRequest",
     "task": "Task",
     "version": "Version",
 }

@@ -11,12 +11,18 @@ from pathlib import Path
 from benchmarks.measure import load
 from benchmarks.sky.capacity import measure_capacity
 from benchmarks.sky.connections import measure_connections
+from benchmarks.sky.overlay import measure_overlay
 from benchmarks.sky.table import Table
 from benchmarks.sky.window import measure_window
 from benchmarks.tables import machine
 from testbed.sky import unavailable
 
-SUITES = {"window": measure_window, "connections": measure_connections, "capacity": measure_capacity}
+SUITES = {
+    "window": measure_window,
+    "connections": measure_connections,
+    "capacity": measure_capacity,
+    "overlay": measure_overlay,
+}
 
 
 def main() -> int:

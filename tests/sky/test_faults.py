@@ -135,6 +135,19 @@ def test_a_source_that_was_cut_off_goes_on_where_it_was(stage: Stage, tmp_path: 
     assert done.events[-1]["progress"]["bytes_done"] == VOLUME_BYTES > before["bytes_done"]
 
 
+def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path) -> None:
+    """Nothing moves, so egress costs nothing more; the machines do, until the ceiling is near."""
+    running = stage.start(tmp_path / "copy", "--max-cost", "0.0059")
+    running.wait_for(over_both)
+    for end in (RELAY, SINK):
+        stage.sky.set_link(SOURCE, end, rate_mbps=0.1)
+    done = running.finish(PATIENCE_S)
+    assert done.code == 8, done.stderr
+    assert "stopped before egress and machines together cost more than the ceiling" in done.stderr
+    assert "go on with: tradewind jobs resume" in done.stderr
+    stage.command.wait_until_alone()
+
+
 def test_two_transfers_share_a_relay(stage: Stage, tmp_path: Path) -> None:
     copies = [tmp_path / "one", tmp_path / "two"]
     running = [stage.start(copy, "--min-throughput", "80Mbit/s") for copy in copies]

@@ -67,3 +67,63 @@ pub struct ProbeReport {
     /// Whether the other side proved the name `to` by a certificate of this fleet.
     pub peer_verified: bool,
 }
+
+/// Body of `POST /v1/probe/receive`: measure what arrives from another gateway that was told to send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiveRequest {
+    /// Name of the gateway that will send; nobody else is listened to.
+    pub from: String,
+    /// Connections that it will open, 1 to 64.
+    pub connections: u16,
+    /// So long after the last of them is there nothing is counted: they are still finding their rate.
+    pub warmup_ms: u32,
+    /// So long is counted, 1 to 60,000.
+    pub measure_ms: u32,
+}
+
+/// Answer of `POST /v1/probe/receive`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiveReport {
+    /// Who sent.
+    pub from: String,
+    /// Connections that were counted.
+    pub connections: u16,
+    /// Payload that arrived while it was counted.
+    pub bytes: u64,
+    /// How long that was.
+    pub seconds: f64,
+}
+
+/// Body of `POST /v1/probe/send`: send to a gateway that measures, until it closes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendRequest {
+    /// Name of the gateway that measures, which its certificate must carry.
+    pub to: String,
+    /// Its data port, `ip:port`.
+    pub address: String,
+    /// Connections to open, 1 to 64.
+    pub connections: u16,
+    /// Stop after so long even if it does not close, 1 to 120,000.
+    pub at_most_ms: u32,
+}
+
+/// Answer of `POST /v1/probe/send`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendReport {
+    /// Who measured.
+    pub to: String,
+    /// Payload that was given to the kernel.
+    pub bytes: u64,
+    /// Least time of a TCP handshake: one round trip, answered by the other kernel before there was any load.
+    pub rtt_ms_min: f64,
+    /// TCP segments that this machine sent meanwhile, all its connections together; absent where the system does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<u64>,
+    /// Of these, so many were sent again: lost on the way, or thought to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments_again: Option<u64>,
+}

@@ -11,7 +11,9 @@ mod program;
 mod store;
 mod task;
 
-pub use control::{LeaseRequest, ProbeReport, ProbeRequest, Ready, Refusal};
+pub use control::{
+    LeaseRequest, ProbeReport, ProbeRequest, Ready, ReceiveReport, ReceiveRequest, Refusal, SendReport, SendRequest,
+};
 pub use event::{
     DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary,
 };

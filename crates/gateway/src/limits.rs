@@ -50,6 +50,17 @@ pub const PROBE_CONNECTS_MAX: u16 = 20;
 /// A probe that takes longer is answered 504.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// `POST /v1/probe/receive` waits so long for all connections of the sender, then answers 504.
+pub const LOAD_CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest warm-up, and longest time that is counted, of `POST /v1/probe/receive`; longer ones are refused (422).
+pub const LOAD_MS_MAX: u32 = 60_000;
+/// Longest time that `POST /v1/probe/send` sends; longer ones are refused (422).
+pub const LOAD_SEND_MS_MAX: u32 = 180_000;
+/// Handshakes that `POST /v1/probe/send` times before it sends; the least is the round trip.
+pub const LOAD_CONNECTS: usize = 10;
+/// Bytes that one connection of such a probe writes or reads at a time.
+pub const LOAD_BUFFER_BYTES: usize = 64 << 10;
+
 /// `POST /v1/drain` is answered 202 when the node is not done after this; it goes on draining.
 pub const DRAIN_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A gateway told to end (signal, or end of stdin) leaves after this even if its node has not finished draining.

@@ -3,7 +3,8 @@
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use tradewind_contract::{
-    CONTRACT_VERSION, Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, Refusal, Task, Version,
+    CONTRACT_VERSION, Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport,
+    ReceiveRequest, Refusal, SendReport, SendRequest, Task, Version,
 };
 
 /// The schema: `$defs` holds every document that Python and a gateway exchange, and all that they are made of.
@@ -16,6 +17,10 @@ pub fn document() -> Value {
         document_of::<LeaseRequest>(&mut generator, "body of POST /v1/lease"),
         document_of::<ProbeRequest>(&mut generator, "body of POST /v1/probe"),
         document_of::<ProbeReport>(&mut generator, "answer of POST /v1/probe"),
+        document_of::<ReceiveRequest>(&mut generator, "body of POST /v1/probe/receive"),
+        document_of::<ReceiveReport>(&mut generator, "answer of POST /v1/probe/receive"),
+        document_of::<SendRequest>(&mut generator, "body of POST /v1/probe/send"),
+        document_of::<SendReport>(&mut generator, "answer of POST /v1/probe/send"),
         document_of::<Refusal>(&mut generator, "answer of every request that fails"),
         document_of::<Ready>(&mut generator, "stdout of tradewind-gateway serve"),
         document_of::<JobStatus>(&mut generator, "status.json in a job's folder"),

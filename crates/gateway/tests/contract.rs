@@ -9,7 +9,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tradewind_contract::{
-    Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, Refusal, Task, Version,
+    Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal,
+    SendReport, SendRequest, Task, Version,
 };
 use tradewind_gateway::control::validate::{Setting, check_program};
 use tradewind_gateway::schema;
@@ -89,6 +90,10 @@ fn examples_are_understood_whole() {
             _ if name.starts_with("task-") => drop(survives::<Task>(&name, &text)),
             _ if name.starts_with("ready-") => drop(survives::<Ready>(&name, &text)),
             "version" => drop(survives::<Version>(&name, &text)),
+            "receive-request" => drop(survives::<ReceiveRequest>(&name, &text)),
+            "receive-report" => drop(survives::<ReceiveReport>(&name, &text)),
+            "send-request" => drop(survives::<SendRequest>(&name, &text)),
+            "send-report" => drop(survives::<SendReport>(&name, &text)),
             "refusal" => drop(survives::<Refusal>(&name, &text)),
             "lease-request" => drop(survives::<LeaseRequest>(&name, &text)),
             "probe-request" => drop(survives::<ProbeRequest>(&name, &text)),

@@ -16,7 +16,7 @@ from tradewind.errors import ConfigError
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
 
-__all__ = ["import_table", "store_links"]
+__all__ = ["import_table", "store_links", "write_links"]
 
 
 def import_table(path: Path, folder: Path, *, date: str, source: str = "") -> str:
@@ -60,9 +60,20 @@ def store_links(folder: Path, links: list[tuple[Pair, Figure]], date: str) -> No
     path = folder / LINKS_FILE
     kept = {(pair, f.origin.kind): f for pair, f in (read_links(path) if path.exists() else ())}
     kept.update({(pair, f.origin.kind): replace(f, origin=_dated(f.origin, date)) for pair, f in links})
+    write_links(path, [(pair, figure) for (pair, _), figure in kept.items()])
+
+
+def write_links(path: Path, links: list[tuple[Pair, Figure]]) -> None:
+    """Write a table of links in the form that `import_table` takes."""
     rows = (
-        [*map(str, pair), repr(f.gbps), "" if f.rtt_ms is None else repr(f.rtt_ms), kind, *_origin_fields(f.origin)]
-        for (pair, kind), f in sorted(kept.items(), key=lambda entry: entry[0])
+        [
+            *map(str, pair),
+            repr(f.gbps),
+            "" if f.rtt_ms is None else repr(f.rtt_ms),
+            f.origin.kind,
+            *_origin_fields(f.origin),
+        ]
+        for pair, f in sorted(links, key=lambda entry: (entry[0], entry[1].origin.kind))
     )
     write_table(path, ["src", "dst", "gbps", "rtt_ms", "kind", "source", "date", "method"], rows)
 

@@ -24,6 +24,7 @@ VERBS = {
     "plan": "plan a transfer between regions: relays, machines, rate and cost",
     "catalog": "show what is known of regions, prices and links; import better figures",
     "jobs": "list, show, resume and cancel jobs",
+    "measure": "measure what links carry, between gateways",
     "fleet": "list and end the machines that transfers started",
     "doctor": "what works here, and how to mend what does not",
     "sky": "machines of many regions on this host, joined by an emulated WAN (root)",

@@ -64,6 +64,27 @@ class GatewayClient:
         """`POST /v1/lease`: it lives so many seconds more, whatever was left. Raises GatewayError."""
         self._request("POST", "/v1/lease", json.dumps({"lease_s": lease_s}).encode())
 
+    def receive_load(self, sender: str, connections: int, warmup_s: float, measure_s: float) -> dict[str, Any]:
+        """`POST /v1/probe/receive`: counts what another gateway sends. Blocks meanwhile. Raises GatewayError."""
+        body = {
+            "from": sender,
+            "connections": connections,
+            "warmup_ms": round(warmup_s * 1e3),
+            "measure_ms": round(measure_s * 1e3),
+        }
+        return self._probe("/v1/probe/receive", body, warmup_s + measure_s)
+
+    def send_load(self, receiver: str, address: str, connections: int, at_most_s: float) -> dict[str, Any]:
+        """`POST /v1/probe/send`: sends until the receiver closes. Blocks meanwhile. Raises GatewayError."""
+        body = {"to": receiver, "address": address, "connections": connections, "at_most_ms": round(at_most_s * 1e3)}
+        return self._probe("/v1/probe/send", body, at_most_s)
+
+    def _probe(self, path: str, body: dict[str, Any], lasting_s: float) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(
+            self._request("POST", path, json.dumps(body).encode(), timeout_s=lasting_s + REQUEST_S)
+        )
+        return answer
+
     def metrics(self) -> str:
         """`GET /metrics`, in the Prometheus text format."""
         return self._request("GET", "/metrics").decode()
@@ -83,8 +104,8 @@ class GatewayClient:
         finally:
             connection.close()
 
-    def _request(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        connection = self._connect(timeout_s=REQUEST_S)
+    def _request(self, method: str, path: str, body: bytes | None = None, timeout_s: float = REQUEST_S) -> bytes:
+        connection = self._connect(timeout_s=timeout_s)
         try:
             connection.request(method, path, body, {"content-type": "application/json"} if body else {})
             response = connection.getresponse()

@@ -3,6 +3,7 @@
 use super::answer::Refused;
 use super::events::{self, EventLog, EventSender};
 use super::lease::Lease;
+use super::load;
 use super::metrics::{MetricsSnapshot, add_progress};
 use super::runner::{Runner, Running};
 use super::validate::{Setting, check_program};
@@ -11,7 +12,7 @@ use axum::http::StatusCode;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::sync::Mutex;
-use tradewind_contract::{CONTRACT_VERSION, Program, Refusal, Version};
+use tradewind_contract::{CONTRACT_VERSION, Program, ReceiveReport, ReceiveRequest, Refusal, Version};
 
 /// What the gateway was started with.
 #[derive(Default)]
@@ -35,6 +36,8 @@ pub struct Gateway {
     teller: EventSender,
     log: EventLog,
     lease: Option<Lease>,
+    /// Held while the data port is used for a measurement, and while a program takes it.
+    measuring: Mutex<()>,
     life: Mutex<Life>,
 }
 
@@ -62,7 +65,7 @@ impl Gateway {
         let data_address = data_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let (teller, log) = events::channel();
         let life = Mutex::new(Life::Waiting(data_listener));
-        Ok(Self { runner, identity, plain, data_address, teller, log, lease, life })
+        Ok(Self { runner, identity, plain, data_address, teller, log, lease, measuring: Mutex::new(()), life })
     }
 
     /// Answer of `GET /v1/version`.
@@ -92,6 +95,7 @@ impl Gateway {
     /// Checks and starts a program. The same program again is a success that changes nothing, so that a client that
     /// missed the answer may ask again.
     pub(super) async fn start(&self, program: Program) -> Result<(), Refused> {
+        let _alone = self.measuring.lock().await;
         let mut life = self.life.lock().await;
         let listener = match &*life {
             Life::Waiting(listener) => listener,
@@ -111,15 +115,28 @@ impl Gateway {
         };
         check_program(&program, setting).map_err(Refused::unprocessable)?;
         // A second handle on the data port: if the node does not start, the port stays ours for the next program.
-        let lent = listener.as_ref().map(lend).transpose().map_err(|error| {
-            let refusal = Refusal { error: format!("the data port cannot be used: {error}"), hint: None };
-            Refused { status: StatusCode::INTERNAL_SERVER_ERROR, refusal }
-        })?;
+        let lent = listener.as_ref().map(lend).transpose().map_err(|error| unusable_port(&error))?;
         let started = self.runner.start(program.clone(), self.security(), lent, self.teller.clone()).await;
         let node = started.map_err(Refused::unprocessable)?;
         tracing::info!(job = program.job_id, node = program.node, "program started");
         *life = Life::Running(Arc::new(Job { program, node }));
         Ok(())
+    }
+
+    /// Measures what another gateway sends to the data port. Needs a gateway without a program, and keeps it so.
+    pub(super) async fn receive_load(&self, request: ReceiveRequest) -> Result<ReceiveReport, Refused> {
+        let Ok(_alone) = self.measuring.try_lock() else {
+            let error = "this gateway measures, or is being given a program";
+            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, error, "one after the other"));
+        };
+        let lent = match &*self.life.lock().await {
+            Life::Waiting(Some(listener)) => lend(listener).map_err(|error| unusable_port(&error))?,
+            _ => {
+                let error = "this gateway has a program, was drained, or has no data port";
+                return Err(Refused::new(StatusCode::CONFLICT, error, "measure with gateways of its own"));
+            }
+        };
+        load::receive(request, lent, self.identity.as_ref()).await
     }
 
     fn security(&self) -> Security {
@@ -158,6 +175,11 @@ impl Gateway {
         }
         snapshot
     }
+}
+
+fn unusable_port(error: &std::io::Error) -> Refused {
+    let refusal = Refusal { error: format!("the data port cannot be used: {error}"), hint: None };
+    Refused { status: StatusCode::INTERNAL_SERVER_ERROR, refusal }
 }
 
 fn lend(listener: &TcpListener) -> std::io::Result<tokio::net::TcpListener> {

@@ -14,6 +14,7 @@ mod answer;
 pub mod events;
 pub mod gateway;
 pub mod lease;
+mod load;
 pub mod metrics;
 mod probe;
 mod routes;

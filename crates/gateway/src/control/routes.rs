@@ -3,7 +3,7 @@
 use super::answer::Refused;
 use super::gateway::Gateway;
 use super::metrics::add_process_figures;
-use super::probe;
+use super::{load, probe};
 use crate::limits::{
     DRAIN_ANSWER_TIMEOUT, EVENT_READERS_MAX, LEASE_S_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_TIMEOUT,
     REQUEST_DISCARD_BYTES_MAX,
@@ -21,7 +21,9 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tradewind_contract::{LeaseRequest, ProbeReport, ProbeRequest, Program, Version};
+use tradewind_contract::{
+    LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport, ReceiveRequest, SendReport, SendRequest, Version,
+};
 
 /// Who is at the other end of a connection; the server puts it beside each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .route("/v1/drain", post(drain))
         .route("/v1/lease", post(post_lease))
         .route("/v1/probe", post(post_probe))
+        .route("/v1/probe/receive", post(post_receive))
+        .route("/v1/probe/send", post(post_send))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(async || {
             Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method", API_HINT)
@@ -136,6 +140,17 @@ async fn post_probe(_: Controller, State(api): State<Api>, body: Body) -> Result
     let _place = take_place(&api.probes, "probes")?;
     let request: ProbeRequest = read_json(body).await?;
     probe::probe(request, api.gateway.identity().map(AsRef::as_ref)).await.map(Json)
+}
+
+async fn post_receive(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<ReceiveReport>, Refused> {
+    let request: ReceiveRequest = read_json(body).await?;
+    api.gateway.receive_load(request).await.map(Json)
+}
+
+async fn post_send(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<SendReport>, Refused> {
+    let _place = take_place(&api.probes, "probes")?;
+    let request: SendRequest = read_json(body).await?;
+    load::send(request, api.gateway.identity()).await.map(Json)
 }
 
 async fn metrics(State(api): State<Api>) -> Response {

@@ -408,3 +408,43 @@ async fn identities_are_not_overwritten() {
     assert_refused(&bad, 1, "is no gateway name");
     assert!(!folder.path("other").exists());
 }
+
+#[tokio::test]
+async fn two_gateways_measure_what_the_way_between_them_carries() {
+    let folder = Folder::new();
+    folder.fleet("fleet", &["lead", "near", "far"]).await;
+    let start = async |name: &str| {
+        let control = format!("unix:{}", folder.text(&format!("{name}.s")));
+        let identity = folder.text(&format!("fleet/{name}"));
+        let words = ["--control", &control, "--data", "127.0.0.1:0", "--identity", &identity, "--exit-with-stdin"];
+        Serving::start(&words).await
+    };
+    let (near, far) = (start("near").await, start("far").await);
+    let mut receiver = Client::unix(&folder.path("far.s")).await;
+    let mut sender = Client::unix(&folder.path("near.s")).await;
+    let receive = json!({ "from": "near", "connections": 3, "warmup_ms": 50, "measure_ms": 200 });
+    let send = json!({ "to": "far", "address": far.ready["data_address"], "connections": 3, "at_most_ms": 60_000 });
+    let (received, sent) = tokio::join!(
+        receiver.call(Method::POST, "/v1/probe/receive", receive.to_string()),
+        sender.call(Method::POST, "/v1/probe/send", send.to_string()),
+    );
+    assert_eq!((received.0, sent.0), (StatusCode::OK, StatusCode::OK), "{received:?} {sent:?}");
+    assert_eq!((&received.1["from"], &received.1["connections"]), (&json!("near"), &json!(3)));
+    let arrived = received.1["bytes"].as_u64().unwrap();
+    assert!(arrived > 0 && sent.1["bytes"].as_u64().unwrap() > arrived && received.1["seconds"].as_f64() > Some(0.19));
+
+    for (wrong, what) in [
+        (json!({ "from": "near", "connections": 65, "warmup_ms": 0, "measure_ms": 200 }), "connections is 65"),
+        (json!({ "from": "near", "connections": 1, "warmup_ms": 0, "measure_ms": 0 }), "measure_ms is 0"),
+    ] {
+        let (status, refusal) = receiver.call(Method::POST, "/v1/probe/receive", wrong.to_string()).await;
+        assert_eq!((status, refusal["error"].as_str()), (StatusCode::UNPROCESSABLE_ENTITY, Some(what)));
+    }
+    let wrong = json!({ "to": "lead", "address": far.ready["data_address"], "connections": 1, "at_most_ms": 100 });
+    assert!(sent.1["rtt_ms_min"].as_f64() > Some(0.0));
+    let nobody = sender.call(Method::POST, "/v1/probe/send", wrong.to_string()).await;
+    assert_eq!((nobody.0, &nobody.1["bytes"]), (StatusCode::OK, &json!(0)), "nobody receives there");
+    for gateway in [near, far] {
+        assert_eq!(gateway.end_of_stdin().await.code(), Some(0));
+    }
+}

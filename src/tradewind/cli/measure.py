@@ -1,0 +1,189 @@
+"""`tradewind measure`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import defaultdict
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tradewind.cli.arguments import typed
+from tradewind.errors import CeilingReached, UsageError
+from tradewind.model.amounts import format_gbps, format_usd, parse_usd
+from tradewind.model.region import Region
+from tradewind.model.units import format_duration, parse_duration_s
+
+if TYPE_CHECKING:
+    from tradewind.measure.campaign import Campaign, MeasuredLink
+    from tradewind.measure.probe import ProbeSettings
+    from tradewind.sky.network import Network
+    from tradewind.sky.running import Sky
+
+USAGE = "[OPTION]… --sky FILE [REGION|FROM,TO]…"
+HELP = """\
+Measures what links carry: a gateway on a machine in each region, and probes between them, as many at a time as do not
+disturb each other. Each finds the rate of data at 64 connections, the round trip, and the share of packets sent again.
+Regions mean all their ordered pairs, FROM,TO one of them, nothing all of the sky. What it costs is shown before any of
+it is spent; it ends before a round that could pass --max-cost. The results go to --out, in the form that
+`tradewind catalog import` takes: a sky's rates are not the world's, so they never enter the catalog by themselves."""
+EXAMPLES = """\
+  tradewind measure --sky world.json
+  tradewind measure --sky world.json aws:us-east-1 gcp:europe-west4 --out links.csv
+  tradewind measure --sky world.json aws:us-east-1,azure:westus --for 10s --max-cost 0.50USD"""
+
+#: A campaign that costs more than this is asked about on a terminal, unless -y or --max-cost was given.
+ASK_ABOVE_USD = 1.0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """What, how long, for how much, and where to."""
+    parser.add_argument("links", metavar="REGION", nargs="*", help="regions, or FROM,TO")
+    parser.add_argument("--sky", metavar="FILE", required=True, help="sky file; one that is not up is started for it")
+    parser.add_argument("--connections", metavar="N", type=int, default=64, help="per probe, 1 to 64 (default 64)")
+    parser.add_argument(
+        "--warm-up", metavar="TIME", type=typed(parse_duration_s), default=4.0, help="not counted (default 4s)"
+    )
+    parser.add_argument(
+        "--for", dest="lasting", metavar="TIME", type=typed(parse_duration_s), default=5.0, help="counted (default 5s)"
+    )
+    parser.add_argument("--max-cost", metavar="USD", type=typed(parse_usd), help="stop before this is passed")
+    parser.add_argument("--out", metavar="FILE", help="write the links to a CSV file")
+
+
+def run(args: Namespace) -> int:
+    """Measures. Raises CeilingReached if the budget left links unmeasured."""
+    from tradewind.catalog.load import catalog_folder, load_catalog
+    from tradewind.cli.via import sky_of
+    from tradewind.fleet.sky_catalog import sky_catalog
+    from tradewind.measure.campaign import Campaign
+    from tradewind.measure.probe import ProbeSettings
+    from tradewind.sky.file import read_sky_file
+
+    if not 1 <= args.connections <= 64:
+        raise UsageError(f"--connections must be 1 to 64, not {args.connections}")
+    if not (0 <= args.warm_up <= 60 and 0.001 <= args.lasting <= 60):
+        raise UsageError("--warm-up and --for are at most 60s")
+    network = read_sky_file(args.sky)
+    pairs = _pairs(args.links, network)
+    settings = ProbeSettings(args.connections, args.warm_up, args.lasting)
+    catalog = sky_catalog(network, load_catalog(catalog_folder()))
+    campaign = Campaign(catalog, pairs, settings, shared=_shared(network))
+    _announce(args, campaign)
+    with sky_of(args) as sky:
+        links = _measured(args, campaign, sky)
+    if args.out:
+        _write(args, links, settings)
+    if len(links) < len(pairs):
+        raise CeilingReached(
+            f"{len(links)} of {len(pairs)} links measured; the next ones could have passed --max-cost",
+            hint="raise it, or measure fewer links",
+        )
+    return 0
+
+
+def _pairs(words: list[str], network: Network) -> list[tuple[Region, Region]]:
+    """All ordered pairs of the regions given, or of the sky; and those named one by one. Raises UsageError."""
+    known = {machine.region for machine in network.machines}
+    linked = {(network.machines[path.src].region, network.machines[path.dst].region) for path in network.paths}
+    regions, single = [], []
+    for word in words:
+        named = [_region(part, known) for part in word.split(",")]
+        if len(named) == 1:
+            regions.append(named[0])
+        elif len(named) == 2 and named[0] != named[1]:
+            single.append((named[0], named[1]))
+        else:
+            raise UsageError(f"{word}: neither REGION nor FROM,TO")
+    chosen = list(permutations(dict.fromkeys(regions), 2)) if words else list(permutations(sorted(known), 2))
+    return [pair for pair in dict.fromkeys([*chosen, *single]) if pair in linked]
+
+
+def _region(text: str, known: set[Region]) -> Region:
+    try:
+        region = Region.parse(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if region not in known:
+        raise UsageError(f"the sky has no {region}", hint=f"it has {', '.join(map(str, sorted(known)))}")
+    return region
+
+
+def _shared(network: Network) -> dict[tuple[Region, Region], set[int]]:
+    """The pipes of each pair's first machines, which other pairs may share."""
+    first = {machine.region: index for index, machine in reversed(list(enumerate(network.machines)))}
+    pipes: dict[tuple[Region, Region], set[int]] = defaultdict(set)
+    for path in network.paths:
+        ends = network.machines[path.src].region, network.machines[path.dst].region
+        if (path.src, path.dst) == (first[ends[0]], first[ends[1]]):
+            pipes[ends].add(path.pipe)
+    return pipes
+
+
+def _announce(args: Namespace, campaign: Campaign) -> None:
+    """What it will take; asks if it is much."""
+    from tradewind.cli.transferring import confirm
+
+    quote = campaign.quote
+    count = sum(len(of) for of in quote.rounds)
+    line = (
+        f"{count} links between {len(campaign.regions)} regions in {len(quote.rounds)} rounds, "
+        f"{format_duration(quote.seconds)}, about {format_usd(quote.usd)} and at most {format_usd(quote.usd_most)}"
+    )
+    if not (args.quiet or args.json):
+        print(f"measure {line}", file=sys.stderr)
+    if quote.usd_most <= ASK_ABOVE_USD or args.yes or args.max_cost is not None:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        confirm(f"Spend up to {format_usd(quote.usd_most)}?")
+
+
+def _measured(args: Namespace, campaign: Campaign, sky: Sky) -> list[MeasuredLink]:
+    from tradewind.fleet.journal import FleetJournal
+    from tradewind.fleet.sky import SkyProvider
+    from tradewind.gateway.find import find_gateway
+    from tradewind.transfer.jobs import JobStore
+
+    journal = FleetJournal(JobStore(args.state_dir).state_dir)
+    binary = args.gateway or find_gateway()
+    links = []
+    for link in campaign.run(SkyProvider(sky, binary, journal), journal, binary, max_cost_usd=args.max_cost):
+        links.append(link)
+        _show(args, link)
+    if not args.json:
+        print(f"{len(links)} links for {format_usd(sum(link.usd for link in links))}", file=sys.stderr)
+    return links
+
+
+def _show(args: Namespace, link: MeasuredLink) -> None:
+    again = link.result.sent_again
+    if args.json:
+        print(
+            json.dumps(
+                {
+                    "src": str(link.src),
+                    "dst": str(link.dst),
+                    "gbps": link.result.gbps,
+                    "rtt_ms": link.result.rtt_ms,
+                    "sent_again": again,
+                    "cost_usd": link.usd,
+                }
+            ),
+            flush=True,
+        )
+        return
+    lost = "" if again is None else f"  {again:7.2%} sent again"
+    print(f"{link.src} → {link.dst}  {format_gbps(link.result.gbps)}  {link.result.rtt_ms:.1f} ms{lost}", flush=True)
+
+
+def _write(args: Namespace, links: list[MeasuredLink], settings: ProbeSettings) -> None:
+    import datetime
+
+    from tradewind.catalog.user_files import write_links
+    from tradewind.measure.campaign import figure_of
+
+    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    source = f"tradewind measure, {Path(args.sky).name}"
+    write_links(Path(args.out), [((link.src, link.dst), figure_of(link, settings, date, source)) for link in links])

@@ -1,0 +1,160 @@
+"""Measuring many links: one machine per region, probes in rounds, costs added up, and an end at the budget."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tradewind.catalog.ageing import Figure
+from tradewind.errors import UsageError
+from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Provider
+from tradewind.measure.probe import ProbeResult, ProbeSettings, run_probe
+from tradewind.measure.schedule import rounds
+from tradewind.model.catalog import Catalog
+from tradewind.model.origin import Origin
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+from tradewind.model.region import Region
+
+__all__ = ["REGIONS_MAX", "Campaign", "MeasuredLink", "Quote", "figure_of"]
+
+#: Of one campaign: all ordered pairs of so many are 870 probes.
+REGIONS_MAX = 30
+#: After each round the queues on the way empty, so long, before the next one times its round trips.
+SETTLE_S = 1.0
+
+RegionPair = tuple[Region, Region]
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a campaign will take, before anything is spent."""
+
+    rounds: tuple[tuple[RegionPair, ...], ...]
+    seconds: float
+    usd: float
+    """At the rates that the catalog believes."""
+    usd_most: float
+    """Should every link carry all that its machines may send."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLink:
+    """One link, and what it cost to measure."""
+
+    src: Region
+    dst: Region
+    result: ProbeResult
+    usd: float
+
+
+class Campaign:
+    """Probes between regions. Make it, look at `quote`, then `run`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pairs: Iterable[RegionPair],
+        settings: ProbeSettings | None = None,
+        *,
+        shared: Mapping[RegionPair, Iterable[Hashable]] | None = None,
+    ) -> None:
+        """`shared` names links that several pairs use. Raises UsageError."""
+        self.settings = settings or ProbeSettings()
+        self._catalog = catalog
+        wanted = list(pairs)
+        self.regions: Sequence[Region] = sorted({region for pair in wanted for region in pair})
+        if not wanted:
+            raise UsageError("there is nothing to measure", hint="name two regions or more")
+        if len(self.regions) > REGIONS_MAX:
+            raise UsageError(f"{len(self.regions)} regions at once: at most {REGIONS_MAX}")
+        named = {(str(src), str(dst)): (src, dst) for src, dst in wanted}
+        links = {(str(src), str(dst)): of for (src, dst), of in (shared or {}).items()}
+        self._rounds = tuple(tuple(named[pair] for pair in of) for of in rounds(named, links))
+
+    @property
+    def quote(self) -> Quote:
+        """Rounds, time and cost."""
+        pairs = [pair for of in self._rounds for pair in of]
+        believed = {pair: link.gbps if (link := self._catalog.grid.link(*pair)) else self._cap(pair) for pair in pairs}
+        return Quote(
+            self._rounds,
+            len(self._rounds) * (self.settings.load_s + SETTLE_S),
+            sum(self._usd(pair, self._bytes(min(believed[pair], self._cap(pair)))) for pair in pairs),
+            sum(self._usd(pair, self._bytes(self._cap(pair))) for pair in pairs),
+        )
+
+    def run(
+        self, provider: Provider, journal: FleetJournal, binary: str, *, max_cost_usd: float | None = None
+    ) -> Iterator[MeasuredLink]:
+        """Starts the machines, measures, and gives each link as it is known. Ends before a round that might pass the
+        budget.
+
+        Raises GatewayError.
+        """
+        fleet = Fleet(provider, journal, ring_of(self.regions), binary, purpose="measure", settings=FleetSettings())
+        spent_usd = 0.0
+        try:
+            deployment = fleet.deployment()
+            for number, of in enumerate(self._rounds):
+                most_usd = sum(self._usd(pair, self._bytes(self._cap(pair))) for pair in of)
+                if max_cost_usd is not None and spent_usd + most_usd > max_cost_usd:
+                    return
+                if number:
+                    time.sleep(SETTLE_S)
+                with ThreadPoolExecutor(len(of)) as pool:
+                    probes = [
+                        pool.submit(run_probe, deployment, self._name(src), self._name(dst), self.settings)
+                        for src, dst in of
+                    ]
+                for pair, probe in zip(of, probes, strict=True):
+                    result = probe.result()
+                    usd = self._usd(pair, result.sent_bytes)
+                    spent_usd += usd
+                    yield MeasuredLink(*pair, result, usd)
+        finally:
+            fleet.close()
+
+    def _name(self, region: Region) -> str:
+        return gateway_name(self.regions.index(region))
+
+    def _cap(self, pair: RegionPair) -> float:
+        """What the sending machine may send at most [Gbit/s]."""
+        offers = self._catalog.machine_offers(pair[0])
+        return max((offer.machine.egress_gbps for offer in offers), default=0.0)
+
+    def _bytes(self, gbps: float) -> float:
+        return gbps * 1e9 / 8 * self.settings.load_s
+
+    def _usd(self, pair: RegionPair, count_bytes: float) -> float:
+        price = self._catalog.egress(*pair)
+        return price.mean_usd_per_gb(count_bytes / 1e9) * count_bytes / 1e9 if price else 0.0
+
+
+def gateway_name(index: int) -> str:
+    """Name of the gateway of a campaign's region."""
+    return f"probe-{index + 1}"
+
+
+def ring_of(regions: Sequence[Region]) -> Plan:
+    """One gateway per region, each reached by others. The routes only say so: no program is ever pushed."""
+    names = [gateway_name(index) for index in range(len(regions))]
+    gateways = tuple(PlannedGateway(name, str(region)) for name, region in zip(names, regions, strict=True))
+    ring = list(itertools.pairwise([*names, names[0]]))
+    return Plan(
+        gateways,
+        tuple(PlannedHop(*pair, 1) for pair in ring),
+        tuple(PlannedRoute(pair, 1.0) for pair in ring),
+        lead=names[0],
+    )
+
+
+def figure_of(link: MeasuredLink, settings: ProbeSettings, date: str, source: str) -> Figure:
+    """The figure for the measured layer of the grid, with date and method."""
+    again = "" if link.result.sent_again is None else f", {link.result.sent_again:.2%} sent again"
+    method = f"{settings.measure_s:g} s after {settings.warmup_s:g} s, {settings.connections} connections{again}"
+    return Figure(link.result.gbps, Origin("measured", source, date, method), link.result.rtt_ms)

@@ -1,0 +1,61 @@
+"""One probe between two gateways that run: throughput, round trip, share of segments that were sent again."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tradewind.errors import GatewayError
+from tradewind.gateway.client import GatewayClient
+from tradewind.model.deployment import Deployment
+
+__all__ = ["ProbeResult", "ProbeSettings", "run_probe"]
+
+#: A sender gives up so long after the receiver should have closed.
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """How to measure. The grid's figures are those of one machine pair at 64 connections."""
+
+    connections: int = 64
+    warmup_s: float = 4.0
+    """Connections find their rate meanwhile: tens of round trips."""
+    measure_s: float = 5.0
+
+    @property
+    def load_s(self) -> float:
+        """How long bytes are sent, and paid."""
+        return self.warmup_s + self.measure_s
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What one probe found. `gbps` is the rate of data, as a transfer would have it, TLS and TCP taken off."""
+
+    gbps: float
+    rtt_ms: float
+    sent_bytes: int
+    sent_again: float | None
+    """Share of TCP segments that were sent again; None where the system does not say."""
+
+
+def run_probe(deployment: Deployment, src: str, dst: str, settings: ProbeSettings) -> ProbeResult:
+    """Measures from `src` to `dst`, which have no program and nothing else to do. Raises GatewayError."""
+    receiver = GatewayClient(deployment.addresses[dst].control)
+    sender = GatewayClient(deployment.addresses[src].control)
+    with ThreadPoolExecutor(1) as pool:
+        receiving = pool.submit(receiver.receive_load, src, settings.connections, settings.warmup_s, settings.measure_s)
+        try:
+            sent = sender.send_load(dst, deployment.dial(src, dst), settings.connections, settings.load_s + PATIENCE_S)
+        except GatewayError as error:
+            raise GatewayError(f"{src} → {dst}: {error}", hint=error.hint) from error
+        received = receiving.result()
+    segments, again = sent.get("segments"), sent.get("segments_again")
+    return ProbeResult(
+        received["bytes"] * 8 / 1e9 / received["seconds"],
+        sent["rtt_ms_min"],
+        sent["bytes"],
+        again / segments if segments else None,
+    )

@@ -1,0 +1,74 @@
+"""A campaign with real gateways on this machine: what it says, what it costs, and where it stops."""
+
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from tradewind.errors import UsageError
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.local import LocalProvider
+from tradewind.gateway.find import find_gateway
+from tradewind.measure.campaign import REGIONS_MAX, SETTLE_S, Campaign, figure_of
+from tradewind.measure.probe import ProbeSettings
+from tradewind.model.catalog import Catalog
+from tradewind.model.grid import Grid, Link
+from tradewind.model.machine import MachineOffer, MachineType
+from tradewind.model.origin import Origin
+from tradewind.model.price import EgressPrice, PriceBook, PriceTier
+from tradewind.model.region import Region
+
+ORIGIN = Origin("assumed", "a test", "")
+A, B, C = (Region("site", name) for name in "abc")
+PAIRS = list(permutations((A, B, C), 2))
+SETTINGS = ProbeSettings(connections=2, warmup_s=0.1, measure_s=0.2)
+
+
+def catalog() -> Catalog:
+    """A GB costs a dollar, machines send 80 Gbit/s, and a → b is believed to carry 8."""
+    prices = {pair: EgressPrice((PriceTier(0.0, 1.0),), ORIGIN) for pair in PAIRS}
+    machine = MachineType("site", "m", 1, 80.0, 80.0, 80.0, 0.0, ORIGIN)
+    offer = MachineOffer(machine, 0.0, False, ORIGIN)
+    return Catalog({}, PriceBook(prices), Grid({(A, B): Link(8.0, ORIGIN)}), {"site": (offer,)})
+
+
+def test_the_quote_is_by_belief_and_by_what_machines_can_send() -> None:
+    quote = Campaign(catalog(), PAIRS, SETTINGS).quote
+    assert sum(len(of) for of in quote.rounds) == 6
+    assert quote.seconds == pytest.approx(6 * (0.3 + SETTLE_S))
+    assert quote.usd_most == pytest.approx(6 * 3.0)
+    assert quote.usd == pytest.approx(5 * 3.0 + 0.3)
+
+
+def test_it_measures_every_link_and_leaves_nothing(tmp_path: Path) -> None:
+    journal, binary = FleetJournal(tmp_path), find_gateway()
+    campaign = Campaign(catalog(), PAIRS, SETTINGS)
+    links = list(campaign.run(LocalProvider(binary, journal), journal, binary))
+    assert sorted((link.src, link.dst) for link in links) == sorted(PAIRS)
+    for link in links:
+        assert link.result.gbps > 0 and 0 < link.result.rtt_ms < 1000
+        assert link.result.sent_bytes > link.result.gbps * 1e9 / 8 * SETTINGS.measure_s * 0.9
+        assert link.usd == pytest.approx(link.result.sent_bytes / 1e9)
+    figure = figure_of(links[0], SETTINGS, "2026-01-31", "a test")
+    assert (figure.origin.kind, figure.origin.date) == ("measured", "2026-01-31")
+    assert "0.2 s after 0.1 s, 2 connections" in figure.origin.method
+    assert list(journal.records()) == []
+
+
+def test_it_stops_before_a_round_that_could_pass_the_budget(tmp_path: Path) -> None:
+    journal, binary = FleetJournal(tmp_path), find_gateway()
+    campaign = Campaign(catalog(), PAIRS, SETTINGS)
+    # A round of one probe may cost three dollars: there is enough for the first, and the least that it costs is missing
+    # for the second.
+    links = list(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=3.0 + 1e-9))
+    assert len(links) == 1 and 1e-9 < links[0].usd <= 3.0
+    assert list(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=2.9)) == []
+    assert list(journal.records()) == []
+
+
+def test_nothing_and_too_much_are_refused() -> None:
+    with pytest.raises(UsageError, match="nothing to measure"):
+        Campaign(catalog(), [])
+    many = [Region("site", str(number)) for number in range(REGIONS_MAX + 1)]
+    with pytest.raises(UsageError, match="31 regions at once"):
+        Campaign(catalog(), permutations(many, 2))
