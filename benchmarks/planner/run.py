@@ -115,9 +115,9 @@ into the documentation. It plans on two grids of the public clouds that are not 
 default `../shared/grid`), with the Skyplane paper's machines and the list prices of 2022.
 
 {"**Quick mode: too little of everything to quote.**" if quick else ""}
-Measured {today} on {about["cores"]} cores of {about["cpu"]}, Python {about["python"]}, in {wall_s / 60:.0f} min,
-at load {load:.1f} before and {os.getloadavg()[0]:.1f} after. Times are CPU-seconds of one thread, which other work on the
-machine lengthens, too.
+Measured {today} on {about["cores"]} cores of {about["cpu"]}, Python {about["python"]}, in {wall_s / 60:.0f} min, at load
+{load:.1f} before and {os.getloadavg()[0]:.1f} after. Times are CPU-seconds of one thread, which other work on the machine
+lengthens, too.
 
 **Two grids.** *January 2022 as sent* is what the paper planned on; *November 2022 as received* is what somebody who
 plans wants to know, and what speed is measured on. Sent counts what a sender gave to its kernel, on average 1.34× what
