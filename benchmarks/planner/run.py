@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from benchmarks.planner.grids import Grids
 from benchmarks.planner.layers import layers
 from benchmarks.planner.pairs import AllPairs, continents, figure_7, figure_8, plan_pairs
 from benchmarks.planner.paper import figure_1, figure_9c, figure_10, table_2, trace_figure_9c
-from benchmarks.planner.section import PICTURE_FOLDER, Section
+from benchmarks.planner.section import COLUMNS, PICTURE_FOLDER, Section
 from benchmarks.planner.several import several
 from benchmarks.planner.speed import speed
 from benchmarks.tables import machine
@@ -108,20 +109,23 @@ def _sections(grids: Grids, every: Mapping[str, AllPairs], size: Size) -> Iterat
 def _page(sections: list[Section], load: float, wall_s: float, quick: bool) -> str:
     about = machine()
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    warning = "**Quick mode: too little of everything to quote.** " if quick else ""
+    measured = (
+        f"{warning}Measured {today} on {about['cores']} cores of {about['cpu']}, Python {about['python']}, in "
+        f"{wall_s / 60:.0f} min, at load {load:.1f} before and {os.getloadavg()[0]:.1f} after. Times are CPU-seconds "
+        "of one thread, which other work on the machine lengthens, too."
+    )
     head = f"""# The planner, measured
 
 `make bench BENCH=planner` writes this page into `build/benchmarks`; with `BENCH="planner --out docs/concepts"` it goes
 into the documentation. It plans on two grids of the public clouds that are not part of the repository (`--grid`, by
 default `../shared/grid`), with the Skyplane paper's machines and the list prices of 2022.
 
-{"**Quick mode: too little of everything to quote.**" if quick else ""}
-Measured {today} on {about["cores"]} cores of {about["cpu"]}, Python {about["python"]}, in {wall_s / 60:.0f} min, at load
-{load:.1f} before and {os.getloadavg()[0]:.1f} after. Times are CPU-seconds of one thread, which other work on the machine
-lengthens, too.
+{textwrap.fill(measured, COLUMNS)}
 
 **Two grids.** *January 2022 as sent* is what the paper planned on; *November 2022 as received* is what somebody who
 plans wants to know, and what speed is measured on. Sent counts what a sender gave to its kernel, on average 1.34× what
 arrived. In November Google's regions spoke over private addresses; their links then exceed the egress cap of 7 Gbit/s
 that is set here, so between them no overlay is faster.
 """
-    return "\n".join([head.replace("\n\n\n", "\n\n"), *(section.text() for section in sections)])
+    return "\n".join([head, *(section.text() for section in sections)])
