@@ -216,10 +216,10 @@ class _Tracer:
         """Ask whether any machines get below ``line`` between two rates."""
         intercept, slope = line
         ask = Ask(low, high, usd_per_gbit=slope, machine_factor=self.job.machine_factor(low))
-        answer = solve_machines(self.formulation, ask, self.settings)
-        self.solves += 1
         relative = BOOT_GAP if self.job.boot_s > 0.0 else COST_TOLERANCE
         tolerance = relative * max(abs(intercept + slope * low), abs(intercept))
+        answer = solve_machines(self.formulation, ask, self.settings, beat=intercept - tolerance)
+        self.solves += 1
         if answer is None or answer.bound >= intercept - tolerance:
             self._proven.append((low, high, line))
         elif answer.objective >= intercept - tolerance:

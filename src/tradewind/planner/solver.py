@@ -1,9 +1,9 @@
-"""HiGHS, and nothing but HiGHS: one solve of the programme, and the clean-up of its answer.
+"""One solve of the programme, and the clean-up of its answer.
 
 A solve asks for the best flows and machines with the rate T inside a window, under one of two objectives. The goals
-(`goals.py`) are sequences of such solves. After a mixed-integer solve the machines are rounded to the whole numbers
-they stand for and the flows are solved once more with these machines fixed, so that no tolerance of the branch and
-bound reaches a plan.
+(`goals.py`) are sequences of such solves. With one destination machines are searched for (`branch.py`), with several,
+or where the search does not end soon, HiGHS's branch and bound decides. Then the flows are solved once more with whole
+machines fixed, so that no tolerance of either reaches a plan.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import highspy
 import numpy as np
 
 from tradewind.errors import TradewindError
-from tradewind.planner.formulation import Ask, Formulation, Rows, SharedFlows
+from tradewind.planner.branch import search_machines
+from tradewind.planner.formulation import Ask, Formulation, SharedFlows
+from tradewind.planner.linear import COST_SCALE, SolverSettings, new_highs, objective_of, pass_model, scaled, unscaled
 from tradewind.planner.network import FloatArray, IntArray
 
 __all__ = ["Answer", "Ask", "SolverLimitReached", "SolverSettings", "solve_flows", "solve_machines"]
 
-COST_SCALE = 1e3
-"""Costs are handed over in milli-USD/s, so that HiGHS's absolute tolerances (1e-7) stay far below a cent."""
 FEASIBILITY_TOLERANCE = 1e-9
 WHOLE_TOLERANCE = 1e-8
 """How far from whole the branch and bound may leave machines. HiGHS's own 1e-6 lets its bound save a millionth of a
@@ -30,6 +30,8 @@ HEURISTICS_OFF = ("feasibility_jump", "rins", "rens", "root_reduced_cost", "zi_r
 """With one destination the relaxation is nearly whole and a start is mostly known: without these searches for a first
 answer a solve takes half as long, and none was seen to take longer."""
 INTEGRALITY_SLACK = 1e-5
+WINDOW_SLACK = 1e-8
+"""Relative; within it a known answer is inside a window of rates."""
 WHOLE_COLUMNS_MAX = 20_000
 """Flow columns up to which a programme with several destinations is solved whole. On 71 regions with one machine type,
 two to three destinations take seconds and prove optimality; beyond, regions are chosen and a gap remains."""
@@ -38,18 +40,6 @@ LATE_ROUNDS_MAX = 12
 """Solves after each of which late rows may be added; then the best answer stands with its gap."""
 LATE_FLOW_ROUNDS_MAX = 100
 """The same for flows with machines fixed, whose rows are finitely many and were never more than a dozen in tests."""
-
-
-@dataclass(frozen=True, slots=True)
-class SolverSettings:
-    """Limits of one solve."""
-
-    time_limit_s: float = 60.0
-    """Of one solve. What has been found by then is returned with its gap."""
-    relative_gap: float = 1e-7
-    """A solve stops when the proven gap is below this."""
-    windows_max: int = 24
-    """Rate windows looked at, where boot time is paid, before the remaining gap is reported instead of closed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +63,21 @@ class SolverLimitReached(TradewindError):
 
 
 def solve_machines(
-    formulation: Formulation, ask: Ask, settings: SolverSettings, *, start: Answer | None = None
+    formulation: Formulation,
+    ask: Ask,
+    settings: SolverSettings,
+    *,
+    start: Answer | None = None,
+    beat: float | None = None,
 ) -> Answer | None:
     """Best flows and machines for ``ask``; ``None`` if there are none (proven).
+
+    Args:
+        formulation: what can be used.
+        ask: the question.
+        settings: limits of the solve.
+        start: a known answer, which another must beat or be.
+        beat: objective that an answer must be better than; ``None`` then also means that none is (one destination).
 
     Raises:
         SolverLimitReached: if time ran out before anything was found.
@@ -83,10 +85,44 @@ def solve_machines(
     if ask.rate_min_gbps > ask.rate_max_gbps:
         return None
     if formulation.shared is None:
-        return _branch_and_bound(formulation, ask, settings, start).answer
+        return _search(formulation, ask, settings, start, beat)
     if formulation.link_count > WHOLE_COLUMNS_MAX:
         return _solve_around_relaxation(formulation, formulation.shared, ask, settings, start)
     return _solve_with_late_rows(formulation, ask, settings, start)
+
+
+def _search(
+    formulation: Formulation, ask: Ask, settings: SolverSettings, start: Answer | None, beat: float | None
+) -> Answer | None:
+    """One destination: our own search, and HiGHS's where ours does not end."""
+    known = None if start is None else _reevaluated(formulation, ask, start)
+    must_beat = [] if beat is None else [beat]
+    must_beat += [] if known is None else [known.objective]
+    least = min((scaled(objective, ask) for objective in must_beat), default=np.inf)
+    found = search_machines(formulation, ask, settings, beat=least)
+    bound = unscaled(found.bound, ask)
+    if not found.complete:
+        return _branch_and_bound(formulation, ask, settings, known).answer
+    if found.machines is None:
+        if known is None or (beat is not None and not _is_better(known, beat, ask)):
+            return None
+        return replace(known, bound=bound, optimal=True)
+    clean = solve_flows(formulation, ask, found.machines, settings)
+    if clean is None:
+        return _branch_and_bound(formulation, ask, settings, known).answer
+    return replace(clean, bound=bound, optimal=True)
+
+
+def _reevaluated(formulation: Formulation, ask: Ask, start: Answer) -> Answer | None:
+    """A known answer as one to this question; ``None`` if it is none."""
+    rate = float(start.flow_gbps[formulation.out_of_source].sum())
+    if not ask.rate_min_gbps * (1 - WINDOW_SLACK) <= rate <= ask.rate_max_gbps * (1 + WINDOW_SLACK):
+        return None
+    if ask.ceiling_usd_per_gbit is not None:
+        over = replace(ask, maximise_rate=False, usd_per_gbit=ask.ceiling_usd_per_gbit)
+        if objective_of(formulation, over, start.flow_gbps, start.machines) > 0.0:
+            return None
+    return replace(start, objective=objective_of(formulation, ask, start.flow_gbps, start.machines))
 
 
 def _solve_around_relaxation(
@@ -132,7 +168,7 @@ def _solve_with_late_rows(
         round_ = _branch_and_bound(formulation, ask, settings, best or start)
         if not round_.feasible:
             return None
-        if round_.answer is not None and (best is None or _is_better(round_.answer, best, ask)):
+        if round_.answer is not None and (best is None or _is_better(round_.answer, best.objective, ask)):
             best = round_.answer
         if best is not None:
             met = abs(best.objective - round_.bound) <= settings.relative_gap * abs(round_.bound)
@@ -164,20 +200,20 @@ def _late_count(formulation: Formulation) -> int:
     return 0 if late is None else len(late.names)
 
 
-def _is_better(answer: Answer, than: Answer, ask: Ask) -> bool:
-    return answer.objective > than.objective if ask.maximise_rate else answer.objective < than.objective
+def _is_better(answer: Answer, than: float, ask: Ask) -> bool:
+    return answer.objective > than if ask.maximise_rate else answer.objective < than
 
 
 def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettings, start: Answer | None) -> _Round:
     """One mixed-integer solve with the rows known so far, and the best flows for the machines it chose."""
-    highs = _highs(settings)
+    highs = new_highs(settings)
     highs.setOptionValue("presolve", "off")  # Halves the median and cuts the worst of these programmes by four.
     highs.setOptionValue("mip_feasibility_tolerance", WHOLE_TOLERANCE)
     if formulation.shared is None:
         highs.setOptionValue("mip_heuristic_effort", 0.0)
         for heuristic in HEURISTICS_OFF:
             highs.setOptionValue(f"mip_heuristic_run_{heuristic}", False)
-    _pass_model(highs, formulation, ask, relax=False)
+    pass_model(highs, formulation, ask, relax=False)
     if start is not None:
         _offer_start(highs, start)
     highs.run()
@@ -194,7 +230,7 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
     machines = np.rint(raw).astype(np.int64)
     if np.abs(raw - machines).max(initial=0.0) > INTEGRALITY_SLACK:
         machines = np.ceil(raw - INTEGRALITY_SLACK).astype(np.int64)
-    bound = _unscaled(info.mip_dual_bound, ask)
+    bound = unscaled(info.mip_dual_bound, ask)
     complete = status == highspy.HighsModelStatus.kOptimal
     clean = solve_flows(formulation, ask, machines, settings)
     if clean is not None:
@@ -205,7 +241,7 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
         # The branch and bound's tolerance let a little more through than these machines carry: its flows stand, and
         # the route writer scales them into the caps.
         flows = np.maximum(values[: formulation.link_count], 0.0)
-        answer = Answer(flows, machines, _objective(formulation, ask, flows, machines), bound, False)
+        answer = Answer(flows, machines, objective_of(formulation, ask, flows, machines), bound, False)
     return _Round(answer, bound, feasible=True, complete=complete)
 
 
@@ -226,106 +262,20 @@ def solve_flows(formulation: Formulation, ask: Ask, machines: IntArray, settings
 
 
 def _flows_once(formulation: Formulation, ask: Ask, machines: IntArray, settings: SolverSettings) -> Answer | None:
-    highs = _highs(settings)
+    highs = new_highs(settings)
     highs.setOptionValue("primal_feasibility_tolerance", FEASIBILITY_TOLERANCE)
     highs.setOptionValue("dual_feasibility_tolerance", FEASIBILITY_TOLERANCE)
     small, kept = formulation.with_machines_only_at(machines)
-    _pass_model(highs, small, ask, relax=True, machines=machines)
+    pass_model(highs, small, ask, relax=True, machines=machines)
     highs.run()
     if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     solution = highs.getSolution()
     flows = np.zeros(formulation.link_count)
     flows[kept] = np.maximum(np.array(solution.col_value)[: small.link_count], 0.0)
-    objective = _objective(formulation, ask, flows, machines)
+    objective = objective_of(formulation, ask, flows, machines)
     duals = np.array(solution.row_dual) / (1.0 if ask.maximise_rate else COST_SCALE)
     return Answer(flows, machines, objective, objective, True, duals)
-
-
-def _highs(settings: SolverSettings) -> Any:
-    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    highs.setOptionValue("output_flag", False)
-    highs.setOptionValue("threads", 1)
-    highs.setOptionValue("time_limit", settings.time_limit_s)
-    highs.setOptionValue("mip_rel_gap", settings.relative_gap)
-    highs.setOptionValue("mip_abs_gap", settings.relative_gap)
-    return highs
-
-
-def _costs(formulation: Formulation, ask: Ask) -> FloatArray:
-    costs = np.concatenate([formulation.egress_usd_per_s, formulation.machine_usd_per_s * ask.machine_factor])
-    if ask.maximise_rate:
-        costs = np.zeros_like(costs)
-        costs[formulation.out_of_source] = -1.0
-        return costs
-    costs[formulation.out_of_source] -= ask.usd_per_gbit
-    return costs * COST_SCALE
-
-
-def _objective(formulation: Formulation, ask: Ask, flows: FloatArray, machines: IntArray) -> float:
-    rate = float(flows[formulation.out_of_source].sum())
-    if ask.maximise_rate:
-        return rate
-    machine_usd_per_s = float(formulation.machine_usd_per_s @ machines) * ask.machine_factor
-    return float(formulation.egress_usd_per_s @ flows) + machine_usd_per_s - ask.usd_per_gbit * rate
-
-
-def _unscaled(objective: float, ask: Ask) -> float:
-    return -objective if ask.maximise_rate else objective / COST_SCALE
-
-
-def _window_and_ceiling(formulation: Formulation, ask: Ask) -> Rows:
-    """T within the window; R − ceiling · T ≤ 0 (goal 2: linear in F, N and T)."""
-    width = formulation.link_count + formulation.option_count
-    out = formulation.out_of_source
-    row = np.zeros(len(out), dtype=np.int64)
-    if ask.ceiling_usd_per_gbit is None:
-        return Rows(
-            ("rate",), row, out, np.ones(len(out)), np.array([ask.rate_min_gbps]), np.array([ask.rate_max_gbps])
-        )
-    value = np.concatenate([formulation.egress_usd_per_s, formulation.machine_usd_per_s * ask.machine_factor])
-    value[out] -= ask.ceiling_usd_per_gbit
-    return Rows(
-        ("rate", "cost ceiling"),
-        np.concatenate([row, np.ones(width, dtype=np.int64)]),
-        np.concatenate([out, np.arange(width)]),
-        np.concatenate([np.ones(len(out)), value * COST_SCALE]),
-        np.array([ask.rate_min_gbps, -np.inf]),
-        np.array([ask.rate_max_gbps, 0.0]),
-    )
-
-
-def _pass_model(
-    highs: Any, formulation: Formulation, ask: Ask, *, relax: bool, machines: IntArray | None = None
-) -> None:
-    extra = _window_and_ceiling(formulation, ask)
-    base = formulation.rows_so_far()
-    row = np.concatenate([base.row, extra.row + len(base.names)])
-    column = np.concatenate([base.column, extra.column])
-    value = np.concatenate([base.value, extra.value])
-    order = np.argsort(row, kind="stable")
-    row_count = len(base.names) + len(extra.names)
-    lp = highspy.HighsLp()
-    lp.num_col_ = formulation.link_count + formulation.option_count
-    lp.num_row_ = row_count
-    lp.col_cost_ = _costs(formulation, ask)
-    whole = formulation.machine_max if machines is None else machines.astype(np.float64)
-    lower = np.zeros(lp.num_col_)
-    if machines is not None:
-        lower[formulation.link_count :] = whole
-    lp.col_lower_ = lower
-    lp.col_upper_ = np.concatenate([formulation.flow_max, whole])
-    lp.row_lower_ = np.concatenate([base.lower, extra.lower])
-    lp.row_upper_ = np.concatenate([base.upper, extra.upper])
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = lp.num_col_, row_count
-    lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=row_count))]).astype(np.int32)
-    lp.a_matrix_.index_ = column[order].astype(np.int32)
-    lp.a_matrix_.value_ = value[order]
-    if not relax:
-        kinds = [highspy.HighsVarType.kContinuous] * formulation.link_count
-        lp.integrality_ = kinds + [highspy.HighsVarType.kInteger] * formulation.option_count
-    highs.passModel(lp)
 
 
 def _offer_start(highs: Any, start: Answer) -> None:

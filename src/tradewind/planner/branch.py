@@ -1,0 +1,173 @@
+"""Branch and bound over machine counts, with HiGHS for the linear programmes below.
+
+The relaxation is nearly whole: what is a fraction is the few machines that are not fully used. One relaxation takes
+some ten milliseconds, the next one below it, from the same basis, one. HiGHS's own branch and bound pays for presolve,
+cuts and searches for a first answer what these programmes do not need: rounding machines up gives answers at once.
+It stays the judge where `RELAXATIONS_MAX` do not suffice.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import Any
+
+import highspy
+import numpy as np
+
+from tradewind.planner.formulation import Ask, Formulation
+from tradewind.planner.linear import COST_SCALE, SolverSettings, new_highs, pass_model
+from tradewind.planner.network import FloatArray, IntArray
+
+__all__ = ["RELAXATIONS_MAX", "Search", "search_machines"]
+
+RELAXATIONS_MAX = 1500
+"""Linear programmes of one search: a second or three. The hardest of the measured grids took 230."""
+WHOLE = 1e-7
+"""Machines nearer than this to a whole number are that number."""
+REDUCED_COST_MIN = 1e-9
+GAP_MIN = 1e-7
+"""Absolute, in the units of the programme (milli-USD/s or Gbit/s)."""
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Search:
+    """What a search found, in the units of the programme: to be minimised."""
+
+    machines: IntArray | None
+    """The best machines; ``None`` if none beat what had to be beaten."""
+    objective: float
+    bound: float
+    complete: bool
+    """Whether the bound is within the gap of the best, or of what had to be beaten."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, order=False)
+class _Node:
+    """A part of the choices, and its relaxation."""
+
+    bound: float
+    number: int
+    lower: FloatArray
+    upper: FloatArray
+    machines: FloatArray
+    reduced_cost: FloatArray
+    basis: Any
+
+    def __lt__(self, other: _Node) -> bool:
+        return (self.bound, self.number) < (other.bound, other.number)
+
+
+def search_machines(formulation: Formulation, ask: Ask, settings: SolverSettings, *, beat: float) -> Search:
+    """Find the machines of the least objective below ``beat`` (in the units of the programme)."""
+    return _Tree(formulation, ask, settings, beat).search()
+
+
+@dataclass(slots=True, eq=False)
+class _Tree:
+    formulation: Formulation
+    ask: Ask
+    settings: SolverSettings
+    best: float
+    """Objective that an answer must be below."""
+    machines: IntArray | None = None
+    relaxations: int = 0
+    _unresolved: float = np.inf
+    """Bound of the parts that could not be searched."""
+    _highs: Any = None
+    _open: list[_Node] = field(default_factory=list)
+
+    def search(self) -> Search:
+        """Best bound first; both sides of a branch are relaxed at once."""
+        self._highs = new_highs(self.settings)
+        self._highs.setOptionValue("presolve", "off")
+        pass_model(self._highs, self.formulation, self.ask, relax=True)
+        self._add(np.zeros(self.formulation.option_count), self.formulation.machine_max, None)
+        while self._open and self._open[0].bound < self._worth() and self.relaxations < RELAXATIONS_MAX:
+            node = heapq.heappop(self._open)
+            upper = self._tightened(node)
+            option = self._branching(node)
+            if option is None:
+                self._unresolved = min(self._unresolved, node.bound)
+                continue
+            raised, lowered = node.lower.copy(), upper.copy()
+            raised[option] = np.ceil(node.machines[option])
+            lowered[option] = np.floor(node.machines[option])
+            self._add(raised, upper, node.basis)
+            self._add(node.lower, lowered, node.basis)
+        bound = min([self.best, self._unresolved, *(node.bound for node in self._open[:1])])
+        return Search(self.machines, self.best, bound, bound >= self._worth())
+
+    def _worth(self) -> float:
+        """Only what is below this is worth looking at."""
+        if not np.isfinite(self.best):
+            return np.inf
+        return self.best - max(self.settings.relative_gap * abs(self.best), GAP_MIN)
+
+    def _add(self, lower: FloatArray, upper: FloatArray, basis: Any) -> None:
+        """Relax a part, round its machines up, and keep it if it may hold something better."""
+        relaxed = self._relax(lower, upper, basis)
+        if relaxed is None or relaxed.bound >= self._worth():
+            return
+        self._round_up(relaxed)
+        if relaxed.bound < self._worth():
+            heapq.heappush(self._open, relaxed)
+
+    def _relax(self, lower: FloatArray, upper: FloatArray, basis: Any) -> _Node | None:
+        highs, first = self._highs, self.formulation.link_count
+        count = self.formulation.option_count
+        highs.changeColsBounds(count, np.arange(first, first + count, dtype=np.int32), lower, upper)
+        if basis is not None:
+            highs.setBasis(basis)
+        highs.run()
+        self.relaxations += 1
+        status = highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            if status != highspy.HighsModelStatus.kInfeasible:
+                self._unresolved = -np.inf  # Nothing is known of this part.
+            return None
+        solution = highs.getSolution()
+        machines = np.array(solution.col_value)[first:]
+        reduced = np.array(solution.col_dual)[first:]
+        bound = float(highs.getObjectiveValue())
+        return _Node(bound, self.relaxations, lower, upper, machines, reduced, highs.getBasis())
+
+    def _round_up(self, node: _Node) -> None:
+        """Whole machines above the relaxed ones carry the same flows; with a ceiling on cost they must be asked."""
+        machines = np.ceil(node.machines - WHOLE)
+        options = self.formulation.network.options
+        of_region = np.array([o.region_index for o in options], dtype=np.int64)
+        limits = self.formulation.network.machines_max
+        if np.any(np.bincount(of_region, machines, len(limits)) > limits):
+            return
+        if self.ask.ceiling_usd_per_gbit is None:
+            weight = 0.0 if self.ask.maximise_rate else COST_SCALE * self.ask.machine_factor
+            more = float(self.formulation.machine_usd_per_s @ (machines - node.machines))
+            objective = node.bound + weight * max(0.0, more)
+        else:
+            whole = self._relax(machines, machines, node.basis)
+            if whole is None:
+                return
+            objective = whole.bound
+        if np.isfinite(objective) and objective < self.best:
+            self.best, self.machines = objective, machines.astype(np.int64)
+
+    def _tightened(self, node: _Node) -> FloatArray:
+        """Upper limits, without the machines whose reduced cost alone would make an answer too dear."""
+        room = self._worth() - node.bound
+        if not np.isfinite(room):
+            return node.upper
+        dear = (node.reduced_cost > REDUCED_COST_MIN) & (node.machines <= node.lower + WHOLE)
+        more = np.full(len(dear), np.inf)
+        more[dear] = np.maximum(0.0, np.floor(room / node.reduced_cost[dear] + ROUNDING))
+        limits: FloatArray = np.minimum(node.upper, node.lower + more)
+        return limits
+
+    def _branching(self, node: _Node) -> int | None:
+        """The option whose fraction is worth most; ``None`` if all are whole."""
+        fraction = np.abs(node.machines - np.rint(node.machines))
+        fraction[fraction < WHOLE] = 0.0
+        worth = fraction * np.maximum(self.formulation.machine_usd_per_s, REDUCED_COST_MIN)
+        option = int(np.argmax(worth))
+        return option if worth[option] > 0.0 else None
