@@ -28,7 +28,7 @@ $(VENV)/tools.stamp: requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
-demo: setup ## Move a real tree through five gateways, kill one on the way, prove every byte
+demo: setup ## Race a planned overlay against the direct path (root; else five local gateways), kill a relay, prove every byte
 	$(BIN)/tradewind demo
 
 test: setup ## All tests that finish in about 15 minutes

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.sky import unavailable
+
 #: An import that is hit by a signal and makes another error of it, as compiled packages do.
 INTERRUPTED_IMPORT = """
 import os, sys
@@ -38,22 +40,28 @@ def test_a_signal_during_an_import_is_quiet(module: str, number: signal.Signals)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "place"),
+    [(signal.SIGINT, "Way"), (signal.SIGTERM, "Way"), (signal.SIGHUP, "Way"), (signal.SIGINT, "Sky")],
+)
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, place: str) -> None:
+    if place == "Sky" and (reason := unavailable()):
+        pytest.skip(reason)
     tree, temporary = tmp_path / "tree", tmp_path / "temporary"
     tree.mkdir()
     temporary.mkdir()
     for index in range(4):
         (tree / str(index)).write_bytes(os.urandom(40_000_000))
     running = subprocess.Popen(
-        [sys.executable, "-m", "tradewind.cli.main", "demo", "--tree", str(tree), "--size", "600MB"],
+        [sys.executable, "-m", "tradewind.cli.main", "demo", "--tree", str(tree), "--size", "600MB"]
+        + (["--local"] if place == "Way" else []),
         env={**os.environ, "TMPDIR": str(temporary), "HOME": str(tmp_path)},
         stderr=subprocess.PIPE,
         text=True,
     )
     assert running.stderr is not None
     with running.stderr as said:
-        assert any(line.startswith("2. Way") for line in said)
+        assert any(line.startswith(f"2. {place}") for line in said)
         assert any(temporary.iterdir())
         running.send_signal(number)
         rest = said.read()

@@ -488,9 +488,19 @@ def test_the_demo_tells_its_story(command: Command, tmp_path: Path) -> None:
         (rng / f"large-{number}").write_bytes(os.urandom(60_000_000))
     for number in range(500):
         (rng / f"small-{number}").write_bytes(os.urandom(20_000))
-    done = command.run("demo", "--tree", str(rng), "--size", "300MB").expect(0)
+    done = command.run("demo", "--local", "--tree", str(rng), "--size", "300MB").expect(0)
     assert [line[0] for line in done.stderr.splitlines() if line[:1].isdigit()] == ["1", "2", "3", "4", "5"]
     assert "all 503 files are the same" in done.stderr
+
+
+def test_without_an_emulated_wan_the_demo_runs_here_and_says_so(command: Command, tmp_path: Path) -> None:
+    command.environment["TRADEWIND_WAN"] = "/nowhere/tradewind-wan"
+    done = command.run("demo", "--tree", str(tmp_path), "--size", "1MB")
+    first = (
+        "No emulated WAN here (TRADEWIND_WAN=/nowhere/tradewind-wan: no such program): the demo runs on this machine"
+    )
+    assert done.stderr.startswith(first)
+    assert done.code == 2 and "no readable files found for the demo" in done.stderr
 
 
 def test_the_endpoint_of_an_aws_profile_is_used(command: Command, s3: S3Place, tree: Path) -> None:

@@ -21,12 +21,10 @@ EXAMPLES = """\
   TRADEWIND_LIMIT_RATE=100MB/s tradewind config show
   tradewind config show --profile lab --json"""
 
-#: Variables of ours that are no settings: where settings come from, another program, a key of a price list.
-OTHER_VARIABLES = {"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_WAN", "TRADEWIND_GCP_API_KEY"}
 #: Values are padded to so many columns; a longer one pushes its origin to the right.
 VALUE_COLUMNS_MAX = 40
-#: Read from the environment alone: which settings hold, and a secret that must stand in no file of ours.
-NO_SETTINGS = frozenset({"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_GCP_API_KEY"})
+#: Read from the environment alone: which settings hold, another program, a secret that must stand in no file of ours.
+NO_SETTINGS = frozenset({"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_WAN", "TRADEWIND_GCP_API_KEY"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""`tradewind demo`: the main job on real input, with a fault on the way, told as a story."""
+"""`tradewind demo`: the main job on real input, with a fault on the way, told as a story.
+
+In an emulated WAN where that can be had (`demo_sky`), else with gateways on this machine.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,16 @@ import json
 import os
 import shutil
 import signal
-import stat
 import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, compare, trees_of
 from tradewind.cli.output import Talk
-from tradewind.errors import JobFailed, UsageError
+from tradewind.errors import JobFailed, SkyError
 from tradewind.model.event import ObjectFailed, Progress, Summary
 from tradewind.model.units import format_bytes, format_rate, parse_bytes
 from tradewind.transfer.client import Client, RunningJob
@@ -26,24 +27,23 @@ from tradewind.transfer.request import Options
 
 USAGE = "[OPTION]…"
 HELP = """\
-Moves a real tree of this machine from a source through two relays to a sink: five gateway processes, two routes, mutual
-TLS. Kills one relay in the middle, and proves at the end that every byte arrived. Needs no account and no server; what
-it writes lies in a temporary folder and is removed."""
+As root, moves real files of this machine through an emulated WAN: five regions of three clouds with their round trips,
+rates scaled. The same files go by the direct path and by a planned overlay, side by side; the busiest relay is killed
+on the way; rate and cost are shown beside what was predicted, and every byte of both copies is compared.
+Where no WAN can be emulated (it takes root and /dev/net/tun), and with --local, a larger tree goes through five
+gateways on this machine, two routes, mutual TLS, and one relay is killed. Needs no account and no server; what it
+writes lies in a temporary folder and is removed."""
 EXAMPLES = """\
-  tradewind demo
-  tradewind demo --size 300MB
+  sudo tradewind demo
+  tradewind demo --local --size 300MB
   tradewind demo --tree ~/src --keep"""
 
-#: Taken unless told otherwise; less where the disk has less than three times as much.
+#: Taken by the demo without a sky unless told otherwise; less where the disk has too little room.
 DEFAULT_BYTES = 1_200_000_000
-#: Large files may fill this part of it, so that thousands of small ones find room.
-LARGE_PART = 0.7
-LARGE_FILE_BYTES = 50_000_000
 #: The rate is limited so that the middle of the job can be watched.
 RATE_BYTES_PER_S = 150_000_000
 #: A relay is killed when this part of the bytes has arrived.
 KILL_AT = 0.35
-COMPARE_BUFFER_BYTES = 1 << 20
 
 TOPOLOGY = {
     "description": "two routes from one source to one sink, each through its own relay",
@@ -62,23 +62,11 @@ TOPOLOGY = {
 VICTIM = "north"
 
 
-@dataclass(frozen=True, slots=True)
-class Cargo:
-    """What is moved: relative names below `/`, with sizes."""
-
-    names: list[str]
-    sizes: list[int]
-
-    @property
-    def bytes(self) -> int:
-        """All together."""
-        return sum(self.sizes)
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     """Size, tree, place."""
-    parser.add_argument("--size", metavar="SIZE", type=typed(parse_bytes), help="move about so much (default 1.2GB)")
+    parser.add_argument("--size", metavar="SIZE", type=typed(parse_bytes), help="about so much (240MB; locally 1.2GB)")
     parser.add_argument("--tree", metavar="DIR", action="append", help="take files from here; may be repeated")
+    parser.add_argument("--local", action="store_true", help="on this machine alone, without an emulated WAN")
     parser.add_argument("--keep", action="store_true", help="leave the copy where it is")
 
 
@@ -86,7 +74,7 @@ def run(args: Namespace) -> int:
     """Tells the story. Exit code 0 only if every file arrived and both trees are the same."""
     place = Path(tempfile.mkdtemp(prefix="tradewind-demo-"))
     try:
-        return _story(args, place)
+        return _in_sky_or_here(args, place)
     finally:
         if args.keep:
             if not args.quiet:
@@ -95,14 +83,34 @@ def run(args: Namespace) -> int:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _story(args: Namespace, place: Path) -> int:
+def _in_sky_or_here(args: Namespace, place: Path) -> int:
     talk = Talk(quiet=args.quiet)
-    cargo = choose_cargo(_trees(args), _budget(args, place))
-    large = [size for size in cargo.sizes if size >= LARGE_FILE_BYTES]
-    talk.say(
-        f"1. Cargo: {len(cargo.names):,} real files of this machine, {format_bytes(cargo.bytes)} in all;"
-        f" {len(large)} of them are large, up to {format_bytes(max(cargo.sizes))}."
-    )
+    if not args.local:
+        reason = _no_sky()
+        if reason is None:
+            from tradewind.cli.demo_sky import run_in_sky
+
+            return run_in_sky(args, place, talk)
+        talk.say(f"No emulated WAN here ({reason}): the demo runs on this machine alone.")
+    return _story(args, place, talk)
+
+
+def _no_sky() -> str | None:
+    """Why no sky can be had here, as the emulator itself says it; None if one can. A sky of one machine is tried."""
+    from tradewind.sky.file import network_from_document
+    from tradewind.sky.running import Sky, find_emulator
+
+    try:
+        find_emulator()
+        with Sky.up(network_from_document({"regions": {"site:here": {}}}, Path())):
+            return None
+    except SkyError as error:
+        return str(error)
+
+
+def _story(args: Namespace, place: Path, talk: Talk) -> int:
+    cargo = choose_cargo(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=1))
+    talk.say(f"1. Cargo: {cargo}.")
     (place / "files").write_text("".join(f"{name}\n" for name in cargo.names), encoding="utf-8")
     (place / "topology.json").write_text(json.dumps(TOPOLOGY), encoding="utf-8")
     options = Options(
@@ -166,94 +174,3 @@ def _end(job: RunningJob, cargo: Cargo, copy: Path, talk: Talk) -> int:
         f" other file ({time.monotonic() - began:.1f} s)."
     )
     return 0
-
-
-def choose_cargo(trees: list[Path], budget_bytes: int) -> Cargo:
-    """Readable regular files below the trees, large ones first up to their part, then small ones. Raises UsageError."""
-    large: list[tuple[str, int]] = []
-    small: list[tuple[str, int]] = []
-    room_large, room_small = int(budget_bytes * LARGE_PART), int(budget_bytes * (1 - LARGE_PART))
-    for name, size in _files(trees):
-        if size >= LARGE_FILE_BYTES:
-            if size <= room_large:
-                large.append((name, size))
-                room_large -= size
-        elif size <= room_small:
-            small.append((name, size))
-            room_small -= size
-        if room_large < LARGE_FILE_BYTES and room_small < 4096:
-            break
-    chosen = sorted(large + small)
-    if not chosen:
-        raise UsageError("no readable files found for the demo", hint="name a folder: tradewind demo --tree DIR")
-    return Cargo([name for name, _ in chosen], [size for _, size in chosen])
-
-
-def compare(cargo: Cargo, copy: Path) -> Iterator[str]:
-    """What differs between the originals and the copy, one line each."""
-    for name in cargo.names:
-        try:
-            if not _same(Path("/") / name, copy / name):
-                yield f"/{name}"
-        except OSError as error:
-            yield f"/{name}: {error.strerror}"
-    expected = set(cargo.names)
-    for folder, _, files in os.walk(copy):
-        for file in files:
-            name = os.path.relpath(os.path.join(folder, file), copy)
-            if name not in expected:
-                yield f"{name}: not among the originals"
-
-
-def _same(one: Path, other: Path) -> bool:
-    with one.open("rb", buffering=0) as left, other.open("rb", buffering=0) as right:
-        while True:
-            piece = left.read(COMPARE_BUFFER_BYTES)
-            if piece != right.read(COMPARE_BUFFER_BYTES):
-                return False
-            if not piece:
-                return True
-
-
-def _files(trees: list[Path]) -> Iterator[tuple[str, int]]:
-    """Names relative to `/` and sizes, without links, without names that cannot stand in a list."""
-    seen: set[str] = set()
-    for tree in trees:
-        for folder, folders, files in os.walk(tree):
-            folders.sort()
-            for file in sorted(files):
-                path = os.path.join(folder, file)
-                if path in seen or not _listable(path):
-                    continue
-                seen.add(path)
-                try:
-                    entry = os.lstat(path)
-                except OSError:
-                    continue
-                if stat.S_ISREG(entry.st_mode) and os.access(path, os.R_OK):
-                    yield path.lstrip("/"), entry.st_size
-
-
-def _listable(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\n" not in path and "\r" not in path
-
-
-def _trees(args: Namespace) -> list[Path]:
-    """Those named, else the places where a machine keeps toolchains, libraries and documentation."""
-    if args.tree:
-        return [Path(tree).resolve() for tree in args.tree]
-    rustup = Path(os.environ.get("RUSTUP_HOME", Path.home() / ".rustup")) / "toolchains"
-    usual = [rustup, Path("/usr/share/doc"), Path("/usr/lib"), Path(sys.base_prefix) / "lib", Path("/usr/share")]
-    return [tree.resolve() for tree in usual if tree.is_dir()]
-
-
-def _budget(args: Namespace, place: Path) -> int:
-    wanted: int = args.size or DEFAULT_BYTES
-    free = shutil.disk_usage(place).free
-    if free < wanted + wanted // 2:
-        wanted = free // 3
-    return wanted

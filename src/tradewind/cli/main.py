@@ -29,7 +29,7 @@ VERBS = {
     "doctor": "what works here, and how to mend what does not",
     "sky": "machines of many regions on this host, joined by an emulated WAN (root)",
     "config": "show each setting and where it comes from",
-    "demo": "move a real tree through five gateways, kill one on the way, prove every byte",
+    "demo": "race a planned overlay against the direct path, kill a relay on the way, prove every byte",
     "completion": "print the completion script of a shell",
 }
 

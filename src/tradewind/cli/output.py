@@ -42,7 +42,7 @@ class Talk:
     def event(self, event: Event) -> None:
         """Shows one event; the summary is not its business."""
         if isinstance(event, Progress):
-            self._progress(event)
+            self.live(self._lines.update(event), plain_line(event))
         elif isinstance(event, ObjectFailed):
             self._fail(self.failures.add(event))
         elif isinstance(event, Notice):
@@ -53,19 +53,20 @@ class Talk:
         elif isinstance(event, WouldDelete):
             print(f"delete\t{escaped(event.destination)}")
 
+    def live(self, lines: list[str], plain: str) -> None:
+        """Lines in place of the last live ones; without a terminal, `plain` every PLAIN_EVERY_S."""
+        if self._live:
+            self._erase()
+            self._draw(lines)
+        elif not self._quiet and time.monotonic() >= self._next_plain_s:
+            self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
+            self._write((plain,))
+
     def end(self, last_words: str | None = None) -> None:
         """Takes the live lines away and tells what is left of the failures, unless `last_words` do."""
         self._erase()
         self._fail(self.failures.end(last_words))
         self._stream.flush()
-
-    def _progress(self, progress: Progress) -> None:
-        if self._live:
-            self._erase()
-            self._draw(self._lines.update(progress))
-        elif not self._quiet and time.monotonic() >= self._next_plain_s:
-            self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
-            self._write((plain_line(progress),))
 
     def _fail(self, lines: list[str]) -> None:
         if lines:

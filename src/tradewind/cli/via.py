@@ -61,7 +61,7 @@ def _planned(
     from tradewind.model.goal import Fastest
     from tradewind.planner.network import Limits
     from tradewind.sky.file import read_sky_file
-    from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay
+    from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay, with_room_for
     from tradewind.transfer.way import planned_way, single_way
 
     goals = goal_options(args)
@@ -83,7 +83,8 @@ def _planned(
             print(f"plan    {plan.overlay}", file=sys.stderr)
         return single_way(str(regions[0]), provider), options
     _agree(args, plan)
-    options = replace(options, chunk_bytes=_chunk_bytes(args, options, network.scale))
+    options = replace(options, chunk_bytes=_chunk_bytes(args, options, plan, network.scale))
+    plan = with_room_for(plan, options.chunk_bytes)
     pace = pace_bytes_per_s(plan)
     if pace is not None:
         options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
@@ -134,19 +135,16 @@ def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
     return ceiling_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
 
 
-def _chunk_bytes(args: Namespace, options: Options, scale: float) -> int:
-    """Chunks scaled as rates are, so that one takes as long as it would in the world; a size that was asked for stays.
-
-    A store of a cloud takes no parts below MIN_CHUNK_BYTES, whatever the scale.
-    """
+def _chunk_bytes(args: Namespace, options: Options, plan: Plan, scale: float) -> int:
+    """What suits the plan and the destination's store; a size that was asked for stays."""
     from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
     from tradewind.model.url import parse_url
+    from tradewind.transfer.overlay import chunk_bytes_for
 
     if options.chunk_bytes != DEFAULT_CHUNK_BYTES:
         return options.chunk_bytes
     any_size = parse_url(args.destinations[0], cwd="/").kind in ("file", "mem")
-    least = MIN_FILE_CHUNK_BYTES if any_size else MIN_CHUNK_BYTES
-    return min(DEFAULT_CHUNK_BYTES, max(least, round(DEFAULT_CHUNK_BYTES * scale)))
+    return chunk_bytes_for(plan, scale, MIN_FILE_CHUNK_BYTES if any_size else MIN_CHUNK_BYTES)
 
 
 def _agree(args: Namespace, plan: Plan) -> None:

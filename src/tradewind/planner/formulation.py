@@ -86,8 +86,6 @@ class Ask:
     rate_max_gbps: float
     maximise_rate: bool = False
     """Maximise T; otherwise minimise R − ``usd_per_gbit`` · T, R being the rate of cost [USD/s]."""
-    machines_only: bool = False
-    """Leave egress out of R."""
     usd_per_gbit: float = 0.0
     """λ of the parametric objective."""
     machine_factor: float = 1.0

@@ -42,8 +42,7 @@ def new_highs(settings: SolverSettings) -> Any:
 
 def costs_of(formulation: Formulation, ask: Ask) -> FloatArray:
     """Per column, as HiGHS minimises them."""
-    egress = formulation.egress_usd_per_s * (0.0 if ask.machines_only else 1.0)
-    costs = np.concatenate([egress, formulation.machine_usd_per_s * ask.machine_factor])
+    costs = np.concatenate([formulation.egress_usd_per_s, formulation.machine_usd_per_s * ask.machine_factor])
     if ask.maximise_rate:
         costs = np.zeros_like(costs)
         costs[formulation.out_of_source] = -1.0
@@ -58,8 +57,7 @@ def objective_of(formulation: Formulation, ask: Ask, flows: FloatArray, machines
     if ask.maximise_rate:
         return rate
     machine_usd_per_s = float(formulation.machine_usd_per_s @ machines) * ask.machine_factor
-    egress_usd_per_s = 0.0 if ask.machines_only else float(formulation.egress_usd_per_s @ flows)
-    return egress_usd_per_s + machine_usd_per_s - ask.usd_per_gbit * rate
+    return float(formulation.egress_usd_per_s @ flows) + machine_usd_per_s - ask.usd_per_gbit * rate
 
 
 def scaled(objective: float, ask: Ask) -> float:

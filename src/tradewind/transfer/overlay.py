@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Goal, MaxCost
+from tradewind.model.job import DEFAULT_CHUNK_BYTES
 from tradewind.model.plan import Plan
+from tradewind.model.program import Limits as GatewayLimits
 from tradewind.model.region import Region
 from tradewind.planner.gateways import gateway_plan
 from tradewind.planner.network import Limits
 from tradewind.planner.plan import answer_goal, prepare
 
-__all__ = ["PACE", "RETRY_RESERVE", "pace_bytes_per_s", "plan_overlay"]
+__all__ = [
+    "CHUNKS_PER_CONNECTION",
+    "GATEWAY_BYTES_MAX",
+    "PACE",
+    "RETRY_RESERVE",
+    "chunk_bytes_for",
+    "pace_bytes_per_s",
+    "plan_overlay",
+    "with_room_for",
+]
 
 #: Of a ceiling on cost this part is kept back for bytes that must be sent twice and machines that run longer, so that a
 #: ceiling that was planned for is not what stops the transfer.
@@ -18,6 +32,10 @@ RETRY_RESERVE = 0.02
 #: A plan whose routes differ in price is run at most so much faster than it says. With nothing to hold them back its
 #: routes carry all they can, whatever their shares, and the cost is no longer the predicted one.
 PACE = 1.05
+#: A source keeps a chunk until its last byte is sent. So many for each connection: one on its way, one being read.
+CHUNKS_PER_CONNECTION = 2
+#: A gateway is given at most so much memory for chunks, however many connections and however large chunks its plan has.
+GATEWAY_BYTES_MAX = 1 << 30
 
 
 def plan_overlay(
@@ -38,3 +56,35 @@ def pace_bytes_per_s(plan: Plan) -> int | None:
     if plan.prediction is None or len({route.usd_per_gb for route in plan.routes}) == 1:
         return None
     return round(plan.prediction.throughput_gbps * PACE * 1e9 / 8)
+
+
+def chunk_bytes_for(plan: Plan, scale: float, least_bytes: int) -> int:
+    """Chunk size for a plan on a sky of this scale: scaled as rates are, so that one takes as long as in the world.
+
+    Never so large that connections of the busiest gateway stand idle for want of memory, and never below
+    `least_bytes`, the smallest part that the destination's store takes.
+    """
+    busiest = max(_connections(plan).values(), default=1)
+    room_bytes = GatewayLimits().memory_bytes // (CHUNKS_PER_CONNECTION * busiest)
+    return max(least_bytes, min(DEFAULT_CHUNK_BYTES, round(DEFAULT_CHUNK_BYTES * scale), room_bytes))
+
+
+def with_room_for(plan: Plan, chunk_bytes: int) -> Plan:
+    """The plan, its gateways with memory for chunks of this size on all their connections, or GATEWAY_BYTES_MAX."""
+    connections = _connections(plan)
+    gateways = []
+    for gateway in plan.gateways:
+        wanted_bytes = min(GATEWAY_BYTES_MAX, CHUNKS_PER_CONNECTION * connections[gateway.name] * chunk_bytes)
+        memory_bytes = max(gateway.limits.memory_bytes, wanted_bytes)
+        gateways.append(replace(gateway, limits=replace(gateway.limits, memory_bytes=memory_bytes)))
+    return replace(plan, gateways=tuple(gateways))
+
+
+def _connections(plan: Plan) -> Counter[str]:
+    """Per gateway, those that it dials or those that it is dialled by, whichever are more."""
+    dialled: Counter[str] = Counter()
+    accepted: Counter[str] = Counter()
+    for hop in plan.hops:
+        dialled[hop.start] += hop.connections
+        accepted[hop.end] += hop.connections
+    return dialled | accepted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tradewind.errors import TopologyError
@@ -75,7 +75,7 @@ def topology_from_document(document: Any) -> Topology:
 
 def topology_document(plan: Plan) -> dict[str, Any]:
     """The JSON from which `topology_from_document` makes this plan again. What the planner said of it is left out."""
-    regions = {gateway.name: gateway.region for gateway in plan.gateways}
+    planned = {gateway.name: gateway for gateway in plan.gateways}
     roles: dict[str, list[str]] = {}
     for route in plan.routes:
         for index, name in enumerate(route.nodes):
@@ -84,15 +84,24 @@ def topology_document(plan: Plan) -> dict[str, Any]:
             if role not in known:
                 known.append(role)
     return {
-        "lead": {"region": regions[plan.lead]},
+        "lead": {"region": planned[plan.lead].region},
         "gateways": {
-            name: {"role": roles[name], "region": region} for name, region in regions.items() if name in roles
+            name: {"role": roles[name], "region": gateway.region, **_limits_document(gateway.limits)}
+            for name, gateway in planned.items()
+            if name in roles
         },
         "routes": [
             {"nodes": list(route.nodes), "share": route.share, "usd_per_gb": route.usd_per_gb} for route in plan.routes
         ],
         "hops": [{"from": hop.start, "to": hop.end, "connections": hop.connections} for hop in plan.hops],
     }
+
+
+def _limits_document(limits: Limits) -> dict[str, Any]:
+    """Those that are not the usual ones."""
+    usual = asdict(Limits())
+    changed = {key: value for key, value in asdict(limits).items() if value != usual[key]}
+    return {"limits": changed} if changed else {}
 
 
 def _roles(name: str, role: Any) -> tuple[str, ...]:

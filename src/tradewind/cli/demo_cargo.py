@@ -1,0 +1,133 @@
+"""What a demo moves: a part of the real files of this machine, and how a copy is held against it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tradewind.errors import UsageError
+from tradewind.model.units import format_bytes
+
+__all__ = ["Cargo", "affordable_bytes", "choose_cargo", "compare", "trees_of"]
+
+#: Large files may fill this part of it, so that thousands of small ones find room.
+LARGE_PART = 0.7
+#: A file is large from this part of the budget on, and small up to that one; those between are left out.
+LARGE_FILE_PART, SMALL_FILE_PART = 1 / 24, 1 / 1000
+COMPARE_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cargo:
+    """What is moved: relative names below `/`, with sizes."""
+
+    names: list[str]
+    sizes: list[int]
+    large: int
+    """How many of them are large."""
+
+    @property
+    def bytes(self) -> int:
+        """All together."""
+        return sum(self.sizes)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.names):,} real files of this machine, {format_bytes(self.bytes)} in all;"
+            f" {self.large} of them are large, up to {format_bytes(max(self.sizes))}"
+        )
+
+
+def choose_cargo(trees: list[Path], budget_bytes: int) -> Cargo:
+    """Readable regular files below the trees, large ones first up to their part, then small ones. Raises UsageError."""
+    large: list[tuple[str, int]] = []
+    small: list[tuple[str, int]] = []
+    room_large, room_small = int(budget_bytes * LARGE_PART), int(budget_bytes * (1 - LARGE_PART))
+    large_bytes, small_bytes = int(budget_bytes * LARGE_FILE_PART), int(budget_bytes * SMALL_FILE_PART)
+    for name, size in _files(trees):
+        if size >= large_bytes:
+            if size <= room_large:
+                large.append((name, size))
+                room_large -= size
+        elif size <= min(small_bytes, room_small):
+            small.append((name, size))
+            room_small -= size
+        if room_large < large_bytes and room_small < 4096:
+            break
+    chosen = sorted(large + small)
+    if not chosen:
+        raise UsageError("no readable files found for the demo", hint="name a folder: tradewind demo --tree DIR")
+    return Cargo([name for name, _ in chosen], [size for _, size in chosen], len(large))
+
+
+def compare(cargo: Cargo, copy: Path) -> Iterator[str]:
+    """What differs between the originals and the copy, one line each."""
+    for name in cargo.names:
+        try:
+            if not _same(Path("/") / name, copy / name):
+                yield f"/{name}"
+        except OSError as error:
+            yield f"/{name}: {error.strerror}"
+    expected = set(cargo.names)
+    for folder, _, files in os.walk(copy):
+        for file in files:
+            name = os.path.relpath(os.path.join(folder, file), copy)
+            if name not in expected:
+                yield f"{name}: not among the originals"
+
+
+def _same(one: Path, other: Path) -> bool:
+    with one.open("rb", buffering=0) as left, other.open("rb", buffering=0) as right:
+        while True:
+            piece = left.read(COMPARE_BUFFER_BYTES)
+            if piece != right.read(COMPARE_BUFFER_BYTES):
+                return False
+            if not piece:
+                return True
+
+
+def _files(trees: list[Path]) -> Iterator[tuple[str, int]]:
+    """Names relative to `/` and sizes, without links, without names that cannot stand in a list."""
+    seen: set[str] = set()
+    for tree in trees:
+        for folder, folders, files in os.walk(tree):
+            folders.sort()
+            for file in sorted(files):
+                path = os.path.join(folder, file)
+                if path in seen or not _listable(path):
+                    continue
+                seen.add(path)
+                try:
+                    entry = os.lstat(path)
+                except OSError:
+                    continue
+                if stat.S_ISREG(entry.st_mode) and os.access(path, os.R_OK):
+                    yield path.lstrip("/"), entry.st_size
+
+
+def _listable(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\n" not in path and "\r" not in path
+
+
+def trees_of(named: list[str] | None) -> list[Path]:
+    """Those named, else the places where a machine keeps toolchains, libraries and documentation."""
+    if named:
+        return [Path(tree).resolve() for tree in named]
+    rustup = Path(os.environ.get("RUSTUP_HOME", Path.home() / ".rustup")) / "toolchains"
+    usual = [rustup, Path("/usr/share/doc"), Path("/usr/lib"), Path(sys.base_prefix) / "lib", Path("/usr/share")]
+    return [tree.resolve() for tree in usual if tree.is_dir()]
+
+
+def affordable_bytes(wanted_bytes: int, place: Path, copies: int) -> int:
+    """So many as are wanted, or fewer where the copies would leave the disk too little room."""
+    free = shutil.disk_usage(place).free
+    return wanted_bytes if free >= copies * wanted_bytes * 3 // 2 else free // (3 * copies)

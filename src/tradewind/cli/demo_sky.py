@@ -1,0 +1,290 @@
+"""The demo in the sky: the same files by the direct path and by a planned overlay, side by side, a relay killed."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tradewind.catalog.load import load_catalog
+from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, compare, trees_of
+from tradewind.cli.output import Talk
+from tradewind.errors import JobFailed, TradewindError
+from tradewind.fleet.sky_catalog import sky_catalog
+from tradewind.fleet.sky_world import sky_world
+from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.event import Event, Notice, ObjectFailed, Progress, Summary
+from tradewind.model.goal import MaxCost
+from tradewind.model.job import MIN_FILE_CHUNK_BYTES
+from tradewind.model.overlay import OverlayPlan
+from tradewind.model.plan import Plan
+from tradewind.model.region import Region
+from tradewind.model.units import format_bytes, format_duration, format_rate
+from tradewind.planner.baseline import direct
+from tradewind.planner.gateways import gateway_plan
+from tradewind.planner.network import Limits
+from tradewind.planner.plan import answer_goal, prepare
+from tradewind.sky.file import network_from_document
+from tradewind.sky.network import Network
+from tradewind.sky.running import Sky
+from tradewind.transfer.client import Client, RunningJob
+from tradewind.transfer.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
+from tradewind.transfer.report import proof_words, spent_usd
+from tradewind.transfer.request import Options
+from tradewind.transfer.way import planned_way
+
+__all__ = ["run_in_sky"]
+
+#: The route of the Skyplane paper's first figure, its two relays, and one of a third cloud.
+SOURCE, SINK = Region.parse("azure:canadacentral"), Region.parse("gcp:asia-northeast1")
+REGIONS = {
+    SOURCE: "toronto",
+    SINK: "tokyo",
+    Region.parse("azure:japaneast"): "saitama",
+    Region.parse("azure:westus2"): "quincy",
+    Region.parse("aws:us-west-2"): "oregon",
+}
+#: 4 Gbit/s become 40 Mbit/s: two such skies at once stay far below what two busy cores can emulate.
+SCALE = 0.01
+#: At the direct path's rate this takes about a minute.
+DEFAULT_BYTES = 240_000_000
+#: The overlay may cost so many times what the direct path costs.
+COST_FACTOR = 1.8
+#: The busiest relay is killed when this part of the bytes has come over the overlay.
+KILL_AT = 0.35
+BAR_CHARACTERS = 24
+#: Threads that follow jobs end within so long after their jobs.
+FOLLOWER_S = 10.0
+
+
+@dataclass
+class Racer:
+    """One of the two transfers."""
+
+    name: str
+    plan: Plan
+    job: RunningJob
+    sky: Sky
+    copy: Path
+    progress: Progress = field(default_factory=Progress)
+    ended: bool = False
+
+    @property
+    def overlay(self) -> OverlayPlan:
+        """What was planned."""
+        assert self.plan.overlay is not None
+        return self.plan.overlay
+
+
+#: A transfer and what it says; None when it has no more to say, an error if it broke.
+News = tuple[Racer, Event | TradewindError | None]
+
+
+def run_in_sky(args: Namespace, place: Path, talk: Talk) -> int:
+    """Tells the story. Exit code 0 only if every file arrived both ways and all trees are the same.
+
+    Raises:
+        SkyUnavailable: this host cannot run a sky; nothing was said or done yet.
+        TransferError: a transfer failed, or a copy differs.
+    """
+    catalog = load_catalog()
+    network = network_from_document(sky_world(catalog, list(REGIONS), SCALE, names=REGIONS), place)
+    with ExitStack() as stack:
+        skies = [stack.enter_context(Sky.up(network)) for _ in range(2)]
+        cargo = choose_cargo(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=2))
+        talk.say(f"1. Cargo: {cargo}.")
+        plans = _plans(network, cargo)
+        _introduce(network, plans, talk)
+        racers = stack.enter_context(_started(args, place, cargo, skies, plans))
+        try:
+            _watch(racers, cargo, talk)
+        finally:
+            talk.end()
+        late = [reason for sky in skies if (reason := sky.stats().invalid) is not None]
+        return _end(racers, cargo, late, talk)
+
+
+def _plans(network: Network, cargo: Cargo) -> tuple[Plan, Plan]:
+    """Direct with one machine at each end, and the fastest overlay for COST_FACTOR times its price."""
+    transfer = prepare(
+        sky_catalog(network, load_catalog()), SOURCE, SINK, cargo.bytes / 1e9, Limits(machines_per_region=1)
+    )
+    straight = direct(transfer)
+    assert straight is not None, "the packaged catalog has a link between all its regions"
+    overlay = answer_goal(transfer, MaxCost(straight.cost.total_usd * COST_FACTOR))
+    return gateway_plan(straight, lead_region=str(SOURCE)), gateway_plan(overlay, lead_region=str(SOURCE))
+
+
+def _introduce(network: Network, plans: tuple[Plan, Plan], talk: Talk) -> None:
+    clouds = sorted({region.provider for region in REGIONS})
+    ends = {network.machines.index(machine): machine.region for machine in network.machines}
+    rtt_ms = next(path.delay_us * 2e-3 for path in network.paths if (ends[path.src], ends[path.dst]) == (SOURCE, SINK))
+    talk.say(
+        f"2. Sky: {len(REGIONS)} regions of {len(clouds)} clouds ({', '.join(clouds)}) as namespaces of this host,"
+        " real TCP between them,",
+        f"   {SOURCE} → {SINK} {rtt_ms:.0f} ms; round trips are true, rates scaled by {network.scale:g}. Two of it,"
+        " so that neither is in the other's way.",
+    )
+    for name, plan in zip(("direct", "overlay"), plans, strict=True):
+        overlay = plan.overlay
+        assert overlay is not None
+        talk.say(
+            f"   {name:<8} planned {format_gbps(overlay.throughput_gbps)} for {format_usd(overlay.cost.total_usd)}:",
+            *(f"            {route.share:4.0%}  {' → '.join(route.nodes)}" for route in plan.routes),
+        )
+
+
+@contextmanager
+def _started(
+    args: Namespace, place: Path, cargo: Cargo, skies: Sequence[Sky], plans: tuple[Plan, Plan]
+) -> Iterator[list[Racer]]:
+    """Both transfers, under way; ended with the block, at once if it is left early."""
+    (place / "files").write_text("".join(f"{name}\n" for name in cargo.names), encoding="utf-8")
+    client = Client(state_dir=str(place / "state"), gateway=args.gateway)
+    racers: list[Racer] = []
+    try:
+        for name, plan, sky in zip(("direct", "overlay"), plans, skies, strict=True):
+            chunk_bytes = chunk_bytes_for(plan, SCALE, MIN_FILE_CHUNK_BYTES)
+            roomy = with_room_for(plan, chunk_bytes)
+            options = Options(
+                recursive=True,
+                files_from=str(place / "files"),
+                verify="read",
+                chunk_bytes=chunk_bytes,
+                limit_bytes_per_s=pace_bytes_per_s(plan),
+            )
+            way = planned_way(roomy, {"kind": "sky", "sky": str(sky.folder)})
+            copy = place / "copy" / name
+            job = client.start("/", f"{copy}/", options, way=way, verb="demo")
+            racers.append(Racer(name, plan, job, sky, copy))
+        yield racers
+    except BaseException:
+        # Nothing is to be resumed, and nothing may be written any more into what is removed next.
+        for racer in racers:
+            racer.job.kill()
+        raise
+    finally:
+        for racer in racers:
+            racer.job.close()
+
+
+def _watch(racers: Sequence[Racer], cargo: Cargo, talk: Talk) -> None:
+    """Both to their ends; kills the overlay's busiest relay on the way. Raises the error of one that broke."""
+    news: queue.SimpleQueue[News] = queue.SimpleQueue()
+    followers = [threading.Thread(target=_follow, args=(racer, news), daemon=True) for racer in racers]
+    for follower in followers:
+        follower.start()
+    killed = False
+    while not all(racer.ended for racer in racers):
+        racer, event = news.get()
+        if isinstance(event, TradewindError):
+            raise event
+        if event is None:
+            racer.ended = True
+        elif isinstance(event, Summary):
+            racer.progress = event.progress
+            talk.say(f"   {racer.name}: {event.outcome} after {format_duration(event.progress.elapsed_s)}")
+        elif isinstance(event, Progress):
+            racer.progress = event
+            if racer.name == "overlay" and not killed and event.bytes_done >= KILL_AT * cargo.bytes:
+                killed = True
+                _kill_busiest(racer, talk)
+            talk.live([_line(each, cargo) for each in racers], "; ".join(_line(each, cargo, 0) for each in racers))
+        elif isinstance(event, ObjectFailed):
+            talk.event(event)
+        elif isinstance(event, Notice):
+            talk.say(f"   {racer.name}: {event.message}")
+    for follower in followers:
+        follower.join(FOLLOWER_S)
+    if not killed and all(racer.job.summary is not None for racer in racers):
+        raise JobFailed("the overlay was done before a relay could be killed", hint="take more: --size 500MB")
+
+
+def _follow(racer: Racer, news: queue.SimpleQueue[News]) -> None:
+    """Hands the events of one job on, and last None or its error."""
+    try:
+        for event in racer.job.events():
+            news.put((racer, event))
+    except TradewindError as error:
+        news.put((racer, error))
+    else:
+        news.put((racer, None))
+
+
+def _kill_busiest(racer: Racer, talk: Talk) -> None:
+    carried = {
+        relay: sum(route.share for route in racer.plan.routes if relay in route.nodes[1:-1])
+        for route in racer.plan.routes
+        for relay in route.nodes[1:-1]
+    }
+    victim = max(sorted(carried), key=lambda relay: carried[relay])
+    pid = racer.job.gateway_pids[victim]
+    os.kill(pid, signal.SIGKILL)
+    so_far = format_gbps(racer.progress.bytes_per_s * 8e-9)
+    talk.say(
+        f"3. At {format_bytes(racer.progress.bytes_done)} of the overlay, {so_far} so far: kill -9 {pid},",
+        f"   the relay {victim} is gone. It carried {carried[victim]:.0%}; that goes by the other routes now.",
+    )
+
+
+def _line(racer: Racer, cargo: Cargo, bar_characters: int = BAR_CHARACTERS) -> str:
+    part = min(1.0, racer.progress.bytes_done / cargo.bytes)
+    full = round(part * bar_characters)
+    bar = f"{'█' * full}{'░' * (bar_characters - full)}  " if bar_characters else ""
+    return (
+        f"{racer.name:<8} {bar}{part:4.0%}  {format_rate(racer.progress.bytes_per_s)}"
+        f"  {format_duration(racer.progress.elapsed_s)}"
+    )
+
+
+def _end(racers: Sequence[Racer], cargo: Cargo, late: Sequence[str], talk: Talk) -> int:
+    proofs = [racer.job.result().summary.proofs for racer in racers]
+    talk.say("4. " + _table_head(), *(f"   {_row(racer)}" for racer in racers))
+    quickest = racers[0].progress.elapsed_s / racers[1].progress.elapsed_s
+    talk.say(f"   With a relay lost on the way the overlay was {quickest:.1f} times as fast as the direct path.")
+    words = sorted({proof_words(name) for proof in proofs for name in proof})
+    talk.say(f"   Proven by Tradewind, each file: {'; '.join(words)}.")
+    for reason in late:
+        talk.warn(f"   INVALID as a measurement: {reason}. The bytes count, the times do not.")
+    began_s = time.monotonic()
+    for racer in racers:
+        differences = list(compare(cargo, racer.copy))
+        for difference in differences[:10]:
+            talk.warn(f"   DIFFERENT: {difference}")
+        if differences:
+            raise JobFailed(f"{racer.name}: {len(differences)} of {len(cargo.names)} files differ from their originals")
+    talk.say(
+        f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are the same in both copies, and"
+        f" there is no other file ({time.monotonic() - began_s:.1f} s)."
+    )
+    return 0
+
+
+def _table_head() -> str:
+    return f"{'':<8} {'time':>8}  {'rate':>14}  {'predicted':>14}  {'cost':>9}  {'predicted':>9}  by the routes"
+
+
+def _row(racer: Racer) -> str:
+    progress, overlay = racer.progress, racer.overlay
+    routes: list[Any] = sorted(progress.hops, key=lambda hop: -hop.bytes)
+    carried = ", ".join(f"{_middle(hop.name)} {hop.bytes / max(1, progress.bytes_done):.0%}" for hop in routes)
+    spent = spent_usd(overlay, progress.cost_usd, progress.elapsed_s)
+    return (
+        f"{racer.name:<8} {format_duration(progress.elapsed_s):>8}  {format_gbps(progress.bytes_per_s * 8e-9):>14}"
+        f"  {format_gbps(overlay.throughput_gbps):>14}  {format_usd(spent):>9}"
+        f"  {format_usd(overlay.cost.total_usd):>9}  {carried}"
+    )
+
+
+def _middle(route: str) -> str:
+    """The relays of a route, by the name that the lead gives it."""
+    between = route.split(" → ")[1:-1]
+    return " → ".join(between) or "direct"
