@@ -21,11 +21,16 @@ from tradewind.planner.network import FloatArray, IntArray
 
 __all__ = ["RELAXATIONS_MAX", "Search", "search_machines"]
 
-RELAXATIONS_MAX = 1500
-"""Linear programmes of one search: a second or three. The hardest of the measured grids took 230."""
+RELAXATIONS_MAX = 500
+"""Linear programmes of one search: half a second, or five on the largest networks. Measured grids took up to 230."""
+ITERATIONS_MAX = 3000
+"""Simplex iterations of one of them, against cycling: a first one takes some hundreds, the next ones some."""
 WHOLE = 1e-7
 """Machines nearer than this to a whole number are that number."""
 REDUCED_COST_MIN = 1e-9
+SMALLER = 0.7
+"""Part of the links below which the programme is written anew without the regions that cannot matter."""
+DECIDED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
 GAP_MIN = 1e-7
 """Absolute, in the units of the programme (milli-USD/s or Gbit/s)."""
 ROUNDING = 1e-6
@@ -80,10 +85,17 @@ class _Tree:
 
     def search(self) -> Search:
         """Best bound first; both sides of a branch are relaxed at once."""
-        self._highs = new_highs(self.settings)
-        self._highs.setOptionValue("presolve", "off")
-        pass_model(self._highs, self.formulation, self.ask, relax=True)
-        self._add(np.zeros(self.formulation.option_count), self.formulation.machine_max, None)
+        none = np.zeros(self.formulation.option_count)
+        self._begin()
+        self._add(none, self.formulation.machine_max, None)
+        if self._open:
+            upper = self._tightened(self._open[0])
+            small, _ = self.formulation.with_machines_only_at(upper.astype(np.int64))
+            if small.link_count < SMALLER * self.formulation.link_count:
+                self._open.clear()
+                self.formulation = small
+                self._begin()
+                self._add(none, upper, None)
         while self._open and self._open[0].bound < self._worth() and self.relaxations < RELAXATIONS_MAX:
             node = heapq.heappop(self._open)
             upper = self._tightened(node)
@@ -98,6 +110,12 @@ class _Tree:
             self._add(node.lower, lowered, node.basis)
         bound = min([self.best, self._unresolved, *(node.bound for node in self._open[:1])])
         return Search(self.machines, self.best, bound, bound >= self._worth())
+
+    def _begin(self) -> None:
+        self._highs = new_highs(self.settings)
+        self._highs.setOptionValue("presolve", "off")
+        self._highs.setOptionValue("simplex_iteration_limit", ITERATIONS_MAX)
+        pass_model(self._highs, self.formulation, self.ask, relax=True)
 
     def _worth(self) -> float:
         """Only what is below this is worth looking at."""
@@ -122,6 +140,9 @@ class _Tree:
             highs.setBasis(basis)
         highs.run()
         self.relaxations += 1
+        if highs.getModelStatus() not in DECIDED:
+            highs.clearSolver()  # Numbers went astray from that basis: begin anew.
+            highs.run()
         status = highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             if status != highspy.HighsModelStatus.kInfeasible:

@@ -86,12 +86,15 @@ class Ask:
     rate_max_gbps: float
     maximise_rate: bool = False
     """Maximise T; otherwise minimise R − ``usd_per_gbit`` · T, R being the rate of cost [USD/s]."""
+    machines_only: bool = False
+    """Leave egress out of R."""
     usd_per_gbit: float = 0.0
     """λ of the parametric objective."""
     machine_factor: float = 1.0
     """Weight of machine prices in R; above one where boot time is paid too."""
     ceiling_usd_per_gbit: float | None = None
-    """R ≤ ceiling · T."""
+    """R ≤ ceiling · T + ``ceiling_usd_per_s``."""
+    ceiling_usd_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,19 +7,21 @@ With T the rate, R the rate of cost [USD/s] and boot time b, a transfer of V GB 
 - *exactly a rate*: T is a constant, so C is linear: one solve (the paper's reformulation).
 - *at least a rate, cheapest*: minimise R/T by Dinkelbach's method: min R − λT, then λ ← R/T, until nothing is gained.
 - *a cost ceiling*: R · 8V/T ≤ budget ⇔ R ≤ (budget / 8V) · T, linear; maximise T: one solve.
-- *boot time* adds b·vm·N·T to R·8V, which is not linear. Over a window of rates [l, u] its least value, with T = l,
-  gives a bound, and every answer is evaluated as it truly is; windows are halved until bound and best answer meet.
+- *boot time* adds b·W·T to R·8V, with W = vm·N, which is not linear. Over a window of rates [l, u] in which machines
+  cost at least w, W·T ≥ l·W + w·T − l·w gives a bound, and every answer is evaluated as it truly is; windows are halved
+  until bound and best answer meet.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.planner.formulation import Ask, Formulation
+from tradewind.planner.network import GBPS_MIN
 from tradewind.planner.solver import Answer, SolverSettings, solve_flows, solve_machines
 
 __all__ = [
@@ -42,6 +44,8 @@ RATE_SLACK = 1e-9
 """Relative; lets a second solve reach the rate of a first one in spite of rounding."""
 BOOT_GAP = 1e-3
 """Relative gap at which the windows of boot time stop being halved."""
+WINDOW_GAP = BOOT_GAP / 2
+"""Relative gap of the solves of a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ def cheapest(
     best: Point | None = None
     bound = float("inf")
     windows = [(0.0, rate_min_gbps, rate_max_gbps)]
+    boot_floors: dict[float, float] = {}
     for _ in range(settings.windows_max):
         if not windows:
             break
@@ -126,8 +131,12 @@ def cheapest(
         if best is not None and floor >= best.cost_usd * (1 - BOOT_GAP):
             bound = min(bound, floor)
             continue
-        ratio = _least_ratio(formulation, job, settings, low, high)
+        if low not in boot_floors:
+            boot_floors[low] = _boot_floor(formulation, job, settings, low)
+        ratio = _least_ratio(formulation, job, settings, (low, high, boot_floors[low]), best)
         if ratio is None:
+            if best is not None:
+                bound = min(bound, best.cost_usd * (1 - BOOT_GAP))
             continue
         answer, usd_per_gbit_min = ratio
         floor = max(floor, usd_per_gbit_min * job.gbit + job.requests_usd)
@@ -152,6 +161,7 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
     if ceiling <= 0.0:
         return None
     best: Point | None = None
+    rough = settings if job.boot_s == 0.0 else replace(settings, relative_gap=WINDOW_GAP)
     highest = 0.0
     windows = [(0.0, RATE_UNBOUNDED_GBPS)]
     for _ in range(settings.windows_max):
@@ -161,20 +171,30 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
         low = max(low, best.rate_gbps if best else 0.0)
         if low > high * (1 - BOOT_GAP):
             continue
-        ask = Ask(low, high, maximise_rate=True, machine_factor=job.machine_factor(low), ceiling_usd_per_gbit=ceiling)
+        boot = _boot_floor(formulation, job, settings, low)
+        if ceiling <= boot:
+            continue
+        ask = Ask(
+            low,
+            high,
+            maximise_rate=True,
+            machine_factor=job.machine_factor(low),
+            ceiling_usd_per_gbit=ceiling - boot,
+            ceiling_usd_per_s=boot * low,
+        )
         start = best.answer if best is not None and low <= best.rate_gbps else None
-        relaxed = solve_machines(formulation, ask, settings, start=start)
+        relaxed = solve_machines(formulation, ask, rough, start=start)
         if relaxed is None or relaxed.objective <= 0.0:
             continue
         point = _fastest_for_machines(formulation, job, settings, relaxed, ceiling)
         if point is not None and (best is None or point.rate_gbps > best.rate_gbps):
             best = point
         reached = best.rate_gbps if best else 0.0
-        if job.boot_s == 0.0 or relaxed.objective <= reached * (1 + BOOT_GAP):
+        if job.boot_s == 0.0 or relaxed.bound <= reached * (1 + BOOT_GAP):
             highest = max(highest, relaxed.bound)
             continue
-        middle = (max(low, reached) + relaxed.objective) / 2
-        windows += [(max(low, reached), middle), (middle, relaxed.objective)]
+        middle = (max(low, reached) + relaxed.bound) / 2
+        windows += [(max(low, reached), middle), (middle, relaxed.bound)]
     if best is None:
         return None
     highest = max([highest, *(high for _, high in windows)])
@@ -183,12 +203,21 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
 
 
 def _least_ratio(
-    formulation: Formulation, job: Job, settings: SolverSettings, low: float, high: float
+    formulation: Formulation, job: Job, settings: SolverSettings, window: tuple[float, float, float], best: Point | None
 ) -> tuple[Answer, float] | None:
-    """Dinkelbach: the least R/T in a window of rates, with boot time counted as at its lower end; and a bound."""
+    """Dinkelbach: the least R/T in a window of rates, boot time counted as low as it may be; and a bound.
+
+    ``window`` is its lowest and highest rate, and what boot costs at least there [USD/Gbit].
+    ``None`` if there is no plan, or with one destination none that is cheaper than ``best`` by more than `BOOT_GAP`.
+    """
+    low, high, boot = window
     factor = job.machine_factor(low)
-    answer: Answer | None
-    if low > 0.0:
+    single = formulation.shared is None
+    if best is not None and single:
+        usd_per_gbit = (best.cost_usd * (1 - BOOT_GAP) - job.requests_usd) / job.gbit - boot
+        ask = Ask(low, high, usd_per_gbit=usd_per_gbit, machine_factor=factor)
+        answer = solve_machines(formulation, ask, settings, beat=boot * low)
+    elif low > 0.0:
         answer = solve_machines(formulation, Ask(low, low, machine_factor=factor), settings)
     else:
         answer = solve_machines(formulation, Ask(low, high, maximise_rate=True), settings)
@@ -198,15 +227,25 @@ def _least_ratio(
         rate = float(answer.flow_gbps[formulation.out_of_source].sum())
         if rate <= 0.0:
             return None
-        ratio = _cost_rate(formulation, answer, factor) / rate
+        ratio = (_cost_rate(formulation, answer, factor) - boot * low) / rate
         ask = Ask(low, high, usd_per_gbit=ratio, machine_factor=factor)
         found = solve_machines(formulation, ask, settings, start=answer)
-        if found is None or found.objective >= -settings.relative_gap * ratio * rate:
-            bound = found.bound if found is not None else 0.0
-            slack = max(0.0, -bound) / max(low, rate * 1e-3)
-            return answer, max(ratio - slack, _relaxed_ratio(formulation, low, factor))
+        gain = 0.0 if found is None else boot * low - found.objective
+        if found is None or gain <= settings.relative_gap * abs(ratio) * rate:
+            slack = 0.0 if found is None else max(0.0, boot * low - found.bound) / max(low, rate * 1e-3)
+            return answer, boot + max(ratio - slack, _relaxed_ratio(formulation, low, factor))
         answer = found
     return answer, 0.0
+
+
+def _boot_floor(formulation: Formulation, job: Job, settings: SolverSettings, low: float) -> float:
+    """USD per Gbit that the boot of the cheapest machines for a rate costs: b·w/8V."""
+    if job.boot_s == 0.0 or formulation.shared is not None:
+        return 0.0
+    # What carries anything at all carries this: no link is slower.
+    ask = Ask(max(low, GBPS_MIN), RATE_UNBOUNDED_GBPS, machines_only=True)
+    cheapest_machines = solve_machines(formulation, ask, settings)
+    return 0.0 if cheapest_machines is None else cheapest_machines.bound * job.boot_s / job.gbit
 
 
 def _relaxed_ratio(formulation: Formulation, low: float, factor: float) -> float:

@@ -42,7 +42,8 @@ def new_highs(settings: SolverSettings) -> Any:
 
 def costs_of(formulation: Formulation, ask: Ask) -> FloatArray:
     """Per column, as HiGHS minimises them."""
-    costs = np.concatenate([formulation.egress_usd_per_s, formulation.machine_usd_per_s * ask.machine_factor])
+    egress = formulation.egress_usd_per_s * (0.0 if ask.machines_only else 1.0)
+    costs = np.concatenate([egress, formulation.machine_usd_per_s * ask.machine_factor])
     if ask.maximise_rate:
         costs = np.zeros_like(costs)
         costs[formulation.out_of_source] = -1.0
@@ -57,7 +58,8 @@ def objective_of(formulation: Formulation, ask: Ask, flows: FloatArray, machines
     if ask.maximise_rate:
         return rate
     machine_usd_per_s = float(formulation.machine_usd_per_s @ machines) * ask.machine_factor
-    return float(formulation.egress_usd_per_s @ flows) + machine_usd_per_s - ask.usd_per_gbit * rate
+    egress_usd_per_s = 0.0 if ask.machines_only else float(formulation.egress_usd_per_s @ flows)
+    return egress_usd_per_s + machine_usd_per_s - ask.usd_per_gbit * rate
 
 
 def scaled(objective: float, ask: Ask) -> float:
@@ -71,7 +73,7 @@ def unscaled(objective: float, ask: Ask) -> float:
 
 
 def _window_and_ceiling(formulation: Formulation, ask: Ask) -> Rows:
-    """T within the window; R − ceiling · T ≤ 0 (goal 2: linear in F, N and T)."""
+    """T within the window; R − ceiling · T ≤ a constant (goal 2: linear in F, N and T)."""
     width = formulation.link_count + formulation.option_count
     out = formulation.out_of_source
     row = np.zeros(len(out), dtype=np.int64)
@@ -81,13 +83,14 @@ def _window_and_ceiling(formulation: Formulation, ask: Ask) -> Rows:
         )
     value = np.concatenate([formulation.egress_usd_per_s, formulation.machine_usd_per_s * ask.machine_factor])
     value[out] -= ask.ceiling_usd_per_gbit
+    scale = COST_SCALE / ask.machine_factor
     return Rows(
         ("rate", "cost ceiling"),
         np.concatenate([row, np.ones(width, dtype=np.int64)]),
         np.concatenate([out, np.arange(width)]),
-        np.concatenate([np.ones(len(out)), value * COST_SCALE]),
+        np.concatenate([np.ones(len(out)), value * scale]),
         np.array([ask.rate_min_gbps, -np.inf]),
-        np.array([ask.rate_max_gbps, 0.0]),
+        np.array([ask.rate_max_gbps, ask.ceiling_usd_per_s * scale]),
     )
 
 

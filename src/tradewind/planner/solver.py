@@ -120,7 +120,7 @@ def _reevaluated(formulation: Formulation, ask: Ask, start: Answer) -> Answer | 
         return None
     if ask.ceiling_usd_per_gbit is not None:
         over = replace(ask, maximise_rate=False, usd_per_gbit=ask.ceiling_usd_per_gbit)
-        if objective_of(formulation, over, start.flow_gbps, start.machines) > 0.0:
+        if objective_of(formulation, over, start.flow_gbps, start.machines) > ask.ceiling_usd_per_s:
             return None
     return replace(start, objective=objective_of(formulation, ask, start.flow_gbps, start.machines))
 
