@@ -64,6 +64,9 @@ pub struct Join {
 struct Cursor {
     pages: Option<Pages>,
     objects: VecDeque<ObjectInfo>,
+    url: String,
+    /// Last key of the page before; `None` where nothing is compared and any order will do.
+    last: Option<String>,
     prefix_len: usize,
     /// A root that nobody has made yet holds nothing; the first write makes it. For a destination only.
     is_missing_empty: bool,
@@ -73,8 +76,9 @@ impl Join {
     /// Begins the walk over `range` of all listings.
     /// A destination without a listing has nothing.
     pub fn new(source: &Listing, targets: &[Option<Listing>], range: &NameRange) -> Self {
+        let is_compared = targets.iter().any(Option::is_some);
         Self {
-            source: Cursor::new(source, range, false),
+            source: Cursor::new(source, range, is_compared, false),
             targets: targets.iter().map(|target| Cursor::of_target(target.as_ref(), range)).collect(),
             refused: VecDeque::new(),
         }
@@ -111,15 +115,28 @@ impl Join {
 }
 
 impl Cursor {
-    fn new(listing: &Listing, range: &NameRange, is_missing_empty: bool) -> Self {
-        let prefix_len = listing.prefix.len();
-        Self { pages: Some(listing.pages(range)), objects: VecDeque::new(), prefix_len, is_missing_empty }
+    fn new(listing: &Listing, range: &NameRange, is_compared: bool, is_missing_empty: bool) -> Self {
+        Self {
+            pages: Some(listing.pages(range)),
+            objects: VecDeque::new(),
+            url: listing.store.url().to_owned(),
+            last: is_compared.then(String::new),
+            prefix_len: listing.prefix.len(),
+            is_missing_empty,
+        }
     }
 
     fn of_target(listing: Option<&Listing>, range: &NameRange) -> Self {
         match listing {
-            Some(listing) => Self::new(listing, range, listing.store.makes_root()),
-            None => Self { pages: None, objects: VecDeque::new(), prefix_len: 0, is_missing_empty: true },
+            Some(listing) => Self::new(listing, range, true, listing.store.makes_root()),
+            None => Self {
+                pages: None,
+                objects: VecDeque::new(),
+                url: String::new(),
+                last: None,
+                prefix_len: 0,
+                is_missing_empty: true,
+            },
         }
     }
 
@@ -138,10 +155,27 @@ impl Cursor {
                 }
                 Some(Err(error)) => return Err(JoinError { side, error }),
                 Some(Ok(page)) => {
+                    self.check_order(&page.objects).map_err(|error| JoinError { side, error })?;
                     refused.extend(page.refused.into_iter().map(|error| (side, error)));
                     self.objects = page.objects.into();
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// One key out of its place, and all that follows would seem to be missing on one side and to spare on the other.
+    fn check_order(&mut self, objects: &[ObjectInfo]) -> Result<(), Error> {
+        let Some(last) = &mut self.last else { return Ok(()) };
+        for object in objects {
+            if object.key <= *last && !last.is_empty() {
+                let message = format!(
+                    "cannot be compared: it is not listed in the order of its keys, {:?} comes after {last:?}",
+                    object.key
+                );
+                return Err(Error::new(ErrorKind::Unsupported, "list", self.url.clone(), message));
+            }
+            last.clone_from(&object.key);
         }
         Ok(())
     }

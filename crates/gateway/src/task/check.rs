@@ -272,9 +272,6 @@ impl Check {
                 "{same} same, {missing} missing, {extra} extra, {differs} differ, {unproven} unproven, {failed} failed"
             ));
         }
-        if tally.unproven > 0 {
-            streams.say("hint: the stores state no checksum in common for the unproven ones: use --read");
-        }
         let different = tally.missing + tally.extra + tally.differs;
         if different > 0 {
             return Err(TaskError::ended(Outcome::Mismatch, format!("the trees differ in {different} names"), None));
@@ -283,6 +280,11 @@ impl Check {
             let message = format!("{} objects could not be compared", tally.failed);
             let outcome = if tally.failed_for_good == 0 { Outcome::Unavailable } else { Outcome::SomeFailed };
             return Err(TaskError::ended(outcome, message, None));
+        }
+        if tally.unproven > 0 {
+            let message = format!("of {} objects only the sizes are known to agree", tally.unproven);
+            let hint = Some("the stores state no checksum in common for them: use --read");
+            return Err(TaskError::ended(Outcome::SomeFailed, message, hint));
         }
         ended_with_unseen(tally.unseen)
     }

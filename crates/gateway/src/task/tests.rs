@@ -284,15 +284,16 @@ fn check(source: &Tree, source_prefix: &str, destination: &Tree, destination_pre
 }
 
 #[tokio::test]
-async fn check_tells_equal_trees_by_reading_and_doubts_without() {
+async fn check_looks_into_files_whether_told_to_or_not() {
     let source = Tree::with(&[("a", b"1"), ("d/b", b"")]);
     let destination = Tree::with(&[("to/a", b"1"), ("to/d/b", b"")]);
     let read = run_task(check(&source, "", &destination, "to")).await;
     assert_eq!(read.code, 0, "{}", read.talk.text());
     assert_eq!(read.json_lines()[0]["summary"]["same"], json!(2));
-    let stated = run_task(with(check(&source, "", &destination, "to"), json!({"read": false}))).await;
-    assert_eq!(stated.code, 0);
-    assert_eq!(stated.json_lines().last().unwrap()["summary"]["unproven"], json!(2));
+    let other = Tree::with(&[("to/a", b"2"), ("to/d/b", b"")]);
+    let untold = run_task(with(check(&source, "", &other, "to"), json!({"read": false}))).await;
+    assert_eq!(untold.code, 6);
+    assert_eq!(untold.json_lines().last().unwrap()["summary"]["differs"], json!(1));
 }
 
 #[tokio::test]
