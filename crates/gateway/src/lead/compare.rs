@@ -50,6 +50,10 @@ pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: 
     if source.size_bytes != destination.size_bytes {
         return Verdict::Differs(Difference::Size);
     }
+    // No bytes are the same bytes. That of a folder is its marker, whose time moves with what the folder holds.
+    if source.size_bytes == 0 && (rule != Comparison::Time || source.key.ends_with('/')) {
+        return Verdict::Same;
+    }
     match rule {
         Comparison::Size => Verdict::Same,
         Comparison::Time => by_time(times, source, destination),
@@ -135,6 +139,15 @@ mod tests {
             let verdict = decide(rule, Times::OfWriting, &object(1, 0, Some(1), None), &object(2, 9, Some(1), None));
             assert_eq!(verdict, Verdict::Differs(Difference::Size));
         }
+    }
+
+    #[test]
+    fn nothing_is_the_same_as_nothing() {
+        let (older, newer) = (object(0, 1_000, None, None), object(0, 9_000, None, None));
+        assert_eq!(decide(Comparison::Auto, Times::Kept, &older, &newer), Verdict::Same);
+        assert_eq!(decide(Comparison::Time, Times::Kept, &older, &newer), Verdict::Differs(Difference::Time));
+        let marker = |object: ObjectInfo| ObjectInfo { key: "folder/".to_owned(), ..object };
+        assert_eq!(decide(Comparison::Time, Times::Kept, &marker(older), &marker(newer)), Verdict::Same);
     }
 
     #[test]

@@ -60,7 +60,16 @@ impl Rm {
             0
         };
         if tally.gone + tally.failed + unseen == 0 && !self.allow_empty {
-            return Err(TaskError::nothing_there(&object_url(self.store.as_ref(), key)));
+            let url = object_url(self.store.as_ref(), key);
+            if recursive {
+                return Err(TaskError::nothing_there(&url));
+            }
+            let hint = "if it is a directory, -r removes all below it; else check the name with `tradewind ls`";
+            return Err(TaskError::ended(
+                Outcome::SourceNotFound,
+                format!("no object of that name: {url}"),
+                Some(hint),
+            ));
         }
         tally.end()?;
         ended_with_unseen(unseen)
