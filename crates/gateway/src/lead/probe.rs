@@ -10,10 +10,10 @@ use tradewind_store::{Error, ErrorKind, ListRequest, Store};
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
 /// Per destination, why nothing at all can be written there; `None` where that is not known. A store that forbids
-/// listing may take writes all the same, so only what holds for every request counts. One object needs no probe: it is
-/// one itself.
+/// listing may take writes all the same, so only what holds for every request counts. One object needs no probe, it is
+/// one itself; nor does a dry run, which writes nothing.
 pub async fn shut_targets(job: &JobSpec, targets: &[Arc<dyn Store>]) -> Vec<Option<Error>> {
-    if matches!(job.selection, Selection::Object { .. }) {
+    if job.dry_run || matches!(job.selection, Selection::Object { .. }) {
         return vec![None; targets.len()];
     }
     let probes = targets.iter().zip(&job.targets).map(|(store, target)| probe(store.as_ref(), &target.key));
