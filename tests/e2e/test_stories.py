@@ -122,7 +122,7 @@ def test_delete_refuses_a_source_that_is_missing_or_empty(command: Command, plac
 
 
 def test_sync_deletes_nothing_where_the_listing_is_out_of_order(command: Command, place: MakePlace) -> None:
-    """versitygw lists a control character as another one, at the place of the first: no listing to compare with."""
+    """A control character is listed as another one, at the place of the first: that is no listing to compare with."""
     source, bucket = place("file"), place("versitygw")
     fill(source, {**{f"f{number}": 10 for number in range(5)}, "\x1bred": 10})
     command.run("cp", "-r", *between(source, bucket)).expect(0)

@@ -186,7 +186,10 @@ def listing_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
 def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
     """Store and key of a place that means one object. Raises UsageError for a directory."""
     if place.is_directory:
-        raise UsageError(f"{place} is a directory, not an object", hint="where a command has -r, it takes everything below a directory")
+        raise UsageError(
+            f"{place} is a directory, not an object",
+            hint="where a command has -r, it takes everything below a directory",
+        )
     if place.kind == "file":
         folder, _, name = place.key.rpartition("/")
         return store_spec(_file_root(folder or "/"), place, access), name
