@@ -11,7 +11,10 @@ from pathlib import Path
 from benchmarks.measure import load
 from benchmarks.sky.capacity import measure_capacity
 from benchmarks.sky.connections import measure_connections
+from benchmarks.sky.flow import measure_flow
+from benchmarks.sky.machines import measure_machines, measure_relays
 from benchmarks.sky.overlay import measure_overlay
+from benchmarks.sky.systems import measure_systems
 from benchmarks.sky.table import Table
 from benchmarks.sky.window import measure_window
 from benchmarks.tables import machine
@@ -22,6 +25,10 @@ SUITES = {
     "connections": measure_connections,
     "capacity": measure_capacity,
     "overlay": measure_overlay,
+    "machines": measure_machines,
+    "relays": measure_relays,
+    "systems": measure_systems,
+    "flow": measure_flow,
 }
 
 

@@ -9,18 +9,31 @@ from benchmarks.sky.table import Figure
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 60, 170, 40, 50
+TICKS = 6
 COLOURS = ("#1b6ca8", "#d1495b", "#3c8d5a", "#8d6a9f", "#c98b2b")
 
 
 def line_plot(
-    title: str, x_label: str, y_label: str, xs: Sequence[int], lines: Mapping[str, Sequence[Figure]], limit: float
+    title: str,
+    x_label: str,
+    y_label: str,
+    xs: Sequence[float],
+    lines: Mapping[str, Sequence[Figure]],
+    limit: float,
+    *,
+    logarithmic: bool = True,
 ) -> str:
-    """Lines over a logarithmic x axis; `limit` is drawn as a dashed line. Figures that are no numbers are left out."""
+    """Lines over an x axis; `limit` is drawn as a dashed line. Figures that are no numbers are left out.
+
+    Each x has a tick on a logarithmic axis; on a linear one, TICKS of them do.
+    """
     top = limit * 1.08
-    span = math.log2(xs[-1] / xs[0]) or 1.0
+    along = math.log2 if logarithmic else float
+    start = along(xs[0])
+    span = along(xs[-1]) - start or 1.0
 
     def place(x: float, y: float) -> tuple[float, float]:
-        across = LEFT + (WIDTH - LEFT - RIGHT) * math.log2(x / xs[0]) / span
+        across = LEFT + (WIDTH - LEFT - RIGHT) * (along(x) - start) / span
         return across, HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / top
 
     parts = [
@@ -38,9 +51,9 @@ def line_plot(
         colour = "#555" if tick in (0, 4) else "#ddd"
         parts.append(f'<path d="M{left:.1f} {height:.1f}H{right:.1f}" stroke="{colour}"{dash}/>')
         parts.append(f'<text x="{LEFT - 6}" y="{height + 4:.1f}" text-anchor="end">{y:.0f}</text>')
-    for x in xs:
+    for x in xs if logarithmic else xs[:: max(1, len(xs) // TICKS)]:
         across, height = place(x, 0)
-        parts.append(f'<text x="{across:.1f}" y="{height + 18:.1f}" text-anchor="middle">{x}</text>')
+        parts.append(f'<text x="{across:.1f}" y="{height + 18:.1f}" text-anchor="middle">{x:.0f}</text>')
     for index, (name, figures) in enumerate(lines.items()):
         colour = COLOURS[index % len(COLOURS)]
         points = [place(x, y) for x, y in zip(xs, figures, strict=True) if isinstance(y, float)]

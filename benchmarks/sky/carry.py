@@ -1,0 +1,104 @@
+"""Plans carried out by gateways in the machines of a sky, memory to memory, and what came of them."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.sky.table import INVALID, Figure
+from testbed.drive import find_binary
+from testbed.sky import valid
+from tradewind.errors import SkyInvalid
+from tradewind.fleet.sky_catalog import data_per_wire
+from tradewind.model.event import Progress
+from tradewind.model.job import MIN_FILE_CHUNK_BYTES
+from tradewind.model.overlay import OverlayPlan
+from tradewind.planner.gateways import gateway_plan
+from tradewind.sky.file import MTU_BYTES
+from tradewind.sky.running import Sky
+from tradewind.transfer.client import Client, RunningJob
+from tradewind.transfer.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
+from tradewind.transfer.request import Options
+from tradewind.transfer.way import Way, planned_way
+
+#: Each gateway of a destination keeps what it gets, so an object must be whole in one chunk.
+OBJECT_BYTES = MIN_FILE_CHUNK_BYTES
+#: A transfer is steady after so long, and until this part of its bytes has been acked.
+WARMUP_S = 2.0
+STEADY_PART = 0.8
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one transfer did. Rates are of data, and scaled as the sky's are."""
+
+    mbps: float
+    """Over all of it, from the first connection to the last ack."""
+    steady_mbps: float
+    """What arrived on the wire between start and end, as data: what a long transfer would have."""
+    egress_usd_per_gb: float | None
+    """None if nobody counted it."""
+
+
+def carry(sky: Sky, scale: float, overlay: OverlayPlan, seconds: float) -> Carried:
+    """As many bytes as the plan moves in so long, through its gateways. Raises TradewindError if the transfer fails."""
+    plan = gateway_plan(overlay, lead_region=str(overlay.source))
+    count = max(64, math.ceil(overlay.throughput_gbps * 1e9 / 8 * seconds / OBJECT_BYTES))
+    chunk_bytes = chunk_bytes_for(plan, scale, OBJECT_BYTES)
+    way = planned_way(with_room_for(plan, chunk_bytes), {"kind": "sky", "sky": str(sky.folder)})
+    marks: list[tuple[float, int]] = []
+
+    def watch(_: RunningJob, report: Progress) -> None:
+        if report.elapsed_s >= WARMUP_S and report.bytes_done <= STEADY_PART * count * OBJECT_BYTES:
+            marks.append((report.elapsed_s, _arrived_bytes(sky, str(overlay.routes[0].regions[-1]))))
+
+    progress = carry_way(way, count, chunk_bytes, pace_bytes_per_s(plan), watch)
+    if len(marks) < 2:
+        raise RuntimeError(f"{count * OBJECT_BYTES} bytes are too few to see a rate in")
+    (began_s, began), (ended_s, ended) = marks[0], marks[-1]
+    steady_mbps = (ended - began) * data_per_wire(MTU_BYTES) * 8e-6 / (ended_s - began_s)
+    return Carried(progress.bytes_per_s * 8e-6, steady_mbps, progress.cost_usd / (progress.bytes_done / 1e9))
+
+
+def _arrived_bytes(sky: Sky, region: str) -> int:
+    """What came over all links into a region so far, on the wire."""
+    machines = {machine.name for machine in sky.machines_in(region)}
+    return sum(path.wire_bytes for path in sky.stats().paths if path.dst in machines and path.src not in machines)
+
+
+def carry_way(
+    way: Way,
+    objects: int,
+    chunk_bytes: int,
+    limit_bytes_per_s: int | None,
+    watch: Callable[[RunningJob, Progress], None] | None = None,
+) -> Progress:
+    """Objects of OBJECT_BYTES from memory to memory; `watch` sees each report. Raises TradewindError."""
+    options = Options(recursive=True, chunk_bytes=chunk_bytes, limit_bytes_per_s=limit_bytes_per_s)
+    with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
+        client = Client(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
+        job = client.start(f"mem:?objects={objects}&size_bytes={OBJECT_BYTES}", "mem:", options, way=way)
+
+        def see(event: object) -> None:
+            if watch is not None and isinstance(event, Progress):
+                watch(job, event)
+
+        return job.wait(see).progress
+
+
+def carried(sky: Sky, scale: float, overlay: OverlayPlan, seconds: float) -> Carried | None:
+    """The same, made again while the emulator was late; None if it always was."""
+    try:
+        return valid(sky, lambda: carry(sky, scale, overlay, seconds))
+    except SkyInvalid:
+        return None
+
+
+def rates(overlay: OverlayPlan, done: Carried | None) -> list[Figure]:
+    """Predicted and steady Mbit/s, and the steady as a part of the predicted."""
+    predicted_mbps = overlay.throughput_gbps * 1e3
+    if done is None:
+        return [predicted_mbps, INVALID, INVALID]
+    return [predicted_mbps, done.steady_mbps, done.steady_mbps / predicted_mbps]

@@ -1,0 +1,92 @@
+"""More machines on the direct path (Skyplane, Fig. 9b), and beside them overlays with as many (Fig. 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.sky.carry import carried, rates
+from benchmarks.sky.plot import line_plot
+from benchmarks.sky.table import Figure, Table
+from tradewind.catalog.load import load_catalog
+from tradewind.fleet.sky_catalog import sky_catalog
+from tradewind.fleet.sky_world import sky_world
+from tradewind.model.goal import Fastest
+from tradewind.model.overlay import OverlayPlan
+from tradewind.model.region import Region
+from tradewind.planner.baseline import direct
+from tradewind.planner.network import Limits
+from tradewind.planner.plan import Transfer, answer_goal, prepare
+from tradewind.sky.file import network_from_document
+from tradewind.sky.running import Sky
+
+#: 2 Gbit/s become 6 Mbit/s, so that eight machines and overlays over a mesh stay within what a small host emulates.
+SCALE = 0.003
+SECONDS = 9.0
+COUNTS = (1, 2, 4, 8)
+OVERLAY_COUNTS = (1, 2, 4)
+#: Source, sink and the regions between, for a route between continents and one within.
+BETWEEN = ("azure:eastus", "aws:ap-northeast-1", "azure:japaneast", "azure:westus2")
+WITHIN = ("aws:us-east-1", "gcp:us-west1", "aws:us-west-2", "gcp:us-central1")
+
+
+def measure_machines(quick: bool) -> Table:
+    """Fig. 9b: the direct path with more and more machines at both ends."""
+    table = Table(
+        f"Machines against rate, direct {BETWEEN[0]} → {BETWEEN[1]}, rates × {SCALE:g}",
+        ["machines per region", "predicted [Mbit/s]", "measured [Mbit/s]", "measured / predicted"],
+    )
+    counts = COUNTS[:2] if quick else COUNTS
+    world = World(BETWEEN[:2], max(counts), SCALE)
+    with world.sky as sky:
+        for count in counts:
+            overlay = world.straight(count)
+            table.rows.append([count, *rates(overlay, carried(sky, SCALE, overlay, 6.0 if quick else SECONDS))])
+    limit = float(table.rows[-1][1])
+    lines = {"predicted": [row[1] for row in table.rows], "measured": [row[2] for row in table.rows]}
+    table.picture = line_plot("Rate over machines", "machines per region", "Mbit/s", counts, lines, limit)
+    return table
+
+
+def measure_relays(quick: bool) -> Table:
+    """Fig. 10: the same machines on the direct path, and as an overlay."""
+    table = Table(
+        f"Overlay against more machines on the direct path, rates × {SCALE:g}, Mbit/s",
+        ["route", "machines per region", "direct: predicted", "measured", "overlay: predicted", "measured", "gain"],
+    )
+    for names in (BETWEEN,) if quick else (BETWEEN, WITHIN):
+        counts = OVERLAY_COUNTS[:1] if quick else OVERLAY_COUNTS
+        world = World(names, max(counts), SCALE)
+        with world.sky as sky:
+            for count in counts:
+                row: list[Figure] = [f"{names[0]} → {names[1]}", count]
+                for overlay in (world.straight(count), answer_goal(world.transfer(count), Fastest())):
+                    row += rates(overlay, carried(sky, SCALE, overlay, 6.0 if quick else SECONDS))[:2]
+                gain: Figure = "–"
+                if isinstance(row[3], float) and isinstance(row[5], float):
+                    gain = row[5] / row[3]
+                table.rows.append([*row, gain])
+    return table
+
+
+class World:
+    """A running sky of some regions, the first of them the source, the second the sink, and plans for it."""
+
+    def __init__(self, names: Sequence[str], machines: int, scale: float) -> None:
+        base = load_catalog()
+        self._ends = Region.parse(names[0]), Region.parse(names[1])
+        regions = [Region.parse(name) for name in names]
+        document = sky_world(base, regions, scale, machines=dict.fromkeys(regions, machines))
+        network = network_from_document(document, Path())
+        self._catalog, self._scale = sky_catalog(network, base), scale
+        self.sky = Sky.up(network)
+
+    def transfer(self, machines: int) -> Transfer:
+        """To be planned for with so many machines in each region; 16 GB, scaled."""
+        return prepare(self._catalog, *self._ends, 16 * self._scale, Limits(machines_per_region=machines))
+
+    def straight(self, machines: int) -> OverlayPlan:
+        """The direct path."""
+        plan = direct(self.transfer(machines))
+        assert plan is not None, "the packaged catalog has a link between all its regions"
+        return plan
