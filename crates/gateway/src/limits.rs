@@ -56,6 +56,9 @@ pub const LOAD_CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 pub const LOAD_MS_MAX: u32 = 60_000;
 /// Longest time that `POST /v1/probe/send` sends; longer ones are refused (422).
 pub const LOAD_SEND_MS_MAX: u32 = 180_000;
+/// Connections to a measuring gateway whose handshake is not done. Further ones wait in the kernel's backlog, and a
+/// probe that strangers hold up so ends with [`LOAD_CONNECT_TIMEOUT`].
+pub const LOAD_HANDSHAKES_MAX: usize = 128;
 /// Handshakes that `POST /v1/probe/send` times before it sends; the least is the round trip.
 pub const LOAD_CONNECTS: usize = 10;
 /// Bytes that one connection of such a probe writes or reads at a time.

@@ -7,8 +7,8 @@
 use super::answer::Refused;
 use crate::control::validate::check_node_name;
 use crate::limits::{
-    HOP_CONNECTIONS_MAX, LOAD_BUFFER_BYTES, LOAD_CONNECT_TIMEOUT, LOAD_CONNECTS, LOAD_MS_MAX, LOAD_SEND_MS_MAX,
-    PROBE_TIMEOUT,
+    HOP_CONNECTIONS_MAX, LOAD_BUFFER_BYTES, LOAD_CONNECT_TIMEOUT, LOAD_CONNECTS, LOAD_HANDSHAKES_MAX, LOAD_MS_MAX,
+    LOAD_SEND_MS_MAX, PROBE_TIMEOUT,
 };
 use crate::tls::{self, Identity};
 use axum::http::StatusCode;
@@ -63,7 +63,7 @@ async fn accept_all(
     let (mut streams, mut handshakes) = (Vec::with_capacity(wanted), JoinSet::new());
     while streams.len() < wanted {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if handshakes.len() < LOAD_HANDSHAKES_MAX => match accepted {
                 Ok((tcp, _)) => drop(handshakes.spawn(shake(tcp, identity.cloned(), request.from.clone()))),
                 Err(_) => tokio::time::sleep(crate::limits::ACCEPT_RETRY_PAUSE).await,
             },
