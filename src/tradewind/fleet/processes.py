@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +66,7 @@ class ControlFolder:
         self.descriptors = ()
 
 
-class ProcessProvider:
+class ProcessProvider(ABC):
     """Gateways as processes of this host. Subclasses say where: in which network, at which address.
 
     `logs` is a folder for the gateways' standard errors, by default the fleet's own.
@@ -88,13 +89,13 @@ class ProcessProvider:
         """The kind alone."""
         return {"kind": self.kind}
 
+    @abstractmethod
     def _enter(self, order: MachineOrder) -> list[str]:
         """The words before the gateway's own, that bring it to where it runs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _listen(self, order: MachineOrder) -> str:
         """Where it listens for other gateways unless the order says, `ip:port`."""
-        raise NotImplementedError
 
     def machines(self, fleet_id: str) -> tuple[Machine, ...]:
         """Those whose processes live."""
