@@ -11,7 +11,7 @@ from tradewind.fleet.providers import LOCAL
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 from tradewind.transfer.topology import Topology, read_topology, topology_document, topology_from_document
 
-__all__ = ["Way", "local_way", "planned_way", "stored_way", "topology_way"]
+__all__ = ["Way", "local_way", "planned_way", "single_way", "stored_way", "topology_way"]
 
 
 @dataclass(frozen=True, slots=True)
