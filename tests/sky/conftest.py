@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from testbed.drive import Command
 from testbed.sky import unavailable
 from tradewind.sky.file import network_from_document
-from tradewind.sky.running import Sky
+from tradewind.sky.running import Sky, find_emulator
 
 Make = Callable[..., Sky]
 
@@ -40,3 +41,14 @@ def pair(make_sky: Make) -> Sky:
         {"site:a": {"name": "a"}, "site:b": {"name": "b"}},
         [{"between": ["site:a", "site:b"], "rtt_ms": 20, "rate": "100Mbit/s"}],
     )
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Command]:
+    """The command, with the emulator and a home of its own. At the end none of its processes may live."""
+    if reason := unavailable():
+        pytest.skip(reason)
+    made = Command(tmp_path / "home")
+    made.environment["TRADEWIND_WAN"] = find_emulator()
+    yield made
+    made.wait_until_alone()

@@ -19,11 +19,10 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command, Event, Finished, Running
-from testbed.sky import unavailable
 from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_files, write_world
 from tradewind.gateway.find import find_gateway
 from tradewind.sky.folders import sky_folder
-from tradewind.sky.running import Sky, find_emulator
+from tradewind.sky.running import Sky
 
 VOLUME_BYTES = 60_000_000
 #: Cheapest with a mix of both routes.
@@ -68,15 +67,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    if reason := unavailable():
-        pytest.skip(reason)
-    command = Command(tmp_path / "home")
-    command.environment["TRADEWIND_WAN"] = find_emulator()
+def stage(command: Command, tmp_path: Path) -> Iterator[Stage]:
     file = write_world(tmp_path)
     with Sky.up(file, folder=sky_folder(str(command.state), file)) as sky:
         yield Stage(command, sky, file, write_files(tmp_path / "source", VOLUME_BYTES))
-    command.wait_until_alone()
 
 
 def bytes_of(event: Event, relayed: bool) -> int:

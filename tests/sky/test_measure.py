@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from testbed.drive import Command
-from testbed.sky import unavailable, valid
+from testbed.sky import valid
 from tests.sky.world import SINK, SOURCE, WORLD, write_world
 from tradewind.catalog.links import read_links
 from tradewind.fleet.sky_catalog import data_per_wire
 from tradewind.sky.folders import sky_folder
-from tradewind.sky.running import Sky, find_emulator
+from tradewind.sky.running import Sky
 
 TOLERANCE = 0.05
 BUSY_MS = 5.0
 """So much later a gateway may see the end of a handshake on a machine that is busy with other tests."""
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Iterator[Command]:
-    if reason := unavailable():
-        pytest.skip(reason)
-    made = Command(tmp_path / "home")
-    made.environment["TRADEWIND_WAN"] = find_emulator()
-    yield made
-    made.wait_until_alone()
 
 
 def test_the_file_is_found_again(command: Command, tmp_path: Path) -> None:

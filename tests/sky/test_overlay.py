@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testbed.drive import Command
-from testbed.sky import unavailable, valid
+from testbed.sky import valid
 from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_files, write_world
 from tradewind.catalog.load import load_catalog
 from tradewind.fleet.sky_catalog import data_per_wire, sky_catalog
@@ -20,22 +20,11 @@ from tradewind.model.region import Region
 from tradewind.planner.network import Limits
 from tradewind.sky.file import read_sky_file
 from tradewind.sky.folders import sky_folder
-from tradewind.sky.running import Sky, find_emulator
+from tradewind.sky.running import Sky
 from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay
 from tradewind.transfer.topology import topology_document, topology_from_document
 
 VOLUME_BYTES = 120_000_000
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Iterator[Command]:
-    """The command, with the emulator and a home of its own."""
-    if reason := unavailable():
-        pytest.skip(reason)
-    made = Command(tmp_path / "home")
-    made.environment["TRADEWIND_WAN"] = find_emulator()
-    yield made
-    made.wait_until_alone()
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ import pytest
 from testbed.drive import Command
 from testbed.servers.install import go_program
 from testbed.servers.versitygw import MODULE, REGION, VERSION
-from testbed.sky import unavailable
 from tests.sky.world import OPTIONS, WORLD, write_files, write_world
 from tradewind.sky.folders import sky_folder
-from tradewind.sky.running import Sky, find_emulator
+from tradewind.sky.running import Sky
 
 SINK = "gcp:asia-northeast1"
 STORE_MBPS = 8.0
@@ -41,15 +40,11 @@ else:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[tuple[Command, Sky, Path]]:
+def stage(command: Command, tmp_path: Path) -> Iterator[tuple[Command, Sky, Path]]:
     """The command with the store's credentials, the sky with a store beside the sink, and its file."""
-    if reason := unavailable():
-        pytest.skip(reason)
     if shutil.which("go") is None and "CI" not in os.environ:
         pytest.skip("go is not on PATH, and versitygw is installed with it")
-    command = Command(tmp_path / "home")
     command.environment |= {
-        "TRADEWIND_WAN": find_emulator(),
         "AWS_ACCESS_KEY_ID": "testbed",
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_REGION": REGION,
@@ -59,7 +54,6 @@ def stage(tmp_path: Path) -> Iterator[tuple[Command, Sky, Path]]:
     file = write_world(tmp_path, regions=regions, links=links)
     with Sky.up(file, folder=sky_folder(str(command.state), file)) as sky:
         yield command, sky, file
-    command.wait_until_alone()
 
 
 def test_a_slow_store_slows_all_and_fills_no_memory(stage: tuple[Command, Sky, Path], tmp_path: Path) -> None:
