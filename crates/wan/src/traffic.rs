@@ -197,9 +197,10 @@ fn send(settings: &SenderSettings) -> Result<(), Fault> {
     let (bytes_after, ns_after) = ask(&mut question).map_err(failed)?;
     drop(stop);
     let (bytes, seconds) = (bytes_after - bytes_before, (ns_after - ns_before) as f64 / 1e9);
+    let mbps = bytes as f64 * 8e-6 / seconds;
     println!(
         "{}",
-        json!({"connections": settings.connections, "seconds": seconds, "bytes": bytes, "mbps": bytes as f64 * 8e-6 / seconds})
+        json!({"connections": settings.connections, "seconds": shown(seconds), "bytes": bytes, "mbps": shown(mbps)})
     );
     Ok(())
 }
@@ -220,9 +221,19 @@ fn ping(to: SocketAddr, count: u32, interval: Duration) -> Result<(), Fault> {
     rtts_ms.sort_by(f64::total_cmp);
     println!(
         "{}",
-        json!({"count": count, "min_ms": rtts_ms[0], "median_ms": rtts_ms[rtts_ms.len() / 2], "max_ms": rtts_ms[rtts_ms.len() - 1]})
+        json!({
+            "count": count,
+            "min_ms": shown(rtts_ms[0]),
+            "median_ms": shown(rtts_ms[rtts_ms.len() / 2]),
+            "max_ms": shown(rtts_ms[rtts_ms.len() - 1]),
+        })
     );
     Ok(())
+}
+
+/// To a thousandth: a microsecond of a round trip, a kilobit per second of a rate.
+fn shown(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }
 
 fn connect(settings: &SenderSettings, kind: u8) -> std::io::Result<TcpStream> {
