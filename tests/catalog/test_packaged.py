@@ -65,7 +65,7 @@ def test_an_imported_link_replaces_the_model_and_ages(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     table.write_text("src,dst,gbps,rtt_ms,date\naws:us-east-1,gcp:us-east1,4.0,21,2025-06-01\n")
     folder = tmp_path / "catalog"
-    assert "1 link from" in import_table(table, folder, date="2025-06-01")
+    assert str(import_table(table, folder, date="2025-06-01")) == "1 link"
     pair = (Region("aws", "us-east-1"), Region("gcp", "us-east1"))
     fresh = load_catalog(folder, today=TODAY).grid.link(*pair)
     assert fresh is not None

@@ -69,6 +69,26 @@ def test_lines_above_the_header_are_skipped_and_counted(tmp_path: Path) -> None:
         ("src,dst,gbps\naws:us-east-1,gcp:us-east1\n", "column gbps: is missing"),
         ("src,dst,gbps\naws:us-east-1,gcp:us-east1,3,4\n", "line 2: more fields than the header has"),
         ("from,to,speed\na,b,1\n", "line 1: no column src or src_region"),
+        ("src,dst,gbps\naws:us-east-1,gcp:europe-west44,4\n", "line 2, column dst: unknown region gcp:europe-west44"),
+        (
+            "src_region,dst_region,gbps\naws:us-eest-1,gcp:us-east1,4\n",
+            "line 2, column src_region: unknown region aws:us-eest",
+        ),
+        ("src,dst,usd_per_gb\naws:us-east-1,gcp:us-east11,0.1\n", "line 2, column dst: unknown region gcp:us-east11"),
+        (
+            "region,type,usd_per_hour\naws:us-east-11,m5.xlarge,1\n",
+            "line 2, column region: unknown region aws:us-east-11",
+        ),
+        ("src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,2999-01-01\n", "column date: 2999-01-01 has not come yet"),
+        (
+            "src,dst,gbps\naws:us-east-1,gcp:us-east1,3\naws:us-east-2,gcp:us-east1,3\naws:us-east-1,gcp:us-east1,4\n",
+            "line 4, column src: aws:us-east-1 → gcp:us-east1 is there already, in line 2",
+        ),
+        (
+            "region,type,usd_per_hour\naws:us-east-1,m5.xlarge,1\naws:us-east-1,m5.xlarge,2\n",
+            "line 3, column region: aws:us-east-1 is there already, in line 2",
+        ),
+        ("src,dst,gbps\naws:us-east-1,gcp:us-east1,9999\n", "line 2, column gbps: 9999 is not between 0 and 400"),
         ("", "line 1: no column"),
     ],
 )
@@ -148,3 +168,49 @@ def test_show_refuses_what_makes_no_sense(capsys: pytest.CaptureFixture[str]) ->
     assert main(["catalog", "show", "a:b", "c:d", "e:f"]) == 2
     assert main(["catalog", "import"]) == 2
     assert "both regions are the same" in capsys.readouterr().err
+
+
+def test_new_regions_are_taken_where_they_are_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    (tmp_path / "sites.csv").write_text("src,dst,gbps\nsite:lab,aws:us-east-1,4\n")
+    (tmp_path / "new.csv").write_text("src,dst,gbps\naws:us-east-1,gcp:europe-west44,4\n")
+    assert main(["catalog", "import", str(tmp_path / "sites.csv")]) == 0
+    assert main(["catalog", "import", str(tmp_path / "new.csv")]) == 2
+    error = capsys.readouterr().err
+    assert "hint: did you mean gcp:europe-west4 or " in error
+    assert "--new-regions takes regions that the catalog does not know" in error
+    assert main(["catalog", "import", str(tmp_path / "new.csv"), "--new-regions"]) == 0
+    assert main(["catalog", "import", str(tmp_path / "new.csv"), "--date", "2999-01-01"]) == 2
+    assert "--date 2999-01-01 has not come yet" in capsys.readouterr().err
+    assert main(["catalog", "show", "--new-regions"]) == 2
+
+
+def test_a_figure_in_another_unit_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="9999 is not between 0 and 400") as raised:
+        imported(tmp_path, "src,dst,gbps\naws:us-east-1,gcp:us-east1,9999\n")
+    assert raised.value.hint is not None
+    assert "is this one in Mbit/s?" in raised.value.hint
+    with pytest.raises(ConfigError, match="column usd_per_gb: 9 is not between 0 and 5") as raised:
+        imported(tmp_path, "src,dst,usd_per_gb\naws:us-east-1,gcp:us-east1,9\n")
+    assert raised.value.hint == "prices are in USD per GB; is this one in cents?"
+    with pytest.raises(ConfigError, match="no column") as empty:
+        imported(tmp_path, "")
+    assert empty.value.hint is not None
+    assert "its first line names its columns" in empty.value.hint
+
+
+def test_of_skyplanes_network_tiers_the_premium_one_counts(tmp_path: Path) -> None:
+    head = "src_region,dst_region,src_tier,dst_tier,throughput_received\n"
+    lines = ["PREMIUM,PREMIUM,5e9", "STANDARD,PREMIUM,1e9"]
+    text = head + "".join(f"aws:us-east-1,gcp:europe-west4,{line}\n" for line in lines)
+    link = load_catalog(imported(tmp_path, text), today=TODAY).grid.link(VIRGINIA, EEMSHAVEN)
+    assert link is not None
+    assert link.gbps == 5
+
+
+def test_spot_may_be_true_or_false(tmp_path: Path) -> None:
+    text = "region,type,usd_per_hour,spot\naws:us-east-1,m5.8xlarge,1.1,false\naws:us-east-1,m5.8xlarge,0.3,True\n"
+    offers = {o.name: o for o in load_catalog(imported(tmp_path, text), today=TODAY).machine_offers(VIRGINIA)}
+    assert [offers[name].usd_per_hour for name in ("m5.8xlarge", "m5.8xlarge (spot)")] == [1.1, 0.3]

@@ -98,17 +98,17 @@ def test_two_goals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("figure", "column", "what"),
     [
-        ("p:b,p:c,-3", "gbps", "-3 is not between 0 and 10000"),
-        ("p:b,p:c,5000000000", "gbps", "5000000000 is not between"),
-        ("p:b,p:c,fast", "gbps", "'fast' is not a number"),
-        ("p:b,,3", "dst", "is missing"),
-        ("p:b,c,3", "dst", "'c' is not a region"),
+        ("site:b,site:c,-3", "gbps", "-3 is not between 0 and 400"),
+        ("site:b,site:c,5000000000", "gbps", "5000000000 is not between"),
+        ("site:b,site:c,fast", "gbps", "'fast' is not a number"),
+        ("site:b,,3", "dst", "is missing"),
+        ("site:b,c,3", "dst", "'c' is not a region"),
     ],
 )
 def test_a_bad_figure_in_a_table_names_its_place_and_nothing_is_taken(
     folder: Path, capsys: pytest.CaptureFixture[str], figure: str, column: str, what: str
 ) -> None:
-    (folder / "mine.csv").write_text(f"src,dst,gbps\np:a,p:b,4\n{figure}\n")
+    (folder / "mine.csv").write_text(f"src,dst,gbps\nsite:a,site:b,4\n{figure}\n")
     error, _ = refused(capsys, ["catalog", "import", "mine.csv"], 2)
     assert f"mine.csv: line 3, column {column}: {what}" in error
     assert not (folder / "state").exists()
@@ -117,7 +117,7 @@ def test_a_bad_figure_in_a_table_names_its_place_and_nothing_is_taken(
 def test_a_bad_price_names_its_place_and_nothing_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "mine.csv").write_text("src,dst,usd_per_gb\naws:us-east-1,gcp:us-east1,0.09\naws:us-east-2,p:b,900\n")
     error, _ = refused(capsys, ["catalog", "import", "mine.csv"], 2)
-    assert "mine.csv: line 3, column usd_per_gb: 900 is not between 0 and 100" in error
+    assert "mine.csv: line 3, column usd_per_gb: 900 is not between 0 and 5" in error
     assert not (folder / "state").exists()
 
 

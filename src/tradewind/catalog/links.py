@@ -6,29 +6,44 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tradewind.catalog.ageing import Figure
-from tradewind.catalog.tables import GBPS_MAX, RTT_MS_MAX, Row, read_rows
+from tradewind.catalog.strict import RowCheck
+from tradewind.catalog.tables import RTT_MS_MAX, Row, read_rows
 from tradewind.model.region import Region
 
-__all__ = ["read_links"]
+__all__ = ["LINK_GBPS_MAX", "read_links"]
+
+LINK_GBPS_MAX = 400.0
+"""Of one machine pair: the fastest network card that clouds rent to anybody; a figure beyond it is in another unit."""
 
 RATES = ("gbps", "received_gbps", "throughput_received", "throughput_recieved")
 """Columns of a rate; the last two are Skyplane's (one as its profiles spell it) and in bit/s."""
 
 
-def read_links(path: Path, source: str = "") -> Iterator[tuple[tuple[Region, Region], Figure]]:
+TIERS, PREMIUM = ("src_tier", "dst_tier"), "PREMIUM"
+"""Skyplane measured Google's two network tiers apart, and plans with the premium one alone."""
+
+
+def read_links(
+    path: Path, source: str = "", check: RowCheck | None = None
+) -> Iterator[tuple[tuple[Region, Region], Figure]]:
     """Links of a CSV file: src, dst, gbps[, rtt_ms][, kind][, source][, date][, method]; also Skyplane's profiles.
 
     Skyplane's columns are ``src_region``, ``dst_region`` (or ``src``, ``dst``), ``throughput_received`` [bit/s] and
-    ``throughput_sent``. What was received is taken. ``kind`` is ``imported`` unless a line says ``measured``.
+    ``throughput_sent``. What was received is taken; lines of another network tier than the premium one are left out.
+    ``kind`` is ``imported`` unless a line says ``measured``. ``check`` sees each line.
 
     Raises:
         ConfigError: names file, line and column.
     """
     for row in read_rows(path, [["src", "src_region"], ["dst", "dst_region"], RATES]):
+        if any(row.has(tier) and row.fields[tier].upper() != PREMIUM for tier in TIERS):
+            continue
         rate = _gbps(row)
         rtt_ms = row.number("rtt_ms", low=0.0, high=RTT_MS_MAX) if row.has("rtt_ms") else None
         src, dst = row.region("src", "src_region"), row.region("dst", "dst_region")
         origin = row.origin(source or path.name, "imported", "measured")
+        if check is not None:
+            check(row, [["src", "src_region"], ["dst", "dst_region"]], (src, dst, origin.kind))
         if src != dst:
             yield (src, dst), Figure(rate, origin, rtt_ms)
 
@@ -36,5 +51,10 @@ def read_links(path: Path, source: str = "") -> Iterator[tuple[tuple[Region, Reg
 def _gbps(row: Row) -> float:
     for column in RATES[2:]:
         if row.has(column):
-            return row.number(column, low=0.0, high=GBPS_MAX * 1e9) / 1e9
-    return row.number(*RATES[:2], low=0.0, high=GBPS_MAX)
+            return row.number(column, low=0.0, high=LINK_GBPS_MAX * 1e9, beyond=_beyond("bit/s")) / 1e9
+    return row.number(*RATES[:2], low=0.0, high=LINK_GBPS_MAX, beyond=_beyond("Gbit/s"))
+
+
+def _beyond(unit: str) -> str:
+    meant = "; is this one in Mbit/s?" if unit == "Gbit/s" else ""
+    return f"rates are in {unit} of a machine pair, and no network card is faster than {LINK_GBPS_MAX:g} Gbit/s{meant}"

@@ -18,6 +18,7 @@ from tradewind.catalog.links import read_links
 from tradewind.catalog.modelled import modelled_links
 from tradewind.catalog.packaged import Packaged, read_packaged
 from tradewind.catalog.refreshed import MachinePrice, read_machine_price, read_refreshed, refreshed_files
+from tradewind.catalog.strict import RowCheck
 from tradewind.catalog.tables import read_rows
 from tradewind.model.catalog import Catalog
 from tradewind.model.grid import Grid, Link
@@ -126,21 +127,26 @@ def _price_book(folder: Path, packaged: Packaged, told: Iterable[EgressRule]) ->
     return PriceBook(pairs, packaged.rules, rules)
 
 
-def read_prices(path: Path, source: str = "") -> Iterator[tuple[Pair, EgressPrice]]:
+def read_prices(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Pair, EgressPrice]]:
     """Egress prices of a CSV file: src, dst, usd_per_gb[, source][, date].
 
-    A price may have tiers, as `0:0.09;10240:0.085`: from how many GB a month it holds.
+    A price may have tiers, as `0:0.09;10240:0.085`: from how many GB a month it holds. ``check`` sees each line.
 
     Raises:
         ConfigError: names file, line and column.
     """
     for row in read_rows(path, [["src"], ["dst"], ["usd_per_gb"]]):
         price = EgressPrice(row.tiers("usd_per_gb"), row.origin(source or path.name, "imported"))
-        yield (row.region("src"), row.region("dst")), price
+        pair = (row.region("src"), row.region("dst"))
+        if check is not None:
+            check(row, [["src"], ["dst"]], pair)
+        yield pair, price
 
 
-def read_machine_prices(path: Path, packaged: Packaged, source: str = "") -> Iterator[MachinePrice]:
-    """Machine prices of a CSV file: region, type, usd_per_hour[, spot][, source][, date].
+def read_machine_prices(
+    path: Path, packaged: Packaged, source: str = "", check: RowCheck | None = None
+) -> Iterator[MachinePrice]:
+    """Machine prices of a CSV file: region, type, usd_per_hour[, spot][, source][, date]. ``check`` sees each line.
 
     Raises:
         ConfigError: names file, line and column; also for a type that the catalog does not know.
@@ -151,6 +157,8 @@ def read_machine_prices(path: Path, packaged: Packaged, source: str = "") -> Ite
         if (price.region.provider, price.type) not in known:
             of = sorted(name for provider, name in known if provider == price.region.provider)
             raise row.wrong("type", f"{price.type!r} is no machine type of the catalog ({', '.join(of) or 'none'})")
+        if check is not None:
+            check(row, [["region"]], (price.region, price.type, price.spot))
         yield price
 
 

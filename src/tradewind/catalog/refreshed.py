@@ -54,11 +54,9 @@ def read_refreshed(path: Path) -> Iterator[EgressRule | MachinePrice]:
 
 def read_machine_price(row: Row, origin: Origin) -> MachinePrice:
     """A line with region, type, usd_per_hour[, spot]. Raises ConfigError."""
-    spot = row.fields.get("spot", "") or "no"
-    if spot not in ("yes", "no"):
-        raise row.wrong("spot", f"{spot!r} is neither yes nor no")
+    spot = row.switch("spot")
     usd_per_hour = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
-    return MachinePrice(row.region("region"), row.fields.get("type", ""), spot == "yes", usd_per_hour, origin)
+    return MachinePrice(row.region("region"), row.fields.get("type", ""), spot, usd_per_hour, origin)
 
 
 def store_refreshed(

@@ -26,10 +26,16 @@ ROWS_MAX = 1_000_000
 GBPS_MAX = 10_000.0
 """Faster than any machine pair; a figure beyond it is in another unit."""
 USD_PER_GB_MAX = 100.0
+"""Of a problem, which may make a link too dear to be used."""
+LISTED_USD_PER_GB_MAX = 5.0
+"""Of a catalog: twenty times the dearest list price of a cloud; a figure beyond it is in another unit."""
 USD_PER_HOUR_MAX = 10_000.0
 TIERS_MAX = 100
 GB_MAX = 1e12
+EMPTY_HINT = "the file is empty; its first line names its columns, e.g. src,dst,gbps"
+IN_CENTS = "prices are in USD per GB; is this one in cents?"
 RTT_MS_MAX = 10_000.0
+SWITCHES = {"": False, "no": False, "false": False, "yes": True, "true": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class Row:
 
     def region(self, *columns: str) -> Region:
         """The region in the first of ``columns`` that is there."""
-        column = self._column(columns)
+        column = self.column(columns)
         text = self.fields[column]
         try:
             region = Region.parse(text)
@@ -50,18 +56,20 @@ class Row:
             raise self.wrong(column, str(error)) from None
         return region
 
-    def number(self, *columns: str, low: float, high: float) -> float:
-        """The number in the first of ``columns`` that is there, within bounds."""
-        column = self._column(columns)
-        return self._within(column, self.fields[column], low, high)
+    def number(self, *columns: str, low: float, high: float, beyond: str | None = None) -> float:
+        """The number in the first of ``columns`` that is there, within bounds; ``beyond`` is a hint if it is above."""
+        column = self.column(columns)
+        return self._within(column, self.fields[column], low, high, beyond)
 
-    def _within(self, column: str, text: str, low: float, high: float) -> float:
+    def _within(self, column: str, text: str, low: float, high: float, beyond: str | None = None) -> float:
         try:
             value = float(text)
         except ValueError:
             raise self.wrong(column, f"{text!r} is not a number") from None
         if not math.isfinite(value) or not low <= value <= high:
-            raise self.wrong(column, f"{text} is not between {low:g} and {high:g}")
+            raise self.wrong(
+                column, f"{text} is not between {low:g} and {high:g}", hint=beyond if value > high else None
+            )
         return value
 
     def tiers(self, column: str) -> tuple[PriceTier, ...]:
@@ -73,7 +81,7 @@ class Row:
         for part in parts:
             start, colon, usd = part.rpartition(":")
             from_gb = self._within(column, start if colon else "0", 0.0, GB_MAX)
-            tiers.append(PriceTier(from_gb, self._within(column, usd, 0.0, USD_PER_GB_MAX)))
+            tiers.append(PriceTier(from_gb, self._within(column, usd, 0.0, LISTED_USD_PER_GB_MAX, IN_CENTS)))
         if tiers[0].from_gb != 0 or any(a.from_gb >= b.from_gb for a, b in pairwise(tiers)):
             raise self.wrong(column, "tiers begin at 0 and rise")
         return tuple(tiers)
@@ -100,11 +108,19 @@ class Row:
         """Whether the column is there and not empty."""
         return bool(self.fields.get(column, "").strip())
 
-    def wrong(self, column: str, what: str) -> ConfigError:
-        """The error that names this place."""
-        return ConfigError(f"{self.path}: line {self.line}, column {column}: {what}")
+    def switch(self, column: str) -> bool:
+        """Yes or no, or true or false; no where the column is empty or missing."""
+        text = self.fields.get(column, "").lower()
+        if text not in SWITCHES:
+            raise self.wrong(column, f"{self.fields[column]!r} is neither yes nor no (nor true nor false)")
+        return SWITCHES[text]
 
-    def _column(self, columns: Sequence[str]) -> str:
+    def wrong(self, column: str, what: str, hint: str | None = None) -> ConfigError:
+        """The error that names this place."""
+        return ConfigError(f"{self.path}: line {self.line}, column {column}: {what}", hint=hint)
+
+    def column(self, columns: Sequence[str]) -> str:
+        """The first of ``columns`` that is there and not empty."""
         for column in columns:
             if self.has(column):
                 return column
@@ -147,7 +163,8 @@ def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
                 if not any(name in header for name in group):
                     wanted, there = " or ".join(group), ", ".join(header)
                     raise ConfigError(
-                        f"{path}: line {above + 1}: no column {wanted}", hint=f"the columns are {there or 'none'}"
+                        f"{path}: line {above + 1}: no column {wanted}",
+                        hint=f"the columns are {there}" if there else EMPTY_HINT,
                     )
             for count, fields in enumerate(reader):
                 if count >= ROWS_MAX:

@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
+import datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tradewind.catalog.ageing import Figure
 from tradewind.catalog.links import read_links
-from tradewind.catalog.load import LINKS_FILE, MACHINES_FILE, PRICES_FILE, Pair, read_machine_prices, read_prices
+from tradewind.catalog.load import (
+    LINKS_FILE,
+    MACHINES_FILE,
+    PRICES_FILE,
+    Pair,
+    load_catalog,
+    read_machine_prices,
+    read_prices,
+)
 from tradewind.catalog.packaged import read_packaged
 from tradewind.catalog.refreshed import MachinePrice
+from tradewind.catalog.strict import ImportCheck
 from tradewind.catalog.tables import format_tiers, skip_comments, write_table
 from tradewind.errors import ConfigError
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
 
-__all__ = ["import_table", "store_links", "write_links"]
+__all__ = ["Imported", "import_table", "write_links"]
 
 
-def import_table(path: Path, folder: Path, *, date: str, source: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did."""
+
+    what: str
+    """`link`, `egress price` or `machine price`."""
+    taken: int
+    """Figures that are in the user's part of the catalog now."""
+
+    def __str__(self) -> str:
+        return f"{self.taken:,} {self.what}{'' if self.taken == 1 else 's'}"
+
+
+def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_regions: bool = False) -> Imported:
     """Take a CSV of links, egress prices or machine prices; the columns decide which. Says what was taken.
 
     Args:
@@ -27,40 +50,39 @@ def import_table(path: Path, folder: Path, *, date: str, source: str = "") -> st
         folder: the user's part of the catalog.
         date: of lines that name none.
         source: of lines that name none; the file's name unless given.
+        new_regions: regions that the catalog does not know are meant; else only `site:…` may be new.
 
     Raises:
         ConfigError: names file, line and column; nothing has been taken then.
     """
     header = _header(path)
+    check = ImportCheck(load_catalog(folder), datetime.datetime.now(datetime.timezone.utc), new_regions=new_regions)
     if "usd_per_hour" in header:
-        machines = list(read_machine_prices(path, read_packaged(), source))
-        _store_machines(folder, machines, date)
-        return f"{_count(len(machines), 'machine price')} from {path}"
+        machines = list(read_machine_prices(path, read_packaged(), source, check))
+        return _store_machines(folder, machines, date)
     if "usd_per_gb" in header:
-        prices = dict(read_prices(path, source))
-        _store_prices(folder, prices, date)
-        return f"{_count(len(prices), 'egress price')} from {path}"
-    links = list(read_links(path, source))
-    store_links(folder, links, date)
-    return f"{_count(len(links), 'link')} from {path}"
+        return _store_prices(folder, dict(read_prices(path, source, check)), date)
+    return _store_links(folder, list(read_links(path, source, check)), date)
 
 
 def _header(path: Path) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return [name.strip() for name in next(csv.reader(skip_comments(file)[1]), [])]
+            header = [name.strip() for name in next(csv.reader(skip_comments(file)[1]), [])]
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a CSV table: {error}") from None
+    return header
 
 
-def store_links(folder: Path, links: list[tuple[Pair, Figure]], date: str) -> None:
-    """Put links over those of the same kind that the user's catalog has. Links without a date get ``date``."""
+def _store_links(folder: Path, links: list[tuple[Pair, Figure]], date: str) -> Imported:
     path = folder / LINKS_FILE
     kept = {(pair, f.origin.kind): f for pair, f in (read_links(path) if path.exists() else ())}
-    kept.update({(pair, f.origin.kind): replace(f, origin=_dated(f.origin, date)) for pair, f in links})
-    write_links(path, [(pair, figure) for (pair, _), figure in kept.items()])
+    new = {(pair, f.origin.kind): replace(f, origin=_dated(f.origin, date)) for pair, f in links}
+    merged = {**kept, **new}
+    write_links(path, [(pair, figure) for (pair, _), figure in merged.items()])
+    return Imported("link", len(new))
 
 
 def write_links(path: Path, links: list[tuple[Pair, Figure]]) -> None:
@@ -78,28 +100,31 @@ def write_links(path: Path, links: list[tuple[Pair, Figure]]) -> None:
     write_table(path, ["src", "dst", "gbps", "rtt_ms", "kind", "source", "date", "method"], rows)
 
 
-def _store_prices(folder: Path, prices: dict[Pair, EgressPrice], date: str) -> None:
+def _store_prices(folder: Path, prices: dict[Pair, EgressPrice], date: str) -> Imported:
     path = folder / PRICES_FILE
     kept = dict(read_prices(path)) if path.exists() else {}
-    kept.update({pair: replace(price, origin=_dated(price.origin, date)) for pair, price in prices.items()})
+    new = {pair: replace(price, origin=_dated(price.origin, date)) for pair, price in prices.items()}
+    merged = {**kept, **new}
     rows = (
         [*map(str, pair), format_tiers(price.tiers), *_origin_fields(price.origin)]
-        for pair, price in sorted(kept.items(), key=lambda entry: entry[0])
+        for pair, price in sorted(merged.items(), key=lambda entry: entry[0])
     )
     write_table(path, ["src", "dst", "usd_per_gb", "source", "date", "method"], rows)
+    return Imported("egress price", len(new))
 
 
-def _store_machines(folder: Path, machines: list[MachinePrice], date: str) -> None:
+def _store_machines(folder: Path, machines: list[MachinePrice], date: str) -> Imported:
     path = folder / MACHINES_FILE
-    kept = {
-        (m.region, m.type, m.spot): m for m in (read_machine_prices(path, read_packaged()) if path.exists() else ())
-    }
-    kept.update({(m.region, m.type, m.spot): replace(m, origin=_dated(m.origin, date)) for m in machines})
+    there = read_machine_prices(path, read_packaged()) if path.exists() else ()
+    kept = {(m.region, m.type, m.spot): m for m in there}
+    new = {(m.region, m.type, m.spot): replace(m, origin=_dated(m.origin, date)) for m in machines}
+    merged = {**kept, **new}
     rows = (
         [str(m.region), m.type, "yes" if m.spot else "no", repr(m.usd_per_hour), *_origin_fields(m.origin)]
-        for _, m in sorted(kept.items(), key=lambda entry: entry[0])
+        for _, m in sorted(merged.items(), key=lambda entry: entry[0])
     )
     write_table(path, ["region", "type", "spot", "usd_per_hour", "source", "date", "method"], rows)
+    return Imported("machine price", len(new))
 
 
 def _dated(origin: Origin, date: str) -> Origin:
@@ -108,7 +133,3 @@ def _dated(origin: Origin, date: str) -> Origin:
 
 def _origin_fields(origin: Origin) -> list[str]:
     return [origin.source, origin.date, origin.method]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -25,6 +26,15 @@ EXAMPLES = """\
   tradewind catalog refresh
   tradewind catalog refresh --region aws:us-east-1 --region azure:uksouth"""
 
+OPTIONS_OF = {
+    "date": "import",
+    "source": "import",
+    "new_regions": "import",
+    "provider": "refresh",
+    "region": "refresh",
+}
+"""The action that each option goes with."""
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """What to do, and with what."""
@@ -32,6 +42,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("what", nargs="*", metavar="REGION|FILE", help="one region, a pair of regions, or a file")
     parser.add_argument("--date", metavar="DATE", help="import: when the figures were true (default today)")
     parser.add_argument("--source", metavar="TEXT", help="import: where they are from (default the file's name)")
+    parser.add_argument(
+        "--new-regions",
+        action="store_true",
+        help="import: take regions that the catalog does not know, other than site:…",
+    )
     parser.add_argument(
         "--provider",
         action="append",
@@ -50,9 +65,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Shows, imports or refreshes."""
-    for option, action in (("date", "import"), ("source", "import"), ("provider", "refresh"), ("region", "refresh")):
+    for option, action in OPTIONS_OF.items():
         if getattr(args, option) and args.action != action:
-            raise UsageError(f"--{option} goes with catalog {action}")
+            raise UsageError(f"--{option.replace('_', '-')} goes with catalog {action}")
     folder = catalog_folder(args.state_dir)
     if args.action == "import":
         return _import(args, folder)
@@ -71,14 +86,26 @@ def _import(args: Namespace, folder: Path) -> int:
     if len(args.what) != 1:
         raise UsageError("catalog import takes one file")
     date = args.date or today().isoformat()
-    try:
-        datetime.date.fromisoformat(date)
-    except ValueError:
-        raise UsageError(f"{date!r} is not a date", hint="for example 2025-03-01") from None
-    taken = import_table(Path(args.what[0]), folder, date=date, source=args.source or "")
-    if not args.quiet:
-        print(f"{taken}, into {folder}")
+    _require_date(date)
+    path = Path(args.what[0])
+    done = import_table(path, folder, date=date, source=args.source or "", new_regions=args.new_regions)
+    if args.json:
+        print(json.dumps({"figures": done.what, "taken": done.taken}, ensure_ascii=False))
+    elif not args.quiet:
+        print(f"{done} from {path}, into {folder}")
     return 0
+
+
+def _require_date(text: str) -> None:
+    """Raises UsageError for what is no date, or has not come yet."""
+    from tradewind.catalog.strict import date_has_come
+
+    try:
+        date = datetime.date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a date", hint="for example 2025-03-01") from None
+    if not date_has_come(date, datetime.datetime.now(datetime.timezone.utc)):
+        raise UsageError(f"--date {text} has not come yet", hint="it says when the figures were true")
 
 
 def today() -> datetime.date:

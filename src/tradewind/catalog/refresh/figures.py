@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tradewind.catalog.refreshed import MachinePrice
-from tradewind.catalog.tables import USD_PER_GB_MAX, USD_PER_HOUR_MAX
+from tradewind.catalog.tables import LISTED_USD_PER_GB_MAX, USD_PER_HOUR_MAX
 from tradewind.errors import PriceApiError
 from tradewind.model.machine import MachineType
 from tradewind.model.origin import Origin
@@ -51,7 +51,7 @@ class Prices:
         """A price of egress. Raises PriceApiError."""
         paid = paid_tiers(tiers)
         for tier in paid:
-            if not 0 <= tier.usd_per_gb <= USD_PER_GB_MAX or not math.isfinite(tier.from_gb):
+            if not 0 <= tier.usd_per_gb <= LISTED_USD_PER_GB_MAX or not math.isfinite(tier.from_gb):
                 raise PriceApiError(f"{src}: {tier.usd_per_gb} USD per GB to {dst} is not a price")
         if paid:
             self.rules.append(EgressRule(str(src), dst, EgressPrice(paid, origin)))

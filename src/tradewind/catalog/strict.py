@@ -1,0 +1,68 @@
+"""What an import asks of a table beyond its form: regions that there are, dates that have come, each entry once.
+
+A figure for a misspelt region would be kept and never used, one of the future would never age, and of two figures for
+one pair only the second would count: all three are told, with their place.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Hashable, Sequence
+from typing import Protocol
+
+from tradewind.catalog.tables import Row
+from tradewind.model.catalog import Catalog
+
+__all__ = ["ImportCheck", "RowCheck", "date_has_come"]
+
+FURTHEST_EAST = datetime.timezone(datetime.timedelta(hours=14))
+"""Where a day begins first: a date that has come there may be today's for whoever wrote it."""
+OWN_SITES = "site"
+"""The provider of places that no cloud knows: `site:lab`."""
+
+
+class RowCheck(Protocol):
+    """Called with each line of a table once its figures have been read. Raises ConfigError."""
+
+    def __call__(self, row: Row, regions: Sequence[Sequence[str]], entry: Hashable) -> None:
+        """`regions`: for each region of the line the columns it may stand in; `entry`: what the line is about."""
+
+
+class ImportCheck:
+    """Refuses what makes no sense of one table; see the module."""
+
+    def __init__(self, known: Catalog, now: datetime.datetime, *, new_regions: bool) -> None:
+        """`now` has a time zone; with `new_regions` regions that `known` does not have are meant."""
+        self._known = known
+        self._regions = set(known.places) | set(known.grid.regions())
+        self._now = now
+        self._new_regions = new_regions
+        self._lines: dict[Hashable, int] = {}
+
+    def __call__(self, row: Row, regions: Sequence[Sequence[str]], entry: Hashable) -> None:
+        """Check one line."""
+        for columns in regions:
+            self._check_region(row, columns)
+        date = row.fields.get("date", "")
+        if date and not date_has_come(datetime.date.fromisoformat(date), self._now):
+            raise row.wrong("date", f"{date} has not come yet")
+        first = self._lines.setdefault(entry, row.line)
+        if first != row.line:
+            what = " → ".join(str(row.region(*columns)) for columns in regions)
+            raise row.wrong(
+                row.column(regions[0]), f"{what} is there already, in line {first}", hint="keep one of them"
+            )
+
+    def _check_region(self, row: Row, columns: Sequence[str]) -> None:
+        region = row.region(*columns)
+        if self._new_regions or region in self._regions or region.provider == OWN_SITES:
+            return
+        near = self._known.nearest_names(region)
+        guess = f"did you mean {' or '.join(near)}? " if near else ""
+        hint = f"{guess}--new-regions takes regions that the catalog does not know"
+        raise row.wrong(row.column(columns), f"unknown region {region}", hint=hint)
+
+
+def date_has_come(date: datetime.date, now: datetime.datetime) -> bool:
+    """Whether it is that day, or has been, anywhere on earth."""
+    return date <= now.astimezone(FURTHEST_EAST).date()
