@@ -170,6 +170,42 @@ def test_show_refuses_what_makes_no_sense(capsys: pytest.CaptureFixture[str]) ->
     assert "both regions are the same" in capsys.readouterr().err
 
 
+def test_the_newer_figure_of_a_pair_stays_whichever_is_imported_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    new, old = tmp_path / "new.csv", tmp_path / "old.csv"
+    new.write_text("src,dst,gbps\naws:us-east-1,gcp:europe-west4,6\n")
+    old.write_text("src,dst,gbps\naws:us-east-1,gcp:europe-west4,4.2\naws:us-east-2,gcp:europe-west4,4\n")
+    assert main(["catalog", "import", str(new), "--date", "2026-11-20"]) == 0
+    assert capsys.readouterr().out.startswith("1 link from ")
+    assert main(["catalog", "import", str(old), "--date", "2022-03-01"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("1 link from ")
+    assert said[1:] == [
+        "not taken, because what is there is newer: 1",
+        "  aws:us-east-1 → gcp:europe-west4 stays 6 Gbit/s of 2026-11-20",
+    ]
+    link = load_catalog(tmp_path / "catalog", today=TODAY).grid.link(VIRGINIA, EEMSHAVEN)
+    assert link is not None
+    assert link.gbps == pytest.approx(6, rel=0.01)
+    assert main(["catalog", "import", str(old), "--date", "2026-11-21", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"figures": "link", "taken": 2, "stayed": []}
+
+
+def test_newer_prices_stay_too(tmp_path: Path) -> None:
+    machine = "region,type,usd_per_hour,date\naws:us-east-1,m5.8xlarge,{},{}\n"
+    price = "src,dst,usd_per_gb,date\naws:us-east-1,gcp:europe-west4,{},{}\n"
+    for form in (machine, price):
+        imported(tmp_path, form.format(0.9, "2026-11-01"))
+        imported(tmp_path, form.format(0.3, "2022-11-01"))
+    catalog = load_catalog(tmp_path / "catalog", today=TODAY)
+    egress = catalog.egress(VIRGINIA, EEMSHAVEN)
+    assert egress is not None
+    assert egress.tiers == (PriceTier(0, 0.9),)
+    assert {o.name: o for o in catalog.machine_offers(VIRGINIA)}["m5.8xlarge"].usd_per_hour == 0.9
+
+
 def test_new_regions_are_taken_where_they_are_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

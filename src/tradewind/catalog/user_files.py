@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import datetime
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from tradewind.catalog.ageing import Figure
 from tradewind.catalog.links import read_links
@@ -23,10 +25,14 @@ from tradewind.catalog.refreshed import MachinePrice
 from tradewind.catalog.strict import ImportCheck
 from tradewind.catalog.tables import format_tiers, skip_comments, write_table
 from tradewind.errors import ConfigError
+from tradewind.model.amounts import format_gbps
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
 
 __all__ = ["Imported", "import_table", "write_links"]
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class Imported:
     """`link`, `egress price` or `machine price`."""
     taken: int
     """Figures that are in the user's part of the catalog now."""
+    stayed: tuple[str, ...]
+    """Figures that were there and are newer than the table's, in words: they were kept instead."""
 
     def __str__(self) -> str:
         return f"{self.taken:,} {self.what}{'' if self.taken == 1 else 's'}"
@@ -44,6 +52,8 @@ class Imported:
 
 def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_regions: bool = False) -> Imported:
     """Take a CSV of links, egress prices or machine prices; the columns decide which. Says what was taken.
+
+    A figure takes the place of the one of the same kind that is there, unless that one's date is later.
 
     Args:
         path: the table.
@@ -65,6 +75,14 @@ def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_r
     return _store_links(folder, list(read_links(path, source, check)), date)
 
 
+def _merged(
+    kept: Mapping[Key, Value], new: Mapping[Key, Value], date_of: Callable[[Value], str]
+) -> tuple[dict[Key, Value], list[Key]]:
+    """The newer figure of each entry, the new one where both are of one day; and whose old one stayed."""
+    stayed = [key for key, value in new.items() if key in kept and date_of(kept[key]) > date_of(value)]
+    return {**kept, **new, **{key: kept[key] for key in stayed}}, stayed
+
+
 def _header(path: Path) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -80,9 +98,10 @@ def _store_links(folder: Path, links: list[tuple[Pair, Figure]], date: str) -> I
     path = folder / LINKS_FILE
     kept = {(pair, f.origin.kind): f for pair, f in (read_links(path) if path.exists() else ())}
     new = {(pair, f.origin.kind): replace(f, origin=_dated(f.origin, date)) for pair, f in links}
-    merged = {**kept, **new}
+    merged, stayed = _merged(kept, new, lambda figure: figure.origin.date)
     write_links(path, [(pair, figure) for (pair, _), figure in merged.items()])
-    return Imported("link", len(new))
+    words = (_stays(map(str, key[0]), format_gbps(kept[key].gbps), kept[key].origin) for key in stayed)
+    return Imported("link", len(new) - len(stayed), tuple(words))
 
 
 def write_links(path: Path, links: list[tuple[Pair, Figure]]) -> None:
@@ -104,13 +123,14 @@ def _store_prices(folder: Path, prices: dict[Pair, EgressPrice], date: str) -> I
     path = folder / PRICES_FILE
     kept = dict(read_prices(path)) if path.exists() else {}
     new = {pair: replace(price, origin=_dated(price.origin, date)) for pair, price in prices.items()}
-    merged = {**kept, **new}
+    merged, stayed = _merged(kept, new, lambda price: price.origin.date)
     rows = (
         [*map(str, pair), format_tiers(price.tiers), *_origin_fields(price.origin)]
         for pair, price in sorted(merged.items(), key=lambda entry: entry[0])
     )
     write_table(path, ["src", "dst", "usd_per_gb", "source", "date", "method"], rows)
-    return Imported("egress price", len(new))
+    words = (_stays(map(str, pair), f"{kept[pair].tiers[0].usd_per_gb:g} USD/GB", kept[pair].origin) for pair in stayed)
+    return Imported("egress price", len(new) - len(stayed), tuple(words))
 
 
 def _store_machines(folder: Path, machines: list[MachinePrice], date: str) -> Imported:
@@ -118,13 +138,18 @@ def _store_machines(folder: Path, machines: list[MachinePrice], date: str) -> Im
     there = read_machine_prices(path, read_packaged()) if path.exists() else ()
     kept = {(m.region, m.type, m.spot): m for m in there}
     new = {(m.region, m.type, m.spot): replace(m, origin=_dated(m.origin, date)) for m in machines}
-    merged = {**kept, **new}
+    merged, stayed = _merged(kept, new, lambda machine: machine.origin.date)
     rows = (
         [str(m.region), m.type, "yes" if m.spot else "no", repr(m.usd_per_hour), *_origin_fields(m.origin)]
         for _, m in sorted(merged.items(), key=lambda entry: entry[0])
     )
     write_table(path, ["region", "type", "spot", "usd_per_hour", "source", "date", "method"], rows)
-    return Imported("machine price", len(new))
+    words = (_stays((f"{key[0]} {key[1]}",), f"{kept[key].usd_per_hour:g} USD/h", kept[key].origin) for key in stayed)
+    return Imported("machine price", len(new) - len(stayed), tuple(words))
+
+
+def _stays(about: Iterable[str], figure: str, origin: Origin) -> str:
+    return f"{' → '.join(about)} stays {figure} of {origin.date}"
 
 
 def _dated(origin: Origin, date: str) -> Origin:

@@ -26,6 +26,8 @@ EXAMPLES = """\
   tradewind catalog refresh
   tradewind catalog refresh --region aws:us-east-1 --region azure:uksouth"""
 
+STAYED_NAMED_MAX = 10
+"""So many figures that an import did not replace are named."""
 OPTIONS_OF = {
     "date": "import",
     "source": "import",
@@ -90,9 +92,17 @@ def _import(args: Namespace, folder: Path) -> int:
     path = Path(args.what[0])
     done = import_table(path, folder, date=date, source=args.source or "", new_regions=args.new_regions)
     if args.json:
-        print(json.dumps({"figures": done.what, "taken": done.taken}, ensure_ascii=False))
+        print(json.dumps({"figures": done.what, "taken": done.taken, "stayed": done.stayed}, ensure_ascii=False))
     elif not args.quiet:
         print(f"{done} from {path}, into {folder}")
+        if done.stayed:
+            print(
+                f"not taken, because what is there is newer: {len(done.stayed):,}",
+                *done.stayed[:STAYED_NAMED_MAX],
+                sep="\n  ",
+            )
+            if len(done.stayed) > STAYED_NAMED_MAX:
+                print("  …")
     return 0
 
 
