@@ -96,6 +96,35 @@ def test_two_goals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["aws:us-east-1", "gcp:us-east1"], "source"),
+        (["--volume", "1GB"], "volume_gb"),
+        (["--min-throughput", "3Gbit/s"], "goal"),
+        (["--max-cost", "3USD"], "goal"),
+        (["--deadline", "3h"], "goal"),
+        (["--cheapest"], "goal"),
+        (["--fastest"], "goal"),
+        (["--soonest"], "goal"),
+        (["--exactly"], "goal"),
+        (["--max-vms", "3"], "vm_limit"),
+        (["--vm-type", "m5.xlarge"], "providers"),
+        (["--spot"], "providers"),
+        (["--compression-ratio", "1"], ""),
+        (["--egress-used", "0GB"], ""),
+    ],
+)
+def test_nothing_that_a_problem_says_is_taken_beside_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], key: str
+) -> None:
+    file = problem(folder, "p:c", {"cheapest": True})
+    error, hint = refused(capsys, ["plan", "--problem", file, *words], 2)
+    option = words[0] if words[0].startswith("--") else "SRC"
+    assert error == f"error: {option} cannot stand beside --problem, whose file says all of it"
+    assert hint == (f"hint: change '{key}' in {file}, or leave {option} out" if key else f"hint: leave {option} out")
+
+
+@pytest.mark.parametrize(
     ("figure", "column", "what"),
     [
         ("site:b,site:c,-3", "gbps", "-3 is not between 0 and 400"),

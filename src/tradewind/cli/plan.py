@@ -34,6 +34,23 @@ EXAMPLES = """\
 
 VOLUME_GB = 100.0
 """Planned for unless the user says how much."""
+SAID_BY_A_PROBLEM = {
+    "source": "source",
+    "volume": "volume_gb",
+    "min_throughput": "goal",
+    "max_cost": "goal",
+    "deadline": "goal",
+    "cheapest": "goal",
+    "fastest": "goal",
+    "soonest": "goal",
+    "exactly": "goal",
+    "max_vms": "vm_limit",
+    "vm_type": "providers",
+    "spot": "providers",
+    "compression_ratio": "",
+    "egress_used": "",
+}
+"""What stands in a problem file, and where; nothing there stands for the last two."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -41,7 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", nargs="?", help="source region, e.g. aws:us-east-1")
     parser.add_argument("destination", metavar="DST", nargs="?", help="destination region")
     parser.add_argument("more_destinations", metavar="DST2", nargs="*", help="further destinations, up to 8 in all")
-    parser.add_argument("--problem", metavar="FILE", help="a self-contained problem file instead of SRC, DST and goal")
+    parser.add_argument("--problem", metavar="FILE", help="a self-contained problem file, which says what SRC, DST, volume, goal and limits would")
     parser.add_argument("--volume", metavar="SIZE", type=typed(parse_volume_gb), help="how much (default 100GB)")
     goal = parser.add_argument_group("goal (default: --soonest)").add_mutually_exclusive_group()
     goal.add_argument(
@@ -62,14 +79,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--compression-ratio",
         metavar="R",
         type=float,
-        default=1.0,
         help="bytes sent per byte of data, above 0 and at most 1: egress is billed on what is sent (default 1)",
     )
     billed.add_argument(
         "--egress-used",
         metavar="SIZE",
         type=typed(parse_used_gb),
-        default=0.0,
         help="already sent this month, e.g. 12TB: prices with volume tiers go on from there",
     )
     shown = parser.add_argument_group("what to show")
@@ -161,8 +176,8 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
         max_vms=args.max_vms or MACHINES_PER_REGION,
         vm_types=args.vm_type,
         spot=args.spot,
-        compression_ratio=args.compression_ratio,
-        egress_used_gb=args.egress_used,
+        compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
+        egress_used_gb=args.egress_used or 0.0,
     )
     return transfer, _goal(args)
 
@@ -182,8 +197,7 @@ def _problem(args: Namespace) -> tuple[Transfer, Goal]:
     from tradewind.planner.network import Limits
     from tradewind.planner.plan import prepare
 
-    if args.source:
-        raise UsageError("a --problem file names source and destination itself")
+    _refuse_beside_a_problem(args)
     problem = read_problem(Path(args.problem))
     limits = Limits(problem.machines_per_region, connections_per_machine=problem.connections_per_machine)
     if len(problem.destinations) > 1:
@@ -197,6 +211,17 @@ def _problem(args: Namespace) -> tuple[Transfer, Goal]:
         problem.catalog, problem.source, problem.destination, problem.volume_gb, limits, boot_s=problem.boot_s
     )
     return transfer, problem.goal
+
+
+def _refuse_beside_a_problem(args: Namespace) -> None:
+    """Raises UsageError for the first option that the file would say, or that no file can say."""
+    for name, key in SAID_BY_A_PROBLEM.items():
+        given = getattr(args, name)
+        if given is None or given is False:
+            continue
+        option = "SRC" if name == "source" else f"--{name.replace('_', '-')}"
+        hint = f"change {key!r} in {args.problem}, or leave {option} out" if key else f"leave {option} out"
+        raise UsageError(f"{option} cannot stand beside --problem, whose file says all of it", hint=hint)
 
 
 def _document(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None) -> dict[str, object]:
