@@ -102,22 +102,29 @@ def test_tags() -> None:
 
 @pytest.mark.parametrize(
     ("text", "cost"),
-    [("2.50", ("usd", 2.5)), ("$2", ("usd", 2.0)), ("3usd", ("usd", 3.0)), ("0.03/GB", ("usd_per_gb", 0.03))],
+    [
+        ("2.50USD", ("usd", 2.5)),
+        ("$2", ("usd", 2.0)),
+        ("3 usd", ("usd", 3.0)),
+        ("0.03USD/GB", ("usd_per_gb", 0.03)),
+        ("$0.03/GB", ("usd_per_gb", 0.03)),
+    ],
 )
 def test_costs(text: str, cost: tuple[str, float]) -> None:
     assert parse_cost(text) == cost
 
 
-@pytest.mark.parametrize("text", ["", "-1", "nan", "1/h", "inf"])
+@pytest.mark.parametrize("text", ["", "5", "0.03/GB", "-1USD", "0USD", "nanUSD", "1USD/h", "1USD/", "infUSD", "5EUR"])
 def test_what_is_no_cost(text: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as refused:
         parse_cost(text)
+    assert refused.value.hint == "2.50USD in all, or 0.03USD/GB on average"
 
 
 def test_a_cost_ceiling_is_kept_with_a_topology_and_a_goal_of_the_plan_without() -> None:
-    assert options("--max-cost", "1", "--topology", "two-routes.json").max_cost_usd == 1
-    assert options("--max-cost", "0.02/GB", "--topology", "two-routes.json").max_usd_per_gb == 0.02
-    assert options("--max-cost", "1").max_cost_usd is None
+    assert options("--max-cost", "1USD", "--topology", "two-routes.json").max_cost_usd == 1
+    assert options("--max-cost", "0.02USD/GB", "--topology", "two-routes.json").max_usd_per_gb == 0.02
+    assert options("--max-cost", "1USD").max_cost_usd is None
 
 
 @pytest.mark.parametrize("goal", [["--deadline", "1h"], ["--max-vms", "2"]])
@@ -128,7 +135,7 @@ def test_a_topology_leaves_nothing_to_plan(goal: list[str]) -> None:
 
 def test_a_goal_needs_both_regions() -> None:
     with pytest.raises(UsageError, match="a goal needs the regions: /x/a is no cloud store") as refused:
-        run_cp(parse("cp", import_module("tradewind.cli.cp"), ["/x/a", "/x/b", "--max-cost", "1"]))
+        run_cp(parse("cp", import_module("tradewind.cli.cp"), ["/x/a", "/x/b", "--max-cost", "1USD"]))
     assert "--src-region" in str(refused.value.hint)
 
 

@@ -399,9 +399,9 @@ def test_a_cost_ceiling_is_kept(command: Command, tmp_path: Path) -> None:
     source = tmp_path / "large"
     source.write_bytes(os.urandom(40 * MIB))
     arguments: list[str | Path] = ["cp", source, tmp_path / "copy", "--topology", topology(tmp_path), "--max-cost"]
-    done = command.run(*arguments, "0.02/GB", "--json").expect(0)
+    done = command.run(*arguments, "0.02USD/GB", "--json").expect(0)
     assert done.summary["progress"]["cost_usd"] <= 0.02 * 40 * MIB / 1e9 + 1e-12
-    assert "ceiling" in command.run(*arguments, "0.000001").expect(8).stderr
+    assert "ceiling" in command.run(*arguments, "0.000001USD").expect(8).stderr
 
 
 @pytest.fixture

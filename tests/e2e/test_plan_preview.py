@@ -51,7 +51,7 @@ def much(command: Command, s3: S3Place) -> list[str]:
 
 
 def test_the_plan_its_cost_against_direct_and_other_goals(command: Command, much: list[str], s3: S3Place) -> None:
-    done = command.run(*much, "--dry-run", "--max-cost", "0.015/GB").expect(0)
+    done = command.run(*much, "--dry-run", "--max-cost", "0.015USD/GB").expect(0)
     assert done.stdout.count("copy\t") == 1
     said = done.stderr
     assert "aws:us-east-1 → aws:us-east-2, 60.0 GB: fastest for at most $0.90" in said
@@ -76,7 +76,7 @@ def test_json_has_the_plan_before_the_summary(command: Command, much: list[str])
 
 
 def test_a_goal_that_cannot_be_met_moves_nothing(command: Command, much: list[str], s3: S3Place) -> None:
-    done = command.run(*much, "--max-cost", "0.10").expect(1)
+    done = command.run(*much, "--max-cost", "0.10USD").expect(1)
     assert "error: nothing goes for $0.10: the cheapest plan costs $0.6" in done.stderr
     assert re.search(r"hint: raise the ceiling to 0\.6\dUSD", done.stderr)
     assert s3.sizes() == {}

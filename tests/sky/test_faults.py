@@ -131,7 +131,7 @@ def test_a_source_that_was_cut_off_goes_on_where_it_was(stage: Stage, tmp_path: 
 
 def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path) -> None:
     """Nothing moves, so egress costs nothing more; the machines do, until the ceiling is near."""
-    running = stage.start(tmp_path / "copy", "--max-cost", "0.0059")
+    running = stage.start(tmp_path / "copy", "--max-cost", "0.0059USD")
     running.wait_for(over_both)
     for end in (RELAY, SINK):
         stage.sky.set_link(SOURCE, end, rate_mbps=0.1)

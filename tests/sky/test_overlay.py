@@ -61,7 +61,7 @@ def test_a_transfer_keeps_the_plans_shares_and_cost_and_leaves_nothing(
     running, file = sky
     source = write_files(tmp_path / "source", VOLUME_BYTES)
     ceiling_usd = 0.0115
-    options = ("-r", *OPTIONS, "--sky", str(file), "--max-cost", str(ceiling_usd), "--json")
+    options = ("-r", *OPTIONS, "--sky", str(file), "--max-cost", f"{ceiling_usd}USD", "--json")
     attempts = iter(range(10))
 
     def copy() -> Any:

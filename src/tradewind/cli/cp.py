@@ -21,7 +21,7 @@ EXAMPLES = """\
   tradewind cp -r logs/ az://account/container/logs --exclude '**.tmp' --exclude 'cache/**'
   tradewind cp -r s3://here/x s3://there/x --src-profile lab --dst-endpoint https://minio.lab:9000
   pg_dump db | tradewind cp - s3://bucket/db.sql
-  tradewind cp -r /data s3://bucket/data --topology two-routes.json --max-cost 5"""
+  tradewind cp -r /data s3://bucket/data --topology two-routes.json --max-cost 5USD"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

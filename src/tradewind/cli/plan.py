@@ -58,7 +58,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", nargs="?", help="source region, e.g. aws:us-east-1")
     parser.add_argument("destination", metavar="DST", nargs="?", help="destination region")
     parser.add_argument("more_destinations", metavar="DST2", nargs="*", help="further destinations, up to 8 in all")
-    parser.add_argument("--problem", metavar="FILE", help="a self-contained problem file, which says what SRC, DST, volume, goal and limits would")
+    parser.add_argument(
+        "--problem", metavar="FILE", help="a problem file, instead of SRC, DST, volume, goal and limits"
+    )
     parser.add_argument("--volume", metavar="SIZE", type=typed(parse_volume_gb), help="how much (default 100GB)")
     goal = parser.add_argument_group("goal (default: --soonest)").add_mutually_exclusive_group()
     goal.add_argument(

@@ -145,7 +145,7 @@ class Preview:
         most = max(overlay.machine_counts.values())
         vms = ("fewer machines", most // 2) if most > 1 and not goal_options(self.args) else ("more machines", 2 * most)
         wishes = [
-            ("faster, for 20% more", f"--max-cost {math.ceil(overlay.cost.total_usd * 120) / 100:.2f}"),
+            ("faster, for 20% more", f"--max-cost {math.ceil(overlay.cost.total_usd * 120) / 100:.2f}USD"),
             (
                 "cheaper, at half the rate",
                 f"--min-throughput {max(1, math.floor(overlay.throughput_gbps * 500))}Mbit/s",

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, NoReturn
 from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.options import access, accesses, add_filter_arguments, add_side_arguments, object_filter
 from tradewind.errors import UsageError
-from tradewind.model.amounts import parse_rate_gbps
+from tradewind.model.amounts import parse_rate_gbps, parse_usd
 from tradewind.model.units import parse_bytes, parse_duration_s
 from tradewind.transfer.request import Options
 
 if TYPE_CHECKING:
     from tradewind.transfer.client import Client
+
+COST_EXAMPLES = "2.50USD in all, or 0.03USD/GB on average"
 
 
 def add_transfer_arguments(parser: ArgumentParser) -> None:
@@ -53,7 +55,7 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
         "--max-cost",
         metavar="USD",
         type=typed(parse_cost),
-        help="fastest for at most this: 2.50 in all, or 0.03/GB; with --topology a ceiling by the prices in FILE",
+        help=f"fastest for at most this: {COST_EXAMPLES}; with --topology a ceiling by the prices in FILE",
     )
     goal.add_argument(
         "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this rate or more"
@@ -82,14 +84,14 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
 
 
 def parse_cost(text: str) -> tuple[str, float]:
-    """`2.50` or `$2.50` in all, `0.03/GB` on average. Raises UsageError."""
-    amount, slash, unit = text.strip().removeprefix("$").partition("/")
+    """`2.50USD` or `$2.50` in all, `0.03USD/GB` on average. Raises UsageError."""
+    amount, slash, unit = text.partition("/")
+    if slash and unit.strip() != "GB":
+        raise UsageError(f"a ceiling is in USD, or in USD/GB, not {text!r}", hint=COST_EXAMPLES)
     try:
-        usd = float(amount.strip().lower().removesuffix("usd"))
-    except ValueError:
-        usd = -1.0
-    if not 0 <= usd < float("inf") or (slash and unit.strip() != "GB"):
-        raise UsageError(f"not an amount of USD: {text!r}", hint="2.50 in all, or 0.03/GB on average")
+        usd = parse_usd(amount)
+    except UsageError as error:
+        raise UsageError(str(error), hint=COST_EXAMPLES) from None
     return ("usd_per_gb" if slash else "usd"), usd
 
 
