@@ -206,6 +206,8 @@ pub enum Verdict {
         kind: String,
         /// One line, naming the node.
         message: String,
+        /// Certainly no byte of the request left its source; said by source and lead only. False when in doubt.
+        unsent: bool,
     },
 }
 
@@ -360,7 +362,12 @@ mod tests {
     fn reply() -> impl Strategy<Value = Reply> {
         let verdict = prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| Verdict::Sink(Bytes::from(bytes))),
-            (fault(), ".*", ".*").prop_map(|(fault, kind, message)| Verdict::Failed { fault, kind, message }),
+            (fault(), ".*", ".*", any::<bool>()).prop_map(|(fault, kind, message, unsent)| Verdict::Failed {
+                fault,
+                kind,
+                message,
+                unsent
+            }),
         ];
         (any::<u64>(), verdict).prop_map(|(request, verdict)| Reply { request: RequestId(request), verdict })
     }

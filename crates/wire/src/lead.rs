@@ -82,6 +82,8 @@ enum End {
 struct Flight {
     route: RouteId,
     bytes: u64,
+    /// Of `bytes`, what is paid for.
+    paid_bytes: u64,
     work: Work,
     tries: Tries,
     /// Whether the one object of a request that is no bundle has been reported on.
@@ -265,6 +267,13 @@ impl Lead {
             }
             Next::End(end) => self.begin_end(object, end),
         }
+    }
+
+    /// Nothing of `request` left its source, for certain: what was booked for it is given back. Call it before the
+    /// request's [`Lead::answered`] or [`Lead::failed`].
+    pub fn unsent(&mut self, request: RequestId) {
+        let Some(flight) = self.flights.get_mut(&request) else { return };
+        self.shares.unsent(flight.route, std::mem::take(&mut flight.paid_bytes));
     }
 
     /// All objects of the request have been reported on: it is no longer in flight. An object that has not been

@@ -37,7 +37,10 @@ fn good_frames() -> Vec<Vec<u8>> {
         sealed: true,
         blake3: [9; 32],
     };
-    let failed = Verdict::Failed { fault: Fault::Refused, kind: "disk full".into(), message: "sink-1: …".into() };
+    let failed =
+        Verdict::Failed {
+            fault: Fault::Refused, kind: "disk full".into(), message: "sink-1: …".into(), unsent: false
+        };
     let replies = vec![
         Reply { request: RequestId(1), verdict: Verdict::Sink(Bytes::from_static(b"done")) },
         Reply { request: RequestId(u64::MAX), verdict: failed },

@@ -6,7 +6,7 @@
 //!
 //! - what a reader of the destination sees is exactly one whole version of the source object, at any time;
 //! - every object is finished, and there, or reported as failed; the job ends (or reports its cost ceiling);
-//! - cost ≤ ceiling × bytes, counting lost bytes and all lives of the lead;
+//! - cost ≤ ceiling × bytes, counting lost bytes and all lives of the lead, and nothing is sent that was not booked;
 //! - no upload is left open but those that the journal says may be, and the sweep finds those;
 //! - requests in flight ≤ the routes' windows; afterwards no gateway remembers anything;
 //! - the lead never waits for nothing, and never asks to be woken at once.

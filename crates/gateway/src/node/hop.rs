@@ -5,7 +5,7 @@
 
 use super::clock::Clock;
 use super::parcel::Coded;
-use super::reply::ReplyTo;
+use super::reply::{ReplyTo, verdict_of};
 use super::work::Failure;
 use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming, Security};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::HopSpec;
-use tradewind_wire::frame::{Frame, Hello, Reply, Verdict};
+use tradewind_wire::frame::{Frame, Hello, Reply};
 use tradewind_wire::hop::{Flights, Liveness};
 use tradewind_wire::{ConnectionId, Fault, RequestId};
 
@@ -123,11 +123,14 @@ impl Hop {
         &self.counts
     }
 
-    /// Sends a whole request. Every request is answered to `reply` in the end, whatever happens.
+    /// Sends a whole request, from its source. Every request is answered to `reply` in the end, whatever happens.
     /// While the body is at hand a lost connection only means another one.
     pub async fn send(&self, coded: &Coded, reply: &ReplyTo) {
+        let request = coded.head.request;
+        let Ok(mut sending) = self.begin(request, reply).await else {
+            return reply.fail_unsent(request, self.down());
+        };
         loop {
-            let Some(mut sending) = self.checkout(coded.head.request, reply).await else { return };
             let mut sent = sending.head(coded).await;
             for segment in &coded.body {
                 if sent.is_ok() {
@@ -139,6 +142,9 @@ impl Hop {
                 Err(_) if sending.lost() => {}
                 Err(_) => return,
             }
+            // Some of it has left by now.
+            let Some(again) = self.checkout(request, reply).await else { return };
+            sending = again;
         }
     }
 
@@ -146,7 +152,7 @@ impl Hop {
     pub async fn send_orders(&self, frame: &Frame, requests: &[RequestId], reply: &ReplyTo) {
         let Ok(outgoing) = self.next_connection().await else {
             for request in requests {
-                self.say_down(*request, reply);
+                reply.fail_unsent(*request, self.down());
             }
             return;
         };
@@ -164,14 +170,16 @@ impl Hop {
 
     /// Takes the next free connection for `request`; `None` if there is none and `reply` has been told.
     pub async fn checkout(&self, request: RequestId, reply: &ReplyTo) -> Option<Sending<'_>> {
-        let Ok(outgoing) = self.next_connection().await else {
-            self.say_down(request, reply);
-            return None;
-        };
+        let begun = self.begin(request, reply).await;
+        begun.inspect_err(|Down| reply.send(request, verdict_of(self.down()))).ok()
+    }
+
+    async fn begin(&self, request: RequestId, reply: &ReplyTo) -> Result<Sending<'_>, Down> {
+        let outgoing = self.next_connection().await?;
         // Before the first byte, so that no answer is early.
         self.flights().sent(request, outgoing.id, reply.clone());
         let writer = outgoing.writer.clone().lock_owned().await;
-        Some(Sending { hop: self, outgoing, writer, request })
+        Ok(Sending { hop: self, outgoing, writer, request })
     }
 
     async fn next_connection(&self) -> Result<Outgoing, Down> {
@@ -194,9 +202,9 @@ impl Hop {
         }
     }
 
-    fn say_down(&self, request: RequestId, reply: &ReplyTo) {
+    fn down(&self) -> Failure {
         let message = format!("{} cannot be reached from {}", self.peer(), self.setup.hello.node);
-        reply.fail(request, Fault::RouteDown, "unavailable", message);
+        Failure::new(Fault::RouteDown, "unavailable", message)
     }
 
     fn give_back(&self, outgoing: Outgoing) {
@@ -398,7 +406,47 @@ pub fn lost_below(hop: &Hop) -> Failure {
     )
 }
 
-/// The verdict a failure makes.
-pub fn verdict_of(failure: Failure) -> Verdict {
-    Verdict::Failed { fault: failure.fault, kind: failure.kind, message: failure.message }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::parcel::Parcel;
+    use crate::node::work::Manifest;
+    use tradewind_store::Payload;
+    use tradewind_wire::RouteId;
+    use tradewind_wire::frame::Verdict;
+
+    /// A hop to a port where nobody listens.
+    async fn dead_hop(stop: &CancellationToken) -> Arc<Hop> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let spec = HopSpec { to: "below".to_owned(), address, connections: 1 };
+        let hello = Hello { version: tradewind_wire::WIRE_VERSION_MAJOR, job: "j".to_owned(), node: "here".to_owned() };
+        let silence_max = Duration::from_secs(10);
+        Hop::start(HopSetup { spec, security: Security::Plain, hello, silence_max }, stop.clone())
+    }
+
+    #[tokio::test]
+    async fn a_dead_hop_says_what_was_not_sent_to_a_source_and_lead_and_nothing_to_a_relay() {
+        let stop = CancellationToken::new();
+        let hop = dead_hop(&stop).await;
+        let (answers_in, mut answers) = mpsc::unbounded_channel();
+        let reply = ReplyTo::memory(answers_in);
+        let parcel = Parcel {
+            request: RequestId(1),
+            route: RouteId(0),
+            manifest: Manifest::Bundle(Vec::new()),
+            data: Payload::default(),
+            held: None,
+        };
+        hop.send(&parcel.encode(false, None).unwrap(), &reply).await;
+        hop.send_orders(&Frame::Orders(bytes::Bytes::new()), &[RequestId(2)], &reply).await;
+        assert!(hop.checkout(RequestId(3), &reply).await.is_none());
+        for wanted in [(RequestId(1), true), (RequestId(2), true), (RequestId(3), false)] {
+            let Reply { request, verdict } = answers.recv().await.unwrap();
+            let Verdict::Failed { fault: Fault::RouteDown, unsent, .. } = verdict else { panic!("{verdict:?}") };
+            assert_eq!((request, unsent), wanted);
+        }
+        stop.cancel();
+    }
 }

@@ -5,9 +5,9 @@
 
 use super::budget::MemoryBudget;
 use super::clock::{Pulse, next_connection_id};
-use super::hop::{Hop, Sending, lost_below, verdict_of};
+use super::hop::{Hop, Sending, lost_below};
 use super::parcel::Coded;
-use super::reply::{Peers, ReplyTo, Upstream};
+use super::reply::{Peers, ReplyTo, Upstream, verdict_of};
 use super::sink::Sink;
 use super::source::Source;
 use super::work::Order;

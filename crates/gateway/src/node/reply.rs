@@ -1,7 +1,7 @@
 //! The way back: where the answer to a request goes.
 
 use super::seal::SealKey;
-use super::work::SinkReply;
+use super::work::{Failure, SinkReply};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,7 +62,13 @@ impl ReplyTo {
 
     /// Says that the request could not be done on the way.
     pub fn fail(&self, request: RequestId, fault: Fault, kind: &str, message: impl Into<String>) {
-        self.send(request, Verdict::Failed { fault, kind: kind.to_owned(), message: message.into() });
+        self.send(request, verdict_of(Failure::new(fault, kind, message)));
+    }
+
+    /// As [`ReplyTo::fail`], said by a lead or a source that no byte of the request has left, for certain.
+    pub fn fail_unsent(&self, request: RequestId, failure: Failure) {
+        let Failure { fault, kind, message, .. } = failure;
+        self.send(request, Verdict::Failed { fault, kind, message, unsent: true });
     }
 
     /// Sends a sink's words, sealed if `key` is given.
@@ -86,11 +92,17 @@ impl ReplyTo {
         match (&self.unseal, verdict) {
             (Some(key), Verdict::Sink(words)) => match key.open(request, &words) {
                 Ok(words) => Verdict::Sink(words.into()),
-                Err(message) => Verdict::Failed { fault: Fault::Corrupt, kind: "mismatch".to_owned(), message },
+                Err(message) => verdict_of(Failure::mismatch(message)),
             },
             (_, verdict) => verdict,
         }
     }
+}
+
+/// The verdict a failure makes that came about on the way, or at its end.
+pub fn verdict_of(failure: Failure) -> Verdict {
+    let Failure { fault, kind, message, .. } = failure;
+    Verdict::Failed { fault, kind, message, unsent: false }
 }
 
 type Queues = HashMap<Arc<str>, Vec<(ConnectionId, mpsc::UnboundedSender<Upstream>)>>;

@@ -5,9 +5,8 @@
 
 use super::attempts::{Attempts, Describe};
 use super::budget::Held;
-use super::hop::verdict_of;
 use super::parcel::{Coded, Parcel};
-use super::reply::ReplyTo;
+use super::reply::{ReplyTo, verdict_of};
 use super::seal::SealKey;
 use super::source::md5_of;
 use super::work::{Close, Differs, Entry, Failure, Manifest, PartPlace, Placed, Proof, Side, SinkReply, WholePlace};

@@ -2,7 +2,7 @@
 
 use super::attempts::{Attempts, Describe};
 use super::budget::{Held, MemoryBudget};
-use super::hop::{Hop, verdict_of};
+use super::hop::Hop;
 use super::parcel::Parcel;
 use super::reply::ReplyTo;
 use super::seal::SealKey;
@@ -53,17 +53,13 @@ impl Source {
         self.tasks.spawn(async move {
             let (request, route, compress) = (order.request, order.route, order.compress);
             let Some(below) = source.below.get(&route) else {
-                return reply.fail(
-                    request,
-                    Fault::RouteDown,
-                    "unavailable",
-                    format!("route {} is not known here", route.0),
-                );
+                let message = format!("route {} is not known here", route.0);
+                return reply.fail_unsent(request, Failure::new(Fault::RouteDown, "unavailable", message));
             };
             let copies = if compress || source.key.is_some() { 2 } else { 1 };
             match source.parcel(order, copies).await {
                 Ok(parcel) => source.send(below, parcel, compress, reply).await,
-                Err(failure) => reply.send(request, verdict_of(failure)),
+                Err(failure) => reply.fail_unsent(request, failure),
             }
         });
     }
@@ -73,7 +69,7 @@ impl Source {
             Below::Memory(sink) => sink.accept(parcel, reply),
             Below::Hop(hop) => match parcel.encode(compress, self.key.as_deref()) {
                 Ok(coded) => hop.send(&coded, &reply.unsealing(self.key.clone())).await,
-                Err(failure) => reply.send(parcel.request, verdict_of(failure)),
+                Err(failure) => reply.fail_unsent(parcel.request, failure),
             },
         }
     }

@@ -191,7 +191,9 @@ impl Lead {
                 object.bundle = bundle;
             }
         }
-        self.flights.insert(request, Flight { route, bytes, work: work.clone(), tries, reported: false, again: false });
+        let flight =
+            Flight { route, bytes, paid_bytes: bytes, work: work.clone(), tries, reported: false, again: false };
+        self.flights.insert(request, flight);
         Action::Send { request, route, work }
     }
 }

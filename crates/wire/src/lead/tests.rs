@@ -1,7 +1,7 @@
 //! One test for each promise of the lead; the network as a whole is simulated in `tests/simulation.rs`.
 
 use super::*;
-use crate::shares::{REST_MS_MIN, RoutePlan};
+use crate::shares::{REST_MS_MAX, REST_MS_MIN, RoutePlan};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -533,6 +533,42 @@ fn a_loss_does_not_use_up_a_ceiling_with_room() {
     let actions = deliver_all(&mut lead, &mut now_ms);
     assert_eq!(actions.iter().filter(|action| matches!(action, Action::Finished(_))).count(), 100);
     assert!(lead.shares().spent_usd() <= 0.023 * (100 * MIB) as f64 / 1e9);
+}
+
+#[test]
+fn a_dead_first_hop_costs_nothing_however_long_it_is_dead() {
+    let mut config = config(1);
+    config.routes[0].usd_per_gb = 0.02;
+    config.ceiling_usd_per_gb = Some(0.02);
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), in_parts(3, true, vec![]));
+    let mut now_ms = 0;
+    for _ in 0..5 {
+        let sent = sends(&mut lead, now_ms);
+        assert!(!sent.is_empty());
+        for (request, ..) in sent {
+            lead.unsent(request);
+            lead.unsent(request);
+            lead.failed(request, Fault::RouteDown, now_ms);
+            lead.unsent(request);
+        }
+        assert_eq!(lead.shares().spent_usd(), 0.0);
+        now_ms += REST_MS_MAX;
+    }
+    assert!(deliver_all(&mut lead, &mut now_ms).contains(&Action::Finished(ObjectId(1))));
+    assert!((lead.shares().spent_usd() - 0.02 * (3 * MIB) as f64 / 1e9).abs() < 1e-12);
+}
+
+#[test]
+fn a_hop_that_dies_further_down_is_paid_for() {
+    let mut config = config(1);
+    config.ceiling_usd_per_gb = Some(0.01);
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), whole(MIB));
+    let sent = sends(&mut lead, 0);
+    lead.failed(sent[0].0, Fault::RouteDown, 0);
+    assert!(lead.shares().spent_usd() > 0.0);
+    assert_eq!(idle(&mut lead, REST_MS_MAX), Idle::Ceiling);
 }
 
 #[test]

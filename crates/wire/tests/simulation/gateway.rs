@@ -17,6 +17,8 @@ struct Body {
     left_bytes: u64,
     upstream: End,
     on: Option<usize>,
+    /// Object bytes of a body that was made here, at its source.
+    own_bytes: Option<u64>,
 }
 
 /// What is being received on a connection.
@@ -52,6 +54,8 @@ pub(crate) struct Gateway {
     pending: HashMap<u64, Pending>,
     last_reply: Option<(End, Reply)>,
     next_id: u64,
+    /// Object bytes that left their source, by route; the world takes them out.
+    pub(crate) sent: Vec<(RouteId, u64)>,
 }
 
 impl Gateway {
@@ -66,6 +70,7 @@ impl Gateway {
             pending: HashMap::new(),
             last_reply: None,
             next_id: 0,
+            sent: Vec::new(),
         }
     }
 
@@ -106,8 +111,9 @@ impl Gateway {
             self.receiving.insert(from, Receiving::Collect { head, bytes });
         } else {
             let body =
-                self.take_on(net, Body { left_bytes: head.wire_bytes, head, ready: vec![], upstream: from, on: None });
-            self.receiving.insert(from, Receiving::Forward(body));
+                Body { left_bytes: head.wire_bytes, head, ready: vec![], upstream: from, on: None, own_bytes: None };
+            let id = self.take_on(net, body);
+            self.receiving.insert(from, Receiving::Forward(id));
         }
     }
 
@@ -167,6 +173,7 @@ impl Gateway {
                 hop.busy.insert(connection, id);
                 let Some(body) = self.bodies.get_mut(&id) else { continue };
                 body.on = Some(connection);
+                self.sent.extend(body.own_bytes.map(|bytes| (body.head.route, bytes)));
                 self.flights.sent(body.head.request, ConnectionId(connection as u64), body.upstream);
                 net.write((connection, Side::Upper), &Frame::Head(body.head.clone()));
                 self.flush(net, id);
@@ -175,7 +182,8 @@ impl Gateway {
                 let waiting = self.hops.get_mut(&next).map(|hop| std::mem::take(&mut hop.waiting));
                 for id in waiting.into_iter().flatten() {
                     if let Some(body) = self.drop_body(id) {
-                        self.fail(net, body.upstream, body.head.request, Fault::RouteDown);
+                        let unsent = body.own_bytes.is_some();
+                        self.fail(net, body.upstream, body.head.request, Fault::RouteDown, unsent);
                     }
                 }
             }
@@ -221,18 +229,15 @@ impl Gateway {
             self.drop_body(id);
         }
         for (request, upstream) in self.flights.connection_lost(ConnectionId(end.0 as u64)) {
-            self.fail(net, upstream, request, Fault::Lost);
+            self.fail(net, upstream, request, Fault::Lost, false);
         }
         self.pump(net);
     }
 
-    fn fail(&mut self, net: &mut Net, upstream: End, request: RequestId, fault: Fault) {
+    fn fail(&mut self, net: &mut Net, upstream: End, request: RequestId, fault: Fault, unsent: bool) {
         let message = format!("node-{}: {fault:?}", self.id);
-        self.answer(
-            net,
-            upstream,
-            Reply { request, verdict: Verdict::Failed { fault, kind: "simulated".into(), message } },
-        );
+        let verdict = Verdict::Failed { fault, kind: "simulated".into(), message, unsent };
+        self.answer(net, upstream, Reply { request, verdict });
     }
 
     fn answer(&mut self, net: &mut Net, upstream: End, reply: Reply) {
@@ -274,13 +279,13 @@ impl Gateway {
         let mut bytes = Vec::new();
         let mut order = order;
         if let Some(fault) = shared.source_fault(net, self.id) {
-            return self.fail(net, upstream, request, fault);
+            return self.fail(net, upstream, request, fault, true);
         }
         match &mut order.op {
             Op::Part { key, version, offset, bytes: length, .. } => {
                 match shared.source.read(*key, *version, *offset, *length) {
                     Ok(read) => bytes = read,
-                    Err(fault) => return self.fail(net, upstream, request, fault),
+                    Err(fault) => return self.fail(net, upstream, request, fault, true),
                 }
             }
             Op::Bundle(members) => members.retain(|member| {
@@ -293,7 +298,6 @@ impl Gateway {
             Op::Open { .. } | Op::Close { .. } | Op::Abort { .. } => {}
         }
         let manifest = pack(&(&order, SinkReply(lost)));
-        shared.actual_usd += order.op.carried_bytes() as f64 / 1e9 * shared.price(route);
         let body: Vec<u8> = manifest.iter().copied().chain(bytes).collect();
         let mut blake3 = [0; 32];
         blake3[..8].copy_from_slice(&digest(&body).to_le_bytes());
@@ -308,12 +312,13 @@ impl Gateway {
             sealed: false,
             blake3,
         };
-        self.take_on(net, Body { left_bytes: head.wire_bytes, head, ready: body, upstream, on: None });
+        let own_bytes = Some(order.op.carried_bytes());
+        self.take_on(net, Body { left_bytes: head.wire_bytes, head, ready: body, upstream, on: None, own_bytes });
     }
 
     /// A sink makes a request durable, if it is what the source sent.
     fn write(&mut self, net: &mut Net, shared: &mut Shared, head: &Head, body: &[u8]) -> Verdict {
-        let failed = |fault| Verdict::Failed { fault, kind: "simulated".into(), message: "sink".into() };
+        let failed = |fault| Verdict::Failed { fault, kind: "simulated".into(), message: "sink".into(), unsent: false };
         if head.blake3[..8] != digest(body).to_le_bytes() {
             return failed(Fault::Corrupt);
         }

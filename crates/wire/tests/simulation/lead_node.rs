@@ -149,7 +149,12 @@ impl LeadNode {
         }
         let now_ms = net.now_ms;
         match reply.verdict {
-            Verdict::Failed { fault, .. } => self.failed(shared, reply.request, fault, now_ms),
+            Verdict::Failed { fault, unsent, .. } => {
+                if unsent {
+                    self.lead.unsent(reply.request);
+                }
+                self.failed(shared, reply.request, fault, now_ms);
+            }
             Verdict::Sink(words) => {
                 let SinkReply(outcomes) = unpack(&words);
                 let only = if let [(_, Err(fault))] = outcomes[..] { Some(fault) } else { None };
@@ -208,6 +213,7 @@ impl LeadNode {
             self.add(shared, key, true);
         }
         let idle = self.act(net, shared);
+        shared.journal.spent_usd = self.lead.shares().spent_usd();
         shared.check_cost(self.lead.shares().spent_usd());
         assert!(self.lead.flights() <= shared.window_requests(), "{} in flight", self.lead.flights());
         assert_eq!(self.lead.flights(), self.flights.len());
@@ -232,6 +238,7 @@ impl LeadNode {
                     shared.journal.spent_usd = self.lead.shares().spent_usd();
                     let connections = net.open(self.id, self.sources[&route], true);
                     let Some(connection) = connections.get(request.0 as usize % connections.len().max(1)) else {
+                        self.lead.unsent(request);
                         self.lead.failed(request, Fault::RouteDown, net.now_ms);
                         continue;
                     };

@@ -231,6 +231,7 @@ impl World {
                     }
                 }
             }
+            self.count_sent();
             self.look_at_lead();
             if self.over.is_some() {
                 let from_ms = *quiet_from_ms.get_or_insert(self.net.now_ms);
@@ -334,6 +335,16 @@ impl World {
         life.frozen = false;
         self.deferred[node].clear();
         self.net.at(self.net.now_ms + down_ms, Event::Start { node });
+    }
+
+    /// What left a source costs the whole way, however far it came.
+    fn count_sent(&mut self) {
+        for role in &mut self.roles {
+            let Role::Gateway(gateway) = role else { continue };
+            for (route, bytes) in gateway.sent.drain(..) {
+                self.shared.actual_usd += bytes as f64 / 1e9 * self.shared.price(route);
+            }
+        }
     }
 
     fn look_at_lead(&mut self) {

@@ -19,7 +19,12 @@ impl Running {
                 Ok(answer) => return self.sink_answer(request, work, answer).await,
                 Err(_) => Failure::mismatch("a sink's answer does not parse"),
             },
-            ReplyVerdict::Failed { fault, kind, message } => Failure::new(fault, &kind, message),
+            ReplyVerdict::Failed { fault, kind, message, unsent } => {
+                if unsent {
+                    self.lead.unsent(request);
+                }
+                Failure::new(fault, &kind, message)
+            }
         };
         for object in work.objects() {
             if let Some(cargo) = self.cargo.get_mut(&object) {
