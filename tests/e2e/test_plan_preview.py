@@ -103,11 +103,37 @@ def test_a_compatible_servers_region_says_nothing_of_where_it_is(
 ) -> None:
     done = command.run(*words(*buckets, "--dry-run")).expect(0)
     assert (
-        f"no plan: {buckets[0].url} is in no cloud's region that is known; --src-region PROVIDER:REGION" in done.stderr
+        f"no plan: {buckets[0].url} is in no cloud's region that is known; "
+        "--src-region PROVIDER:REGION and --dst-region PROVIDER:REGION say it\n" in done.stderr
     )
     refused = command.run(*words(*buckets, "--deadline", "1h")).expect(2)
     assert "error: a goal needs the regions: " in refused.stderr
     assert "hint: --src-region names the region, e.g. --src-region aws:us-east-1" in refused.stderr
+
+
+@pytest.mark.parametrize(("known", "missing"), [("src", "dst"), ("dst", "src")])
+def test_where_one_region_is_known_a_dry_run_says_how_to_give_the_other(
+    command: Command, known: str, missing: str
+) -> None:
+    places = {"src": command.home / "here", "dst": command.home / "there"}
+    places["src"].mkdir()
+    (places["src"] / "x").write_bytes(b"abc")
+    copy = ["cp", "-r", *map(str, places.values())]
+    done = command.run(*copy, "--dry-run", f"--{known}-region", "aws:us-east-1").expect(0)
+    why = f"no plan: {places[missing]} is no cloud store; --{missing}-region PROVIDER:REGION says it\n"
+    assert why in done.stderr
+    assert "no plan" not in command.run(*copy, "--dry-run").expect(0).stderr
+    assert "no plan" not in command.run(*copy, f"--{known}-region", "aws:us-east-1").expect(0).stderr
+
+
+def test_the_plan_is_made_on_the_catalog_of_the_configured_state_folder(command: Command, tmp_path: Path) -> None:
+    (command.home / "x").write_bytes(b"abc")
+    (command.home / "config.toml").write_text(f'state_dir = "{tmp_path / "mine"}"\n')
+    table = tmp_path / "mine" / "catalog" / "links.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("src,dst,gbps\naws:us-east-1,aws:us-east-2,fast\n")
+    done = command.run("cp", "x", "y", *NEAR, "--dry-run", "--config", "config.toml").expect(2)
+    assert f"error: {table}: line 2, column gbps: 'fast' is not a number" in done.stderr
 
 
 def test_one_region_needs_no_plan(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
@@ -119,7 +145,7 @@ def test_one_region_needs_no_plan(command: Command, buckets: tuple[S3Place, S3Pl
 @pytest.mark.parametrize(
     ("more", "words_"),
     [
-        (["--max-cost", "5", "--deadline", "1h"], "one goal at a time, not --max-cost and --deadline"),
+        (["--max-cost", "5USD", "--deadline", "1h"], "one goal at a time, not --max-cost and --deadline"),
         (["--max-vms", "0"], "a number of machines, at least 1"),
         (["--min-throughput", "20"], "800Mbit/s"),
         (["--src-region", "aws:", "--dst-region", "aws:us-east-1", "--deadline", "1h"], "'aws:' is not a region"),

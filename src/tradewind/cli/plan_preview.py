@@ -83,13 +83,16 @@ class Preview:
     def _can_be_planned(self, *, strictly: bool) -> bool:
         """Whether both regions are known and differ; says why not. Raises UsageError if a goal depends on it."""
         assert self.sides is not None
-        for name, side in zip(("--src-region", "--dst-region"), self.sides, strict=True):
-            if side.region is None:
-                if strictly:
-                    hint = f"{name} names the region, e.g. {name} aws:us-east-1; or give --topology"
-                    raise UsageError(f"a goal needs the regions: {side.because}", hint=hint)
-                self._say(f"no plan: {side.because}; {name} PROVIDER:REGION says it")
-                return False
+        named = zip(("--src-region", "--dst-region"), self.sides, strict=True)
+        missing = {name: side.because for name, side in named if side.region is None}
+        if missing:
+            name, because = next(iter(missing.items()))
+            if strictly:
+                hint = f"{name} names the region, e.g. {name} aws:us-east-1; or give --topology"
+                raise UsageError(f"a goal needs the regions: {because}", hint=hint)
+            options = " and ".join(f"{option} PROVIDER:REGION" for option in missing)
+            self._say(f"no plan: {because}; {options} {'says' if len(missing) == 1 else 'say'} it")
+            return False
         source, destination = self.sides
         if source.region == destination.region:
             self._say(f"no plan: source and destination are both in {source.region}")
@@ -100,6 +103,7 @@ class Preview:
         """The plan; None, and said why, where waiting for machines would take longer than the transfer."""
         from time import perf_counter
 
+        from tradewind.catalog.load import catalog_folder
         from tradewind.model.amounts import format_volume
         from tradewind.model.units import format_duration
         from tradewind.planning.api import MACHINES_PER_REGION, goal_of_direct, outruns_boot, planned, prepared
@@ -111,6 +115,7 @@ class Preview:
             str(self.sides[1].region),
             volume_gb=volume_gb,
             max_vms=self.args.max_vms or MACHINES_PER_REGION,
+            catalog=catalog_folder(self.args.state_dir),
         )
         alone = outruns_boot(transfer)
         if alone is not None:
@@ -196,7 +201,9 @@ def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
     reached = options.destination if isinstance(options.destination, Access) else options.destination[0]
     pairs = list(zip(places, (options.source, reached), strict=True))
     if not goals and any(place.kind not in CLOUDS and not named_region(access.region) for place, access in pairs):
-        return Preview(args, options, client, None)
+        said = (said_whereabouts(*pairs[0]), said_whereabouts(*pairs[1]))
+        one_is_known = any(side.region for side in said)
+        return Preview(args, options, client, said if args.dry_run and one_is_known else None)
     if args.dry_run or goals:
         source, destination = asked_whereabouts(pairs, client.gateway)
     else:
