@@ -12,7 +12,7 @@ from tradewind.errors import JobBusy, JobNotFound
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.store import StoreSpec
 from tradewind.transfer import jobs
-from tradewind.transfer.jobs import JobStore, new_job_id, state_home
+from tradewind.transfer.jobs import JobStore, new_job_id
 
 SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
 REQUEST = {"verb": "cp", "source": "s3://s/k", "destinations": ["s3://d/k"], "argv": [], "settings": {}}
@@ -39,14 +39,6 @@ def led(store: JobStore, job_id: str) -> Iterator[None]:
 @pytest.fixture
 def store(tmp_path: Path) -> JobStore:
     return JobStore(str(tmp_path))
-
-
-def test_state_home_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "/x")
-    assert state_home() == "/x/tradewind"
-    monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("HOME", "/h")
-    assert state_home() == "/h/.local/state/tradewind"
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])

@@ -6,7 +6,6 @@ The layers of truth, link by link and price by price, are in docs/concepts/catal
 from __future__ import annotations
 
 import datetime
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -25,6 +24,7 @@ from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.price import EgressPrice, EgressRule, PriceBook
 from tradewind.model.region import Region
+from tradewind.model.state import state_home
 
 __all__ = ["LINKS_FILE", "MACHINES_FILE", "PRICES_FILE", "catalog_folder", "load_catalog", "read_prices"]
 
@@ -40,16 +40,8 @@ MACHINES_MAX = 100_000
 
 
 def catalog_folder(state_dir: str | None = None) -> Path:
-    """Where the user's part of the catalog is: `catalog` in the state folder.
-
-    Args:
-        state_dir: the setting; ``None`` for `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`.
-    """
-    state = state_dir or os.environ.get("TRADEWIND_STATE_DIR")
-    if state:
-        return Path(state).absolute() / "catalog"
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "tradewind" / "catalog"
+    """Where the user's part of the catalog is: `catalog` in the state folder, for which `state_dir` is the setting."""
+    return Path(state_home(state_dir), "catalog")
 
 
 def load_catalog(folder: Path | None = None, *, today: datetime.date | None = None) -> Catalog:

@@ -86,7 +86,7 @@ def _variable(name: str) -> Origin | None:
 
 
 def _state_dir() -> Origin:
-    from tradewind.transfer.jobs import state_home
+    from tradewind.model.state import state_home
 
     return Origin(state_home(), "default")
 
@@ -149,7 +149,12 @@ SETTINGS: dict[str, Setting] = {
         Setting("max_delete", parse_count, "delete nothing if more than so many would go", unset="no limit"),
         *_side_settings("src", "source side"),
         *_side_settings("dst", "destination side"),
-        Setting("state_dir", str, "folder of the jobs ($XDG_STATE_HOME/tradewind unless set)", find=_state_dir),
+        Setting(
+            "state_dir",
+            str,
+            "folder of jobs and catalog ($XDG_STATE_HOME/tradewind unless set)",
+            find=_state_dir,
+        ),
         Setting(
             "gateway", str, "path of the gateway program (found by itself unless set)", unset="not found", find=_gateway
         ),

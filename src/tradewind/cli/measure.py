@@ -69,7 +69,7 @@ def run(args: Namespace) -> int:
     network = read_sky_file(args.sky)
     pairs = _pairs(args.links, network)
     settings = ProbeSettings(args.connections, args.warm_up, args.lasting)
-    catalog = sky_catalog(network, load_catalog(catalog_folder()))
+    catalog = sky_catalog(network, load_catalog(catalog_folder(args.state_dir)))
     campaign = Campaign(catalog, pairs, settings, shared=_shared(network))
     _announce(args, campaign)
     with sky_of(args) as sky:

@@ -163,6 +163,7 @@ def _write_topology(path: str, plan: TransferPlan) -> None:
 
 
 def _asked(args: Namespace) -> tuple[Transfer, Goal]:
+    from tradewind.catalog.load import catalog_folder
     from tradewind.planning.api import MACHINES_PER_REGION, prepared
 
     if not args.source or not args.destination:
@@ -180,6 +181,7 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
         spot=args.spot,
         compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
         egress_used_gb=args.egress_used or 0.0,
+        catalog=catalog_folder(args.state_dir),
     )
     return transfer, _goal(args)
 

@@ -75,7 +75,7 @@ def _planned(
     if volume_gb <= 0:
         return single_way(str(regions[0]), provider), options
     network = read_sky_file(args.sky)
-    catalog = sky_catalog(network, load_catalog(catalog_folder()))
+    catalog = sky_catalog(network, load_catalog(catalog_folder(args.state_dir)))
     limits = Limits(machines_per_region=args.max_vms or len(sky.machines))
     plan = plan_overlay(catalog, *regions, volume_gb, goal_of(args, volume_gb) or Fastest(), limits)
     if args.dry_run:

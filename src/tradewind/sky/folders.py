@@ -1,19 +1,17 @@
-"""Where running skies are found again: one folder each below `$XDG_STATE_HOME/tradewind/skies`."""
+"""Where running skies are found again: one folder each in `skies` of the state folder."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from tradewind.model.state import state_home
 
 __all__ = ["skies_folder", "sky_folder"]
 
 
 def skies_folder(state_dir: str | None) -> Path:
-    """The folder of all skies, below `state_dir` or the usual state folder."""
-    if state_dir is not None:
-        return Path(state_dir).absolute() / "skies"
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return Path(base) / "tradewind" / "skies"
+    """The folder of all skies, below the state folder, for which `state_dir` is the setting."""
+    return Path(state_home(state_dir), "skies")
 
 
 def sky_folder(state_dir: str | None, file: Path) -> Path:

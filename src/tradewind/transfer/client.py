@@ -272,8 +272,8 @@ class RunningJob:
 class Client:
     """Starts, resumes, cancels and lists jobs.
 
-    `state_dir` defaults to `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the gateway program, found by itself
-    when None. A client holds no connection and may be shared by threads.
+    `state_dir` defaults to `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the
+    gateway program, found by itself when None. A client holds no connection and may be shared by threads.
     """
 
     def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:

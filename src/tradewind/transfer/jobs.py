@@ -1,4 +1,4 @@
-"""The state folder: one folder per job below `$XDG_STATE_HOME/tradewind/jobs`.
+"""The state folder: one folder per job in its `jobs`.
 
 `job.json` is written here before the start; `journal`, `status.json` and `lock` are the lead's. While a lead lives it
 holds an exclusive flock on `lock`: that, and not what `status.json` says, decides whether a job is running.
@@ -19,6 +19,7 @@ from tradewind.errors import JobBusy, JobNotFound
 from tradewind.model.document import to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.job import JobSpec
+from tradewind.model.state import state_home
 
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
 FINISHED_JOBS_MAX = 1000
@@ -47,17 +48,11 @@ class JobRecord:
         return f"<JobRecord {self.id} {self.state}: {self.source} → {', '.join(self.destinations)}, {done}>"
 
 
-def state_home() -> str:
-    """`$XDG_STATE_HOME/tradewind`, by default `~/.local/state/tradewind`."""
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(base, "tradewind")
-
-
 class JobStore:
     """The jobs below one state folder."""
 
     def __init__(self, folder: str | None = None) -> None:
-        self.state_dir = os.path.abspath(folder) if folder else state_home()
+        self.state_dir = state_home(folder)
         self.folder = os.path.join(self.state_dir, "jobs")
 
     def path(self, job_id: str) -> str:
