@@ -16,6 +16,7 @@ DEBIAN = {
     "iperf3": "iperf3",
     "globus-gridftp-server": "globus-gridftp-server-progs",
     "globus-url-copy": "globus-gass-copy-progs",
+    "stunnel": "stunnel4",
 }
 """Program to Debian package."""
 APT_TIMEOUT_S = 600
