@@ -15,6 +15,7 @@ from benchmarks.sky.flow import measure_flow
 from benchmarks.sky.machines import measure_machines, measure_relays
 from benchmarks.sky.overlay import measure_overlay
 from benchmarks.sky.skyplane import measure_skyplane
+from benchmarks.sky.straggler import measure_straggler
 from benchmarks.sky.systems import measure_systems
 from benchmarks.sky.table import Table
 from benchmarks.sky.window import measure_window
@@ -30,6 +31,7 @@ SUITES = {
     "relays": measure_relays,
     "systems": measure_systems,
     "flow": measure_flow,
+    "straggler": measure_straggler,
     "skyplane": measure_skyplane,
 }
 

@@ -1,0 +1,144 @@
+"""One slow connection among several: chunks taken by whoever is ready, against equal parts (Skyplane, §6).
+
+The straggler is one of the sender's own TCP connections, paced by the kernel (`testbed.pacing`). Dynamic is one
+transfer of ours over a hop of CONNECTIONS. Round robin gives every connection an equal part beforehand: as many
+transfers of ours at the same time, with one connection and one part each, done when the last of them is. GridFTP runs
+beside them, because the paper names it as one that deals out blocks to its streams by turns.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from benchmarks.sky.carry import OBJECT_BYTES, carry_way
+from benchmarks.sky.gridftp import PORT, START_S, fetch_s
+from benchmarks.sky.plot import line_plot
+from benchmarks.sky.table import Figure, Table, counted
+from testbed.pacing import connections_to, pace, process_tree
+from testbed.sky import GOODPUT_PER_WIRE
+from tradewind.model.event import Progress
+from tradewind.sky.file import network_from_document
+from tradewind.sky.running import Sky
+from tradewind.transfer.client import RunningJob
+from tradewind.transfer.topology import topology_from_document
+from tradewind.transfer.way import Way, planned_way
+
+#: 5 Gbit/s, the egress cap of a machine on AWS, times 0.02.
+RATE_MBPS = 100
+RTT_MS = 40
+CONNECTIONS = 8
+#: 16 MiB, scaled as the rate is.
+CHUNK_BYTES = 5 * OBJECT_BYTES
+#: What the straggler may send, as a part of an equal share of the link.
+PARTS = (1.0, 1 / 2, 1 / 4, 1 / 8)
+#: A transfer without a straggler takes about so long.
+SECONDS = 8.0
+#: What the slowest way with the slowest straggler may take, in times of SECONDS.
+PATIENCE = 60
+POLL_S = 0.05
+FAIR_MBPS = RATE_MBPS * GOODPUT_PER_WIRE / CONNECTIONS
+
+
+class Straggler:
+    """Slows one connection of the processes that it is shown, once all of them are there."""
+
+    def __init__(self, address: str, connections: int, part: float) -> None:
+        self._address, self._connections, self._part = address, connections, part
+        self.found = False
+
+    def look(self, pids: Sequence[int]) -> None:
+        """Slows one if that has not been done."""
+        if self.found:
+            return
+        # But for the one that GridFTP's client sends its commands over.
+        there = connections_to(pids, self._address, but_port=PORT)
+        if len(there) >= self._connections:
+            self.found = True
+            if self._part < 1:
+                pace(*there[0], FAIR_MBPS * self._part)
+
+
+def measure_straggler(quick: bool) -> Table:
+    """One row per slowness of the straggler; goodput of all connections together."""
+    table = Table(
+        f"One straggler among {CONNECTIONS} connections (link of {RATE_MBPS} Mbit/s, {RTT_MS} ms): Mbit/s",
+        ["the straggler sends", "Tradewind, dynamic", "Tradewind, round robin", "GridFTP", "equal parts, in theory"],
+    )
+    link = {"between": ["site:source", "site:sink"], "rtt_ms": RTT_MS, "rate": f"{RATE_MBPS}Mbit/s"}
+    document = {"regions": {"site:source": {"name": "source"}, "site:sink": {"name": "sink"}}, "links": [link]}
+    objects = round(RATE_MBPS * GOODPUT_PER_WIRE * 1e6 / 8 * SECONDS / OBJECT_BYTES / CONNECTIONS) * CONNECTIONS
+    parts = (1.0, 1 / 4) if quick else PARTS
+    with Sky.up(network_from_document(document, Path())) as sky:
+        for part in parts:
+            ways: list[Callable[[Sky, float, int], float]] = [_dynamic, _round_robin, _gridftp]
+            row: list[Figure] = [counted(sky, partial(way, sky, part, objects)) for way in ways]
+            shown = "as much as the others" if part == 1 else f"1/{round(1 / part)} of an equal share"
+            table.rows.append([shown, *row, RATE_MBPS * GOODPUT_PER_WIRE * part])
+    slowness = [1 / part for part in parts]
+    lines = {name: [row[index] for row in table.rows] for index, name in enumerate(table.columns[1:], 1)}
+    table.picture = line_plot(
+        "Goodput with one straggler", "times slower", "Mbit/s", slowness, lines, RATE_MBPS * GOODPUT_PER_WIRE
+    )
+    return table
+
+
+def _dynamic(sky: Sky, part: float, objects: int) -> float:
+    """One transfer whose connections take chunks when they are ready."""
+    straggler = Straggler(sky.machines["sink-1"].address, CONNECTIONS, part)
+    return _rate_mbps([_carry(sky, CONNECTIONS, objects, straggler)])
+
+
+def _round_robin(sky: Sky, part: float, objects: int) -> float:
+    """Equal parts, each over its own connection."""
+    address = sky.machines["sink-1"].address
+    stragglers = [Straggler(address, 1, part if index == 0 else 1.0) for index in range(CONNECTIONS)]
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        began = [pool.submit(_carry, sky, 1, objects // CONNECTIONS, each) for each in stragglers]
+        return _rate_mbps([each.result() for each in began])
+
+
+def _carry(sky: Sky, connections: int, objects: int, straggler: Straggler) -> Progress:
+    def watch(job: RunningJob, _: Progress) -> None:
+        straggler.look([job.gateway_pids["source"]])
+
+    done = carry_way(_way(sky, connections), objects, CHUNK_BYTES, None, watch)
+    if not straggler.found:
+        raise RuntimeError("the transfer was over before its connections were seen")
+    return done
+
+
+def _rate_mbps(parts: Sequence[Progress]) -> float:
+    """All bytes over the time of the last to be done."""
+    return sum(each.bytes_done for each in parts) * 8e-6 / max(each.elapsed_s for each in parts)
+
+
+def _way(sky: Sky, connections: int) -> Way:
+    names = ("source", "sink")
+    document = {
+        "lead": {"region": "site:source"},
+        "gateways": {name: {"role": name, "region": f"site:{name}"} for name in names},
+        "routes": [{"nodes": list(names), "share": 1.0}],
+        "connections": connections,
+    }
+    return planned_way(topology_from_document(document).plan, {"kind": "sky", "sky": str(sky.folder)})
+
+
+def _gridftp(sky: Sky, part: float, objects: int) -> float:
+    source, sink = sky.machines["source-1"], sky.machines["sink-1"]
+    straggler = Straggler(sink.address, CONNECTIONS, part)
+
+    def beside(pid: int, ended: threading.Event) -> None:
+        while not straggler.found and not ended.wait(POLL_S):
+            straggler.look(process_tree(pid))
+
+    size_bytes, patience_s = objects * OBJECT_BYTES, SECONDS * PATIENCE + START_S
+    took_s = fetch_s(
+        sky, source, sink, streams=CONNECTIONS, size_bytes=size_bytes, patience_s=patience_s, beside=beside
+    )
+    if not straggler.found:
+        raise RuntimeError("the transfer was over before its connections were seen")
+    return size_bytes * 8e-6 / took_s
