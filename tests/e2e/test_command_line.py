@@ -255,6 +255,18 @@ def test_globs_are_those_of_gitignore(command: Command, tree: Path) -> None:
     assert left("--exclude", "*", "--include", "*.tmp") == ["a/b/two.tmp"]
 
 
+@pytest.mark.parametrize("verb", ["cp -r", "cp", "sync", "mv -r", "rm -r", "ls", "du", "check"])
+def test_a_rule_that_is_no_glob_is_refused_before_anything_is_done(command: Command, tree: Path, verb: str) -> None:
+    source = tree / "three.txt" if verb == "cp" else tree
+    places = [source, tree.parent / "copy"] if verb.split()[0] in ("cp", "sync", "mv", "check") else [source]
+    refused = command.run(*verb.split(), *places, "--exclude", "ok", "--exclude", "a[").expect(2)
+    assert "error: rule 2 is not a glob: a[" in refused.stderr
+    assert "hint: a literal" in refused.stderr
+    assert (tree / "three.txt").exists()
+    assert not (tree.parent / "copy").exists()
+    assert command.run("jobs", "list", "--json").expect(0).stdout == ""
+
+
 def test_names_with_line_ends_stay_on_their_lines(command: Command, tmp_path: Path) -> None:
     folder = tmp_path / "odd"
     folder.mkdir()

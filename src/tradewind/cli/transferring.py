@@ -141,6 +141,8 @@ def transfer(args: Namespace, options: Options) -> int:
     if args.explain is not None:
         explain(args)
     client = Client(state_dir=args.state_dir, gateway=args.gateway)
+    if args.via != "local":
+        client.check_filter(options.filter)  # Before anything is planned or started.
     confirm_cost(args)
     preview = preview_of(args, options, client)
     preview.say_before()

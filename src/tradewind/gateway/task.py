@@ -7,7 +7,7 @@ import os
 import subprocess
 from typing import Any, NoReturn
 
-from tradewind.errors import GatewayError
+from tradewind.errors import GatewayError, UsageError
 
 
 def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
@@ -40,6 +40,33 @@ def run_task(binary: str, task: dict[str, Any], *, quiet: bool = False) -> int:
         raise GatewayError(f"{binary} cannot be started: {error}") from error
     finally:
         os.close(descriptor)
+
+
+def try_task(binary: str, task: dict[str, Any]) -> None:
+    """Runs a task of which only its failing counts.
+
+    Raises:
+        UsageError: the task makes no sense, in the program's own words.
+        GatewayError: it failed in another way.
+    """
+    descriptor = _task_file(task)
+    try:
+        done = subprocess.run(
+            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise GatewayError(f"{binary} cannot be started: {error}") from error
+    finally:
+        os.close(descriptor)
+    if done.returncode == 0:
+        return
+    said = dict(line.split(": ", 1) for line in done.stderr.decode(errors="replace").splitlines() if ": " in line)
+    message = said.get("error", f"task {task['task']} failed with exit code {done.returncode}")
+    raise (UsageError if done.returncode == UsageError.exit_code else GatewayError)(message, hint=said.get("hint"))
 
 
 def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = None) -> list[dict[str, Any]]:

@@ -34,10 +34,10 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.processes import ControlFolder
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.find import find_gateway
-from tradewind.gateway.task import run_task
+from tradewind.gateway.task import run_task, try_task
 from tradewind.model.document import to_document
 from tradewind.model.event import Event, Progress, Summary, event_from_document
-from tradewind.model.job import JobSpec
+from tradewind.model.job import JobSpec, ObjectFilter
 from tradewind.model.plan import Plan
 from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
@@ -334,6 +334,7 @@ class Client:
         """
         options = options or Options()
         source, destinations = os.fspath(source), _texts(destination)
+        self.check_filter(options.filter)
         if way is None:
             way = local_way() if topology is None else topology_way(topology)
         spec = resolve(source, destinations, options, way.plan)
@@ -358,6 +359,11 @@ class Client:
             # Nothing was begun, so there is nothing to resume.
             shutil.rmtree(folder, ignore_errors=True)
             raise
+
+    def check_filter(self, filter: ObjectFilter) -> None:
+        """Raises UsageError if a rule is no glob, GatewayError if the gateway program cannot be asked."""
+        if filter.rules:
+            try_task(self.gateway, {"task": "explain", "name": "any", "filter": to_document(filter)})
 
     def resume(self, job_id: str, *, keep_logs: bool = False) -> RunningJob:
         """Goes on with an interrupted job. Raises JobNotFound, JobBusy, UsageError if it has nothing left to do."""

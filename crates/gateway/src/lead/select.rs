@@ -24,6 +24,13 @@ pub struct BadRule {
     pub message: String,
 }
 
+impl BadRule {
+    /// One line of advice.
+    pub fn hint(&self) -> &'static str {
+        "a literal `[`, `{`, `*` or `?` is written with a backslash before it"
+    }
+}
+
 /// Why an object is taken or left, with the rule that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {

@@ -43,6 +43,9 @@ pub enum TaskError {
     /// It cannot be understood.
     #[error("{0}")]
     Usage(String),
+    /// A rule of the filter is no glob.
+    #[error(transparent)]
+    BadRule(#[from] BadRule),
     /// A store refuses.
     #[error("{0}")]
     Store(#[from] Error),
@@ -74,7 +77,7 @@ impl TaskError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => EXIT_USAGE,
+            Self::Usage(_) | Self::BadRule(_) => EXIT_USAGE,
             Self::Store(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
                 exit_code(Outcome::SourceNotFound)
             }
@@ -88,14 +91,9 @@ impl TaskError {
         match self {
             Self::Store(error) => error.hint(),
             Self::Ended { hint, .. } => hint.as_deref(),
+            Self::BadRule(rule) => Some(rule.hint()),
             Self::Usage(_) | Self::Stream(_) => None,
         }
-    }
-}
-
-impl From<BadRule> for TaskError {
-    fn from(rule: BadRule) -> Self {
-        Self::Usage(rule.to_string())
     }
 }
 

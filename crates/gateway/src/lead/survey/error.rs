@@ -93,7 +93,7 @@ impl SurveyError {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
             }
             Self::NothingSelected { .. } => Some("see which rule decides with --explain KEY, or pass --allow-empty"),
-            Self::BadRule(_) => Some("a literal `[`, `{`, `*` or `?` is written with a backslash before it"),
+            Self::BadRule(rule) => Some(rule.hint()),
             Self::ListFile { .. } => Some("the file holds one relative name a line, in UTF-8"),
             Self::TooManyNames => Some("split the list, or select by prefix with --include"),
             Self::Overlap { .. } => Some("leave the destination out of the source with --exclude 'NAME/**'"),
