@@ -72,8 +72,11 @@ def python_page() -> str:
 
 
 def _members(thing: type) -> list[str]:
+    # What is inherited from classes that are not public belongs to the page of the public one.
+    shown = [base for base in reversed(thing.__mro__) if base is thing or base.__name__.startswith("_")]
+    members = {name: member for base in shown for name, member in vars(base).items()}
     lines = []
-    for name, member in vars(thing).items():
+    for name, member in members.items():
         if name.startswith("_") or not inspect.getdoc(member):
             continue
         if inspect.isfunction(member):

@@ -12,6 +12,7 @@ def test_the_public_names() -> None:
         "Access",
         "Client",
         "DestinationSummary",
+        "DistributionPlan",
         "Event",
         "FilterRule",
         "HopActivity",

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     )
     from tradewind.model.job import FilterRule, ObjectFilter
     from tradewind.model.store import Access
-    from tradewind.planning.api import TransferFrontier, TransferPlan, frontier, plan
+    from tradewind.planning.api import frontier, plan
     from tradewind.planning.picture import Picture
+    from tradewind.planning.plans import DistributionPlan, TransferFrontier, TransferPlan
     from tradewind.transfer.client import Client, Result, RunningJob, copy, sync
     from tradewind.transfer.jobs import JobRecord
     from tradewind.transfer.request import Options
@@ -34,6 +35,7 @@ __all__ = [
     "Access",
     "Client",
     "DestinationSummary",
+    "DistributionPlan",
     "Event",
     "FilterRule",
     "HopActivity",
@@ -63,6 +65,7 @@ _HOMES = {
     "Access": "tradewind.model.store",
     "Client": "tradewind.transfer.client",
     "DestinationSummary": "tradewind.model.event",
+    "DistributionPlan": "tradewind.planning.plans",
     "Event": "tradewind.model.event",
     "FilterRule": "tradewind.model.job",
     "HopActivity": "tradewind.model.event",
@@ -76,8 +79,8 @@ _HOMES = {
     "Result": "tradewind.transfer.client",
     "RunningJob": "tradewind.transfer.client",
     "Summary": "tradewind.model.event",
-    "TransferFrontier": "tradewind.planning.api",
-    "TransferPlan": "tradewind.planning.api",
+    "TransferFrontier": "tradewind.planning.plans",
+    "TransferPlan": "tradewind.planning.plans",
     "WouldCopy": "tradewind.model.event",
     "WouldDelete": "tradewind.model.event",
     "copy": "tradewind.transfer.client",

@@ -20,7 +20,7 @@ from tradewind.planner import solver
 from tradewind.planner.check import multicast_violations
 from tradewind.planner.distribution import answer_multicast, compare_multicast, prepare_multicast
 from tradewind.planner.network import Limits
-from tradewind.planner.plan import InfeasibleGoal, Transfer
+from tradewind.planner.plan import InfeasibleGoal, Transfer, trace_transfer
 
 VOLUME_GB = 40.0
 SOURCE = Region("p", "r0")
@@ -93,6 +93,18 @@ def test_beyond_the_size_that_is_solved_whole_the_gap_is_honest(seed: int, monke
         assert plan.gap < 1.0
     fast = answer_multicast(transfer, Fastest())
     assert fast.throughput_gbps <= top_gbps * (1 + 1e-6) <= fast.throughput_gbps * (1 + fast.gap) * (1 + 2e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4, 6])
+def test_the_frontier_is_as_good_as_brute_force_everywhere(seed: int) -> None:
+    world, transfer = world_of(seed)
+    frontier = trace_transfer(transfer)
+    assert all(segment.proven for segment in frontier.segments)
+    low, high = frontier.segments[0].rate_from_gbps, frontier.segments[-1].rate_to_gbps
+    assert high == pytest.approx(fastest_gbps(world), rel=1e-6)
+    for part in (0.0, 0.2, 0.5, 0.8, 0.99):
+        rate = low + part * (high - low)
+        assert frontier.cost_usd(rate) == pytest.approx(cheapest_usd(world, rate), rel=1e-6)
 
 
 def graph(edges: list[tuple[str, str, float]], egress_gbps: float = 10.0) -> Catalog:

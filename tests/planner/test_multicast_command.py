@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -107,7 +108,37 @@ def test_the_packaged_catalog_with_a_proven_gap(
     assert plan["throughput_gbps"] > 2 * direct["throughput_gbps"]
 
 
-@pytest.mark.parametrize("option", ["--frontier", "--explain"])
-def test_options_for_one_destination(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
-    assert main(["plan", "--problem", str(problem(tmp_path)), option]) == 2
+def test_explain_and_frontier_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = problem(tmp_path, vm_limit=1, goal={"max_cost_usd": 3})
+    assert main(["plan", "--problem", str(path), "--explain", "--frontier"]) == 0
+    out = capsys.readouterr().out
+    assert "what binds\n    the cost ceiling of $3.00" in out
+    assert "one more machine in every region (--max-vms): " in out
+    assert "10% more money: " in out
+    assert "frontier: each line is one set of machines" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_explain_and_frontier_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = problem(tmp_path, vm_limit=1, goal={"max_cost_usd": 3})
+    assert main(["plan", "--problem", str(path), "--explain", "--frontier", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    offers = {offer["change"]: offer["plan"] for offer in plan["would_help"]}
+    assert offers["10% more money"]["throughput_gbps"] > plan["throughput_gbps"]
+    assert offers["10% more money"]["cost_usd"]["total"] <= 3.3 * (1 + 1e-9)
+    assert offers["one more machine in every region (--max-vms)"]["trees"]
+    costs = [end["usd"] for piece in plan["frontier"] for end in (piece["from"], piece["to"])]
+    assert costs == sorted(costs)
+    assert costs[0] <= plan["cost_usd"]["total"] <= costs[-1]
+
+
+def test_the_picture_shows_the_trees_and_the_other_ways(tmp_path: Path) -> None:
+    assert main(["plan", "--problem", str(problem(tmp_path)), "--plot", str(tmp_path / "trees.svg")]) == 0
+    words = [text.text for text in ElementTree.parse(tmp_path / "trees.svg").iter("{http://www.w3.org/2000/svg}text")]
+    for mark in ("this plan", "direct to each, at once", "2 plans, one per destination"):
+        assert words.count(mark) == 1, mark
+
+
+def test_a_topology_takes_one_destination(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--problem", str(problem(tmp_path)), "--topology", str(tmp_path / "t.json")]) == 2
     assert "takes one destination" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import re
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -25,9 +26,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 ENDS = (str(TORONTO), str(TOKYO))
 
 
-def picture(**kwargs: object) -> ElementTree.Element:
+def picture(**kwargs: Any) -> ElementTree.Element:
     catalog = kwargs.pop("catalog", None) or small_world()
-    plan = tradewind.plan(*ENDS, volume_gb=50, max_vms=2, goal="fastest", catalog=catalog)  # type: ignore[arg-type]
+    plan = tradewind.plan(*ENDS, volume_gb=50, max_vms=2, goal="fastest", catalog=catalog)
     return ElementTree.fromstring(plan.plot().svg)
 
 

@@ -17,8 +17,8 @@ from tradewind.model.overlay_document import plan_document
 from tradewind.model.units import parse_bytes, parse_duration_s
 
 if TYPE_CHECKING:
-    from tradewind.planner.plan import Transfer
-    from tradewind.planning.api import TransferFrontier, TransferPlan
+    from tradewind.planner.plan import InfeasibleGoal, Transfer
+    from tradewind.planning.plans import DistributionPlan, TransferFrontier, TransferPlan
 
 HELP = """\
 Plans a transfer between two regions: over which relays, with which machines, how fast and for how much. With several
@@ -133,8 +133,7 @@ def run(args: Namespace) -> int:
     except InfeasibleGoal as error:
         if not args.json:
             raise
-        nearest = plan_document(error.nearest) if error.nearest else None
-        print(json.dumps({"status": "infeasible", "because": error.because, "nearest": nearest}))
+        print(json.dumps(infeasible_document(error)))
         return error.exit_code
     if args.topology_file:
         _write_topology(args.topology_file, plan)
@@ -144,9 +143,39 @@ def run(args: Namespace) -> int:
     else:
         _show(args, plan, frontier)
     if args.plot:
-        plan.plot(args.plot, frontier=frontier)
-        print(f"drawn to {args.plot}", file=sys.stderr)
+        draw(args.plot, plan, frontier)
     return 0
+
+
+def draw(path: str, plan: TransferPlan | DistributionPlan, frontier: TransferFrontier | None) -> None:
+    """Writes the picture and says so. Raises UsageError if the file cannot be written."""
+    plan.plot(path, frontier=frontier)
+    print(f"drawn to {path}", file=sys.stderr)
+
+
+def infeasible_document(error: InfeasibleGoal) -> dict[str, object]:
+    """What `--json` says where no plan meets the goal."""
+    nearest = plan_document(error.nearest) if error.nearest else None
+    return {"status": "infeasible", "because": error.because, "hint": error.hint, "nearest": nearest}
+
+
+def offers_document(plan: TransferPlan | DistributionPlan) -> dict[str, object]:
+    """What `--json` adds with `--explain`."""
+    offers = [{"change": o.change, "gain": o.gain, "plan": plan_document(o.plan)} for o in plan.would_help()]
+    return {"would_help": offers}
+
+
+def frontier_document(frontier: TransferFrontier) -> dict[str, object]:
+    """What `--json` adds with `--frontier`."""
+    pieces = [
+        {
+            "from": {"gbps": s.rate_from_gbps, "usd": s.cost_from_usd},
+            "to": {"gbps": s.rate_to_gbps, "usd": s.cost_to_usd},
+            "proven": s.proven,
+        }
+        for s in frontier.segments
+    ]
+    return {"frontier": pieces}
 
 
 def _write_topology(path: str, plan: TransferPlan) -> None:
@@ -233,18 +262,9 @@ def _document(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | 
     if args.compare:
         document["compare"] = [{"name": a.name, **plan_document(a.plan)} for a in plan.compare()]
     if args.explain:
-        document["would_help"] = [
-            {"change": o.change, "gain": o.gain, "plan": plan_document(o.plan)} for o in plan.would_help()
-        ]
+        document |= offers_document(plan)
     if args.frontier and frontier is not None:
-        document["frontier"] = [
-            {
-                "from": {"gbps": s.rate_from_gbps, "usd": s.cost_from_usd},
-                "to": {"gbps": s.rate_to_gbps, "usd": s.cost_to_usd},
-                "proven": s.proven,
-            }
-            for s in frontier.segments
-        ]
+        document |= frontier_document(frontier)
     return document
 
 

@@ -1,29 +1,20 @@
-"""`tradewind plan` with several destinations: what is printed of trees, and of other ways to serve them all."""
+"""`tradewind plan` with several destinations: trees, and other ways to serve them all."""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tradewind.errors import UsageError
-from tradewind.model.amounts import format_gbps, format_usd, format_volume
 from tradewind.model.goal import Goal
-from tradewind.model.overlay import DistributionTree, MulticastPlan
-from tradewind.model.overlay_document import plan_document
-from tradewind.model.region import Region
-from tradewind.model.units import format_duration
 
 if TYPE_CHECKING:
-    from tradewind.planner.distribution import MulticastAlternative
     from tradewind.planner.plan import Transfer
-
-PROVEN_GAP = 1e-6
-"""A gap below this is rounding."""
-GAP_SHOWN_MIN = 1e-4
+    from tradewind.planning.plans import DistributionPlan, TransferFrontier
 
 
 def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
@@ -33,81 +24,44 @@ def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
         UsageError: an option that only makes sense for one destination.
         InfeasibleGoal: no plan meets the goal, and no JSON was asked for.
     """
-    from tradewind.planner.distribution import answer_multicast, compare_multicast
+    from tradewind.cli.plan import draw, frontier_document, infeasible_document, offers_document
     from tradewind.planner.plan import InfeasibleGoal
+    from tradewind.planning.api import planned_trees
 
-    asked = {"frontier": args.frontier, "plot": args.plot, "explain": args.explain, "topology": args.topology_file}
-    for option, wanted in asked.items():
-        if wanted:
-            raise UsageError(f"--{option} takes one destination", hint="leave it out, or plan for each alone")
-    started_s = time.perf_counter()
+    if args.topology_file:
+        raise UsageError("--topology takes one destination", hint="leave it out, or plan for each alone")
     try:
-        plan = answer_multicast(transfer, goal)
+        plan = planned_trees(transfer, goal, time.perf_counter())
     except InfeasibleGoal as error:
         if not args.json:
             raise
-        nearest = plan_document(error.nearest) if error.nearest else None
-        print(json.dumps({"status": "infeasible", "because": error.because, "nearest": nearest}))
+        print(json.dumps(infeasible_document(error)))
         return error.exit_code
-    plan = replace(plan, solve_s=time.perf_counter() - started_s)
-    others = compare_multicast(transfer, plan)
+    frontier = plan.frontier() if args.frontier or args.plot else None
     if args.json:
-        print(json.dumps({**plan_document(plan), "compare": [asdict(line) for line in others]}))
+        document = {**plan.to_document(), "compare": [asdict(way) for way in plan.compare()]}
+        document |= offers_document(plan) if args.explain else {}
+        document |= frontier_document(frontier) if args.frontier and frontier else {}
+        print(json.dumps(document))
     else:
-        print("\n".join([*multicast_lines(plan), "", *alternative_lines(others)]))
+        _show(args, plan, frontier)
+    if args.plot:
+        draw(args.plot, plan, frontier)
     return 0
 
 
-def multicast_lines(plan: MulticastPlan) -> list[str]:
-    """Headline, trees and machines."""
-    boot = f", {format_duration(plan.boot_s)} of it for machines to start" if plan.boot_s else ""
-    proven = plan.optimal and plan.gap < PROVEN_GAP
-    proof = "proven optimal" if proven else f"proven within {max(plan.gap, GAP_SHOWN_MIN):.2%} of the best"
-    parts = [f"egress {format_usd(plan.cost.egress_usd)}", f"machines {format_usd(plan.cost.machines_usd)}"]
-    if plan.cost.requests_usd:
-        parts.append(f"requests {format_usd(plan.cost.requests_usd)}")
-    lines = [
-        f"{plan.source} → {', '.join(map(str, plan.destinations))}",
-        f"{format_volume(plan.volume_gb)} to each: {plan.goal}",
-        "",
-        f"  rate      {format_gbps(plan.throughput_gbps)} to each",
-        f"  time      {format_duration(plan.time_s)}{boot}",
-        f"  cost      {format_usd(plan.cost.total_usd)}: {', '.join(parts)}",
-        f"  plan      {proof}, in {plan.solve_s:.2f} s",
-    ]
-    for tree in plan.trees:
-        lines += ["", f"  {tree.share:.1%} goes this way", *_branches(plan, tree, plan.source, "    ")]
-    lines += ["", "  machines"]
-    lines += [
-        f"    {m.count:>3} × {m.offer.name:<22} {m.region!s:<28} {format_usd(m.offer.usd_per_hour)}/h each"
-        for m in plan.machines
-    ]
-    if plan.binding:
-        lines += ["", f"  limited by {plan.binding[0]}"]
-    return lines
+def _show(args: Namespace, plan: DistributionPlan, frontier: TransferFrontier | None) -> None:
+    from shutil import get_terminal_size
 
+    from tradewind.planning import words
+    from tradewind.planning.tree_words import alternative_lines, tree_lines
 
-def _branches(plan: MulticastPlan, tree: DistributionTree, at: Region, indent: str) -> list[str]:
-    """The part of a tree that hangs from a region, one region a line."""
-    connections = {(e.src, e.dst): e.connections for e in plan.edges}
-    onward = [dst for src, dst in tree.hops if src == at]
-    lines = [f"{indent}{at}"] if at == plan.source else []
-    for number, dst in enumerate(onward):
-        last = number == len(onward) - 1
-        mark = " ●" if dst in plan.destinations else ""
-        lines.append(f"{indent}{'└' if last else '├'}─{connections[at, dst]}→ {dst}{mark}")
-        lines += _branches(plan, tree, dst, indent + ("      " if last else "│     "))
-    return lines
-
-
-def alternative_lines(others: Sequence[MulticastAlternative]) -> list[str]:
-    """The plan beside other ways to serve all destinations."""
-    width = max(len(line.name) for line in others)
-    head = f"  {'way':<{width}}  {'machines':>8}  {'at source':>9}  {'time':>13}  {'rate to each':>13}  {'cost':>10}"
-    lines = [head]
-    lines += [
-        f"  {line.name:<{width}}  {line.machines:>8}  {line.source_machines:>9}  {format_duration(line.time_s):>13}"
-        f"  {format_gbps(line.throughput_gbps):>13}  {format_usd(line.cost_usd):>10}  {line.remark}".rstrip()
-        for line in others
-    ]
-    return lines
+    columns = get_terminal_size((words.COLUMNS, 24)).columns
+    lines = tree_lines(plan.overlay, columns)
+    if args.explain:
+        lines += words.explain_lines(plan.overlay, plan.would_help(), columns)
+    lines += alternative_lines(plan.compare(), columns)
+    if args.frontier and frontier is not None:
+        lines += words.frontier_lines(frontier.frontier)
+    print("\n".join(lines))
+    sys.stdout.flush()

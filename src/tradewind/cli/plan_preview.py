@@ -25,7 +25,7 @@ from tradewind.transfer.request import Options
 from tradewind.transfer.where import Whereabouts, asked_whereabouts, named_region, said_whereabouts
 
 if TYPE_CHECKING:
-    from tradewind.planning.api import TransferPlan
+    from tradewind.planning.plans import TransferPlan
 
 __all__ = ["Preview", "goal_of", "goal_options", "preview_of"]
 

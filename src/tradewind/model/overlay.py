@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -136,6 +137,16 @@ class MulticastPlan(Overlay):
     destinations: tuple[Region, ...]
     trees: tuple[DistributionTree, ...]
 
+    @property
+    def copies(self) -> Mapping[Region, int]:
+        """Regions that duplicate bytes, and into how many copies at most; one that a destination keeps counts too."""
+        most: dict[Region, int] = {}
+        for tree in self.trees:
+            sent = Counter(src for src, _ in tree.hops)
+            for region, count in sent.items():
+                most[region] = max(most.get(region, 0), count + (region in self.destinations))
+        return {region: count for region, count in most.items() if count > 1}
+
     def __str__(self) -> str:
         return (
             f"{format_volume(self.volume_gb)} to {len(self.destinations)} destinations at "
@@ -151,6 +162,11 @@ class OverlayPlan(Overlay):
 
     destination: Region
     routes: tuple[OverlayRoute, ...]
+
+    @property
+    def destinations(self) -> tuple[Region, ...]:
+        """The destination alone, as plans for several have theirs."""
+        return (self.destination,)
 
     def __str__(self) -> str:
         ways = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)

@@ -32,13 +32,17 @@ from tradewind.planner.plan import (
     solve_goal,
 )
 from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
-from tradewind.planner.solver import SolverSettings
+from tradewind.planner.solver import SolverLimitReached, SolverSettings
 from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
 
 __all__ = ["MulticastAlternative", "answer_multicast", "compare_multicast", "prepare_multicast"]
 
 SETTINGS = SolverSettings(time_limit_s=20.0, windows_max=6)
 """A mixed-integer solve takes longer here; what has been found by its limits is shown with its gap."""
+RIVAL_SOLVE_S = 3.0
+"""Of one solve for a plan to a single destination, which is only compared with."""
+RIVAL_GAP_SAID = 1e-3
+"""A plan that is only compared with and may be dearer than need be by more than this says so."""
 
 
 def prepare_multicast(
@@ -166,6 +170,9 @@ class MulticastAlternative:
     name: str
     throughput_gbps: float
     """What each destination receives."""
+    average_gbps: float
+    """The same over the time until the last destination has everything, machines' start left out: less than
+    ``throughput_gbps`` where plans are carried out one after another."""
     time_s: float
     """Until the last destination has everything."""
     cost_usd: float
@@ -191,7 +198,8 @@ def compare_multicast(transfer: Transfer, plan: MulticastPlan) -> list[Multicast
 def _line(name: str, plan: MulticastPlan) -> MulticastAlternative:
     machines = sum(m.count for m in plan.machines)
     source = plan.machine_counts[plan.source]
-    return MulticastAlternative(name, plan.throughput_gbps, plan.time_s, plan.cost.total_usd, machines, source)
+    rate = plan.throughput_gbps
+    return MulticastAlternative(name, rate, rate, plan.time_s, plan.cost.total_usd, machines, source)
 
 
 def _direct_copies(transfer: Transfer, plan: MulticastPlan) -> MulticastPlan | None:
@@ -220,10 +228,11 @@ def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlterna
             transfer.limits,
             network=transfer.network,
             boot_s=transfer.job.boot_s,
+            settings=replace(transfer.settings, time_limit_s=RIVAL_SOLVE_S),
         )
         try:
             plans.append(answer_goal(alone, goal))
-        except InfeasibleGoal:
+        except (InfeasibleGoal, SolverLimitReached):
             return None
     counts: dict[Region, int] = defaultdict(int)
     for made in plans:
@@ -232,12 +241,18 @@ def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlterna
     network = transfer.network
     crowded = [r for r, n in counts.items() if n > int(network.machines_max[network.index[r]])]
     together = not crowded
+    rate = min(made.throughput_gbps for made in plans)
+    one_by_one = transfer.job.gbit / math.fsum(made.transfer_s for made in plans)
+    remarks = [] if together else [f"one after another: {crowded[0]} has not the machines for all at once"]
+    gap = max(made.gap for made in plans)
+    remarks += [f"within {gap:.1%} of the best"] if gap > RIVAL_GAP_SAID else []
     return MulticastAlternative(
         f"{len(plans)} plans, one per destination",
-        min(made.throughput_gbps for made in plans),
+        rate,
+        rate if together else one_by_one,
         max(made.time_s for made in plans) if together else math.fsum(made.time_s for made in plans),
         math.fsum(made.cost.total_usd for made in plans),
         sum(counts.values()),
         counts[plan.source],
-        "" if together else f"one after another: {crowded[0]} has not the machines for all at once",
+        "; ".join(remarks),
     )

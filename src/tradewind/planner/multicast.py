@@ -93,6 +93,8 @@ def _violated_row(formulation: Formulation, flow_gbps: FloatArray, rate: float) 
             (int(u), int(v)): float(gbps) + creep * rate for u, v, gbps in zip(tails, heads, shared_gbps, strict=True)
         }
         packing = pack_trees(capacity, len(network.regions), formulation.source, formulation.sinks, rate)
+        if packing.least_weight <= 0.0:  # a tree of links that are not full: no proof, and none is missing
+            continue
         weights = np.minimum(packing.weights[tails, heads] / packing.least_weight, 1.0)
         if float(weights @ shared_gbps) < rate * (1 - PACKED):
             break

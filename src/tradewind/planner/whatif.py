@@ -9,9 +9,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Region
+from tradewind.planner.distribution import answer_multicast, prepare_multicast
+from tradewind.planner.network import Limits
 from tradewind.planner.plan import InfeasibleGoal, Transfer, answer_goal, prepare
 
 __all__ = ["Offer", "what_would_help"]
@@ -22,16 +25,19 @@ WORTH_MENTIONING = 1e-3
 """Relative; gains below it are not worth a line."""
 
 
+AnyPlan = OverlayPlan | MulticastPlan
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A change and what it would give."""
 
     change: str
-    plan: OverlayPlan
+    plan: AnyPlan
     gain: str
 
 
-def what_would_help(transfer: Transfer, plan: OverlayPlan) -> list[Offer]:
+def what_would_help(transfer: Transfer, plan: AnyPlan) -> list[Offer]:
     """Changes that would make the plan faster or cheaper, the greatest first."""
     offers = []
     full = [r for r in plan.machine_counts if plan.machine_counts[r] >= _limit(transfer, r)]
@@ -52,39 +58,45 @@ def _limit(transfer: Transfer, region: Region) -> int:
     return int(transfer.network.machines_max[transfer.network.index[region]])
 
 
-def _with_one_more(transfer: Transfer, plan: OverlayPlan, regions: Collection[Region]) -> OverlayPlan | None:
+def _with_one_more(transfer: Transfer, plan: AnyPlan, regions: Collection[Region]) -> AnyPlan | None:
     more = {region: _limit(transfer, region) + 1 for region in regions}
     limits = replace(transfer.limits, per_region={**transfer.limits.per_region, **more})
     catalog = replace(transfer.catalog, quotas={r: n + (r in more) for r, n in transfer.catalog.quotas.items()})
-    wider = prepare(
-        catalog,
-        plan.source,
-        plan.destination,
-        plan.volume_gb,
-        limits,
-        boot_s=transfer.job.boot_s,
-        settings=transfer.settings,
-    )
     try:
-        return answer_goal(wider, _fair(plan.goal))
+        return _answered(_prepared(transfer, plan, catalog, limits), _fair(plan.goal))
     except InfeasibleGoal:
         return None
+
+
+def _prepared(transfer: Transfer, plan: AnyPlan, catalog: Catalog, limits: Limits) -> Transfer:
+    """The same transfer with another catalog and other limits."""
+    boot_s, settings = transfer.job.boot_s, transfer.settings
+    if isinstance(plan, MulticastPlan):
+        return prepare_multicast(
+            catalog, plan.source, plan.destinations, plan.volume_gb, limits, boot_s=boot_s, settings=settings
+        )
+    return prepare(catalog, plan.source, plan.destination, plan.volume_gb, limits, boot_s=boot_s, settings=settings)
+
+
+def _answered(transfer: Transfer, goal: Goal) -> AnyPlan:
+    several = len(transfer.formulation.sinks) > 1
+    return answer_multicast(transfer, goal) if several else answer_goal(transfer, goal)
 
 
 def _fair(goal: Goal) -> Goal:
     return MinThroughput(goal.gbps) if isinstance(goal, MinThroughput) else goal
 
 
-def _with_more_money(transfer: Transfer, plan: OverlayPlan) -> OverlayPlan | None:
+def _with_more_money(transfer: Transfer, plan: AnyPlan) -> AnyPlan | None:
     if isinstance(plan.goal, (Fastest, Soonest)):
         return None
     try:
-        return answer_goal(transfer, MaxCost(plan.cost.total_usd * 1.1))
+        return _answered(transfer, MaxCost(plan.cost.total_usd * 1.1))
     except InfeasibleGoal:
         return None
 
 
-def _gain(plan: OverlayPlan, better: OverlayPlan) -> str:
+def _gain(plan: AnyPlan, better: AnyPlan) -> str:
     """What the better plan gives, by the goal's own measure; empty if nothing."""
     faster = better.throughput_gbps > plan.throughput_gbps * (1 + WORTH_MENTIONING)
     cheaper = better.cost.total_usd < plan.cost.total_usd * (1 - WORTH_MENTIONING)
@@ -94,7 +106,7 @@ def _gain(plan: OverlayPlan, better: OverlayPlan) -> str:
     return _figures(plan, better, by_cost=by_cost)
 
 
-def _figures(plan: OverlayPlan, better: OverlayPlan, *, by_cost: bool) -> str:
+def _figures(plan: AnyPlan, better: AnyPlan, *, by_cost: bool) -> str:
     """Rate and cost with how they change, what the goal is about first."""
     faster = better.throughput_gbps / plan.throughput_gbps - 1
     rate = f"{format_gbps(better.throughput_gbps)} ({faster:+.0%})" if abs(faster) >= 0.005 else "the same rate"

@@ -5,30 +5,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args, overload
 
 from tradewind.catalog.load import catalog_folder, load_catalog
 from tradewind.errors import UsageError
-from tradewind.model.amounts import format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay import Cost, OverlayEdge, OverlayPlan, OverlayRoute, RegionMachines
-from tradewind.model.overlay_document import plan_document
+from tradewind.model.overlay import OverlayPlan
 from tradewind.model.region import parse_region
-from tradewind.planner.baseline import direct, gridftp, ron
-from tradewind.planner.compare import Alternative, compare
-from tradewind.planner.distribution import prepare_multicast
-from tradewind.planner.frontier import Frontier, Segment
+from tradewind.planner.baseline import direct, gridftp
+from tradewind.planner.distribution import answer_multicast, prepare_multicast
 from tradewind.planner.network import Limits
-from tradewind.planner.plan import Transfer, answer_goal, prepare, trace_transfer
-from tradewind.planner.whatif import Offer, what_would_help
-from tradewind.planning.picture import Picture, check_picture_path, frontier_picture, plan_picture
-from tradewind.planning.words import explain_lines, frontier_lines, plan_lines
+from tradewind.planner.plan import Transfer, answer_goal, prepare
+from tradewind.planning.plans import DistributionPlan, TransferFrontier, TransferPlan, trace
 
 __all__ = [
+    "DistributionPlan",
     "GoalName",
     "TransferFrontier",
     "TransferPlan",
@@ -37,6 +31,7 @@ __all__ = [
     "outruns_boot",
     "plan",
     "planned",
+    "planned_trees",
     "prepared",
     "trace",
 ]
@@ -46,167 +41,34 @@ _NAMED: Mapping[str, Goal] = {"soonest": Soonest(), "cheapest": Cheapest(), "fas
 
 MACHINES_PER_REGION = 8
 """Machines per region unless the caller says otherwise."""
-FRONTIER_SOLVES_MAX = 16
-FRONTIER_SOLVE_S = 5.0
-"""A frontier of the whole catalog may take minutes to prove; pieces not proven by then are marked as such."""
+
+if TYPE_CHECKING:
+    from typing_extensions import Required, Unpack
+
+    class _Limits(TypedDict, total=False):
+        """Arguments of `plan` beside the regions; those that `frontier` has too."""
+
+        volume_gb: Required[float]
+        max_vms: int
+        vm_types: Collection[str] | None
+        spot: bool
+        catalog: Catalog | str | os.PathLike[str] | None
+
+    class _Goals(_Limits, total=False):
+        goal: GoalName
+        min_throughput_gbps: float | None
+        exactly: bool
+        max_cost_usd: float | None
+        deadline_s: float | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TransferPlan:
-    """A plan: over which routes, with which machines, how fast and for how much.
-
-    Shown as text in a terminal and as a table with a map in a notebook. `overlay` is the plan itself, with a unit in
-    each field's name; the properties are its main figures.
-    """
-
-    overlay: OverlayPlan
-    transfer: Transfer = field(repr=False)
-
-    @property
-    def throughput_gbps(self) -> float:
-        """Predicted rate [Gbit/s]."""
-        return self.overlay.throughput_gbps
-
-    @property
-    def time_s(self) -> float:
-        """From the request for machines to the last byte [s]."""
-        return self.overlay.time_s
-
-    @property
-    def cost(self) -> Cost:
-        """Egress, machines and requests [USD]; `cost.total_usd` is all of it."""
-        return self.overlay.cost
-
-    @property
-    def routes(self) -> tuple[OverlayRoute, ...]:
-        """Ways from source to destination with their shares, the greatest first."""
-        return self.overlay.routes
-
-    @property
-    def edges(self) -> tuple[OverlayEdge, ...]:
-        """Flow, connections and price of each hop."""
-        return self.overlay.edges
-
-    @property
-    def machines(self) -> tuple[RegionMachines, ...]:
-        """Machines by region and type."""
-        return self.overlay.machines
-
-    @property
-    def binding(self) -> tuple[str, ...]:
-        """What limits the plan, in words, the tightest first."""
-        return self.overlay.binding
-
-    @property
-    def direct(self) -> OverlayPlan | None:
-        """The same bytes over the direct link with all machines allowed; None where there is no such link."""
-        return direct(self.transfer)
-
-    def compare(self) -> list[Alternative]:
-        """This plan beside direct, RON, GridFTP and the planner's other answers."""
-        return compare(self.transfer, self.overlay)
-
-    def would_help(self) -> list[Offer]:
-        """What one more machine or 10% more money would buy; each answer is one more exact solve."""
-        return what_would_help(self.transfer, self.overlay)
-
-    def explain(self) -> str:
-        """What binds and what would help, in words."""
-        return "\n".join(explain_lines(self.overlay, self.would_help())).strip("\n")
-
-    def frontier(self) -> TransferFrontier:
-        """Every efficient pair of cost and rate of the same transfer."""
-        return trace(self.transfer)
-
-    def plot(self, path: str | os.PathLike[str] | None = None, *, frontier: TransferFrontier | None = None) -> Picture:
-        """Map and frontier as a picture, written to `path` (`.svg`, or `.png` with the extra `plot`) if there is one.
-
-        `frontier` is what `frontier()` gave, where it was asked before; else it is traced now, which may take seconds.
-
-        Raises:
-            UsageError: another ending, or PNG without the extra.
-        """
-        if path is not None:
-            check_picture_path(os.fspath(path))
-        traced = (frontier or self.frontier()).frontier
-        picture = plan_picture(self.overlay, traced, _rivals(self.transfer), self.transfer.catalog.places)
-        if path is not None:
-            picture.save(path)
-        return picture
-
-    def to_document(self) -> dict[str, Any]:
-        """The plan as JSON has it, like `tradewind plan --json`."""
-        return plan_document(self.overlay)
-
-    def __repr__(self) -> str:
-        return "\n".join(plan_lines(self.overlay))
-
-    def _repr_html_(self) -> str:
-        rivals = _rivals(self.transfer)
-        places = self.transfer.catalog.places
-        return f"<div>{plan_picture(self.overlay, None, rivals, places).svg}{_machine_table(self.overlay)}</div>"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TransferFrontier:
-    """Every efficient pair of cost and rate of a transfer, from the cheapest to the fastest."""
-
-    frontier: Frontier
-    transfer: Transfer = field(repr=False)
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """Pieces on which the same machines are used; `proven` where nothing better exists."""
-        return self.frontier.segments
-
-    @property
-    def points(self) -> list[tuple[float, float]]:
-        """(cost [USD], rate [Gbit/s]) at both ends of each piece."""
-        ends = [
-            end for s in self.segments for end in ((s.cost_from_usd, s.rate_from_gbps), (s.cost_to_usd, s.rate_to_gbps))
-        ]
-        return list(dict.fromkeys(ends))
-
-    @property
-    def proven(self) -> bool:
-        """Whether nothing better exists anywhere on it."""
-        return all(segment.proven for segment in self.segments)
-
-    def cost_usd(self, throughput_gbps: float) -> float:
-        """Least cost [USD] of a plan at this rate or more; infinite beyond the fastest."""
-        return self.frontier.cost_usd(throughput_gbps)
-
-    def throughput_gbps(self, cost_usd: float) -> float:
-        """Highest rate [Gbit/s] for at most this cost; zero below the cheapest."""
-        return self.frontier.rate_gbps(cost_usd)
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """The frontier with direct and RON marked, written to `path` (`.svg` or `.png`) if there is one.
-
-        Raises:
-            UsageError: another ending, or PNG without the extra `plot`.
-        """
-        if path is not None:
-            check_picture_path(os.fspath(path))
-        formulation = self.transfer.formulation
-        regions = formulation.network.regions
-        source, destination = regions[formulation.source], regions[formulation.sink]
-        volume_gb = self.transfer.job.volume_gb
-        picture = frontier_picture(source, destination, volume_gb, self.frontier, _rivals(self.transfer))
-        if path is not None:
-            picture.save(path)
-        return picture
-
-    def __repr__(self) -> str:
-        return "\n".join(frontier_lines(self.frontier)).strip("\n")
-
-    def _repr_html_(self) -> str:
-        return f"<div>{self.plot().svg}</div>"
-
-
+@overload
+def plan(source: str, destination: str, **asked: Unpack[_Goals]) -> TransferPlan: ...
+@overload
+def plan(source: str, destination: list[str] | tuple[str, ...], **asked: Unpack[_Goals]) -> DistributionPlan: ...
 def plan(
     source: str,
-    destination: str,
+    destination: str | list[str] | tuple[str, ...],
     *,
     volume_gb: float,
     goal: GoalName = "soonest",
@@ -218,12 +80,13 @@ def plan(
     vm_types: Collection[str] | None = None,
     spot: bool = False,
     catalog: Catalog | str | os.PathLike[str] | None = None,
-) -> TransferPlan:
-    """Plans a transfer between two regions. Starts nothing and asks nothing of any cloud.
+) -> TransferPlan | DistributionPlan:
+    """Plans a transfer between two regions, or from one to several. Starts nothing and asks nothing of any cloud.
 
     Args:
         source: region, e.g. `aws:us-east-1`.
-        destination: region.
+        destination: region; or a list of regions, two to eight, each of which receives everything. The plan is a
+            `TransferPlan` for one, a `DistributionPlan` for a list.
         volume_gb: how much [GB, 1e9 bytes].
         goal: `soonest` (machines' start included), `cheapest` or `fastest`; instead of it one of the next three.
         min_throughput_gbps: cheapest at this rate or more [Gbit/s].
@@ -237,19 +100,20 @@ def plan(
 
     Raises:
         UsageError: an unknown region or machine type, or a goal that makes no sense.
-        TradewindError: no plan meets the goal; the message says which limit, the hint the nearest goal that works.
+        InfeasibleGoal: no plan meets the goal; the message says which limit, the hint the nearest goal that works.
     """
+    _refuse_single(destination)
     wanted = _goal(goal, min_throughput_gbps, exactly, max_cost_usd, deadline_s)
     started_s = time.perf_counter()
     transfer = prepared(
         source, destination, volume_gb=volume_gb, max_vms=max_vms, vm_types=vm_types, spot=spot, catalog=catalog
     )
-    return planned(transfer, wanted, started_s)
+    return planned_trees(transfer, wanted, started_s) if _several(transfer) else planned(transfer, wanted, started_s)
 
 
 def frontier(
     source: str,
-    destination: str,
+    destination: str | list[str] | tuple[str, ...],
     *,
     volume_gb: float,
     max_vms: int = MACHINES_PER_REGION,
@@ -257,7 +121,8 @@ def frontier(
     spot: bool = False,
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> TransferFrontier:
-    """Every efficient pair of cost and rate between two regions; arguments and errors are those of `plan`."""
+    """Every efficient pair of cost and rate; arguments and errors are those of `plan`."""
+    _refuse_single(destination)
     return trace(
         prepared(
             source, destination, volume_gb=volume_gb, max_vms=max_vms, vm_types=vm_types, spot=spot, catalog=catalog
@@ -271,10 +136,21 @@ def planned(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan:
     return TransferPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
 
 
-def trace(transfer: Transfer) -> TransferFrontier:
-    """The frontier, as far as it is found in the time that someone waits for it."""
-    hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
-    return TransferFrontier(trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX), transfer)
+def planned_trees(transfer: Transfer, goal: Goal, started_s: float) -> DistributionPlan:
+    """The plan for a goal and several destinations; arguments as in `planned`."""
+    overlay = answer_multicast(transfer, goal)
+    return DistributionPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
+
+
+def _several(transfer: Transfer) -> bool:
+    return len(transfer.formulation.sinks) > 1
+
+
+def _refuse_single(destination: str | Sequence[str]) -> None:
+    """A list always gives a plan with trees: one of a single region would be a plan of another type."""
+    if not isinstance(destination, str) and len(destination) < 2:
+        count = len(destination)
+        raise UsageError(f"a list of destinations has at least two, not {count}", hint="give a single one as a text")
 
 
 def outruns_boot(transfer: Transfer) -> OverlayPlan | None:
@@ -350,17 +226,3 @@ def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise UsageError(f"unknown machine type {name}", hint=f"known are {', '.join(sorted(known))}")
-
-
-def _rivals(transfer: Transfer) -> list[tuple[str, OverlayPlan]]:
-    return [(name, made) for name, made in (("direct", direct(transfer)), ("RON", ron(transfer))) if made]
-
-
-def _machine_table(overlay: OverlayPlan) -> str:
-    rows = "".join(
-        f"<tr><td>{m.count}</td><td>{escape(m.offer.name)}</td><td>{escape(str(m.region))}</td>"
-        f"<td>{format_usd(m.offer.usd_per_hour)}/h</td></tr>"
-        for m in overlay.machines
-    )
-    limited = f"<p>Limited by {escape(overlay.binding[0])}.</p>" if overlay.binding else ""
-    return f"<table><tr><th>machines</th><th>type</th><th>region</th><th>each</th></tr>{rows}</table>{limited}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tradewind.model.amounts import format_gbps, format_usd
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import Overlay
 from tradewind.planning import style
 from tradewind.planning.labels import Box, Labels, text_width
 
@@ -25,13 +26,28 @@ ELBOWS_SHOWN_MAX = 40
 """With more elbows than this their dots would be a second line."""
 
 Scale = Callable[[float], float]
-Mark = tuple[str, OverlayPlan]
-"""A name and a plan: `direct`, `RON`, …"""
 
 
-def draw_chart(frontier: Frontier, chosen: OverlayPlan | None, rivals: Sequence[Mark]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The figures of one way of doing it, such as `direct` or `RON`."""
+
+    name: str
+    gbps: float
+    cost_usd: float
+    time_s: float
+    machines: int
+
+    @classmethod
+    def of(cls, name: str, plan: Overlay) -> Mark:
+        """Those of a plan."""
+        machines = sum(m.count for m in plan.machines)
+        return cls(name, plan.throughput_gbps, plan.cost.total_usd, plan.time_s, machines)
+
+
+def draw_chart(frontier: Frontier, chosen: Mark | None, rivals: Sequence[Mark]) -> Iterator[str]:
     """SVG elements, `style.WIDTH` × `HEIGHT`."""
-    marks = [*rivals, *([("this plan", chosen)] if chosen else [])]
+    marks = [*rivals, *([chosen] if chosen else [])]
     curve = [point for part, _ in _curve(frontier) for point in part]
     x, y, costs, rates = _scales(curve, marks)
     yield from _axes(x, y, costs, rates)
@@ -48,11 +64,11 @@ def draw_chart(frontier: Frontier, chosen: OverlayPlan | None, rivals: Sequence[
     elbows = frontier.elbows()
     for rate, cost in elbows if len(elbows) <= ELBOWS_SHOWN_MAX else ():
         yield f'<circle cx="{x(cost):.1f}" cy="{y(rate):.1f}" r="2.6" fill="{style.FRONTIER}"/>'
-    for _, made in marks:
-        px, py = x(made.cost.total_usd), y(made.throughput_gbps)
+    for mark in marks:
+        px, py = x(mark.cost_usd), y(mark.gbps)
         labels.take(Box(px - 8, py - 8, px + 8, py + 8), 3.0)
-    for name, made in marks:
-        yield from _mark(name, made, x(made.cost.total_usd), y(made.throughput_gbps), made is chosen, labels)
+    for mark in marks:
+        yield from _mark(mark, x(mark.cost_usd), y(mark.gbps), mark is chosen, labels)
     yield from _legend(all(segment.proven for segment in frontier.segments))
 
 
@@ -76,8 +92,8 @@ def _curve(frontier: Frontier) -> Iterator[tuple[list[tuple[float, float]], bool
 def _scales(
     curve: Sequence[tuple[float, float]], marks: Sequence[Mark]
 ) -> tuple[Scale, Scale, tuple[float, float], tuple[float, float]]:
-    costs = [cost for cost, _ in curve] + [made.cost.total_usd for _, made in marks]
-    rates = [rate for _, rate in curve] + [made.throughput_gbps for _, made in marks]
+    costs = [cost for cost, _ in curve] + [mark.cost_usd for mark in marks]
+    rates = [rate for _, rate in curve] + [mark.gbps for mark in marks]
     spread = max(max(costs) - min(costs), 0.02 * max(costs))
     low, high = max(0.0, min(costs) - 0.08 * spread), max(costs) + 0.12 * spread
     bottom, top = 0.0, max(rates) * 1.14
@@ -112,29 +128,35 @@ def _money(value: float, ticks: Sequence[float]) -> str:
     return f"${value:,.{digits}f}"
 
 
-def _mark(name: str, made: OverlayPlan, x: float, y: float, chosen: bool, labels: Labels) -> Iterator[str]:
+def _mark(mark: Mark, x: float, y: float, chosen: bool, labels: Labels) -> Iterator[str]:
     colour = style.CHOSEN if chosen else style.INK
-    size = 7.5 if chosen else 5.0
-    shapes = {
-        "this plan": f"M{x:.1f} {y - size:.1f}l{size} {size}l-{size} {size}l-{size} -{size}Z",
-        "RON": f"M{x - size:.1f} {y - size:.1f}h{2 * size}v{2 * size}h-{2 * size}Z",
-    }
-    circle = f"M{x - size:.1f} {y:.1f}a{size} {size} 0 1 0 {2 * size} 0a{size} {size} 0 1 0 -{2 * size} 0Z"
-    yield f'<path d="{shapes.get(name, circle)}" fill="{colour}" stroke="white" stroke-width="1.5"/>'
-    figures = f"{format_gbps(made.throughput_gbps)}, {format_usd(made.cost.total_usd)}"
-    width = max(text_width(name, 13) * 1.06, text_width(figures, 11.5))
+    yield f'<path d="{_shape(mark.name, x, y, chosen)}" fill="{colour}" stroke="white" stroke-width="1.5"/>'
+    figures = f"{format_gbps(mark.gbps)}, {format_usd(mark.cost_usd)}"
+    width = max(text_width(mark.name, 13) * 1.06, text_width(figures, 11.5))
     box, lead = labels.place(x, y, width, 29, 12)
     anchor, label_x = ("end", box.right) if box.right < x else ("start", box.left)
     if lead:
-        near_x, near_y = min(max(x, box.left), box.right), min(max(y, box.top), box.bottom)
+        near_x, near_y = box.nearest(x, y)
         yield (
             f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{near_x:.1f}" y2="{near_y:.1f}" stroke="{colour}" '
             'stroke-width="0.8"/>'
         )
     elif box.left < x < box.right:
         anchor, label_x = "middle", (box.left + box.right) / 2
-    yield style.text(label_x, box.top + 12, name, colour=colour, bold=True, anchor=anchor, halo=True)
+    yield style.text(label_x, box.top + 12, mark.name, colour=colour, bold=True, anchor=anchor, halo=True)
     yield style.text(label_x, box.top + 26, figures, size=11.5, colour=style.MUTED, anchor=anchor, halo=True)
+
+
+def _shape(name: str, x: float, y: float, chosen: bool) -> str:
+    """A diamond for the plan, a square for RON, a triangle for several plans, a circle for the direct way."""
+    size = 7.5 if chosen else 5.0
+    if chosen:
+        return f"M{x:.1f} {y - size:.1f}l{size} {size}l-{size} {size}l-{size} -{size}Z"
+    if name == "RON":
+        return f"M{x - size:.1f} {y - size:.1f}h{2 * size}v{2 * size}h-{2 * size}Z"
+    if not name.startswith("direct"):
+        return f"M{x:.1f} {y - size - 1:.1f}l{size + 1} {2 * size}h-{2 * size + 2}Z"
+    return f"M{x - size:.1f} {y:.1f}a{size} {size} 0 1 0 {2 * size} 0a{size} {size} 0 1 0 -{2 * size} 0Z"
 
 
 def _legend(all_proven: bool) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ DISTANCES = (1.0, 2.2, 4.0, 6.5)
 """Tries of how far from its point a label stands, as multiples of its gap."""
 LEAD_FROM = 2.0
 """From this multiple on, a thin line leads to the point."""
+LEAD_WEIGHT = 2.0
+"""How bad it is that such a line crosses what is taken."""
+LEAD_STEP_PX = 4.0
 
 
 def text_width(text: str, size_px: float) -> float:
@@ -34,6 +38,10 @@ class Box:
         wide = min(self.right, other.right) - max(self.left, other.left)
         high = min(self.bottom, other.bottom) - max(self.top, other.top)
         return wide * high if wide > 0 and high > 0 else 0.0
+
+    def nearest(self, x: float, y: float) -> tuple[float, float]:
+        """Its point that is nearest to another."""
+        return min(max(x, self.left), self.right), min(max(y, self.top), self.bottom)
 
     def outside(self, frame: Box) -> float:
         """Area that lies outside of `frame`."""
@@ -62,6 +70,8 @@ class Labels:
         best: tuple[float, Box, bool] | None = None
         for rank, (box, lead) in enumerate(_candidates(x, y, width, height, gap)):
             cost = 20 * box.outside(self._frame) + sum(box.overlap(other) * weight for other, weight in self._taken)
+            if lead:
+                cost += sum(other.overlap(part) * LEAD_WEIGHT for part in _lead(x, y, box) for other, _ in self._taken)
             cost += 0.5 * rank
             if best is None or cost < best[0]:
                 best = (cost, box, lead)
@@ -80,6 +90,15 @@ class Labels:
         best = min(corners, key=lambda box: sum(box.overlap(other) * weight for other, weight in self._taken))
         self.take(best, 2.0)
         return best
+
+
+def _lead(x: float, y: float, box: Box) -> Iterator[Box]:
+    """What the line from a label to its point covers, but for its end at the point."""
+    near_x, near_y = box.nearest(x, y)
+    steps = int(math.hypot(near_x - x, near_y - y) / LEAD_STEP_PX)
+    for step in range(3, steps):
+        at_x, at_y = x + (near_x - x) * step / steps, y + (near_y - y) * step / steps
+        yield Box(at_x - 2, at_y - 2, at_x + 2, at_y + 2)
 
 
 def _candidates(x: float, y: float, width: float, height: float, gap: float) -> Iterator[tuple[Box, bool]]:

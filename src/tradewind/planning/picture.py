@@ -7,44 +7,57 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tradewind.errors import UsageError
 from tradewind.model.amounts import format_gbps, format_usd, format_volume
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Place, Region
 from tradewind.model.units import format_duration
 from tradewind.planning import chart, style, world_map
+from tradewind.planning.labels import text_width
 
 if TYPE_CHECKING:
     from tradewind.planner.frontier import Frontier
 
 __all__ = ["Picture", "check_picture_path", "frontier_picture", "plan_picture"]
 
-HEADING_HEIGHT = 122
+MARGIN = 24
+TITLE_SIZE = 20
+TEXT_SIZE = 13
+LINE_HEIGHT = 22
+TILES_HEIGHT = 64
+TILE_WIDTH = 200
 GAP = 26
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Picture:
     """A drawing. A notebook shows it; `save` writes it as SVG or PNG."""
 
-    svg: str = field(repr=False)
+    svg: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it; the name's end, `.svg` or `.png`, says in which form.
 
         Raises:
-            UsageError: another ending, or PNG without the extra `plot`.
+            UsageError: another ending, PNG without the extra `plot`, or a file that cannot be written.
         """
-        if check_picture_path(os.fspath(path)) == "svg":
-            Path(path).write_text(self.svg, encoding="utf-8")
-        else:
+        content = self.svg.encode()
+        if check_picture_path(os.fspath(path)) == "png":
             from tradewind.planning.raster import png_of
 
-            Path(path).write_bytes(png_of(self.svg))
+            content = png_of(self.svg)
+        try:
+            Path(path).write_bytes(content)
+        except OSError as error:
+            raise UsageError(f"{os.fspath(path)}: {error.strerror}") from error
+
+    def __repr__(self) -> str:
+        return f"<Picture: SVG of {len(self.svg):,} characters>"
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -63,44 +76,64 @@ def check_picture_path(path: str) -> str:
 
 
 def plan_picture(
-    plan: OverlayPlan, frontier: Frontier | None, rivals: Sequence[chart.Mark], places: Mapping[Region, Place]
+    plan: OverlayPlan | MulticastPlan,
+    frontier: Frontier | None,
+    rivals: Sequence[chart.Mark],
+    places: Mapping[Region, Place],
 ) -> Picture:
-    """Heading, map (problem files know no places: then none) and, with a frontier, the chart."""
-    direct = next((made for name, made in rivals if name == "direct"), None)
+    """Heading, map (where the regions' places are known) and, with a frontier, the chart.
+
+    `rivals` are other ways of doing the same. The one whose name begins with `direct` is also in the heading.
+    """
+    chosen = chart.Mark.of("this plan", plan)
+    direct = next((mark for mark in rivals if mark.name.startswith("direct")), None)
+    heading, height = _heading(plan.source, plan.destinations, plan.volume_gb, f", {plan.goal}")
+    heading += _tiles(chosen, direct, height)
     blocks = []
     if world_map.can_be_mapped(plan, places):
         blocks.append((world_map.HEIGHT, list(world_map.draw_map(plan, places))))
     if frontier is not None:
-        blocks.append((chart.HEIGHT, list(chart.draw_chart(frontier, plan, rivals))))
-    return _composed(list(_plan_heading(plan, direct)), HEADING_HEIGHT, blocks)
+        blocks.append((chart.HEIGHT, list(chart.draw_chart(frontier, chosen, rivals))))
+    return _composed(heading, height + TILES_HEIGHT, blocks)
 
 
 def frontier_picture(
-    source: Region, destination: Region, volume_gb: float, frontier: Frontier, rivals: Sequence[chart.Mark]
+    source: Region, destinations: Sequence[Region], volume_gb: float, frontier: Frontier, rivals: Sequence[chart.Mark]
 ) -> Picture:
     """Heading and chart."""
-    heading = [
-        style.text(24, 36, f"{source} → {destination}", size=20, bold=True),
-        style.text(24, 58, f"{format_volume(volume_gb)}: every efficient pair of cost and rate", colour=style.MUTED),
-    ]
-    return _composed(heading, 78, [(chart.HEIGHT, list(chart.draw_chart(frontier, None, rivals)))])
+    heading, height = _heading(source, destinations, volume_gb, ": every efficient pair of cost and rate")
+    return _composed(heading, height + 20, [(chart.HEIGHT, list(chart.draw_chart(frontier, None, rivals)))])
 
 
-def _plan_heading(plan: OverlayPlan, direct: OverlayPlan | None) -> Iterator[str]:
-    yield style.text(24, 36, f"{plan.source} → {plan.destination}", size=20, bold=True)
-    yield style.text(24, 58, f"{format_volume(plan.volume_gb)}, {plan.goal}", colour=style.MUTED)
-    machines = sum(m.count for m in plan.machines)
+def _heading(source: Region, destinations: Sequence[Region], volume_gb: float, words: str) -> tuple[list[str], int]:
+    """From where to where and, smaller, how much and `words`; and where its last line stands.
+
+    Destinations that are too many for one line go on below.
+    """
+    room = style.WIDTH - 2 * MARGIN
+    names = ", ".join(map(str, destinations))
+    lines = [f"{source} → {names}"]
+    if text_width(lines[0], TITLE_SIZE) > room:
+        lines = [f"{source} → {len(destinations)} destinations", *wrap(names, int(room / text_width("x", TEXT_SIZE)))]
+    lines.append(f"{format_volume(volume_gb)}{' to each' if len(destinations) > 1 else ''}{words}")
+    drawn = [style.text(MARGIN, 36, lines[0], size=TITLE_SIZE, bold=True)]
+    for number, line in enumerate(lines[1:], 1):
+        drawn.append(style.text(MARGIN, 36 + LINE_HEIGHT * number, line, size=TEXT_SIZE, colour=style.MUTED))
+    return drawn, 36 + LINE_HEIGHT * (len(lines) - 1)
+
+
+def _tiles(chosen: chart.Mark, direct: chart.Mark | None, below: int) -> Iterator[str]:
     tiles = [
-        ("rate", format_gbps(plan.throughput_gbps), direct and format_gbps(direct.throughput_gbps)),
-        ("time", format_duration(plan.time_s), direct and format_duration(direct.time_s)),
-        ("cost", format_usd(plan.cost.total_usd), direct and format_usd(direct.cost.total_usd)),
-        ("machines", f"{machines}", direct and f"{sum(m.count for m in direct.machines)}"),
+        ("rate", format_gbps(chosen.gbps), direct and format_gbps(direct.gbps)),
+        ("time", format_duration(chosen.time_s), direct and format_duration(direct.time_s)),
+        ("cost", format_usd(chosen.cost_usd), direct and format_usd(direct.cost_usd)),
+        ("machines", f"{chosen.machines}", direct and f"{direct.machines}"),
     ]
     for number, (name, figure, of_direct) in enumerate(tiles):
-        x = 24 + 200 * number
-        yield style.text(x, 92, figure, size=18, bold=True)
+        x = MARGIN + TILE_WIDTH * number
+        yield style.text(x, below + 34, figure, size=18, bold=True)
         words = f"{name} (direct: {of_direct})" if of_direct else name
-        yield style.text(x, 110, words, size=11.5, colour=style.MUTED)
+        yield style.text(x, below + 52, words, size=11.5, colour=style.MUTED)
 
 
 def _composed(heading: Sequence[str], heading_height: int, blocks: Sequence[tuple[int, Sequence[str]]]) -> Picture:

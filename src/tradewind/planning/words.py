@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.model.amounts import format_gbps, format_usd, format_volume
-from tradewind.model.overlay import OverlayPlan, OverlayRoute
+from tradewind.model.overlay import Overlay, OverlayPlan, OverlayRoute
 from tradewind.model.units import format_duration
 
 if TYPE_CHECKING:
@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from tradewind.planner.frontier import Frontier
     from tradewind.planner.whatif import Offer
 
-__all__ = ["COLUMNS", "against_direct_lines", "compare_lines", "explain_lines", "frontier_lines", "plan_lines"]
+__all__ = [
+    "COLUMNS",
+    "against_direct_lines",
+    "compare_lines",
+    "explain_lines",
+    "figure_lines",
+    "frontier_lines",
+    "machine_lines",
+    "plan_lines",
+    "share_bar",
+    "wrapped",
+]
 
 COLUMNS = 80
 """Width of a text whose reader is not known."""
@@ -28,24 +39,36 @@ GAP_SHOWN_MIN = 1e-4
 
 def plan_lines(plan: OverlayPlan, columns: int = COLUMNS) -> list[str]:
     """Headline, figures, routes and machines."""
-    boot = f", {format_duration(plan.boot_s)} of it for machines to start" if plan.boot_s else ""
-    certain = plan.optimal and plan.gap < GAP_WORTH_SAYING
-    proof = "proven optimal" if certain else f"within {max(plan.gap, GAP_SHOWN_MIN):.2%} of the best"
-    requests = f", requests {format_usd(plan.cost.requests_usd)}" if plan.cost.requests_usd else ""
     lines = [
         f"{plan.source} → {plan.destination}, {format_volume(plan.volume_gb)}: {plan.goal}",
         "",
-        f"  rate      {format_gbps(plan.throughput_gbps)}",
-        f"  time      {format_duration(plan.time_s)}{boot}",
-        f"  cost      {format_usd(plan.cost.total_usd)}: egress {format_usd(plan.cost.egress_usd)}, "
-        f"machines {format_usd(plan.cost.machines_usd)}{requests}",
-        f"  plan      {proof}, in {plan.solve_s:.2f} s",
+        *figure_lines(plan),
         "",
         "  routes (connections per hop)",
     ]
     for route in plan.routes:
         lines += _route_lines(plan, route, columns)
-    lines += ["", "  machines"]
+    return [*lines, *machine_lines(plan, columns)]
+
+
+def figure_lines(plan: Overlay, of_rate: str = "") -> list[str]:
+    """Rate (`of_rate` says of what), time, cost, and how sure it is that nothing is better."""
+    boot = f", {format_duration(plan.boot_s)} of it for machines to start" if plan.boot_s else ""
+    certain = plan.optimal and plan.gap < GAP_WORTH_SAYING
+    proof = "proven optimal" if certain else f"within {max(plan.gap, GAP_SHOWN_MIN):.2%} of the best"
+    requests = f", requests {format_usd(plan.cost.requests_usd)}" if plan.cost.requests_usd else ""
+    return [
+        f"  rate      {format_gbps(plan.throughput_gbps)}{of_rate}",
+        f"  time      {format_duration(plan.time_s)}{boot}",
+        f"  cost      {format_usd(plan.cost.total_usd)}: egress {format_usd(plan.cost.egress_usd)}, "
+        f"machines {format_usd(plan.cost.machines_usd)}{requests}",
+        f"  plan      {proof}, in {plan.solve_s:.2f} s",
+    ]
+
+
+def machine_lines(plan: Overlay, columns: int) -> list[str]:
+    """Machines by region and type, and what limits the plan most."""
+    lines = ["", "  machines"]
     name_width = max((len(m.offer.name) for m in plan.machines), default=0)
     region_width = max((len(str(m.region)) for m in plan.machines), default=0)
     lines += [
@@ -54,15 +77,14 @@ def plan_lines(plan: OverlayPlan, columns: int = COLUMNS) -> list[str]:
         for m in plan.machines
     ]
     if plan.binding:
-        lines += ["", *_wrapped(f"limited by {plan.binding[0]}", columns, 2)]
+        lines += ["", *wrapped(f"limited by {plan.binding[0]}", columns, 2)]
     return lines
 
 
 def _route_lines(plan: OverlayPlan, route: OverlayRoute, columns: int) -> Iterator[str]:
     """Share, rate and the way; a way that is too long goes on below its beginning."""
     connections = {(e.src, e.dst): e.connections for e in plan.edges}
-    bar = "█" * max(1, round(BAR_CHARACTERS * route.share))
-    line = f"    {route.share:6.1%} {bar:<{BAR_CHARACTERS}} {format_gbps(route.gbps):>12}  "
+    line = f"    {share_bar(route.share)} {format_gbps(route.gbps):>12}  "
     indent = len(line)
     line += str(route.regions[0])
     for src, dst in itertools.pairwise(route.regions):
@@ -75,19 +97,25 @@ def _route_lines(plan: OverlayPlan, route: OverlayRoute, columns: int) -> Iterat
     yield line
 
 
-def explain_lines(plan: OverlayPlan, offers: Sequence[Offer], columns: int = COLUMNS) -> list[str]:
+def share_bar(share: float) -> str:
+    """A share of the bytes in per cent, and as a bar."""
+    bar = "█" * max(1, round(BAR_CHARACTERS * share))
+    return f"{share:6.1%} {bar:<{BAR_CHARACTERS}}"
+
+
+def explain_lines(plan: Overlay, offers: Sequence[Offer], columns: int = COLUMNS) -> list[str]:
     """What binds, and what would help."""
     lines = ["", "  what binds"]
     for phrase in plan.binding or ("nothing",):
-        lines += _wrapped(phrase, columns, 4)
+        lines += wrapped(phrase, columns, 4)
     lines += ["", "  what would help"]
     said = [f"{offer.change}: {offer.gain}" for offer in offers] or ["neither a machine more nor 10% more money"]
     for phrase in said:
-        lines += _wrapped(phrase, columns, 4)
+        lines += wrapped(phrase, columns, 4)
     return lines
 
 
-def _wrapped(phrase: str, columns: int, indent: int) -> list[str]:
+def wrapped(phrase: str, columns: int, indent: int) -> list[str]:
     """Lines of a phrase; those after the first are indented further."""
     from textwrap import wrap
 
@@ -129,7 +157,7 @@ def compare_lines(alternatives: Sequence[Alternative], columns: int = COLUMNS) -
         elif len(line) + 6 + len(relays) <= columns:
             lines.append(f"{line}  via {relays}")
         else:
-            lines += [line, *_wrapped(f"via {relays}", columns, 6)]
+            lines += [line, *wrapped(f"via {relays}", columns, 6)]
     return lines
 
 

@@ -1,13 +1,17 @@
-"""The routes of a plan on a map: great circles, as wide as their share, side by side where they share a hop."""
+"""The ways of a plan on a map: great circles, as wide as their share, side by side where they share a hop.
+
+A way is a route to the one destination, or a tree to all of several; where a tree's bytes are copied is marked.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tradewind.model.amounts import format_gbps
-from tradewind.model.overlay import OverlayPlan, OverlayRoute
+from tradewind.model.overlay import DistributionTree, MulticastPlan, OverlayPlan, OverlayRoute
 from tradewind.model.region import Place, Region
 from tradewind.planning import style
 from tradewind.planning.globe import Point, Window, coastlines, great_circle, window_on
@@ -20,42 +24,63 @@ RIBBON_PX = 13.0
 """Width of all bytes; a share is as much narrower, but never narrower than a hair."""
 HAIR_PX = 1.6
 STATION_PX = 6.0
+COPIES_PX = 10.0
+"""Radius of the dashed ring around a station that copies."""
 APART_PX = 17.0
 """Stations nearer to each other than this are pushed apart; clouds share cities."""
 PUSHES_MAX = 40
 STEP_PX = 0.8
 """Points of a coast nearer to each other than this are one."""
 ROUTES_NAMED_MAX = len(style.ROUTES)
+COPIED_AT_NAMED_MAX = 2
+COPIES_WORDS = "bytes are copied here"
 
 Hop = tuple[Region, Region]
+AnyPlan = OverlayPlan | MulticastPlan
 
 
-def can_be_mapped(plan: OverlayPlan, places: Mapping[Region, Place]) -> bool:
-    """Whether it is known where all regions of the plan lie; problem files do not say it."""
-    return all(region in places for route in plan.routes for region in route.regions)
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A route or a tree."""
+
+    hops: tuple[Hop, ...]
+    share: float
+    words: str
 
 
-def draw_map(plan: OverlayPlan, places: Mapping[Region, Place]) -> Iterator[str]:
+def can_be_mapped(plan: AnyPlan, places: Mapping[Region, Place]) -> bool:
+    """Whether it is known where all regions of the plan lie."""
+    return all(region in places for edge in plan.edges for region in (edge.src, edge.dst))
+
+
+def draw_map(plan: AnyPlan, places: Mapping[Region, Place]) -> Iterator[str]:
     """SVG elements, `style.WIDTH` × `HEIGHT`."""
-    ways = {hop: great_circle(places[hop[0]], places[hop[1]]) for route in plan.routes for hop in _hops(route)}
-    window = window_on(list(ways.values()), style.WIDTH, HEIGHT)
-    at = _stations(plan, ways, window)
+    ways = _ways(plan)
+    lines = {hop: great_circle(places[hop[0]], places[hop[1]]) for way in ways for hop in way.hops}
+    window = window_on(list(lines.values()), style.WIDTH, HEIGHT)
+    at = _stations(lines, window)
     labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
     yield f'<clipPath id="map"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath><g clip-path="url(#map)">'
     yield f'<rect width="{style.WIDTH}" height="{HEIGHT}" fill="{style.SEA}"/>'
     yield f'<path d="{_land(window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
-    yield from _ribbons(plan, ways, window, at, labels)
+    yield from _ribbons(ways, lines, window, at, labels)
     for x, y in at.values():
         labels.take(Box(x - STATION_PX - 2, y - STATION_PX - 2, x + STATION_PX + 2, y + STATION_PX + 2), 3.0)
-    legend = list(_legend(plan, labels))
+    legend = list(_legend(ways, labels, copies=_copies(plan) != {}))
     for region, (x, y) in at.items():
         yield from _station(plan, region, x, y, labels)
     yield "</g>"
     yield from legend
 
 
-def _hops(route: OverlayRoute) -> Iterator[Hop]:
-    return itertools.pairwise(route.regions)
+def _ways(plan: AnyPlan) -> list[_Way]:
+    if isinstance(plan, MulticastPlan):
+        return [_Way(tree.hops, tree.share, _tree_words(plan, tree)) for tree in plan.trees]
+    return [_Way(tuple(itertools.pairwise(r.regions)), r.share, _route_words(r)) for r in plan.routes]
+
+
+def _copies(plan: AnyPlan) -> Mapping[Region, int]:
+    return plan.copies if isinstance(plan, MulticastPlan) else {}
 
 
 def _land(window: Window) -> str:
@@ -82,14 +107,13 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def _stations(plan: OverlayPlan, ways: Mapping[Hop, Sequence[Point]], window: Window) -> dict[Region, Point]:
+def _stations(lines: Mapping[Hop, Sequence[Point]], window: Window) -> dict[Region, Point]:
     """Where each region is drawn: where it lies, or a little aside if another is drawn there."""
     at: dict[Region, Point] = {}
-    for route in plan.routes:
-        for hop in _hops(route):
-            line = window.line(ways[hop])
-            at.setdefault(hop[0], line[0])
-            at.setdefault(hop[1], line[-1])
+    for hop, points in lines.items():
+        line = window.line(points)
+        at.setdefault(hop[0], line[0])
+        at.setdefault(hop[1], line[-1])
     for _ in range(PUSHES_MAX):
         moved = False
         for one, other in itertools.combinations(at, 2):
@@ -107,33 +131,37 @@ def _stations(plan: OverlayPlan, ways: Mapping[Hop, Sequence[Point]], window: Wi
 
 
 def _ribbons(
-    plan: OverlayPlan, ways: Mapping[Hop, Sequence[Point]], window: Window, at: Mapping[Region, Point], labels: Labels
+    ways: Sequence[_Way],
+    lines: Mapping[Hop, Sequence[Point]],
+    window: Window,
+    at: Mapping[Region, Point],
+    labels: Labels,
 ) -> Iterator[str]:
-    """Each route's ribbon over each of its hops, side by side with the others of that hop."""
+    """Each way's ribbon over each of its hops, side by side with the others of that hop."""
     users: dict[frozenset[Region], list[int]] = {}
-    for number, route in enumerate(plan.routes):
-        for hop in _hops(route):
+    for number, way in enumerate(ways):
+        for hop in way.hops:
             users.setdefault(frozenset(hop), []).append(number)
     chevrons = []
-    for number, route in reversed(list(enumerate(plan.routes))):
-        for hop in _hops(route):
+    for number, way in reversed(list(enumerate(ways))):
+        for hop in way.hops:
             sharing = users[frozenset(hop)]
-            widths = [_width(plan.routes[n]) for n in sharing]
+            widths = [_width(ways[n]) for n in sharing]
             before = sum(widths[: sharing.index(number)])
-            aside = before + _width(route) / 2 - sum(widths) / 2
-            line = _aside(_anchored(window.line(ways[hop]), at[hop[0]], at[hop[1]]), aside, hop[0] < hop[1])
-            labels.take_line(_dense(line), _width(route))
+            aside = before + _width(way) / 2 - sum(widths) / 2
+            line = _aside(_anchored(window.line(lines[hop]), at[hop[0]], at[hop[1]]), aside, hop[0] < hop[1])
+            labels.take_line(_dense(line), _width(way))
             points = "L".join(f"{x:.1f} {y:.1f}" for x, y in line)
             yield (
-                f'<path d="M{points}" fill="none" stroke="{_colour(number)}" stroke-width="{_width(route):.1f}" '
+                f'<path d="M{points}" fill="none" stroke="{_colour(number)}" stroke-width="{_width(way):.1f}" '
                 'stroke-linejoin="round" opacity="0.9"/>'
             )
-            chevrons.append(_chevron(line, _width(route)))
+            chevrons.append(_chevron(line, _width(way)))
     yield from filter(None, chevrons)
 
 
-def _width(route: OverlayRoute) -> float:
-    return max(HAIR_PX, RIBBON_PX * route.share)
+def _width(way: _Way) -> float:
+    return max(HAIR_PX, RIBBON_PX * way.share)
 
 
 def _colour(number: int) -> str:
@@ -188,23 +216,28 @@ def _chevron(line: Sequence[Point], width: float) -> str:
     )
 
 
-def _station(plan: OverlayPlan, region: Region, x: float, y: float, labels: Labels) -> Iterator[str]:
+def _station(plan: AnyPlan, region: Region, x: float, y: float, labels: Labels) -> Iterator[str]:
     name, machines = str(region), _machines(plan, region)
     width = max(text_width(name, 13) * 1.06, text_width(machines, 11.5))
     box, lead = labels.place(x, y, width, 29, STATION_PX + 4)
     if lead:
-        near_x, near_y = min(max(x, box.left), box.right), min(max(y, box.top), box.bottom)
+        near_x, near_y = box.nearest(x, y)
         yield (
             f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{near_x:.1f}" y2="{near_y:.1f}" stroke="{style.INK}" '
             'stroke-width="0.8"/>'
         )
-    ends = region in (plan.source, plan.destination)
+    ends = region == plan.source or region in plan.destinations
+    if region in _copies(plan):
+        yield (
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{COPIES_PX}" fill="none" stroke="{style.INK}" stroke-width="1.6" '
+            'stroke-dasharray="3 2"/>'
+        )
     fill = style.INK if region == plan.source else "white"
     yield (
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{STATION_PX if ends else STATION_PX - 1.5}" fill="{fill}" '
         f'stroke="{style.INK}" stroke-width="2"/>'
     )
-    if region == plan.destination:
+    if region in plan.destinations:
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="{style.INK}"/>'
     right_aligned = box.right < x
     anchor, label_x = ("end", box.right) if right_aligned else ("start", box.left)
@@ -214,31 +247,50 @@ def _station(plan: OverlayPlan, region: Region, x: float, y: float, labels: Labe
     yield style.text(label_x, box.top + 26, machines, size=11.5, colour=style.MUTED, anchor=anchor, halo=True)
 
 
-def _machines(plan: OverlayPlan, region: Region) -> str:
+def _machines(plan: AnyPlan, region: Region) -> str:
     here = [m for m in plan.machines if m.region == region]
+    machines = f"{here[0].count} × {here[0].offer.name}" if here else ""
     if len(here) > 1:
-        return f"{sum(m.count for m in here)} machines"
-    return f"{here[0].count} × {here[0].offer.name}" if here else ""
+        machines = f"{sum(m.count for m in here)} machines"
+    count = _copies(plan).get(region)
+    return f"{machines}, {count} copies" if count else machines
 
 
-def _legend(plan: OverlayPlan, labels: Labels) -> Iterator[str]:
-    lines = [(_colour(n), _route_words(plan, route)) for n, route in enumerate(plan.routes[:ROUTES_NAMED_MAX])]
-    others = plan.routes[ROUTES_NAMED_MAX:]
+def _legend(ways: Sequence[_Way], labels: Labels, *, copies: bool) -> Iterator[str]:
+    lines = [(_colour(n), way.words) for n, way in enumerate(ways[:ROUTES_NAMED_MAX])]
+    others = ways[ROUTES_NAMED_MAX:]
     if others:
-        share = sum(route.share for route in others)
-        lines.append((style.OTHER_ROUTES, f"{share:4.0%}  {len(others)} more route{'s' if len(others) > 1 else ''}"))
-    width, height = 44 + max(text_width(words, 12) for _, words in lines), 10.0 + 19 * len(lines)
+        share = sum(way.share for way in others)
+        lines.append((style.OTHER_ROUTES, f"{share:.0%}: {len(others)} more way{'s' if len(others) > 1 else ''}"))
+    words = [text for _, text in lines] + ([COPIES_WORDS] if copies else [])
+    width, height = 44 + max(text_width(text, 12) for text in words), 10.0 + 19 * len(words)
     box = labels.place_in_a_corner(width, height)
     yield (
         f'<rect x="{box.left:.0f}" y="{box.top:.0f}" width="{width:.0f}" height="{height:.0f}" rx="4" fill="white" '
         f'fill-opacity="0.88" stroke="{style.GRID}"/>'
     )
-    for number, (colour, words) in enumerate(lines):
-        x, y = box.left + 10, box.top + 19 + 19 * number
+    x = box.left + 10
+    for number, (colour, text) in enumerate(lines):
+        y = box.top + 19 + 19 * number
         yield f'<rect x="{x:.0f}" y="{y - 8:.0f}" width="22" height="7" rx="1.5" fill="{colour}"/>'
-        yield style.text(x + 30, y, words, size=12)
+        yield style.text(x + 30, y, text, size=12)
+    if copies:
+        y = box.top + 19 + 19 * len(lines)
+        yield (
+            f'<circle cx="{x + 11:.0f}" cy="{y - 4:.0f}" r="6" fill="none" stroke="{style.INK}" stroke-width="1.6" '
+            'stroke-dasharray="3 2"/>'
+        )
+        yield style.text(x + 30, y, COPIES_WORDS, size=12)
 
 
-def _route_words(plan: OverlayPlan, route: OverlayRoute) -> str:
+def _route_words(route: OverlayRoute) -> str:
     relays = ", ".join(map(str, route.regions[1:-1]))
-    return f"{route.share:.0%}  {format_gbps(route.gbps)}  {'via ' + relays if relays else 'direct'}"
+    return f"{route.share:.0%}: {format_gbps(route.gbps)} {'via ' + relays if relays else 'direct'}"
+
+
+def _tree_words(plan: MulticastPlan, tree: DistributionTree) -> str:
+    """Share, rate and where it is copied; regions before the first copy tell trees apart that are copied alike."""
+    copied = [str(region) for region in dict.fromkeys(src for src, _ in tree.hops) if region in plan.copies]
+    named = ", ".join(copied[:COPIED_AT_NAMED_MAX])
+    more = f" and {len(copied) - COPIED_AT_NAMED_MAX} more" if len(copied) > COPIED_AT_NAMED_MAX else ""
+    return f"{tree.share:.0%}: {format_gbps(tree.gbps)} copied at {named}{more}"
