@@ -357,8 +357,8 @@ def test_the_command_says_what_it_took(server: PriceServer, at_home: Path, capsy
     serve_azure(server)
     assert main(["catalog", "refresh"]) == 0
     out, err = capsys.readouterr()
-    assert "aws: 3 egress and 0 machine prices of 1 regions" in out
-    assert "azure: 5 egress and 2 machine prices of 2 regions" in out
+    assert "aws: 3 egress prices and 0 machine prices of 1 region," in out
+    assert "azure: 5 egress prices and 2 machine prices of 2 regions" in out
     assert "gcp was not asked: it wants an API key in TRADEWIND_GCP_API_KEY" in err
     assert main(["catalog", "show", "aws:us-east-1", "aws:us-east-2"]) == 0
     assert "refreshed, AWS Price List, AWSDataTransfer" in capsys.readouterr().out

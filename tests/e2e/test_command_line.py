@@ -373,7 +373,7 @@ def topology(tmp_path: Path) -> Path:
 
 def test_a_topology_is_announced_and_its_cost_is_told(command: Command, tree: Path, tmp_path: Path) -> None:
     done = command.run("cp", "-r", tree, tmp_path / "copy", "--topology", topology(tmp_path), "--seal", "--keep-logs")
-    assert "via     3 gateways (1 relaying) on 2 routes; $0.0500 per GB" in done.expect(0).stderr
+    assert "via     3 gateways (1 relaying) on 2 routes; $0.05 per GB" in done.expect(0).stderr
     (job,) = command.jobs()
     folder = command.state / "jobs" / job["id"]
     assert sorted(path.name for path in (folder / "logs").iterdir()) == ["dst.log", "lead.log", "mid.log", "src.log"]

@@ -3,6 +3,7 @@ import pytest
 from tradewind.errors import UsageError
 from tradewind.model.units import (
     format_bytes,
+    format_count,
     format_duration,
     format_rate,
     parse_bytes,
@@ -84,3 +85,8 @@ def test_bytes_are_written_in_three_digits(count: int, text: str) -> None:
 def test_rates_and_durations_are_written() -> None:
     assert format_rate(118_000_000) == "118 MB/s"
     assert [format_duration(s) for s in (0.42, 59.96, 185, 8040)] == ["0.4 s", "1 min 00 s", "3 min 05 s", "2 h 14 min"]
+
+
+def test_counts_have_their_plural() -> None:
+    assert [format_count(n, "link") for n in (0, 1, 1200)] == ["0 links", "1 link", "1,200 links"]
+    assert [format_count(n, "retry", "retries") for n in (1, 2)] == ["1 retry", "2 retries"]

@@ -7,6 +7,7 @@ import pytest
 from tests.planner.worlds import random_world
 from tests.planning.small_world import TOKYO, TORONTO, small_world
 from tradewind.errors import TradewindError
+from tradewind.model.amounts import format_usd
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import OverlayPlan
 from tradewind.model.region import Region
@@ -55,7 +56,7 @@ def test_money_buys_rate_under_a_ceiling() -> None:
     offer = next(o for o in what_would_help(transfer, plan) if o.change == "10% more money")
     assert offer.plan.cost.total_usd <= plan.cost.total_usd * 1.1 * (1 + 1e-9)
     assert offer.plan.throughput_gbps > plan.throughput_gbps
-    assert f"(+${offer.plan.cost.total_usd - plan.cost.total_usd:.2f})" in offer.gain
+    assert f"(+{format_usd(offer.plan.cost.total_usd - plan.cost.total_usd)})" in offer.gain
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -27,7 +27,7 @@ def test_two_lines_and_the_busiest_hops() -> None:
     lines = ProgressLines().update(PROGRESS)
     assert lines == [
         "1,000/2,000 objects   1.00 GB/4.00 GB",
-        "100 MB/s   30.0 s left   $0.12   1 error   2 retries",
+        "100 MB/s   30.0 s left   $0.125   1 error   2 retries",
         "  lead → src → r → dst  down",
         "  lead → src → dst      40.0 MB/s",
     ]
@@ -54,7 +54,7 @@ def test_the_end_says_all() -> None:
         "also    3 deleted, 1 failed",
         "proven  990 by CRC64NVME on both sides, 10 by length at the source, reading back at the destination, "
         "1 in an earlier run",
-        "cost    $0.10 predicted, $0.12 actual",
+        "cost    $0.10 predicted, $0.125 actual",
     ]
 
 
@@ -92,9 +92,9 @@ def test_two_lines_before_the_start() -> None:
 
 def test_a_ceiling_is_what_the_way_costs_at_most() -> None:
     words = plan_lines("cp", "a", ("b",), priced(), 0.002)[1]
-    assert words == "via     2 gateways (0 relaying) on 1 route; at most $0.0020 per GB, by --max-cost"
+    assert words == "via     2 gateways (0 relaying) on 1 route; at most $0.002 per GB, by --max-cost"
     assert "; $0.10 per GB" in plan_lines("cp", "a", ("b",), priced(), 0.2)[1]
-    assert summary_lines(Summary("done", PROGRESS), priced(), 0.002)[-1] == "cost    $0.0020 predicted, $0.12 actual"
+    assert summary_lines(Summary("done", PROGRESS), priced(), 0.002)[-1] == "cost    $0.002 predicted, $0.125 actual"
 
 
 def test_what_costs_nothing_has_no_line_of_cost() -> None:
@@ -104,4 +104,4 @@ def test_what_costs_nothing_has_no_line_of_cost() -> None:
 
 def test_small_amounts_have_digits_that_say_something() -> None:
     amounts = [12.345, 0.05, 0.001, 0.00042, 0.0000015]
-    assert [format_usd(amount) for amount in amounts] == ["$12.35", "$0.0500", "$0.0010", "$0.00042", "$0.0000015"]
+    assert [format_usd(amount) for amount in amounts] == ["$12.35", "$0.05", "$0.001", "$0.00042", "$0.0000015"]

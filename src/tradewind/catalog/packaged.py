@@ -90,7 +90,7 @@ def _offers(path: Path) -> Iterator[MachineOffer]:
         )
         usd_per_hour = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
         yield MachineOffer(machine, usd_per_hour, spot=False, origin=row.origin(path.name, "published"))
-        yield MachineOffer(machine, usd_per_hour * SPOT_PART, spot=True, origin=_ASSUMED_SPOT)
+        yield MachineOffer(machine, round(usd_per_hour * SPOT_PART, 6), spot=True, origin=_ASSUMED_SPOT)
 
 
 def _by_provider(offers: Iterator[MachineOffer]) -> dict[str, tuple[MachineOffer, ...]]:

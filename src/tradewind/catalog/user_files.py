@@ -28,6 +28,7 @@ from tradewind.errors import ConfigError
 from tradewind.model.amounts import format_gbps
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
+from tradewind.model.units import format_count
 
 __all__ = ["Imported", "import_table", "write_links"]
 
@@ -47,7 +48,7 @@ class Imported:
     """Figures that were there and are newer than the table's, in words: they were kept instead."""
 
     def __str__(self) -> str:
-        return f"{self.taken:,} {self.what}{'' if self.taken == 1 else 's'}"
+        return format_count(self.taken, self.what)
 
 
 def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_regions: bool = False) -> Imported:

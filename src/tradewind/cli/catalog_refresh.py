@@ -16,7 +16,7 @@ from tradewind.cli.catalog import today
 from tradewind.cli.output import PLAIN_EVERY_S, printable
 from tradewind.errors import PriceApiRefused, PriceApiUnavailable, UsageError
 from tradewind.model.region import parse_region
-from tradewind.model.units import format_bytes
+from tradewind.model.units import format_bytes, format_count
 
 ENDPOINTS = Endpoints()
 
@@ -74,8 +74,10 @@ def _tell(args: Namespace, outcome: Outcome, *, left_out: bool) -> None:
         }
         print(json.dumps(document, ensure_ascii=False), flush=True)
     elif outcome.error is None and not args.quiet:
-        counts = f"{outcome.egress_prices:,} egress and {outcome.machine_prices:,} machine prices"
-        print(f"{outcome.provider}: {counts} of {outcome.regions} regions, into {outcome.file}", flush=True)
+        egress = format_count(outcome.egress_prices, "egress price")
+        machines = format_count(outcome.machine_prices, "machine price")
+        of = f"of {format_count(outcome.regions, 'region')}, into {outcome.file}"
+        print(f"{outcome.provider}: {egress} and {machines} {of}", flush=True)
     elif left_out:
         if not args.quiet:
             print(f"note: gcp was not asked: it wants an API key in {KEY_VARIABLE}", file=sys.stderr)

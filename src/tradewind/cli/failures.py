@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tradewind.model.event import ObjectFailed
+from tradewind.model.units import format_count
 
 #: So many failures of one pattern are named; the report names all.
 NAMED_OF_A_PATTERN_MAX = 3
@@ -65,9 +66,9 @@ class Failures:
             for failed in group.waiting:
                 yield from _lines(failed)
             if group.count > NAMED_OF_A_PATTERN_MAX:
-                yield f"error: {_objects(group.count - NAMED_OF_A_PATTERN_MAX)} more: {group.words}"
+                yield f"error: {format_count(group.count - NAMED_OF_A_PATTERN_MAX, 'object')} more: {group.words}"
         if self._further:
-            yield f"error: {_objects(self._further)} failed in further ways: --report FILE has them all"
+            yield f"error: {format_count(self._further, 'object')} failed in further ways: --report FILE has them all"
         self._groups.clear()
         self._further = 0
 
@@ -85,7 +86,3 @@ def _lines(failed: ObjectFailed) -> list[str]:
     if failed.hint:
         lines.append(f"hint: {failed.hint}")
     return lines
-
-
-def _objects(count: int) -> str:
-    return f"{count:,} object{'' if count == 1 else 's'}"

@@ -18,6 +18,7 @@ from tradewind.cli.signals import STOPPING
 from tradewind.errors import Interrupted, TransferError
 from tradewind.model.event import Summary, event_from_document
 from tradewind.model.job import ObjectSelection
+from tradewind.model.units import format_count
 from tradewind.transfer.client import RunningJob
 from tradewind.transfer.report import plan_lines, summary_lines
 
@@ -147,7 +148,7 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
     if summary.outcome != "done" and not (progress.objects_done or progress.objects_failed or progress.bytes_done):
         return []
     if job.spec.dry_run:
-        return [f"would move {progress.objects_total:,} objects; nothing was done"]
+        return [f"would move {format_count(progress.objects_total, 'object')}; nothing was done"]
     return summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb)
 
 

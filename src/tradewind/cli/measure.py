@@ -14,7 +14,7 @@ from tradewind.cli.arguments import typed
 from tradewind.errors import CeilingReached, UsageError
 from tradewind.model.amounts import format_gbps, format_usd, parse_usd
 from tradewind.model.region import Region
-from tradewind.model.units import format_duration, parse_duration_s
+from tradewind.model.units import format_count, format_duration, parse_duration_s
 
 if TYPE_CHECKING:
     from tradewind.measure.campaign import Campaign, MeasuredLink
@@ -78,7 +78,7 @@ def run(args: Namespace) -> int:
         _write(args, links, settings)
     if len(links) < len(pairs):
         raise CeilingReached(
-            f"{len(links)} of {len(pairs)} links measured; the next ones could have passed --max-cost",
+            f"{len(links)} of {format_count(len(pairs), 'link')} measured; the next ones could have passed --max-cost",
             hint="raise it, or measure fewer links",
         )
     return 0
@@ -129,7 +129,8 @@ def _announce(args: Namespace, campaign: Campaign) -> None:
     quote = campaign.quote
     count = sum(len(of) for of in quote.rounds)
     line = (
-        f"{count} links between {len(campaign.regions)} regions in {len(quote.rounds)} rounds, "
+        f"{format_count(count, 'link')} between {len(campaign.regions)} regions "
+        f"in {format_count(len(quote.rounds), 'round')}, "
         f"{format_duration(quote.seconds)}, about {format_usd(quote.usd)} and at most {format_usd(quote.usd_most)}"
     )
     if not (args.quiet or args.json):
@@ -153,7 +154,7 @@ def _measured(args: Namespace, campaign: Campaign, sky: Sky) -> list[MeasuredLin
         links.append(link)
         _show(args, link)
     if not args.json:
-        print(f"{len(links)} links for {format_usd(sum(link.usd for link in links))}", file=sys.stderr)
+        print(f"{format_count(len(links), 'link')} for {format_usd(sum(link.usd for link in links))}", file=sys.stderr)
     return links
 
 

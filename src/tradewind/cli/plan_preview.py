@@ -31,6 +31,8 @@ __all__ = ["Preview", "goal_of", "goal_options", "preview_of"]
 
 NO_PROVIDER = "no fleet provider is set up: this machine moves everything"
 GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
+SHORTEST_S = 0.1
+"""Less than this is shown as this: durations have one decimal."""
 CLOUDS = {"s3", "gs", "az", "r2"}
 
 
@@ -121,7 +123,7 @@ class Preview:
         if alone is not None:
             self._say(
                 f"no plan: machines take {format_duration(alone.boot_s)} to start, and {format_volume(volume_gb)} "
-                f"only {format_duration(alone.transfer_s)} to move"
+                f"only {format_duration(max(alone.transfer_s, SHORTEST_S))} to move"
             )
             return None
         return planned(transfer, goal_of(self.args, volume_gb) or goal_of_direct(transfer), started_s)

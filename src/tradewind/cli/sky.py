@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import SkyError, UsageError
+from tradewind.model.units import format_count
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 
@@ -115,7 +116,7 @@ def _status(args: Namespace, sky: Sky) -> int:
         told = "" if path is None else f"  {path.packets:,} packets, {path.queue_drops:,} dropped, {path.lost:,} lost"
         print(f"{link['src']:<{width}} → {link['dst']:<{width}}  {_link_words(link)}{told}")
     if not shown:
-        print(f"{len(links)} links: `tradewind sky status --json` lists them")
+        print(f"{format_count(len(links), 'link')}: `tradewind sky status --json` lists them")
     print(f"late {stats.lateness_mean_ms:.3f} ms on average, {stats.lateness_max_ms:.1f} ms at worst", end="")
     print(f"; INVALID: {stats.invalid}" if stats.invalid else "")
     return 0

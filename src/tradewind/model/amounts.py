@@ -61,20 +61,29 @@ def parse_usd(text: str) -> float:
     return amount_usd
 
 
-def format_gbps(rate_gbps: float) -> str:
-    """``12.4 Gbit/s``, ``850 Mbit/s``."""
-    if rate_gbps >= 1 or rate_gbps == 0:
-        return f"{rate_gbps:.4g} Gbit/s"
-    return f"{rate_gbps * 1e3:.3g} Mbit/s"
+def format_gbps(rate_gbps: float, digits: int = 3) -> str:
+    """``12.4 Gbit/s``, ``850 Mbit/s``, ``1,230 Gbit/s``; with more digits what somebody asked for."""
+    if rate_gbps == 0 or float(f"{rate_gbps:.{digits}g}") >= 1:
+        return f"{_digits(rate_gbps, digits)} Gbit/s"
+    return f"{_digits(rate_gbps * 1e3, digits)} Mbit/s"
+
+
+def _digits(figure: float, digits: int) -> str:
+    """As many significant digits, and all that stand before the point; no exponent, no zeros at the end."""
+    if abs(figure) >= 10**digits or figure == 0:
+        return f"{figure:,.0f}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(figure))))
+    text = f"{figure:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def format_usd(amount_usd: float) -> str:
-    """``$5.35``; more digits below ten cents, where cents say nothing: ``$0.0123``, ``$0.000042``."""
+    """``$5.35``; three digits below a dollar, where cents say little: ``$0.432``, ``$0.0338``, ``$0.000042``."""
     size = abs(amount_usd)
-    if size >= 0.1 or size == 0:
+    if size >= 1 or size == 0:
         return f"${amount_usd:,.2f}"
-    decimals = 4 if size >= 1e-3 else 1 - math.floor(math.log10(size))
-    return f"${amount_usd:.{decimals}f}"
+    whole, _, decimals = f"{amount_usd:.{2 - math.floor(math.log10(size))}f}".partition(".")
+    return f"${whole}.{decimals.rstrip('0'):0<2}"
 
 
 def format_volume(volume_gb: float) -> str:

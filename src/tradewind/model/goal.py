@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.units import format_duration
 
-__all__ = ["Cheapest", "Deadline", "Fastest", "Goal", "MaxCost", "MinThroughput", "Soonest"]
+__all__ = ["ASKED_DIGITS", "Cheapest", "Deadline", "Fastest", "Goal", "MaxCost", "MinThroughput", "Soonest"]
+
+ASKED_DIGITS = 6
+"""What was asked for is repeated as it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class MinThroughput:
     exactly: bool = False
 
     def __str__(self) -> str:
-        rate = format_gbps(self.gbps)
+        rate = format_gbps(self.gbps, ASKED_DIGITS)
         return f"cheapest at exactly {rate}" if self.exactly else f"cheapest at {rate} or more"
 
 

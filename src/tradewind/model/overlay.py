@@ -10,7 +10,7 @@ from tradewind.model.amounts import format_gbps, format_usd, format_volume, tran
 from tradewind.model.goal import Goal
 from tradewind.model.machine import MachineOffer
 from tradewind.model.region import Region
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_count, format_duration
 
 __all__ = [
     "Cost",
@@ -151,8 +151,8 @@ class MulticastPlan(Overlay):
         return (
             f"{format_volume(self.volume_gb)} to {len(self.destinations)} destinations at "
             f"{format_gbps(self.throughput_gbps)} each in {format_duration(self.time_s)} for "
-            f"{format_usd(self.cost.total_usd)} with {sum(m.count for m in self.machines)} machines, "
-            f"{len(self.trees)} trees"
+            f"{format_usd(self.cost.total_usd)} with {format_count(sum(m.count for m in self.machines), 'machine')}, "
+            f"{format_count(len(self.trees), 'tree')}"
         )
 
 
@@ -170,7 +170,8 @@ class OverlayPlan(Overlay):
 
     def __str__(self) -> str:
         ways = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)
+        machines = format_count(sum(m.count for m in self.machines), "machine")
         return (
             f"{format_volume(self.volume_gb)} at {format_gbps(self.throughput_gbps)} in {format_duration(self.time_s)} "
-            f"for {format_usd(self.cost.total_usd)} with {sum(m.count for m in self.machines)} machines: {ways}"
+            f"for {format_usd(self.cost.total_usd)} with {machines}: {ways}"
         )

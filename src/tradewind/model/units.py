@@ -73,6 +73,11 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def format_count(number: int, one: str, many: str | None = None) -> str:
+    """`1 object`, `1,200 objects`; `many` where it is not `one` with an s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def _split(text: str) -> tuple[float, str]:
     stripped = text.strip()
     end = 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.model.amounts import format_gbps, format_usd
-from tradewind.model.goal import Deadline, Goal, MaxCost, MinThroughput
+from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThroughput
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.goals import Point
 from tradewind.planner.network import FloatArray, MachineOption
@@ -67,7 +67,7 @@ def _phrases(formulation: Formulation, point: Point, goal: Goal) -> Iterator[str
     if isinstance(goal, MaxCost) and point.cost_usd >= goal.usd * TIGHT:
         yield f"the cost ceiling of {format_usd(goal.usd)}"
     if isinstance(goal, MinThroughput) and point.rate_gbps <= goal.gbps / TIGHT:
-        yield f"the rate asked for, {format_gbps(goal.gbps)}"
+        yield f"the rate asked for, {format_gbps(goal.gbps, ASKED_DIGITS)}"
     if isinstance(goal, Deadline):
         yield "the deadline"
     network = formulation.network
@@ -85,7 +85,7 @@ def _phrases(formulation: Formulation, point: Point, goal: Goal) -> Iterator[str
         else:
             capacity = _capacity(formulation, point, tight)
             move = "move" if several else "moves"
-            yield f"the {tight.family} {region}: {machines} {move} {capacity:.4g} Gbit/s at most{more}"
+            yield f"the {tight.family} {region}: {machines} {move} {format_gbps(capacity)} at most{more}"
 
 
 def _capacity(formulation: Formulation, point: Point, tight: Tightness) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tradewind.errors import TradewindError, UsageError
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.catalog import Catalog
-from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Region
 from tradewind.model.units import format_duration
@@ -253,8 +253,8 @@ def infeasible(
         )
     wanted = goal.gbps if isinstance(goal, MinThroughput) else best.rate_gbps
     return InfeasibleGoal(
-        f"{format_gbps(wanted)} is out of reach: the fastest plan moves {format_gbps(nearest.throughput_gbps)}; "
-        f"limited by {limit}",
+        f"{format_gbps(wanted, ASKED_DIGITS)} is out of reach: "
+        f"the fastest plan moves {format_gbps(nearest.throughput_gbps)}; limited by {limit}",
         hint=f"ask for at most {_rounded_down(nearest.throughput_gbps)}Gbit/s, or allow more machines (--max-vms)",
         nearest=nearest,
     )

@@ -39,6 +39,7 @@ from tradewind.model.document import to_document
 from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec, ObjectFilter
 from tradewind.model.plan import Plan
+from tradewind.model.units import format_count
 from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
@@ -76,7 +77,7 @@ class Result:
     def __repr__(self) -> str:
         progress = self.progress
         return (
-            f"<Result {self.job_id}: {progress.objects_done} objects, {progress.bytes_done} bytes in "
+            f"<Result {self.job_id}: {format_count(progress.objects_done, 'object')}, {progress.bytes_done} bytes in "
             f"{progress.elapsed_s:.1f} s, proofs {dict(self.summary.proofs)}>"
         )
 
@@ -521,7 +522,7 @@ def _resume_hint(job_id: str) -> str:
 def _words(summary: Summary) -> str:
     progress = summary.progress
     if summary.objects_not_deleted and not progress.objects_failed:
-        return f"{summary.objects_not_deleted} objects could not be deleted"
+        return f"{format_count(summary.objects_not_deleted, 'object')} could not be deleted"
     if progress.objects_failed and summary.outcome in ("some_failed", "failed"):
-        return f"{progress.objects_failed} of {progress.objects_total} objects failed"
+        return f"{progress.objects_failed} of {format_count(progress.objects_total, 'object')} failed"
     return summary.outcome.replace("_", " ")

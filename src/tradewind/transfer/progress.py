@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tradewind.model.amounts import format_usd
 from tradewind.model.event import Progress
-from tradewind.model.units import format_bytes, format_duration, format_rate
+from tradewind.model.units import format_bytes, format_count, format_duration, format_rate
 
 #: So many of the busiest hops are shown.
 HOPS_SHOWN = 4
@@ -64,16 +64,12 @@ def job_lines(progress: Progress) -> list[str]:
         parts.append(format_duration(progress.elapsed_s))
     if progress.cost_usd > 0:
         parts.append(format_usd(progress.cost_usd))
-    parts.append(_count(progress.objects_failed, "error"))
+    parts.append(format_count(progress.objects_failed, "error"))
     if progress.retries:
-        parts.append(_count(progress.retries, "retry", "retries"))
+        parts.append(format_count(progress.retries, "retry", "retries"))
     return [first, "   ".join(parts)]
 
 
 def plain_line(progress: Progress) -> str:
     """One line for a log."""
     return ", ".join(" ".join(line.split()) for line in job_lines(progress))
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

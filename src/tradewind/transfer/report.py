@@ -6,7 +6,7 @@ from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.event import Progress, Summary
 from tradewind.model.overlay import OverlayPlan
 from tradewind.model.plan import Plan
-from tradewind.model.units import format_bytes, format_duration, format_rate
+from tradewind.model.units import format_bytes, format_count, format_duration, format_rate
 
 #: What the names of proofs mean (docs/concepts/integrity.md). A proof of a summary is `SOURCE → DESTINATION`.
 PROOF_WORDS = {
@@ -31,9 +31,9 @@ def proof_words(name: str) -> str:
 def summary_lines(summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None = None) -> list[str]:
     """Objects, bytes, time, rate, retries; how each object was proven; with prices, predicted and actual cost."""
     progress = summary.progress
-    retries = _count(progress.retries, "retry", "retries")
+    retries = format_count(progress.retries, "retry", "retries")
     lines = [
-        f"moved   {_count(progress.objects_done, 'object')}, {format_bytes(progress.bytes_done)} in "
+        f"moved   {format_count(progress.objects_done, 'object')}, {format_bytes(progress.bytes_done)} in "
         f"{format_duration(progress.elapsed_s)} ({format_rate(progress.bytes_per_s)}), {retries}"
     ]
     rest = [
@@ -60,7 +60,8 @@ def summary_lines(summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None
         lines.append(f"cost    {format_usd(predicted)} predicted, {format_usd(progress.cost_usd)} actual")
     if len(summary.destinations) > 1:
         lines += [
-            f"        {end.url}: {_count(end.objects, 'object')}, {format_bytes(end.bytes)}, {end.failed:,} failed"
+            f"        {end.url}: {format_count(end.objects, 'object')}, "
+            f"{format_bytes(end.bytes)}, {end.failed:,} failed"
             for end in summary.destinations
         ]
     return lines
@@ -79,7 +80,9 @@ def plan_lines(
         return [first, "via     this machine, no gateways in between"]
     passed = {name for route in plan.routes for name in route.nodes}
     relays = {name for route in plan.routes for name in route.nodes[1:-1]}
-    way = f"{_count(len(passed), 'gateway')} ({len(relays)} relaying) on {_count(len(plan.routes), 'route')}"
+    way = (
+        f"{format_count(len(passed), 'gateway')} ({len(relays)} relaying) on {format_count(len(plan.routes), 'route')}"
+    )
     if plan.overlay is not None:
         return [first, f"plan    {plan.overlay}"]
     price = _usd_per_gb(plan, ceiling_usd_per_gb)
@@ -109,7 +112,3 @@ def _usd_per_gb(plan: Plan, ceiling_usd_per_gb: float | None) -> float:
     """What a GB costs on average: by the routes' shares, or less where a ceiling keeps bytes off the dearer ones."""
     mean = plan.mean_usd_per_gb
     return mean if ceiling_usd_per_gb is None else min(mean, ceiling_usd_per_gb)
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
