@@ -258,7 +258,7 @@ def test_globs_are_those_of_gitignore(command: Command, tree: Path) -> None:
 @pytest.mark.parametrize("verb", ["cp -r", "cp", "sync", "mv -r", "rm -r", "ls", "du", "check"])
 def test_a_rule_that_is_no_glob_is_refused_before_anything_is_done(command: Command, tree: Path, verb: str) -> None:
     source = tree / "three.txt" if verb == "cp" else tree
-    places = [source, tree.parent / "copy"] if verb.split()[0] in ("cp", "sync", "mv", "check") else [source]
+    places = [source, tree.parent / "copy"] if verb.split(maxsplit=1)[0] in ("cp", "sync", "mv", "check") else [source]
     refused = command.run(*verb.split(), *places, "--exclude", "ok", "--exclude", "a[").expect(2)
     assert "error: rule 2 is not a glob: a[" in refused.stderr
     assert "hint: a literal" in refused.stderr

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.planner.worlds import MADE, offer
-from tradewind.catalog.load import load_catalog
 from tradewind.cli.main import main
-from tradewind.errors import ConfigError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Fastest, MinThroughput
 from tradewind.model.grid import Grid, Link
@@ -48,6 +46,8 @@ def test_a_quota_of_the_account_limits_machines() -> None:
     assert free.machine_counts[SINK] == 8
     assert held.machine_counts[SINK] == 3
     assert held.throughput_gbps == pytest.approx(24.0)
+    assert any("q:sink: 3 machines" in words and "the account's quota there is 3" in words for words in held.binding)
+    assert not any("quota" in words for words in free.binding)
 
 
 def test_object_stores_limit_rates_and_bill_requests() -> None:
@@ -79,14 +79,6 @@ def test_egress_is_billed_on_what_is_sent() -> None:
 def test_tiers_go_on_from_what_was_sent_this_month(used_gb: float, usd: float) -> None:
     plan = answer_goal(prepare(world(), SOURCE, SINK, 100.0, Limits(monthly_egress_used_gb=used_gb)), Fastest())
     assert plan.cost.egress_usd == pytest.approx(usd)
-
-
-def test_quotas_of_the_user_catalog(tmp_path: Path) -> None:
-    (tmp_path / "quotas.csv").write_text("region,machines\naws:us-east-1,3\n")
-    assert load_catalog(tmp_path).quotas == {Region("aws", "us-east-1"): 3}
-    (tmp_path / "quotas.csv").write_text("region,machines\naws:us-east-1,2.5\n")
-    with pytest.raises(ConfigError, match=r"quotas\.csv.*whole number"):
-        load_catalog(tmp_path)
 
 
 def plan_json(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[str, float]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tradewind.catalog.ageing import Figure, layered
 from tradewind.catalog.learned import LEARNED_FILE, learned_figures, read_samples
+from tradewind.catalog.limits import QUOTAS_FILE, STORES_FILE, over, read_quotas, read_stores
 from tradewind.catalog.links import read_links
 from tradewind.catalog.modelled import modelled_links
 from tradewind.catalog.packaged import Packaged, read_packaged
@@ -33,10 +34,6 @@ LINKS_FILE, PRICES_FILE, MACHINES_FILE = "links.csv", "prices.csv", "machines.cs
 Pair = tuple[Region, Region]
 MachineKey = tuple[Region, str, bool]
 """Region, type, whether spot."""
-
-QUOTAS_FILE = "quotas.csv"
-"""In the user's folder: what the account has left."""
-MACHINES_MAX = 100_000
 
 
 def catalog_folder(state_dir: str | None = None) -> Path:
@@ -66,16 +63,16 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
     if (folder / MACHINES_FILE).exists():
         machine_prices += read_machine_prices(folder / MACHINES_FILE, packaged)
     catalog = _catalog(packaged, links, prices, _region_offers(machine_prices, packaged))
-    return replace(catalog, quotas=dict(_quotas(folder / QUOTAS_FILE))) if (folder / QUOTAS_FILE).exists() else catalog
-
-
-def _quotas(path: Path) -> Iterator[tuple[Region, int]]:
-    """Machines that the account may still start, per region: region, machines."""
-    for row in read_rows(path, [["region"], ["machines"]]):
-        count = row.number("machines", low=0, high=MACHINES_MAX)
-        if count != int(count):
-            raise row.wrong("machines", f"{count:g} is not a whole number")
-        yield row.region("region"), int(count)
+    if (folder / STORES_FILE).exists():
+        catalog = replace(catalog, stores=over(packaged.stores, dict(read_stores(folder / STORES_FILE))))
+    if (folder / QUOTAS_FILE).exists():
+        quotas = dict(read_quotas(folder / QUOTAS_FILE))
+        catalog = replace(
+            catalog,
+            quotas={region: quota.machines for region, quota in quotas.items()},
+            quota_origins={region: quota.origin for region, quota in quotas.items()},
+        )
+    return catalog
 
 
 def _catalog(

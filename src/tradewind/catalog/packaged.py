@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from tradewind.catalog.limits import StoreFigures, over, store_figures
 from tradewind.catalog.modelled import LinkModel
 from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, read_rows
 from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
@@ -42,7 +43,7 @@ def read_packaged() -> Packaged:
             tuple(_rules(data / "egress_rules.csv")),
             dict(_models(data / "grid_model.csv")),
             _by_provider(_offers(data / "machines.csv")),
-            {limits.provider: limits for limits in _stores(data / "stores.csv")},
+            over({}, dict(_stores(data / "stores.csv"))),
         )
 
 
@@ -100,13 +101,6 @@ def _by_provider(offers: Iterator[MachineOffer]) -> dict[str, tuple[MachineOffer
     return {provider: tuple(of) for provider, of in found.items()}
 
 
-def _stores(path: Path) -> Iterator[StoreLimits]:
+def _stores(path: Path) -> Iterator[tuple[str, StoreFigures]]:
     for row in read_rows(path, [["provider"]]):
-        yield StoreLimits(
-            row.fields["provider"],
-            row.number("read_gbps", low=0.001, high=GBPS_MAX) if row.has("read_gbps") else float("inf"),
-            row.number("write_gbps", low=0.001, high=GBPS_MAX) if row.has("write_gbps") else float("inf"),
-            row.number("get_usd_per_1000", low=0, high=100),
-            row.number("put_usd_per_1000", low=0, high=100),
-            row.origin(path.name, "published"),
-        )
+        yield row.fields["provider"], store_figures(row, row.origin(path.name, "published"))

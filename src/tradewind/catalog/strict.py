@@ -24,8 +24,8 @@ OWN_SITES = "site"
 class RowCheck(Protocol):
     """Called with each line of a table once its figures have been read. Raises ConfigError."""
 
-    def __call__(self, row: Row, regions: Sequence[Sequence[str]], entry: Hashable) -> None:
-        """`regions`: for each region of the line the columns it may stand in; `entry`: what the line is about."""
+    def __call__(self, row: Row, names: Sequence[Sequence[str]], entry: Hashable) -> None:
+        """`names`: where each region of the line, or its provider, may stand; `entry`: what the line is about."""
 
 
 class ImportCheck:
@@ -39,19 +39,25 @@ class ImportCheck:
         self._new_regions = new_regions
         self._lines: dict[Hashable, int] = {}
 
-    def __call__(self, row: Row, regions: Sequence[Sequence[str]], entry: Hashable) -> None:
+    def __call__(self, row: Row, names: Sequence[Sequence[str]], entry: Hashable) -> None:
         """Check one line."""
-        for columns in regions:
-            self._check_region(row, columns)
+        for columns in names:
+            if row.column(columns) == "provider":
+                self._check_provider(row)
+            else:
+                self._check_region(row, columns)
         date = row.fields.get("date", "")
         if date and not date_has_come(datetime.date.fromisoformat(date), self._now):
             raise row.wrong("date", f"{date} has not come yet")
         first = self._lines.setdefault(entry, row.line)
         if first != row.line:
-            what = " → ".join(str(row.region(*columns)) for columns in regions)
-            raise row.wrong(
-                row.column(regions[0]), f"{what} is there already, in line {first}", hint="keep one of them"
-            )
+            what = " → ".join(row.fields[row.column(columns)] for columns in names)
+            raise row.wrong(row.column(names[0]), f"{what} is there already, in line {first}", hint="keep one of them")
+
+    def _check_provider(self, row: Row) -> None:
+        provider, known = row.fields["provider"].lower(), {region.provider for region in self._regions}
+        if not (self._new_regions or provider in known or provider == OWN_SITES):
+            raise row.wrong("provider", f"unknown provider {provider}", hint=f"known are {', '.join(sorted(known))}")
 
     def _check_region(self, row: Row, columns: Sequence[str]) -> None:
         region = row.region(*columns)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import csv
 import datetime
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from tradewind.catalog.ageing import Figure
+from tradewind.catalog.ageing import Figure, age_weight
+from tradewind.catalog.limits import (
+    QUOTAS_FILE,
+    RATES,
+    REQUEST_PRICES,
+    STORES_FILE,
+    Quota,
+    StoreFigures,
+    read_quotas,
+    read_stores,
+)
 from tradewind.catalog.links import read_links
 from tradewind.catalog.load import (
     LINKS_FILE,
     MACHINES_FILE,
     PRICES_FILE,
+    MachineKey,
     Pair,
     load_catalog,
     read_machine_prices,
@@ -22,18 +34,35 @@ from tradewind.catalog.load import (
 )
 from tradewind.catalog.packaged import read_packaged
 from tradewind.catalog.refreshed import MachinePrice
-from tradewind.catalog.strict import ImportCheck
+from tradewind.catalog.strict import ImportCheck, RowCheck
 from tradewind.catalog.tables import format_tiers, skip_comments, write_table
 from tradewind.errors import ConfigError
 from tradewind.model.amounts import format_gbps
-from tradewind.model.origin import Origin
+from tradewind.model.origin import OriginKind
 from tradewind.model.price import EgressPrice
+from tradewind.model.region import Region
 from tradewind.model.units import format_count
 
 __all__ = ["Imported", "import_table", "write_links"]
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
+LinkKey = tuple[Pair, OriginKind]
+Key = TypeVar("Key", LinkKey, Pair, MachineKey, Region, str)
+Value = TypeVar("Value", Figure, EgressPrice, MachinePrice, Quota, StoreFigures)
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[Key, Value]):
+    """One of the user's tables: where it is, how it is read, and how its lines are written."""
+
+    what: str
+    """One entry of it, for people."""
+    file: str
+    columns: tuple[str, ...]
+    """Without those of the origin, which all tables have."""
+    read: Callable[[Path, str, RowCheck | None], Iterable[tuple[Key, Value]]]
+    fields: Callable[[Key, Value], list[str]]
+    about: Callable[[Key], str]
+    figure: Callable[[Value], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +70,20 @@ class Imported:
     """What an import did."""
 
     what: str
-    """`link`, `egress price` or `machine price`."""
+    """`link`, `egress price`, `machine price`, `quota` or `store`."""
     taken: int
     """Figures that are in the user's part of the catalog now."""
     stayed: tuple[str, ...]
     """Figures that were there and are newer than the table's, in words: they were kept instead."""
+    too_old: int = 0
+    """Links whose figures are taken and count for nothing, because something newer is known of them."""
 
     def __str__(self) -> str:
         return format_count(self.taken, self.what)
 
 
 def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_regions: bool = False) -> Imported:
-    """Take a CSV of links, egress prices or machine prices; the columns decide which. Says what was taken.
+    """Take a CSV of links, prices, quotas or object stores; the columns decide which. Says what was taken.
 
     A figure takes the place of the one of the same kind that is there, unless that one's date is later.
 
@@ -67,21 +98,20 @@ def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_r
         ConfigError: names file, line and column; nothing has been taken then.
     """
     header = _header(path)
-    check = ImportCheck(load_catalog(folder), datetime.datetime.now(datetime.timezone.utc), new_regions=new_regions)
+    known, now = load_catalog(folder), datetime.datetime.now(datetime.timezone.utc)
+    check = ImportCheck(known, now, new_regions=new_regions)
     if "usd_per_hour" in header:
-        machines = list(read_machine_prices(path, read_packaged(), source, check))
-        return _store_machines(folder, machines, date)
+        return _store(MACHINE_PRICES, folder, MACHINE_PRICES.read(path, source, check), date)
     if "usd_per_gb" in header:
-        return _store_prices(folder, dict(read_prices(path, source, check)), date)
-    return _store_links(folder, list(read_links(path, source, check)), date)
-
-
-def _merged(
-    kept: Mapping[Key, Value], new: Mapping[Key, Value], date_of: Callable[[Value], str]
-) -> tuple[dict[Key, Value], list[Key]]:
-    """The newer figure of each entry, the new one where both are of one day; and whose old one stayed."""
-    stayed = [key for key, value in new.items() if key in kept and date_of(kept[key]) > date_of(value)]
-    return {**kept, **new, **{key: kept[key] for key in stayed}}, stayed
+        return _store(EGRESS_PRICES, folder, EGRESS_PRICES.read(path, source, check), date)
+    if "machines" in header:
+        return _store(QUOTAS, folder, QUOTAS.read(path, source, check), date)
+    if "provider" in header:
+        return _store(STORES, folder, STORES.read(path, source, check), date)
+    links = list(LINKS.read(path, source, check))
+    dates = (figure.origin.date or date for (pair, _), figure in links if known.grid.link(*pair) is not None)
+    too_old = sum(age_weight(of, now.date()) == 0 for of in dates)
+    return replace(_store(LINKS, folder, links, date), too_old=too_old)
 
 
 def _header(path: Path) -> list[str]:
@@ -95,67 +125,100 @@ def _header(path: Path) -> list[str]:
     return header
 
 
-def _store_links(folder: Path, links: list[tuple[Pair, Figure]], date: str) -> Imported:
-    path = folder / LINKS_FILE
-    kept = {(pair, f.origin.kind): f for pair, f in (read_links(path) if path.exists() else ())}
-    new = {(pair, f.origin.kind): replace(f, origin=_dated(f.origin, date)) for pair, f in links}
-    merged, stayed = _merged(kept, new, lambda figure: figure.origin.date)
-    write_links(path, [(pair, figure) for (pair, _), figure in merged.items()])
-    words = (_stays(map(str, key[0]), format_gbps(kept[key].gbps), kept[key].origin) for key in stayed)
-    return Imported("link", len(new) - len(stayed), tuple(words))
-
-
-def write_links(path: Path, links: list[tuple[Pair, Figure]]) -> None:
+def write_links(path: Path, links: Iterable[tuple[Pair, Figure]]) -> None:
     """Write a table of links in the form that `import_table` takes."""
-    rows = (
-        [
-            *map(str, pair),
-            repr(f.gbps),
-            "" if f.rtt_ms is None else repr(f.rtt_ms),
-            f.origin.kind,
-            *_origin_fields(f.origin),
-        ]
-        for pair, f in sorted(links, key=lambda entry: (entry[0], entry[1].origin.kind))
-    )
-    write_table(path, ["src", "dst", "gbps", "rtt_ms", "kind", "source", "date", "method"], rows)
+    _write(LINKS, path, {(pair, figure.origin.kind): figure for pair, figure in links})
 
 
-def _store_prices(folder: Path, prices: dict[Pair, EgressPrice], date: str) -> Imported:
-    path = folder / PRICES_FILE
-    kept = dict(read_prices(path)) if path.exists() else {}
-    new = {pair: replace(price, origin=_dated(price.origin, date)) for pair, price in prices.items()}
-    merged, stayed = _merged(kept, new, lambda price: price.origin.date)
-    rows = (
-        [*map(str, pair), format_tiers(price.tiers), *_origin_fields(price.origin)]
-        for pair, price in sorted(merged.items(), key=lambda entry: entry[0])
-    )
-    write_table(path, ["src", "dst", "usd_per_gb", "source", "date", "method"], rows)
-    words = (_stays(map(str, pair), f"{kept[pair].tiers[0].usd_per_gb:g} USD/GB", kept[pair].origin) for pair in stayed)
-    return Imported("egress price", len(new) - len(stayed), tuple(words))
+def _store(table: Table[Key, Value], folder: Path, entries: Iterable[tuple[Key, Value]], date: str) -> Imported:
+    """Put entries over those that are there, save where those are newer; ``date`` is for those without one."""
+    path = folder / table.file
+    kept = dict(table.read(path, "", None)) if path.exists() else {}
+    new = {key: _dated(value, date) for key, value in entries}
+    stayed = [key for key, value in new.items() if key in kept and kept[key].origin.date > value.origin.date]
+    _write(table, path, {**kept, **new, **{key: kept[key] for key in stayed}})
+    words = (f"{table.about(key)} stays {table.figure(kept[key])} of {kept[key].origin.date}" for key in stayed)
+    return Imported(table.what, len(new) - len(stayed), tuple(words))
 
 
-def _store_machines(folder: Path, machines: list[MachinePrice], date: str) -> Imported:
-    path = folder / MACHINES_FILE
-    there = read_machine_prices(path, read_packaged()) if path.exists() else ()
-    kept = {(m.region, m.type, m.spot): m for m in there}
-    new = {(m.region, m.type, m.spot): replace(m, origin=_dated(m.origin, date)) for m in machines}
-    merged, stayed = _merged(kept, new, lambda machine: machine.origin.date)
-    rows = (
-        [str(m.region), m.type, "yes" if m.spot else "no", repr(m.usd_per_hour), *_origin_fields(m.origin)]
-        for _, m in sorted(merged.items(), key=lambda entry: entry[0])
-    )
-    write_table(path, ["region", "type", "spot", "usd_per_hour", "source", "date", "method"], rows)
-    words = (_stays((f"{key[0]} {key[1]}",), f"{kept[key].usd_per_hour:g} USD/h", kept[key].origin) for key in stayed)
-    return Imported("machine price", len(new) - len(stayed), tuple(words))
+def _write(table: Table[Key, Value], path: Path, entries: Mapping[Key, Value]) -> None:
+    columns = [*table.columns, "source", "date", "method"]
+    write_table(path, columns, (_line(table, key, value) for key, value in sorted(entries.items(), key=itemgetter(0))))
 
 
-def _stays(about: Iterable[str], figure: str, origin: Origin) -> str:
-    return f"{' → '.join(about)} stays {figure} of {origin.date}"
+def _line(table: Table[Key, Value], key: Key, value: Value) -> list[str]:
+    origin = value.origin
+    return [*table.fields(key, value), origin.source, origin.date, origin.method]
 
 
-def _dated(origin: Origin, date: str) -> Origin:
-    return origin if origin.date else replace(origin, date=date)
+def _dated(value: Value, date: str) -> Value:
+    return value if value.origin.date else replace(value, origin=replace(value.origin, date=date))
 
 
-def _origin_fields(origin: Origin) -> list[str]:
-    return [origin.source, origin.date, origin.method]
+def _read_links(path: Path, source: str, check: RowCheck | None) -> Iterator[tuple[LinkKey, Figure]]:
+    return (((pair, figure.origin.kind), figure) for pair, figure in read_links(path, source, check))
+
+
+def _read_machines(path: Path, source: str, check: RowCheck | None) -> Iterator[tuple[MachineKey, MachinePrice]]:
+    return (((m.region, m.type, m.spot), m) for m in read_machine_prices(path, read_packaged(), source, check))
+
+
+def _number(figure: float | None) -> str:
+    return "" if figure is None else repr(figure)
+
+
+def _store_fields(provider: str, store: StoreFigures) -> list[str]:
+    figures = (store.read_gbps, store.write_gbps, store.get_usd_per_1000, store.put_usd_per_1000)
+    return [provider, *map(_number, figures)]
+
+
+def _store_words(store: StoreFigures) -> str:
+    columns = (*RATES, *REQUEST_PRICES)
+    return ", ".join(f"{c} {text}" for c, text in zip(columns, _store_fields("", store)[1:], strict=True) if text)
+
+
+LINKS: Table[LinkKey, Figure] = Table(
+    what="link",
+    file=LINKS_FILE,
+    columns=("src", "dst", "gbps", "rtt_ms", "kind"),
+    read=_read_links,
+    fields=lambda key, figure: [*map(str, key[0]), repr(figure.gbps), _number(figure.rtt_ms), key[1]],
+    about=lambda key: " → ".join(map(str, key[0])),
+    figure=lambda figure: format_gbps(figure.gbps),
+)
+EGRESS_PRICES: Table[Pair, EgressPrice] = Table(
+    what="egress price",
+    file=PRICES_FILE,
+    columns=("src", "dst", "usd_per_gb"),
+    read=read_prices,
+    fields=lambda pair, price: [*map(str, pair), format_tiers(price.tiers)],
+    about=lambda pair: " → ".join(map(str, pair)),
+    figure=lambda price: f"{price.tiers[0].usd_per_gb:g} USD/GB",
+)
+MACHINE_PRICES: Table[MachineKey, MachinePrice] = Table(
+    what="machine price",
+    file=MACHINES_FILE,
+    columns=("region", "type", "spot", "usd_per_hour"),
+    read=_read_machines,
+    fields=lambda key, price: [str(key[0]), key[1], "yes" if key[2] else "no", repr(price.usd_per_hour)],
+    about=lambda key: f"{key[0]} {key[1]}",
+    figure=lambda price: f"{price.usd_per_hour:g} USD/h",
+)
+QUOTAS: Table[Region, Quota] = Table(
+    what="quota",
+    file=QUOTAS_FILE,
+    columns=("region", "machines"),
+    read=read_quotas,
+    fields=lambda region, quota: [str(region), str(quota.machines)],
+    about=str,
+    figure=lambda quota: format_count(quota.machines, "machine"),
+)
+STORES: Table[str, StoreFigures] = Table(
+    what="store",
+    file=STORES_FILE,
+    columns=("provider", *RATES, *REQUEST_PRICES),
+    read=read_stores,
+    fields=_store_fields,
+    about=lambda provider: f"the store of {provider}",
+    figure=_store_words,
+)

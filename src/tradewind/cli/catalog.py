@@ -13,7 +13,11 @@ from tradewind.errors import UsageError
 HELP = """\
 Shows what is known of regions, prices, machines and links, each figure with its origin and date; takes better figures
 in: CSV tables of links (src,dst,gbps[,rtt_ms][,date], or Skyplane's profiles), of egress prices (src,dst,usd_per_gb) or
-of machine prices (region,type,usd_per_hour[,spot]); and asks the clouds' price APIs for the prices of today.
+of machine prices (region,type,usd_per_hour[,spot]), of machines that an account may still start (region,machines), or
+of what an object store gives one machine (provider,read_gbps,write_gbps) and asks for 1,000 requests (get_usd_per_1000,
+put_usd_per_1000); and asks the clouds' price APIs for the prices of today.
+
+All tables may have the columns source, date and method. A figure that is there stays where it is newer.
 
 Refreshing asks AWS's price list and Azure's retail prices, which want no credentials, and Google's billing catalog,
 which wants an API key in TRADEWIND_GCP_API_KEY. AWS's machine prices come in files of hundreds of MB, so they are asked
@@ -92,7 +96,8 @@ def _import(args: Namespace, folder: Path) -> int:
     path = Path(args.what[0])
     done = import_table(path, folder, date=date, source=args.source or "", new_regions=args.new_regions)
     if args.json:
-        print(json.dumps({"figures": done.what, "taken": done.taken, "stayed": done.stayed}, ensure_ascii=False))
+        document = {"figures": done.what, "taken": done.taken, "stayed": done.stayed, "too_old": done.too_old}
+        print(json.dumps(document, ensure_ascii=False))
     elif not args.quiet:
         print(f"{done} from {path}, into {folder}")
         if done.stayed:
@@ -103,6 +108,8 @@ def _import(args: Namespace, folder: Path) -> int:
             )
             if len(done.stayed) > STAYED_NAMED_MAX:
                 print("  …")
+        if done.too_old:
+            print(f"too old to count beside what is known of the same links: {done.too_old:,}")
     return 0
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.catalog.load import load_catalog
+from tradewind.cli.catalog import today
 from tradewind.cli.output import printable
 from tradewind.errors import UsageError
 from tradewind.model.amounts import format_gbps
@@ -19,8 +22,11 @@ from tradewind.model.grid import LinkPart
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
 from tradewind.model.region import Place, Region, parse_region
+from tradewind.model.units import format_count
 
 FIGURE_COLUMNS = 32
+AGES = ((365, "year"), (30, "month"), (1, "day"))
+"""Days of each, in which ages are told from two of them on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +78,22 @@ def _print_with_notes(lines: list[Shown]) -> None:
             share = f"{part.weight:.0%} of it" if part.weight else "not counted"
             print(f"  {'':<{FIGURE_COLUMNS}}  {format_gbps(part.gbps)}, {share}  {note(part.origin)}")
     print()
+    now = today()
     for origin, number in numbers.items():
-        print(f"[{number}] {printable(str(origin))}")
+        print(f"[{number}] {printable(str(origin))}{_age_words(origin, now)}")
+
+
+def _age_words(origin: Origin, now: datetime.date) -> str:
+    days = _age_days(origin, now)
+    if days is None:
+        return ""
+    count, unit = next((days // of, unit) for of, unit in AGES if days >= 2 * of or of == 1)
+    return f" ({format_count(count, unit)} old)" if days > 0 else " (today)"
+
+
+def _age_days(origin: Origin, now: datetime.date) -> int | None:
+    """Whole days since the figure was true; None where it has no date."""
+    return max(0, (now - datetime.date.fromisoformat(origin.date)).days) if origin.date else None
 
 
 def _print_all(args: Namespace, catalog: Catalog, folder: Path) -> None:
@@ -105,10 +125,11 @@ def _place_document(place: Place) -> dict[str, Any]:
     }
 
 
-def _origin_document(origin: Origin | None) -> dict[str, str] | None:
+def _origin_document(origin: Origin | None) -> dict[str, Any] | None:
     if origin is None:
         return None
-    return {"layer": origin.kind, "source": origin.source, "date": origin.date, "method": origin.method}
+    said = {"layer": origin.kind, "source": origin.source, "date": origin.date, "method": origin.method}
+    return {**said, "age_days": _age_days(origin, today())}
 
 
 def _print_documents(lines: list[Shown]) -> None:
@@ -161,10 +182,17 @@ def _region(catalog: Catalog, region: Region) -> Iterator[Shown]:
             text = f"{machine.vcpus} vCPUs, {machine.egress_gbps:g} out, {machine.ingress_gbps:g} in Gbit/s"
             yield Shown(f"{machine.name} caps", text, caps, "Gbit/s", machine.origin)
             yield Shown(f"{machine.name} start", f"{machine.boot_s:g} s", machine.boot_s, "s", machine.boot_origin)
-        price = f"{offer.usd_per_hour:.4g} USD/h"
+        price = f"{offer.usd_per_hour:g} USD/h"
         yield Shown(f"{offer.name} price", price, offer.usd_per_hour, "USD/h", offer.origin)
+    quota = catalog.quotas.get(region)
+    text = "not known; --max-vms limits machines" if quota is None else f"{format_count(quota, 'machine')} at most"
+    yield Shown("quota", text, quota, "machines", catalog.quota_origins.get(region))
     store = catalog.stores.get(region.provider)
     if store is not None:
+        rates = {"read": store.read_gbps, "write": store.write_gbps}
+        known = {verb: gbps for verb, gbps in rates.items() if math.isfinite(gbps)}
+        text = ", ".join(f"{verb} {format_gbps(gbps)}" for verb, gbps in known.items())
+        yield Shown("store, per machine", text or "no limit known", known, "Gbit/s", store.rate_origin)
         requests = {"get": store.get_usd_per_1000, "put": store.put_usd_per_1000}
         text = f"{store.get_usd_per_1000:g} get, {store.put_usd_per_1000:g} put USD"
         yield Shown("store, per 1000 requests", text, requests, "USD per 1000", store.origin)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tradewind.model.grid import Grid
 from tradewind.model.machine import MachineOffer, StoreLimits
+from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceBook
 from tradewind.model.region import Place, Region
 
@@ -31,6 +32,7 @@ class Catalog:
     """Offers of one region, where its prices are known; they take the place of the provider's."""
     quotas: Mapping[Region, int] = field(default_factory=dict)
     """Machines that the account may still start in a region, where known."""
+    quota_origins: Mapping[Region, Origin] = field(default_factory=dict)
     stores: Mapping[str, StoreLimits] = field(default_factory=dict)
     """Object-store limits by provider, where known."""
 

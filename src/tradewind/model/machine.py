@@ -54,8 +54,11 @@ class StoreLimits:
 
     provider: str
     read_gbps: float
-    """Per machine that reads in parallel."""
+    """Per machine that reads in parallel; infinite where no limit is known, as is `write_gbps`."""
     write_gbps: float
     get_usd_per_1000: float
     put_usd_per_1000: float
     origin: Origin
+    """Of the prices."""
+    rate_origin: Origin | None = None
+    """Of the rates; None where none is known."""

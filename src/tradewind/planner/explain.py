@@ -77,7 +77,11 @@ def _phrases(formulation: Formulation, point: Point, goal: Goal) -> Iterator[str
         several = count != 1
         machines = f"{count} machine{'s' if several else ''}"
         at_limit = count >= int(network.machines_max[tight.region_index])
-        more = f", and no more than {count} {'are' if several else 'is'} allowed there" if at_limit else ""
+        more = ""
+        if at_limit and tight.region_index in network.held_by_quota:
+            more = f", and the account's quota there is {count}"
+        elif at_limit:
+            more = f", and no more than {count} {'are' if several else 'is'} allowed there"
         if tight.family in ("links out of", "links into"):
             connections = count * network.connections_per_machine
             use = "use all their" if several else "uses all its"

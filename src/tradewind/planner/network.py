@@ -76,6 +76,8 @@ class Network:
     connections_per_machine: int
     boot_s: float
     """Until the slowest machine type that is offered answers: a fleet starts when all its gateways do."""
+    held_by_quota: frozenset[int] = frozenset()
+    """Regions whose `machines_max` is the account's quota, not what the user allows."""
 
     def link_between(self, src: int, dst: int) -> int | None:
         """Position of the link between two regions, if there is one."""
@@ -127,6 +129,7 @@ def build_network(
         machines_max=np.array([_machines_max(catalog, r, limits) for r in names], dtype=np.int64),
         connections_per_machine=limits.connections_per_machine,
         boot_s=max((o.offer.machine.boot_s for o in options), default=0.0),
+        held_by_quota=frozenset(index[r] for r in names if _machines_max(catalog, r, limits) < _allowed(r, limits)),
     )
 
 
@@ -153,8 +156,13 @@ def _beats(other: MachineOffer, offer: MachineOffer, first: bool) -> bool:
 
 
 def _machines_max(catalog: Catalog, region: Region, limits: Limits) -> int:
-    allowed = limits.per_region.get(region, limits.machines_per_region)
+    allowed = _allowed(region, limits)
     return min(allowed, catalog.quotas.get(region, allowed))
+
+
+def _allowed(region: Region, limits: Limits) -> int:
+    """By the user, whatever the account's quota."""
+    return limits.per_region.get(region, limits.machines_per_region)
 
 
 def _option(catalog: Catalog, index: int, offer: MachineOffer, region: Region, limits: Limits) -> MachineOption:
