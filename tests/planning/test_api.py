@@ -16,6 +16,8 @@ import tradewind
 from tests.planning.small_world import TOKYO, TORONTO, small_world
 from tradewind.catalog.user_files import import_table
 from tradewind.errors import TradewindError, UsageError
+from tradewind.planning import plans
+from tradewind.planning.plans import trace
 
 ENDS = (str(TORONTO), str(TOKYO))
 
@@ -111,6 +113,17 @@ def test_a_frontier_is_a_function_both_ways() -> None:
     assert frontier.cost_usd(rates[-1] * 2) == float("inf")
     assert "frontier" in repr(frontier)
     ElementTree.fromstring(frontier._repr_html_())
+
+
+def test_no_plan_is_above_its_own_frontier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the frontier is given up early."""
+    monkeypatch.setattr(plans, "FRONTIER_SOLVES_MAX", 0)
+    ends, middle = planned(goal="cheapest"), planned(min_throughput_gbps=10)
+    assert trace(middle.transfer).cost_usd(middle.throughput_gbps) > middle.cost.total_usd * (1 + 1e-9), (
+        "the ends alone do not know how to do it"
+    )
+    assert middle.frontier().cost_usd(middle.throughput_gbps) <= middle.cost.total_usd * (1 + 1e-6)
+    assert ends.frontier().points[0][0] == pytest.approx(ends.cost.total_usd)
 
 
 def test_the_users_catalog_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

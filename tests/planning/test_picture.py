@@ -13,14 +13,15 @@ from xml.etree import ElementTree
 import pytest
 
 import tradewind
+from tests.planner.worlds import random_world
 from tests.planning.small_world import OSAKA, SEATTLE, TOKYO, TORONTO, small_world, without_places
 from tradewind.catalog.load import load_catalog
 from tradewind.cli.main import main
 from tradewind.errors import TradewindError, UsageError
 from tradewind.model.region import Region
-from tradewind.planning import raster
+from tradewind.planning import raster, style
 from tradewind.planning.globe import coastlines, great_circle, window_on
-from tradewind.planning.labels import Box, Labels
+from tradewind.planning.labels import Box, Labels, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 ENDS = (str(TORONTO), str(TOKYO))
@@ -45,10 +46,27 @@ def test_a_picture_says_what_is_planned() -> None:
     assert any(w.endswith("via azure:westus2") for w in words)
 
 
-def test_without_places_there_is_a_chart_and_no_map() -> None:
+def test_regions_of_problem_files_are_mapped_by_their_names() -> None:
     svg = picture(catalog=without_places(small_world()))
+    assert svg.find(f".//{SVG}clipPath") is not None
+    assert words_of(svg).count(str(SEATTLE)) == 1
+
+
+def test_regions_that_nobody_knows_are_not_mapped() -> None:
+    catalog = random_world(1, 4)
+    plan = tradewind.plan("p:r0", "p:r2", volume_gb=50, max_vms=1, goal="fastest", catalog=catalog)
+    svg = ElementTree.fromstring(plan.plot().svg)
     assert "this plan" in words_of(svg)
     assert svg.find(f".//{SVG}clipPath") is None
+
+
+def test_the_legend_is_below_the_map_and_inside_the_picture() -> None:
+    svg = picture()
+    words = [text for text in svg.iter(f"{SVG}text") if (text.text or "").endswith("via azure:westus2")]
+    assert len(words) == 1
+    legend = next(group for group in svg.iter(f"{SVG}g") if words[0] in list(group))
+    assert legend.find(f"{SVG}clipPath") is None, "not drawn onto the map"
+    assert float(words[0].get("x", "0")) + text_width(words[0].text or "", 12) <= style.WIDTH
 
 
 def test_labels_cover_neither_each_other_nor_stations() -> None:
@@ -77,9 +95,33 @@ def test_a_way_over_the_pacific_is_not_cut() -> None:
     places = load_catalog().places
     way = great_circle(places[TOKYO], places[SEATTLE])
     window = window_on([way], 1000, 430)
-    line = window.line(way)
+    (line,) = window.lines(way)
     assert all(0 < x < 1000 and 0 < y < 430 for x, y in line)
     assert max(abs(a - b) for (a, _), (b, _) in itertools.pairwise(line)) < 60
+
+
+def test_a_way_around_the_world_is_cut_once_and_no_line_crosses_the_map() -> None:
+    names = ["aws:us-east-1", "aws:eu-west-1", "aws:ap-northeast-1", "gcp:australia-southeast1"]
+    around = [load_catalog().places[Region.parse(name)] for name in names]
+    lines = [great_circle(a, b) for a, b in zip(around, [*around[1:], around[0]], strict=True)]
+    window = window_on(lines, 1000, 430)
+    drawn = [window.lines(line) for line in lines]
+    assert sorted(map(len, drawn)) == [1, 1, 1, 2], "one line leaves over an edge and comes in over the other"
+    for place, line, copies in zip(around, lines, drawn, strict=True):
+        x, y = window.home(place)
+        assert 30 < x < 970, "the cut is not beside a station"
+        assert any(copy[0] == pytest.approx((x, y)) for copy in copies), line[0]
+        assert all(abs(a - b) < 100 for copy in copies for (a, _), (b, _) in itertools.pairwise(copy))
+
+
+def test_lines_to_labels_do_not_cross_other_labels() -> None:
+    labels = Labels(Box(0, 0, 1000, 400))
+    labels.take(Box(380, 120, 580, 195), 4.0)
+    labels.take(Box(380, 205, 580, 280), 4.0)
+    labels.take(Box(300, 100, 495, 300), 4.0)
+    box, lead = labels.place(500, 200, 120, 29, 10)
+    assert lead
+    assert box.left >= 580, "not above or below, beyond what is taken"
 
 
 def test_regions_of_one_city_are_drawn_apart() -> None:

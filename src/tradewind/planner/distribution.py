@@ -11,12 +11,13 @@ import numpy as np
 
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
-from tradewind.model.goal import Fastest, Goal, MinThroughput
+from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import DistributionTree, MulticastPlan
 from tradewind.model.region import Region
 from tradewind.planner.check import multicast_violations
 from tradewind.planner.explain import binding_limits
 from tradewind.planner.formulation import Formulation
+from tradewind.planner.frontier import SOLVES_MAX, Frontier
 from tradewind.planner.goals import Point
 from tradewind.planner.multicast import build_multicast_formulation, shared_links, tree_packing
 from tradewind.planner.network import FloatArray, Limits, Network, build_network
@@ -30,15 +31,24 @@ from tradewind.planner.plan import (
     prepare,
     refuse_ends,
     solve_goal,
+    trace_transfer,
 )
 from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
-from tradewind.planner.solver import SolverLimitReached, SolverSettings
+from tradewind.planner.solver import WHOLE_COLUMNS_MAX, SolverLimitReached, SolverSettings
 from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
 
-__all__ = ["MulticastAlternative", "answer_multicast", "compare_multicast", "prepare_multicast"]
+__all__ = [
+    "MulticastAlternative",
+    "answer_multicast",
+    "compare_multicast",
+    "prepare_multicast",
+    "trace_multicast",
+]
 
 SETTINGS = SolverSettings(time_limit_s=20.0, windows_max=6)
 """A mixed-integer solve takes longer here; what has been found by its limits is shown with its gap."""
+SAMPLES = 4
+"""Plans between the cheapest and the fastest with which a large frontier begins."""
 RIVAL_SOLVE_S = 3.0
 """Of one solve for a plan to a single destination, which is only compared with."""
 RIVAL_GAP_SAID = 1e-3
@@ -87,6 +97,26 @@ def answer_multicast(transfer: Transfer, goal: Goal) -> MulticastPlan:
     if point is None:
         raise infeasible(transfer, goal, _checked)
     return _checked(transfer, goal, point)
+
+
+def trace_multicast(
+    transfer: Transfer, *, solves_max: int = SOLVES_MAX, known: Sequence[MulticastPlan] = ()
+) -> Frontier:
+    """The frontier between cost and rate, as `plan.trace_transfer` has it.
+
+    Beyond the size at which pieces are proven it begins with the machines of some plans along the way: what a proof
+    would find one by one, these have at once.
+
+    Raises:
+        InfeasibleGoal: a destination cannot be reached.
+    """
+    samples: list[MulticastPlan] = []
+    if transfer.formulation.link_count > WHOLE_COLUMNS_MAX:
+        low, high = (answer_multicast(transfer, goal).cost.total_usd for goal in (Cheapest(), Fastest()))
+        # Squares: what money buys changes most near the cheapest plan.
+        parts = [(number / (SAMPLES + 1)) ** 2 for number in range(1, SAMPLES + 1)]
+        samples = [answer_multicast(transfer, MaxCost(low + part * max(0.0, high - low))) for part in parts]
+    return trace_transfer(transfer, solves_max=solves_max, known=[*known, *samples])
 
 
 def _checked(transfer: Transfer, goal: Goal, point: Point) -> MulticastPlan:

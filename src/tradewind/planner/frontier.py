@@ -16,7 +16,7 @@ straight line through the origin that stands for the faster plan's cost.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -120,9 +120,14 @@ class _Piece:
 
 
 def trace_frontier(
-    formulation: Formulation, job: Job, settings: SolverSettings, *, solves_max: int = SOLVES_MAX
+    formulation: Formulation,
+    job: Job,
+    settings: SolverSettings,
+    *,
+    solves_max: int = SOLVES_MAX,
+    known: Sequence[IntArray] = (),
 ) -> Frontier | None:
-    """Trace it; ``None`` if the sink cannot be reached."""
+    """Trace it; ``None`` if the sink cannot be reached. No use of the machines in ``known`` is above it."""
     top = fastest(formulation, job, settings)
     bottom = cheapest(formulation, job, settings) if top else None
     if top is None or bottom is None:
@@ -133,6 +138,8 @@ def trace_frontier(
     tracer = _Tracer(formulation, job, settings, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
     tracer.add(bottom.answer.machines)
     tracer.add(top.answer.machines)
+    for machines in known:
+        tracer.add(machines)
     tracer.prove(solves_max)
     return Frontier(tuple(tracer.segments()), tracer.solves, job, formulation)
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tradewind.errors import TradewindError, UsageError
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.catalog import Catalog
@@ -18,7 +20,7 @@ from tradewind.planner.explain import binding_limits
 from tradewind.planner.formulation import Formulation, build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
 from tradewind.planner.goals import Job, Point, cheapest, cheapest_exactly, fastest, fastest_within
-from tradewind.planner.network import Limits, Network, build_network
+from tradewind.planner.network import IntArray, Limits, Network, build_network
 from tradewind.planner.routes import overlay_plan
 from tradewind.planner.solver import SolverSettings
 
@@ -167,16 +169,27 @@ def plan_transfer(
     return answer_goal(prepare(catalog, source, destination, volume_gb, limits), goal)
 
 
-def trace_transfer(transfer: Transfer, *, solves_max: int = SOLVES_MAX) -> Frontier:
-    """The whole frontier between cost and rate.
+def trace_transfer(
+    transfer: Transfer, *, solves_max: int = SOLVES_MAX, known: Sequence[OverlayPlan | MulticastPlan] = ()
+) -> Frontier:
+    """The whole frontier between cost and rate. No plan in ``known`` is above it, even where it is not proven.
 
     Raises:
         InfeasibleGoal: the destination cannot be reached.
     """
-    frontier = trace_frontier(transfer.formulation, transfer.job, transfer.settings, solves_max=solves_max)
+    machines = [_machines_of(plan, transfer.network) for plan in known]
+    frontier = trace_frontier(
+        transfer.formulation, transfer.job, transfer.settings, solves_max=solves_max, known=machines
+    )
     if frontier is None:
         raise _unreachable(transfer)
     return frontier
+
+
+def _machines_of(plan: OverlayPlan | MulticastPlan, network: Network) -> IntArray:
+    """Per machine option of the network."""
+    count = {(machines.region, machines.offer): machines.count for machines in plan.machines}
+    return np.array([count.get((network.regions[o.region_index], o.offer), 0) for o in network.options], dtype=np.int64)
 
 
 def answer_goal(transfer: Transfer, goal: Goal) -> OverlayPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,8 +53,9 @@ def draw_chart(frontier: Frontier, chosen: Mark | None, rivals: Sequence[Mark]) 
     x, y, costs, rates = _scales(curve, marks)
     yield from _axes(x, y, costs, rates)
     labels = Labels(Box(LEFT, TOP - 14, style.WIDTH - RIGHT, HEIGHT - BOTTOM))
-    for part, proven in _curve(frontier):
-        points = [(x(cost), y(rate)) for cost, rate in part]
+    for proven, parts in itertools.groupby(_curve(frontier), key=lambda part: part[1]):
+        # One path, so that dashes do not begin anew in each piece.
+        points = [(x(cost), y(rate)) for part, _ in parts for cost, rate in part]
         labels.take_line(points, 8)
         path = "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in points)
         dashes = "" if proven else ' stroke-dasharray="6 4"'

@@ -5,6 +5,7 @@ The map is equirectangular, true to shape in the middle latitude of the window, 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ SPAN_MIN_DEG = 36.0
 """Regions of one country are shown with their surroundings."""
 FILL_WIDE, FILL_HIGH = 0.74, 0.66
 """Parts of the window that routes may fill; the rest is for labels and legend."""
+MIDDLES_APART_DEG = 5
+"""Longitudes that are tried for the middle of the map."""
 LATITUDE_SHOWN_MAX_DEG = 84.0
 
 
@@ -72,20 +75,28 @@ class Window:
             self.height / 2 - (latitude - self.latitude_deg) * self.y_per_deg,
         )
 
-    def line(self, points: Sequence[Point]) -> list[Point]:
-        """Pixels of a line, shifted by whole turns so that it lies in the window."""
-        middle = sum(lon for lon, _ in points) / len(points)
-        turn = 360.0 * round((self.longitude_deg - middle) / 360.0)
-        return [self.xy((lon + turn, lat)) for lon, lat in points]
+    def home(self, place: Place) -> Point:
+        """Where a place is drawn: of all turns of the globe the one nearest to the middle."""
+        return self.xy((_near(place.longitude_deg, self.longitude_deg), place.latitude_deg))
+
+    def lines(self, points: Sequence[Point]) -> list[list[Point]]:
+        """Pixels of a line that begins where its first place is drawn.
+
+        Where its last place is drawn a turn away, as the line leaves over one edge of the world and comes in over the
+        other, a second copy ends there.
+        """
+        turns = {_near(lon, self.longitude_deg) - lon for lon in (points[0][0], points[-1][0])}
+        return [[self.xy((lon + turn, lat)) for lon, lat in points] for turn in sorted(turns)]
 
 
 def window_on(lines: Sequence[Sequence[Point]], width: float, height: float) -> Window:
-    """The window that shows all lines with room around them."""
-    angles = [math.radians(lon) for line in lines for lon, _ in line]
-    middle = math.degrees(math.atan2(sum(map(math.sin, angles)), sum(map(math.cos, angles))))
+    """The window that shows all lines with room around them, cut where it cuts fewest of them."""
+    tried = [float(at) for at in range(-180, 180, MIDDLES_APART_DEG)]
+    (cuts, _), middle = min((_cuts_and_reach(lines, at), at) for at in tried)
     longitudes = [_near(lon, middle) for line in lines for lon, _ in line]
     latitudes = [lat for line in lines for _, lat in line]
-    middle = (min(longitudes) + max(longitudes)) / 2
+    if not cuts:
+        middle = (min(longitudes) + max(longitudes)) / 2
     low, high = min(latitudes), max(latitudes)
     squeeze = math.cos(math.radians(min(abs(low + high) / 2, TRUE_LATITUDE_MAX_DEG)))
     wide = max(max(longitudes) - min(longitudes), SPAN_MIN_DEG)
@@ -97,6 +108,16 @@ def window_on(lines: Sequence[Sequence[Point]], width: float, height: float) -> 
     latitude = (low + high) / 2
     latitude = max(min(latitude, LATITUDE_SHOWN_MAX_DEG - half_deg), half_deg - LATITUDE_SHOWN_MAX_DEG)
     return Window(width, height, middle, latitude, x_per_deg, y_per_deg)
+
+
+def _cuts_and_reach(lines: Sequence[Sequence[Point]], middle: float) -> tuple[int, float]:
+    """How many lines cross the edge of a map around this longitude, and how near [deg] their ends come to it."""
+    cuts, reach = 0, 0.0
+    for line in lines:
+        longitudes = [_near(lon, middle) for lon, _ in line]
+        cuts += any(abs(a - b) > 180.0 for a, b in itertools.pairwise(longitudes))
+        reach = max(reach, abs(longitudes[0] - middle), abs(longitudes[-1] - middle))
+    return cuts, reach
 
 
 def _near(longitude: float, middle: float) -> float:

@@ -10,12 +10,12 @@ __all__ = ["Box", "Labels", "text_width"]
 
 EM_WIDTH = 0.6
 """Mean width of a character, as part of the font size: that of wide fonts, so that narrow ones fit too."""
-DISTANCES = (1.0, 2.2, 4.0, 6.5)
+DISTANCES = (1.0, 1.5, 2.2, 3.0, 4.0, 5.2, 6.5, 9.0)
 """Tries of how far from its point a label stands, as multiples of its gap."""
 LEAD_FROM = 2.0
 """From this multiple on, a thin line leads to the point."""
-LEAD_WEIGHT = 2.0
-"""How bad it is that such a line crosses what is taken."""
+LABEL_WEIGHT = 4.0
+"""How bad it is to cover a label, and to cross one or a station with such a line; to cover a line is 0.6."""
 LEAD_STEP_PX = 4.0
 
 
@@ -71,25 +71,16 @@ class Labels:
         for rank, (box, lead) in enumerate(_candidates(x, y, width, height, gap)):
             cost = 20 * box.outside(self._frame) + sum(box.overlap(other) * weight for other, weight in self._taken)
             if lead:
-                cost += sum(other.overlap(part) * LEAD_WEIGHT for part in _lead(x, y, box) for other, _ in self._taken)
+                crossed = sum(other.overlap(part) for part in _lead(x, y, box) for other, w in self._taken if w >= 1)
+                cost += LABEL_WEIGHT * crossed
             cost += 0.5 * rank
             if best is None or cost < best[0]:
                 best = (cost, box, lead)
         assert best is not None  # there are always candidates
-        self.take(best[1])
+        self.take(best[1], LABEL_WEIGHT)
+        for part in _lead(x, y, best[1]) if best[2] else ():
+            self.take(part, LABEL_WEIGHT)
         return best[1], best[2]
-
-    def place_in_a_corner(self, width: float, height: float) -> Box:
-        """The corner where a box covers least; the lower left if it does not matter."""
-        frame = self._frame
-        corners = [
-            Box(left, top, left + width, top + height)
-            for top in (frame.bottom - height, frame.top)
-            for left in (frame.left, frame.right - width)
-        ]
-        best = min(corners, key=lambda box: sum(box.overlap(other) * weight for other, weight in self._taken))
-        self.take(best, 2.0)
-        return best
 
 
 def _lead(x: float, y: float, box: Box) -> Iterator[Box]:

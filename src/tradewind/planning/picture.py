@@ -31,7 +31,7 @@ TEXT_SIZE = 13
 LINE_HEIGHT = 22
 TILES_HEIGHT = 64
 TILE_WIDTH = 200
-GAP = 26
+GAP = 12
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ def plan_picture(
     blocks = []
     if world_map.can_be_mapped(plan, places):
         blocks.append((world_map.HEIGHT, list(world_map.draw_map(plan, places))))
+        blocks.append(world_map.draw_legend(plan))
     if frontier is not None:
         blocks.append((chart.HEIGHT, list(chart.draw_chart(frontier, chosen, rivals))))
     return _composed(heading, height + TILES_HEIGHT, blocks)
@@ -141,8 +142,6 @@ def _composed(heading: Sequence[str], heading_height: int, blocks: Sequence[tupl
     for height, elements in blocks:
         parts += [f'<g transform="translate(0 {top})">', *elements, "</g>"]
         top += height + GAP
-    if blocks:
-        top -= GAP
     frame = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {style.WIDTH} {top}" width="{style.WIDTH}" '
         f'height="{top}" font-family="{style.FONT}" font-size="13" fill="{style.INK}">',

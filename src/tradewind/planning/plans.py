@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from typing import Any, Generic, TypeVar
 
+from tradewind.catalog.packaged import read_packaged
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.goal import Cheapest
 from tradewind.model.overlay import (
@@ -22,11 +23,16 @@ from tradewind.model.overlay import (
     RegionMachines,
 )
 from tradewind.model.overlay_document import plan_document
-from tradewind.model.region import Region
+from tradewind.model.region import Place, Region
 from tradewind.model.units import format_duration
 from tradewind.planner.baseline import direct, ron
 from tradewind.planner.compare import Alternative, compare
-from tradewind.planner.distribution import MulticastAlternative, answer_multicast, compare_multicast
+from tradewind.planner.distribution import (
+    MulticastAlternative,
+    answer_multicast,
+    compare_multicast,
+    trace_multicast,
+)
 from tradewind.planner.frontier import Frontier, Segment
 from tradewind.planner.plan import Transfer, trace_transfer
 from tradewind.planner.whatif import Offer, what_would_help
@@ -92,7 +98,7 @@ class _Planned(Generic[OverlayT]):
 
     def frontier(self) -> TransferFrontier:
         """Every efficient pair of cost and rate of the same transfer."""
-        return trace(self.transfer)
+        return trace(self.transfer, self.overlay)
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, frontier: TransferFrontier | None = None) -> Picture:
         """Map and frontier as a picture, written to `path` (`.svg`, or `.png` with the extra `plot`) if there is one.
@@ -105,7 +111,7 @@ class _Planned(Generic[OverlayT]):
         if path is not None:
             check_picture_path(os.fspath(path))
         traced = (frontier or self.frontier()).frontier
-        picture = plan_picture(self.overlay, traced, self._marks(), self.transfer.catalog.places)
+        picture = plan_picture(self.overlay, traced, self._marks(), _places(self.transfer))
         if path is not None:
             picture.save(path)
         return picture
@@ -119,7 +125,7 @@ class _Planned(Generic[OverlayT]):
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        drawn = plan_picture(self.overlay, None, self._marks(), self.transfer.catalog.places)
+        drawn = plan_picture(self.overlay, None, self._marks(), _places(self.transfer))
         return f"<div>{drawn.svg}{_machine_table(self.overlay)}</div>"
 
 
@@ -259,10 +265,19 @@ class TransferFrontier:
         return f"<div>{self.plot().svg}</div>"
 
 
-def trace(transfer: Transfer) -> TransferFrontier:
-    """The frontier, as far as it is found in the time that someone waits for it."""
+def trace(transfer: Transfer, known: OverlayPlan | MulticastPlan | None = None) -> TransferFrontier:
+    """The frontier, as far as it is found in the time that someone waits for it; never below the plan in ``known``."""
     hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
-    return TransferFrontier(trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX), transfer)
+    if isinstance(known, MulticastPlan) or len(transfer.formulation.sinks) > 1:
+        trees = [known] if isinstance(known, MulticastPlan) else []
+        return TransferFrontier(trace_multicast(hasty, solves_max=FRONTIER_SOLVES_MAX, known=trees), transfer)
+    routes = [known] if known is not None else []
+    return TransferFrontier(trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX, known=routes), transfer)
+
+
+def _places(transfer: Transfer) -> Mapping[Region, Place]:
+    """Where regions lie. Problem files do not say it: their regions are looked up by name in the packaged catalog."""
+    return transfer.catalog.places or read_packaged().places
 
 
 def _rivals(transfer: Transfer) -> list[Mark]:

@@ -32,6 +32,7 @@ COLUMNS = 80
 """Width of a text whose reader is not known."""
 BAR_CHARACTERS = 10
 """A bar of this many characters stands for all bytes."""
+SHARE_SHOWN_MIN = 0.0005
 GAP_WORTH_SAYING = 1e-6
 GAP_SHOWN_MIN = 1e-4
 """Smaller gaps are said to be this large: never smaller than they are."""
@@ -100,7 +101,8 @@ def _route_lines(plan: OverlayPlan, route: OverlayRoute, columns: int) -> Iterat
 def share_bar(share: float) -> str:
     """A share of the bytes in per cent, and as a bar."""
     bar = "█" * max(1, round(BAR_CHARACTERS * share))
-    return f"{share:6.1%} {bar:<{BAR_CHARACTERS}}"
+    much = f"{share:.1%}" if share >= SHARE_SHOWN_MIN else "<0.1%"
+    return f"{much:>6} {bar:<{BAR_CHARACTERS}}"
 
 
 def explain_lines(plan: Overlay, offers: Sequence[Offer], columns: int = COLUMNS) -> list[str]:
@@ -164,11 +166,12 @@ def compare_lines(alternatives: Sequence[Alternative], columns: int = COLUMNS) -
 def frontier_lines(frontier: Frontier) -> list[str]:
     """The frontier's segments, from the cheapest to the fastest."""
     lines = ["", "  frontier: each line is one set of machines", f"  {'cost':>21}  {'rate':>29}  machines"]
-    for segment in frontier.segments:
-        costs = _span(format_usd(segment.cost_from_usd), format_usd(segment.cost_to_usd))
-        rates = _span(format_gbps(segment.rate_from_gbps), format_gbps(segment.rate_to_gbps))
-        mark = "" if segment.proven else "  not proven"
-        lines.append(f"  {costs:>21}  {rates:>29}  {sum(segment.machines):>8}{mark}")
+    for machines, group in itertools.groupby(frontier.segments, key=lambda segment: segment.machines):
+        pieces = list(group)
+        costs = _span(format_usd(pieces[0].cost_from_usd), format_usd(pieces[-1].cost_to_usd))
+        rates = _span(format_gbps(pieces[0].rate_from_gbps), format_gbps(pieces[-1].rate_to_gbps))
+        mark = "" if all(piece.proven for piece in pieces) else "  not proven"
+        lines.append(f"  {costs:>21}  {rates:>29}  {sum(machines):>8}{mark}")
     return lines
 
 

@@ -17,23 +17,32 @@ from tradewind.planning import style
 from tradewind.planning.globe import Point, Window, coastlines, great_circle, window_on
 from tradewind.planning.labels import Box, Labels, text_width
 
-__all__ = ["can_be_mapped", "draw_map"]
+__all__ = ["can_be_mapped", "draw_legend", "draw_map"]
 
 HEIGHT = 430
 RIBBON_PX = 13.0
 """Width of all bytes; a share is as much narrower, but never narrower than a hair."""
 HAIR_PX = 1.6
 STATION_PX = 6.0
+ROW_PX = 20
+"""Height of a line of the legend."""
+LEGEND_LEFT, WORDS_AFTER = 24.0, 30.0
 COPIES_PX = 10.0
 """Radius of the dashed ring around a station that copies."""
+STATION_WEIGHT = 8.0
+"""How bad it is that a label covers a station."""
 APART_PX = 17.0
 """Stations nearer to each other than this are pushed apart; clouds share cities."""
 PUSHES_MAX = 40
+BENT_PX_MAX = 300.0
+"""No station is pushed that far; what is farther off is a turn of the globe away."""
 STEP_PX = 0.8
 """Points of a coast nearer to each other than this are one."""
 ROUTES_NAMED_MAX = len(style.ROUTES)
-COPIED_AT_NAMED_MAX = 2
-COPIES_WORDS = "bytes are copied here"
+SHARE_NAMED_MIN = 0.005
+"""Ways of a lesser share are hairs of one colour."""
+REGIONS_NAMED_MAX = 2
+"""Regions that the legend names per way; the labels on the map name all."""
 
 Hop = tuple[Region, Region]
 AnyPlan = OverlayPlan | MulticastPlan
@@ -58,19 +67,18 @@ def draw_map(plan: AnyPlan, places: Mapping[Region, Place]) -> Iterator[str]:
     ways = _ways(plan)
     lines = {hop: great_circle(places[hop[0]], places[hop[1]]) for way in ways for hop in way.hops}
     window = window_on(list(lines.values()), style.WIDTH, HEIGHT)
-    at = _stations(lines, window)
+    at = _stations(plan, places, window)
     labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
     yield f'<clipPath id="map"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath><g clip-path="url(#map)">'
     yield f'<rect width="{style.WIDTH}" height="{HEIGHT}" fill="{style.SEA}"/>'
     yield f'<path d="{_land(window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
     yield from _ribbons(ways, lines, window, at, labels)
-    for x, y in at.values():
-        labels.take(Box(x - STATION_PX - 2, y - STATION_PX - 2, x + STATION_PX + 2, y + STATION_PX + 2), 3.0)
-    legend = list(_legend(ways, labels, copies=_copies(plan) != {}))
+    for region, (x, y) in at.items():
+        half = COPIES_PX if region in _copies(plan) else STATION_PX + 2
+        labels.take(Box(x - half, y - half, x + half, y + half), STATION_WEIGHT)
     for region, (x, y) in at.items():
         yield from _station(plan, region, x, y, labels)
     yield "</g>"
-    yield from legend
 
 
 def _ways(plan: AnyPlan) -> list[_Way]:
@@ -107,13 +115,9 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def _stations(lines: Mapping[Hop, Sequence[Point]], window: Window) -> dict[Region, Point]:
+def _stations(plan: AnyPlan, places: Mapping[Region, Place], window: Window) -> dict[Region, Point]:
     """Where each region is drawn: where it lies, or a little aside if another is drawn there."""
-    at: dict[Region, Point] = {}
-    for hop, points in lines.items():
-        line = window.line(points)
-        at.setdefault(hop[0], line[0])
-        at.setdefault(hop[1], line[-1])
+    at = {region: window.home(places[region]) for edge in plan.edges for region in (edge.src, edge.dst)}
     for _ in range(PUSHES_MAX):
         moved = False
         for one, other in itertools.combinations(at, 2):
@@ -149,14 +153,15 @@ def _ribbons(
             widths = [_width(ways[n]) for n in sharing]
             before = sum(widths[: sharing.index(number)])
             aside = before + _width(way) / 2 - sum(widths) / 2
-            line = _aside(_anchored(window.line(lines[hop]), at[hop[0]], at[hop[1]]), aside, hop[0] < hop[1])
-            labels.take_line(_dense(line), _width(way))
-            points = "L".join(f"{x:.1f} {y:.1f}" for x, y in line)
-            yield (
-                f'<path d="M{points}" fill="none" stroke="{_colour(number)}" stroke-width="{_width(way):.1f}" '
-                'stroke-linejoin="round" opacity="0.9"/>'
-            )
-            chevrons.append(_chevron(line, _width(way)))
+            for whole in window.lines(lines[hop]):
+                line = _aside(_anchored(whole, at[hop[0]], at[hop[1]]), aside, hop[0] < hop[1])
+                labels.take_line(_dense(line), _width(way))
+                points = "L".join(f"{x:.1f} {y:.1f}" for x, y in line)
+                yield (
+                    f'<path d="M{points}" fill="none" stroke="{_colour(number, way)}" stroke-width="{_width(way):.1f}" '
+                    'stroke-linejoin="round" opacity="0.9"/>'
+                )
+                chevrons.append(_chevron(line, _width(way)))
     yield from filter(None, chevrons)
 
 
@@ -164,19 +169,22 @@ def _width(way: _Way) -> float:
     return max(HAIR_PX, RIBBON_PX * way.share)
 
 
-def _colour(number: int) -> str:
-    return style.ROUTES[number] if number < ROUTES_NAMED_MAX else style.OTHER_ROUTES
+def _colour(number: int, way: _Way) -> str:
+    """Ways that the legend does not name share one."""
+    return style.ROUTES[number] if number < ROUTES_NAMED_MAX and way.share >= SHARE_NAMED_MIN else style.OTHER_ROUTES
 
 
 def _anchored(line: Sequence[Point], start: Point, end: Point) -> list[Point]:
-    """The line, bent so that it begins and ends where its stations are drawn."""
+    """The line, bent so that it begins and ends where its stations are drawn; not at an end beyond the world's edge."""
     (x1, y1), (x2, y2) = line[0], line[-1]
+    (dx1, dy1), (dx2, dy2) = (
+        (0.0, 0.0) if math.hypot(*by) > BENT_PX_MAX else by
+        for by in ((start[0] - x1, start[1] - y1), (end[0] - x2, end[1] - y2))
+    )
     bent = []
     for index, (x, y) in enumerate(line):
         along = index / (len(line) - 1)
-        dx = (start[0] - x1) * (1 - along) + (end[0] - x2) * along
-        dy = (start[1] - y1) * (1 - along) + (end[1] - y2) * along
-        bent.append((x + dx, y + dy))
+        bent.append((x + dx1 * (1 - along) + dx2 * along, y + dy1 * (1 - along) + dy2 * along))
     return bent
 
 
@@ -219,7 +227,7 @@ def _chevron(line: Sequence[Point], width: float) -> str:
 def _station(plan: AnyPlan, region: Region, x: float, y: float, labels: Labels) -> Iterator[str]:
     name, machines = str(region), _machines(plan, region)
     width = max(text_width(name, 13) * 1.06, text_width(machines, 11.5))
-    box, lead = labels.place(x, y, width, 29, STATION_PX + 4)
+    box, lead = labels.place(x, y, width, 29, COPIES_PX + 1)
     if lead:
         near_x, near_y = box.nearest(x, y)
         yield (
@@ -228,10 +236,7 @@ def _station(plan: AnyPlan, region: Region, x: float, y: float, labels: Labels) 
         )
     ends = region == plan.source or region in plan.destinations
     if region in _copies(plan):
-        yield (
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{COPIES_PX}" fill="none" stroke="{style.INK}" stroke-width="1.6" '
-            'stroke-dasharray="3 2"/>'
-        )
+        yield _copies_ring(x, y, COPIES_PX)
     fill = style.INK if region == plan.source else "white"
     yield (
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{STATION_PX if ends else STATION_PX - 1.5}" fill="{fill}" '
@@ -256,41 +261,53 @@ def _machines(plan: AnyPlan, region: Region) -> str:
     return f"{machines}, {count} copies" if count else machines
 
 
-def _legend(ways: Sequence[_Way], labels: Labels, *, copies: bool) -> Iterator[str]:
-    lines = [(_colour(n), way.words) for n, way in enumerate(ways[:ROUTES_NAMED_MAX])]
-    others = ways[ROUTES_NAMED_MAX:]
+def draw_legend(plan: AnyPlan) -> tuple[int, list[str]]:
+    """Height and SVG elements of what goes below the map: its colours and marks, where they fit in two columns."""
+    ways = _ways(plan)
+    named = [way for way in ways[:ROUTES_NAMED_MAX] if way.share >= SHARE_NAMED_MIN]
+    entries = [(_colour(n, way), way.words) for n, way in enumerate(named)]
+    others = ways[len(named) :]
     if others:
         share = sum(way.share for way in others)
-        lines.append((style.OTHER_ROUTES, f"{share:.0%}: {len(others)} more way{'s' if len(others) > 1 else ''}"))
-    words = [text for _, text in lines] + ([COPIES_WORDS] if copies else [])
-    width, height = 44 + max(text_width(text, 12) for text in words), 10.0 + 19 * len(words)
-    box = labels.place_in_a_corner(width, height)
-    yield (
-        f'<rect x="{box.left:.0f}" y="{box.top:.0f}" width="{width:.0f}" height="{height:.0f}" rx="4" fill="white" '
-        f'fill-opacity="0.88" stroke="{style.GRID}"/>'
+        much = f"{share:.0%}" if share >= SHARE_NAMED_MIN else "<1%"
+        entries.append((style.OTHER_ROUTES, f"{much}: {len(others)} more way{'s' if len(others) > 1 else ''}"))
+    if _copies(plan):
+        entries.append(("", "bytes are copied here"))
+    column_px = style.WIDTH / 2
+    fits = all(text_width(words, 12) <= column_px - LEGEND_LEFT - WORDS_AFTER for _, words in entries)
+    rows = math.ceil(len(entries) / 2) if fits else len(entries)
+    drawn = []
+    for number, (colour, words) in enumerate(entries):
+        x = LEGEND_LEFT + column_px * (number // rows)
+        y = 16.0 + ROW_PX * (number % rows)
+        if colour:
+            drawn.append(f'<rect x="{x:.0f}" y="{y - 8:.0f}" width="22" height="7" rx="1.5" fill="{colour}"/>')
+        else:
+            drawn.append(_copies_ring(x + 11, y - 4, 6.0))
+        drawn.append(style.text(x + WORDS_AFTER, y, words, size=12))
+    return rows * ROW_PX, drawn
+
+
+def _copies_ring(x: float, y: float, radius: float) -> str:
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="none" stroke="{style.INK}" stroke-width="1.6" '
+        'stroke-dasharray="3 2"/>'
     )
-    x = box.left + 10
-    for number, (colour, text) in enumerate(lines):
-        y = box.top + 19 + 19 * number
-        yield f'<rect x="{x:.0f}" y="{y - 8:.0f}" width="22" height="7" rx="1.5" fill="{colour}"/>'
-        yield style.text(x + 30, y, text, size=12)
-    if copies:
-        y = box.top + 19 + 19 * len(lines)
-        yield (
-            f'<circle cx="{x + 11:.0f}" cy="{y - 4:.0f}" r="6" fill="none" stroke="{style.INK}" stroke-width="1.6" '
-            'stroke-dasharray="3 2"/>'
-        )
-        yield style.text(x + 30, y, COPIES_WORDS, size=12)
 
 
 def _route_words(route: OverlayRoute) -> str:
-    relays = ", ".join(map(str, route.regions[1:-1]))
-    return f"{route.share:.0%}: {format_gbps(route.gbps)} {'via ' + relays if relays else 'direct'}"
+    relays = route.regions[1:-1]
+    return f"{route.share:.0%}: {format_gbps(route.gbps)} {'via ' + _few(relays) if relays else 'direct'}"
 
 
 def _tree_words(plan: MulticastPlan, tree: DistributionTree) -> str:
-    """Share, rate and where it is copied; regions before the first copy tell trees apart that are copied alike."""
-    copied = [str(region) for region in dict.fromkeys(src for src, _ in tree.hops) if region in plan.copies]
-    named = ", ".join(copied[:COPIED_AT_NAMED_MAX])
-    more = f" and {len(copied) - COPIED_AT_NAMED_MAX} more" if len(copied) > COPIED_AT_NAMED_MAX else ""
-    return f"{tree.share:.0%}: {format_gbps(tree.gbps)} copied at {named}{more}"
+    """Share, rate and where it is copied."""
+    copied = [region for region in dict.fromkeys(src for src, _ in tree.hops) if region in plan.copies]
+    relayed = [region for region in dict.fromkeys(src for src, _ in tree.hops) if region != plan.source]
+    where = f"copied at {_few(copied)}" if copied else f"via {_few(relayed)}" if relayed else "direct"
+    return f"{tree.share:.0%}: {format_gbps(tree.gbps)} {where}"
+
+
+def _few(regions: Sequence[Region]) -> str:
+    named = ", ".join(map(str, regions[:REGIONS_NAMED_MAX]))
+    return f"{named} and {len(regions) - REGIONS_NAMED_MAX} more" if len(regions) > REGIONS_NAMED_MAX else named
