@@ -303,73 +303,41 @@ def gcp_sku(
 
 def gcp_skus() -> list[dict[str, Any]]:
     """Cores, memory and egress of us-east4 (Virginia), and what must not be taken for them."""
-    virginia, network = ("us-east4",), {"resourceFamily": "Network", "resourceGroup": "PremiumInternetEgress"}
-    between = {"resourceFamily": "Network", "resourceGroup": "InterregionEgress"}
+    return [*gcp_compute_skus(), *gcp_egress_skus(), gcp_sku("Licensing Fee for Debian", "h", (0, 1), **DEBIAN)]
+
+
+VIRGINIA: dict[str, Any] = {"regions": ("us-east4",)}
+SPOT = {**VIRGINIA, "usageType": "Preemptible"}
+COMMITTED = {**VIRGINIA, "usageType": "Commit1Yr"}
+BETWEEN_REGIONS = {**VIRGINIA, "resourceFamily": "Network", "resourceGroup": "InterregionEgress"}
+TO_THE_INTERNET = {**VIRGINIA, "resourceFamily": "Network", "resourceGroup": "PremiumInternetEgress"}
+DEBIAN: dict[str, Any] = {"regions": ("global",), "resourceFamily": "License"}
+
+
+def gcp_compute_skus() -> list[dict[str, Any]]:
+    """Cores and memory of N2, on demand and spot, among what is like them."""
+    americas = ("us-central1", "us-east1")
     return [
-        gcp_sku("N2 Instance Core running in Virginia", "h", (0, 35_603_000), regions=virginia),
-        gcp_sku("N2 Instance Ram running in Virginia", "GiBy.h", (0, 4_772_000), regions=virginia),
-        gcp_sku(
-            "Spot Preemptible N2 Instance Core running in Virginia",
-            "h",
-            (0, 8_600_000),
-            regions=virginia,
-            usageType="Preemptible",
-        ),
-        gcp_sku(
-            "Spot Preemptible N2 Instance Ram running in Virginia",
-            "GiBy.h",
-            (0, 1_153_000),
-            regions=virginia,
-            usageType="Preemptible",
-        ),
-        gcp_sku("N2 Custom Instance Core running in Virginia", "h", (0, 37_383_000), regions=virginia),
-        gcp_sku("Commitment v1: N2 Cpu in Virginia for 1 Year", "h", (0, 1), regions=virginia, usageType="Commit1Yr"),
-        gcp_sku("N2 Instance Core running in Americas", "h", (0, 31_611_000), regions=("us-central1", "us-east1")),
+        gcp_sku("N2 Instance Core running in Virginia", "h", (0, 35_603_000), **VIRGINIA),
+        gcp_sku("N2 Instance Ram running in Virginia", "GiBy.h", (0, 4_772_000), **VIRGINIA),
+        gcp_sku("Spot Preemptible N2 Instance Core running in Virginia", "h", (0, 8_600_000), **SPOT),
+        gcp_sku("Spot Preemptible N2 Instance Ram running in Virginia", "GiBy.h", (0, 1_153_000), **SPOT),
+        gcp_sku("N2 Custom Instance Core running in Virginia", "h", (0, 37_383_000), **VIRGINIA),
+        gcp_sku("Commitment v1: N2 Cpu in Virginia for 1 Year", "h", (0, 1), **COMMITTED),
+        gcp_sku("N2 Instance Core running in Americas", "h", (0, 31_611_000), regions=americas),
         gcp_sku("E2 Instance Core running in Tokyo", "h", (0, 28_000_000), regions=("asia-northeast1",)),
-        gcp_sku(
-            "Network Inter Region Data Transfer Out from Virginia to Americas",
-            "GiBy",
-            (0, 20_000_000),
-            regions=virginia,
-            **between,
-        ),
-        gcp_sku(
-            "Network Inter Region Data Transfer Out from Virginia to Tokyo",
-            "GiBy",
-            (0, 80_000_000),
-            regions=virginia,
-            **between,
-        ),
-        gcp_sku(
-            "Network Inter Region Data Transfer Out from Virginia to Atlantis",
-            "GiBy",
-            (0, 1),
-            regions=virginia,
-            **between,
-        ),
-        gcp_sku(
-            "Network Internet Data Transfer Out from Virginia to EMEA",
-            "GiBy",
-            (0, 0),
-            (1, 120_000_000),
-            (1024, 110_000_000),
-            (10240, 80_000_000),
-            regions=virginia,
-            **network,
-        ),
-        gcp_sku(
-            "Network Internet Data Transfer Out from Virginia to Africa",
-            "GiBy",
-            (0, 150_000_000),
-            regions=virginia,
-            **network,
-        ),
-        gcp_sku(
-            "Network Internet Data Transfer Out from Virginia to China",
-            "GiBy",
-            (0, 230_000_000),
-            regions=virginia,
-            **network,
-        ),
-        gcp_sku("Licensing Fee for Debian", "h", (0, 1), regions=("global",), resourceFamily="License"),
+    ]
+
+
+def gcp_egress_skus() -> list[dict[str, Any]]:
+    """Egress to Google's other regions, one of them unknown, and to the internet, in tiers behind a free one."""
+    emea_tiers = ((0, 0), (1, 120_000_000), (1024, 110_000_000), (10240, 80_000_000))
+    out, internet = "Network Inter Region Data Transfer Out", "Network Internet Data Transfer Out"
+    return [
+        gcp_sku(f"{out} from Virginia to Americas", "GiBy", (0, 20_000_000), **BETWEEN_REGIONS),
+        gcp_sku(f"{out} from Virginia to Tokyo", "GiBy", (0, 80_000_000), **BETWEEN_REGIONS),
+        gcp_sku(f"{out} from Virginia to Atlantis", "GiBy", (0, 1), **BETWEEN_REGIONS),
+        gcp_sku(f"{internet} from Virginia to EMEA", "GiBy", *emea_tiers, **TO_THE_INTERNET),
+        gcp_sku(f"{internet} from Virginia to Africa", "GiBy", (0, 150_000_000), **TO_THE_INTERNET),
+        gcp_sku(f"{internet} from Virginia to China", "GiBy", (0, 230_000_000), **TO_THE_INTERNET),
     ]

@@ -16,7 +16,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tradewind.cli.arguments import typed
-from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, compare, trees_of
+from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, require_same, trees_of
 from tradewind.cli.output import Talk
 from tradewind.errors import JobFailed, SkyError
 from tradewind.model.event import ObjectFailed, Progress, Summary
@@ -164,11 +164,7 @@ def _end(job: RunningJob, cargo: Cargo, copy: Path, talk: Talk) -> int:
     talk.say("4. Report of the lead:", *(f"   {line}" for line in summary_lines(job.summary, job.plan)))
     job.result()
     began = time.monotonic()
-    differences = list(compare(cargo, copy))
-    for difference in differences[:10]:
-        talk.warn(f"   DIFFERENT: {difference}")
-    if differences:
-        raise JobFailed(f"{len(differences)} of {len(cargo.names)} files differ from their originals")
+    require_same(cargo, copy, talk)
     talk.say(
         f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are the same, and there is no"
         f" other file ({time.monotonic() - began:.1f} s)."

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tradewind.errors import UsageError
-from tradewind.model.units import format_bytes
+from tradewind.cli.output import Talk
+from tradewind.errors import JobFailed, UsageError
+from tradewind.model.units import format_bytes, format_count
 
-__all__ = ["Cargo", "affordable_bytes", "choose_cargo", "compare", "trees_of"]
+__all__ = ["Cargo", "affordable_bytes", "choose_cargo", "compare", "require_same", "trees_of"]
+
+DIFFERENCES_NAMED_MAX = 10
 
 #: Large files may fill this part of it, so that thousands of small ones find room.
 LARGE_PART = 0.7
@@ -79,6 +82,16 @@ def compare(cargo: Cargo, copy: Path) -> Iterator[str]:
             name = os.path.relpath(os.path.join(folder, file), copy)
             if name not in expected:
                 yield f"{name}: not among the originals"
+
+
+def require_same(cargo: Cargo, copy: Path, talk: Talk, whose: str = "") -> None:
+    """Raises JobFailed if anything differs, after the first differences have been named."""
+    differences = list(compare(cargo, copy))
+    for difference in differences[:DIFFERENCES_NAMED_MAX]:
+        talk.warn(f"   DIFFERENT: {difference}")
+    if differences:
+        of = format_count(len(cargo.names), "file")
+        raise JobFailed(f"{whose}{len(differences)} of {of} differ from their originals")
 
 
 def _same(one: Path, other: Path) -> bool:

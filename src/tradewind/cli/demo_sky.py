@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.catalog.load import load_catalog
-from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, compare, trees_of
+from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, require_same, trees_of
 from tradewind.cli.output import Talk
 from tradewind.errors import JobFailed, TradewindError
 from tradewind.fleet.sky_catalog import sky_catalog
@@ -256,11 +256,7 @@ def _end(racers: Sequence[Racer], cargo: Cargo, late: Sequence[str], talk: Talk)
         talk.warn(f"   INVALID as a measurement: {reason}. The bytes count, the times do not.")
     began_s = time.monotonic()
     for racer in racers:
-        differences = list(compare(cargo, racer.copy))
-        for difference in differences[:10]:
-            talk.warn(f"   DIFFERENT: {difference}")
-        if differences:
-            raise JobFailed(f"{racer.name}: {len(differences)} of {len(cargo.names)} files differ from their originals")
+        require_same(cargo, racer.copy, talk, f"{racer.name}: ")
     talk.say(
         f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are the same in both copies, and"
         f" there is no other file ({time.monotonic() - began_s:.1f} s)."

@@ -10,11 +10,11 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 
 from tradewind.cli.failures import Failures
 from tradewind.cli.output import Talk
-from tradewind.cli.signals import STOPPING
+from tradewind.cli.signals import STOPPING, StopHandlers
 from tradewind.errors import Interrupted, TransferError
 from tradewind.model.event import Summary, event_from_document
 from tradewind.model.job import ObjectSelection
@@ -26,10 +26,11 @@ from tradewind.transfer.report import plan_lines, summary_lines
 ONE_WISH_S = 0.3
 
 
-class Follower:
+class Follower(StopHandlers):
     """First SIGINT, SIGTERM or SIGHUP: drain, the job can be resumed. Second: leave now; the journal is safe."""
 
     def __init__(self, args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> None:
+        super().__init__()
         self._after_dry_run = after_dry_run
         self._json: bool = args.json
         self._verb: str = args.verb
@@ -37,20 +38,13 @@ class Follower:
         self._job: RunningJob | None = None
         self._interrupts = 0
         self._interrupted_s = 0.0
-        self._before: dict[int, object] = {}
 
     def __enter__(self) -> Follower:
         for number in STOPPING:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # The user wants the job to outlive the terminal: nohup.
-            self._before[number] = signal.signal(number, self._interrupt)
+            self.take(number, self._interrupt)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
 
     def run(self, job: RunningJob, source: str, destinations: tuple[str, ...], note: str | None = None) -> int:
         """Shows the job to its end and returns its exit code. Raises TradewindError for all but a good end."""

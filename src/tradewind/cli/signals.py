@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from tradewind.errors import TransferError
@@ -15,28 +16,39 @@ EXIT_INTERRUPTED = 130
 SIGNALS_UNTIL_EXIT = 3
 
 
-class Interrupts:
-    """Within, a signal that asks to stop ends the process: at once while it starts up, then by KeyboardInterrupt.
-
-    What was ignored when the process began stays ignored, as `nohup` wants it.
-    """
+class StopHandlers:
+    """Within, what `take` was given handles the signals that ask to stop; behind it, whoever did so before."""
 
     def __init__(self) -> None:
-        self._starting = True
-        self._seen = 0
         self._before: dict[int, object] = {}
 
-    def __enter__(self) -> Interrupts:
-        for number in STOPPING:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._stop)
-        return self
+    def take(self, number: int, handler: Callable[[int, FrameType | None], None]) -> None:
+        """From now on ``handler`` is called for a signal."""
+        self._before[number] = signal.signal(number, handler)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
+
+
+class Interrupts(StopHandlers):
+    """Within, a signal that asks to stop ends the process: at once while it starts up, then by KeyboardInterrupt.
+
+    What was ignored when the process began stays ignored, as `nohup` wants it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._starting = True
+        self._seen = 0
+
+    def __enter__(self) -> Interrupts:
+        for number in STOPPING:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self.take(number, self._stop)
+        return self
 
     def started(self) -> None:
         """From now on there may be something to clean up."""
