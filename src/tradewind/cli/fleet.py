@@ -59,19 +59,10 @@ def _list(args: Namespace, journal: FleetJournal) -> int:
 
 
 def _down(args: Namespace, journal: FleetJournal, records: list[FleetRecord]) -> int:
-    for record in records:
-        from tradewind.errors import SkyError
-        from tradewind.fleet.providers import make_provider
+    from tradewind.fleet.fleet import end_fleet
 
-        ended = 0
-        try:
-            provider = make_provider(record.provider, args.gateway or "", journal)
-            machines = provider.machines(record.id)
-            provider.delete(machines)
-            ended = len(machines)
-        except SkyError:
-            pass  # A sky that is down took its machines with it.
-        journal.close(record.id)
+    for record in records:
+        ended = end_fleet(record, journal, args.gateway or "")
         if args.json:
             print(json.dumps({"id": record.id, "ended": ended}))
         else:

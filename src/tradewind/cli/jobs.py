@@ -94,11 +94,13 @@ def _show(args: Namespace, record: JobRecord) -> int:
 
 def _resume(args: Namespace, client: Client) -> int:
     from tradewind.cli.follow import follow
+    from tradewind.cli.via import provider_again
 
     record = client.job(args.id)
+    client.require_resumable(record)
     args.verb = record.verb
-    with follow(args) as follower:
-        job = client.resume(args.id, keep_logs=args.keep_logs)
+    with provider_again(record, args.state_dir) as provider, follow(args) as follower:
+        job = client.resume(args.id, keep_logs=args.keep_logs, provider=provider)
         return follower.run(job, record.source, record.destinations)
 
 

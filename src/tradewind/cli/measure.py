@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
     catalog = sky_catalog(network, load_catalog(catalog_folder(args.state_dir)))
     campaign = Campaign(catalog, pairs, settings, shared=_shared(network))
     _announce(args, campaign)
-    with sky_of(args) as sky:
+    with sky_of(args.sky, args.state_dir) as sky:
         links = _measured(args, campaign, sky)
     if args.out:
         _write(args, links, settings)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import UsageError
 from tradewind.model.region import Region
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from tradewind.model.plan import Plan
     from tradewind.sky.running import Sky
     from tradewind.transfer.client import Client
+    from tradewind.transfer.jobs import JobRecord
     from tradewind.transfer.way import Way
 
-__all__ = ["chosen_way", "sky_of"]
+__all__ = ["chosen_way", "provider_again", "sky_of"]
 
 #: A plan that costs more than this is asked about on a terminal, unless -y or a ceiling was given.
 ASK_ABOVE_USD = 1.0
@@ -48,7 +50,7 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
     if len(args.destinations) != 1 or not isinstance(options.destination, Access):
         raise UsageError("--via sky takes one destination")
     regions = _side(options.source.region, "--src-region"), _side(options.destination.region, "--dst-region")
-    with sky_of(args) as sky:
+    with sky_of(args.sky, args.state_dir) as sky:
         yield _planned(args, options, client, sky, regions)
 
 
@@ -67,7 +69,7 @@ def _planned(
     goals = goal_options(args)
     if len(goals) > 1:
         raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
-    provider = {"kind": "sky", "sky": str(sky.folder)}
+    provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(args.sky)}
     counted = client.start(
         args.source, args.destinations, replace(options, dry_run=True), way=single_way(str(regions[0]), provider)
     ).wait()
@@ -103,20 +105,34 @@ def _side(text: str | None, flag: str) -> Region:
 
 
 @contextmanager
-def sky_of(args: Namespace) -> Iterator[Sky]:
+def sky_of(path: str, state_dir: str | None) -> Iterator[Sky]:
     """The sky of the file: as it is if it is up, else for as long as the block lasts."""
     from pathlib import Path
 
     from tradewind.sky.folders import sky_folder
     from tradewind.sky.running import Sky
 
-    file = Path(args.sky)
-    folder = sky_folder(args.state_dir, file)
+    file = Path(path)
+    folder = sky_folder(state_dir, file)
     if (folder / "control.sock").exists():
         yield Sky.attach(folder)
         return
     with Sky.up(file) as sky:
         yield sky
+
+
+@contextmanager
+def provider_again(record: JobRecord, state_dir: str | None) -> Iterator[Mapping[str, Any] | None]:
+    """The provider of a job that is gone on with. A sky that is down by now is up again for as long as the block lasts.
+
+    Raises SkyError, SkyFileError.
+    """
+    provider = record.document.get("provider")
+    if provider is None or "file" not in provider or os.path.exists(os.path.join(provider["sky"], "control.sock")):
+        yield provider
+        return
+    with sky_of(provider["file"], state_dir) as sky:
+        yield {**provider, "sky": str(sky.folder)}
 
 
 def _ceiling_usd(args: Namespace, volume_gb: float) -> float | None:

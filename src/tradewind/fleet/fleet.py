@@ -11,16 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tradewind.errors import GatewayError
-from tradewind.fleet.journal import FleetJournal, new_fleet_id
+from tradewind.errors import GatewayError, SkyError
+from tradewind.fleet.journal import FleetJournal, FleetRecord, new_fleet_id
 from tradewind.fleet.provider import Machine, MachineOrder, Provider
+from tradewind.fleet.providers import make_provider
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import READY_S
 from tradewind.gateway.tls import make_identities
 from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.plan import Plan
 
-__all__ = ["LEASE_S", "Fleet", "FleetSettings"]
+__all__ = ["LEASE_S", "Fleet", "FleetSettings", "end_fleet"]
 
 #: A machine ends so long after the last renewal. Long enough for a client that was stopped (Ctrl-Z) for a while, short
 #: enough that a client which stands still for good costs no more than minutes of machines.
@@ -177,3 +178,18 @@ class Fleet:
             for address in list(self._addresses.values()):
                 with suppress(GatewayError):
                     GatewayClient(address.control).renew_lease(self._settings.lease_s)
+
+
+def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
+    """Ends the machines of a fleet whose client does not, and forgets it; says how many there still were.
+
+    Raises GatewayError for a provider that this version does not know.
+    """
+    machines: tuple[Machine, ...] = ()
+    # A sky that is down took its machines with it.
+    with suppress(SkyError):
+        provider = make_provider(record.provider, binary, journal)
+        machines = provider.machines(record.id)
+        provider.delete(machines)
+    journal.close(record.id)
+    return len(machines)

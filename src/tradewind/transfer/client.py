@@ -14,7 +14,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,8 @@ from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
 from tradewind.transfer.launch import JobGateways
 from tradewind.transfer.learning import EMULATED, RouteWatch, learn, teaching_hops
-from tradewind.transfer.report import spent_usd
 from tradewind.transfer.request import Options, resolve
-from tradewind.transfer.way import Way, local_way, stored_way, topology_way
+from tradewind.transfer.way import Ceiling, Way, local_way, stored_way, topology_way
 
 EventCallback = Callable[[Event], None]
 #: A URL or a local path.
@@ -99,7 +98,7 @@ class RunningJob:
         restart: Callable[[], JobGateways] | None,
         keep_logs: bool,
         catalog_folder: Path | None = None,
-        ceiling_usd: float | None = None,
+        ceiling: Ceiling | None = None,
     ) -> None:
         self.id = job_id
         self.spec = spec
@@ -111,7 +110,7 @@ class RunningJob:
         self._keep_logs = keep_logs
         self._closed = False
         self._draining = False
-        self._ceiling_usd = ceiling_usd
+        self._ceiling = ceiling
         self._over_ceiling = False
         self._restart = restart
         self._restarts = 0
@@ -153,10 +152,10 @@ class RunningJob:
 
     def _keep_ceiling(self, progress: Mapping[str, Any]) -> None:
         """Stops before egress and machines together cost more than the way allows."""
-        overlay, most_usd = self.plan.overlay, self._ceiling_usd
-        if overlay is None or most_usd is None or self._draining:
+        ceiling = self._ceiling
+        if ceiling is None or self._draining:
             return
-        if spent_usd(overlay, progress["cost_usd"], progress["elapsed_s"] + CEILING_STOP_S) < most_usd:
+        if ceiling.spent_usd(progress["cost_usd"], progress["elapsed_s"] + CEILING_STOP_S) < ceiling.usd:
             return
         self._over_ceiling = True
         # Not here: the answer comes when all is closed, and until then events are to be read.
@@ -351,6 +350,7 @@ class Client:
                 "argv": list(argv),
                 "settings": settings,
                 "provider": dict(way.provider),
+                "ceiling": None if way.ceiling is None else asdict(way.ceiling),
             }
             self.store.create(job_id, spec, request, way.document)
             self.store.prune()
@@ -366,17 +366,34 @@ class Client:
         if filter.rules:
             try_task(self.gateway, {"task": "explain", "name": "any", "filter": to_document(filter)})
 
-    def resume(self, job_id: str, *, keep_logs: bool = False) -> RunningJob:
-        """Goes on with an interrupted job. Raises JobNotFound, JobBusy, UsageError if it has nothing left to do."""
+    def resume(self, job_id: str, *, keep_logs: bool = False, provider: Mapping[str, Any] | None = None) -> RunningJob:
+        """Goes on with an interrupted job, on machines of the provider that it had unless another is given.
+
+        Raises JobNotFound, JobBusy, UsageError if it has nothing left to do.
+        """
         record = self.store.load(job_id)
-        self.store.require_unled(job_id)
-        if record.state in ("done", "cancelled"):
-            raise UsageError(f"job {job_id} is {record.state}; there is nothing to resume")
+        self.require_resumable(record)
         document = record.document
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
-        way = stored_way(document["topology"], document.get("provider"))
+        ceiling = self._ceiling_of_next_run(record)
+        way = stored_way(document["topology"], provider or document.get("provider"), ceiling)
         folder = self.store.path(job_id)
         return self._launch(job_id, spec, way, document["settings"], folder=folder, keep_logs=keep_logs)
+
+    def _ceiling_of_next_run(self, record: JobRecord) -> Ceiling | None:
+        """With what the machines of earlier runs cost, which is written down for the run after it."""
+        stored = record.document.get("ceiling")
+        if stored is None:
+            return None
+        ceiling = Ceiling(**stored).after(record.progress.elapsed_s)
+        self.store.update(record.id, {"ceiling": asdict(ceiling)})
+        return ceiling
+
+    def require_resumable(self, record: JobRecord) -> None:
+        """Raises JobBusy if the job runs, UsageError if it has nothing left to do."""
+        self.store.require_unled(record.id)
+        if record.state in ("done", "cancelled"):
+            raise UsageError(f"job {record.id} is {record.state}; there is nothing to resume")
 
     def cancel(self, job_id: str) -> JobRecord:
         """Stops a job if it runs, and aborts its unfinished uploads. What is copied stays. Raises JobNotFound."""
@@ -433,7 +450,7 @@ class Client:
             restart=restart,
             keep_logs=keep_logs,
             catalog_folder=catalog_folder,
-            ceiling_usd=way.ceiling_usd,
+            ceiling=way.ceiling,
         )
 
     @staticmethod

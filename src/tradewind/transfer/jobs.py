@@ -62,8 +62,8 @@ class JobStore:
     def create(
         self, job_id: str, spec: JobSpec, request: Mapping[str, Any], topology: Mapping[str, Any] | None
     ) -> None:
-        """Writes a new job's folder. `request` has `verb`, `source`, `destinations`, `argv` and `settings`, without
-        secrets.
+        """Writes a new job's folder. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider` and
+        `ceiling`, without secrets.
         """
         os.makedirs(self.path(job_id), mode=0o700)
         document = {
@@ -74,6 +74,11 @@ class JobStore:
             "spec": to_document(spec),
         }
         write_json(os.path.join(self.path(job_id), "job.json"), document)
+
+    def update(self, job_id: str, changes: Mapping[str, Any]) -> None:
+        """Changes what `create` wrote of a job that is not led. Raises OSError."""
+        path = os.path.join(self.path(job_id), "job.json")
+        write_json(path, {**_read_json(path), **changes})
 
     def load(self, job_id: str) -> JobRecord:
         """One job. Raises JobNotFound."""

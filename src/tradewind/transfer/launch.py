@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet, FleetSettings, end_fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.providers import make_provider
 from tradewind.model.deployment import Deployment
@@ -28,7 +28,9 @@ class JobGateways:
         self._logs = os.path.join(folder, "logs")
         journal = FleetJournal(state_dir)
         maker = make_provider(provider, binary, journal, logs=Path(self._logs))
-        self._fleet = Fleet(maker, journal, plan, binary, purpose=f"job {os.path.basename(folder)}", settings=settings)
+        purpose = f"job {os.path.basename(folder)}"
+        _end_abandoned(journal, binary, purpose)
+        self._fleet = Fleet(maker, journal, plan, binary, purpose=purpose, settings=settings)
 
     @property
     def fleet_id(self) -> str:
@@ -61,3 +63,10 @@ class JobGateways:
     def remove(self) -> None:
         """Removes the job's folder itself, of a run that keeps nothing."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _end_abandoned(journal: FleetJournal, binary: str, purpose: str) -> None:
+    """Ends the fleets that an earlier run of the same job left when it was killed."""
+    for record in journal.records():
+        if record.purpose == purpose and record.abandoned:
+            end_fleet(record, journal, binary)

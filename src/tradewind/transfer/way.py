@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tradewind.fleet.fleet import FleetSettings
@@ -11,7 +11,27 @@ from tradewind.fleet.providers import LOCAL
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 from tradewind.transfer.topology import Topology, read_topology, topology_document, topology_from_document
 
-__all__ = ["Way", "local_way", "planned_way", "single_way", "stored_way", "topology_way"]
+__all__ = ["Ceiling", "Way", "local_way", "planned_way", "single_way", "stored_way", "topology_way"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """Most that egress and machines of a job may cost together [USD], over all its runs."""
+
+    usd: float
+    machines_usd_per_s: float
+    """Of all machines, from launch."""
+    boot_s: float
+    earlier_usd: float = 0.0
+    """What the machines of earlier runs cost. The lead adds up what egress does."""
+
+    def spent_usd(self, egress_usd: float, elapsed_s: float) -> float:
+        """What the job has cost when its present run has taken so long."""
+        return self.earlier_usd + egress_usd + self.machines_usd_per_s * (self.boot_s + elapsed_s)
+
+    def after(self, elapsed_s: float) -> Ceiling:
+        """For the next run, when the last one took so long."""
+        return replace(self, earlier_usd=self.spent_usd(0.0, elapsed_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +42,8 @@ class Way:
     document: Mapping[str, Any] | None = None
     provider: Mapping[str, Any] = field(default_factory=lambda: LOCAL)
     settings: FleetSettings = field(default_factory=FleetSettings)
-    ceiling_usd: float | None = None
-    """Most that egress and machines may cost together, where the plan says what machines cost."""
+    ceiling: Ceiling | None = None
+    """Where one was asked for, and the plan says what machines cost."""
 
 
 def local_way() -> Way:
@@ -38,7 +58,11 @@ def topology_way(path: str) -> Way:
 
 def planned_way(plan: Plan, provider: Mapping[str, Any], *, ceiling_usd: float | None = None) -> Way:
     """As the planner says, on a provider's machines."""
-    return Way(plan, topology_document(plan), provider, ceiling_usd=ceiling_usd)
+    ceiling, overlay = None, plan.overlay
+    if overlay is not None and ceiling_usd is not None:
+        usd_per_s = sum(machines.count * machines.offer.usd_per_s for machines in overlay.machines)
+        ceiling = Ceiling(ceiling_usd, usd_per_s, overlay.boot_s)
+    return Way(plan, topology_document(plan), provider, ceiling=ceiling)
 
 
 def single_way(region: str, provider: Mapping[str, Any]) -> Way:
@@ -49,11 +73,13 @@ def single_way(region: str, provider: Mapping[str, Any]) -> Way:
     )
 
 
-def stored_way(topology: Mapping[str, Any] | None, provider: Mapping[str, Any] | None) -> Way:
+def stored_way(
+    topology: Mapping[str, Any] | None, provider: Mapping[str, Any] | None, ceiling: Ceiling | None = None
+) -> Way:
     """As a job's folder has it. Raises TopologyError."""
     if topology is None:
         return local_way()
-    return _way(topology_from_document(topology), provider or LOCAL)
+    return replace(_way(topology_from_document(topology), provider or LOCAL), ceiling=ceiling)
 
 
 def _way(shape: Topology, provider: Mapping[str, Any]) -> Way:

@@ -1,0 +1,90 @@
+"""An overlay transfer whose command is gone: its machines end with it, and `jobs resume` makes new ones and goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command, Running
+from testbed.sky import GOODPUT_PER_WIRE
+from tests.sky.world import OPTIONS, SINK, differences, write_files, write_world
+from tradewind.sky.folders import sky_folder
+from tradewind.sky.running import Sky
+
+VOLUME_BYTES = 90_000_000
+#: The command is stopped when so much has been acked.
+ACKED_BYTES = 30_000_000
+#: What arrives in a second, for journals are written in batches, and disks of busy machines are slow.
+IN_DOUBT_BYTES = 12_500_000
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_files(tmp_path / "source", VOLUME_BYTES)
+
+
+@pytest.fixture
+def sky(command: Command, tmp_path: Path) -> Iterator[Sky]:
+    """Found by the command for the file `world.json`."""
+    file = write_world(tmp_path)
+    with Sky.up(file, folder=sky_folder(str(command.state), file)) as running:
+        yield running
+
+
+def start(command: Command, tmp_path: Path, source: Path, *more: str) -> Running:
+    return command.start("cp", "-r", source, tmp_path / "copy", *OPTIONS, "--sky", tmp_path / "world.json", *more)
+
+
+def acked_bytes(running: Running) -> int:
+    return max(int(event["bytes_done"]) for event in running.events if event["event"] == "progress")
+
+
+def arrived_bytes(sky: Sky) -> float:
+    """What the sink's machine has been sent, without the wire's framing."""
+    inside = {machine.name for machine in sky.machines_in(SINK)}
+    return sum(path.wire_bytes for path in sky.stats().paths if path.dst in inside) * GOODPUT_PER_WIRE
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: str(number.name))
+def test_a_stopped_job_goes_on_with_new_machines_where_it_was(
+    command: Command, sky: Sky, tmp_path: Path, source: Path, number: signal.Signals
+) -> None:
+    running = start(command, tmp_path, source)
+    running.wait_for_bytes(ACKED_BYTES)
+    running.signal(number)
+    ended = running.finish()
+    command.wait_until_alone()
+    (job,) = command.jobs()
+    assert (ended.code, job["state"]) == (130 if number == signal.SIGINT else -number, "interrupted")
+    acked = acked_bytes(running)
+    sky.reset_stats()
+    done = command.run("jobs", "resume", job["id"], "--json").expect(0)
+    assert differences(source, tmp_path / "copy") == []
+    # What was acked is not sent again: what is left went over the wire once, with TLS and what TCP repeated.
+    assert arrived_bytes(sky) < 1.1 * (VOLUME_BYTES - acked)
+    assert done.summary["progress"]["bytes_earlier"] >= acked
+    command.wait_until_alone()
+    assert command.run("fleet", "list").stdout == ""
+    assert os.listdir(command.state / "fleets") == []
+
+
+def test_a_sky_that_was_up_for_the_job_alone_is_up_again_for_the_rest(
+    command: Command, tmp_path: Path, source: Path
+) -> None:
+    write_world(tmp_path)
+    running = start(command, tmp_path, source)
+    running.wait_for_bytes(ACKED_BYTES)
+    running.signal(signal.SIGKILL)
+    running.finish()
+    command.wait_until_alone()
+    (job,) = command.jobs()
+    done = command.run("jobs", "resume", job["id"], "--json").expect(0)
+    assert differences(source, tmp_path / "copy") == []
+    # The lead died with its sky, without a word: what it had not yet written down is done twice, and nothing else.
+    assert done.summary["progress"]["bytes_earlier"] >= acked_bytes(running) - IN_DOUBT_BYTES
+    command.wait_until_alone()
+    assert os.listdir(command.state / "fleets") == []
