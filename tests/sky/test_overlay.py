@@ -102,6 +102,34 @@ def test_a_sky_that_is_not_up_is_up_for_the_job(command: Command, tmp_path: Path
     command.wait_until_alone()
 
 
+def test_auto_takes_the_sky_where_it_has_both_sides(command: Command, tmp_path: Path) -> None:
+    file = write_world(tmp_path)
+    words = ("--via", "auto", *OPTIONS[2:], "--sky", str(file))
+    done = command.run("cp", "-r", "mem:?objects=40&size_bytes=100000", "mem:", *words).expect(0)
+    assert f"{SOURCE} → {RELAY} → {SINK} 100%" in done.stderr
+    command.wait_until_alone()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--src-region", SOURCE, "--dst-region", SINK], "no sky is given (--sky)"),
+        (["--sky", "world.json", "--src-region", SOURCE], "it is not said where both sides are"),
+        (["--sky", "world.json", "--src-region", SOURCE, "--dst-region", SOURCE], "both sides are in one region"),
+        (
+            ["--sky", "world.json", "--src-region", SOURCE, "--dst-region", "aws:us-east-1"],
+            "the sky has no machine in aws:us-east-1",
+        ),
+    ],
+)
+def test_auto_takes_this_machine_where_no_overlay_leads(tmp_path: Path, words: list[str], reason: str) -> None:
+    command = Command(tmp_path / "home")
+    write_world(command.home)
+    done = command.run("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", "--via", "auto", *words).expect(0)
+    assert f"note: --via auto takes this machine: {reason}" in done.stderr
+    assert "via     this machine, no gateways in between" in done.stderr
+
+
 def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path: Path) -> None:
     file = write_world(tmp_path)
     source = write_files(tmp_path / "source", 3_000_000)

@@ -88,3 +88,16 @@ def test_a_sky_that_was_up_for_the_job_alone_is_up_again_for_the_rest(
     assert done.summary["progress"]["bytes_earlier"] >= acked_bytes(running) - IN_DOUBT_BYTES
     command.wait_until_alone()
     assert os.listdir(command.state / "fleets") == []
+
+
+def test_a_detached_job_keeps_its_sky_and_its_machines_and_ends_them(
+    command: Command, tmp_path: Path, source: Path
+) -> None:
+    file = write_world(tmp_path)
+    words = ("cp", "-r", source, tmp_path / "copy", *OPTIONS, "--sky", file, "--detach")
+    started = command.run(*words).expect(0)
+    assert "plan    90.0 MB at " in started.stderr
+    command.wait_until_alone(timeout_s=120)
+    assert [(job["id"], job["state"]) for job in command.jobs()] == [(started.stdout.strip(), "done")]
+    assert differences(source, tmp_path / "copy") == []
+    assert os.listdir(command.state / "fleets") == []

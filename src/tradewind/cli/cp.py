@@ -32,9 +32,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Copies."""
+    pipes = args.source == "-" or "-" in args.destinations
+    if pipes and args.detach:
+        raise UsageError("--detach lets go of standard input and output")
     if args.source == "-":
         return _put(args)
-    if "-" in args.destinations:
+    if pipes:
         return _write_out(args)
     recursive = args.recursive or args.files_from is not None
     return transfer(args, options_from(args, recursive=recursive))

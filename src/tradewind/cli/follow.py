@@ -46,8 +46,18 @@ class Follower(StopHandlers):
             self.take(number, self._interrupt)
         return self
 
-    def run(self, job: RunningJob, source: str, destinations: tuple[str, ...], note: str | None = None) -> int:
-        """Shows the job to its end and returns its exit code. Raises TradewindError for all but a good end."""
+    def run(
+        self,
+        job: RunningJob,
+        source: str,
+        destinations: tuple[str, ...],
+        note: str | None = None,
+        begun: Callable[[], None] | None = None,
+    ) -> int:
+        """Shows the job to its end and returns its exit code. Raises TradewindError for all but a good end.
+
+        `begun` is called when all has been said that there is to say before the start.
+        """
         self._job = job
         if self._interrupts:
             job.drain()
@@ -58,6 +68,8 @@ class Follower(StopHandlers):
         if note is not None:
             self._talk.say(f"note: {note}")
         self._talk.say(*plan_lines(self._verb, source, destinations, job.plan, job.spec.ceiling_usd_per_gb))
+        if begun is not None:
+            begun()
         if isinstance(job.spec.selection, ObjectSelection) and len(job.spec.targets) == 1:
             self._talk.failures = Failures(hold=True)  # The last line will say it.
         try:

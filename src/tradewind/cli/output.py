@@ -25,10 +25,14 @@ class Talk:
         self.failures = Failures()
         self._stream = stream or sys.stderr
         self._quiet = quiet
-        self._live = self._stream.isatty() and os.environ.get("TERM") != "dumb" and not quiet
         self._shown = 0
         self._lines = ProgressLines()
         self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
+
+    @property
+    def _live(self) -> bool:
+        """Asked each time: `--detach` takes the terminal away."""
+        return not self._quiet and self._stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def say(self, *lines: str) -> None:
         """Lines that stay, unless quiet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from tradewind.cli.arguments import add_setting, typed
@@ -14,6 +15,7 @@ from tradewind.model.units import parse_bytes, parse_duration_s
 from tradewind.transfer.request import Options
 
 if TYPE_CHECKING:
+    from tradewind.cli.detach import Keeper
     from tradewind.transfer.client import Client
 
 COST_EXAMPLES = "2.50USD in all, or 0.03USD/GB on average"
@@ -29,6 +31,11 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--files-from", metavar="FILE", help="take the keys in FILE, one a line, relative to SRC")
     parser.add_argument("--allow-empty", action="store_true", help="nothing to take is no error")
     parser.add_argument("--dry-run", action="store_true", help="stop after the plan and the first mappings")
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="return as soon as the job runs, with its id; it goes on in the background",
+    )
     parser.add_argument("--explain", metavar="KEY", help="say why a key would be taken or left, and do nothing")
     parser.add_argument("--report", metavar="FILE", help="write a JSON verdict per object, one a line")
     add_setting(parser, "verify", metavar="auto|read")
@@ -66,11 +73,14 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     way.add_argument("--topology", metavar="FILE", help="go through the gateways in FILE (docs/reference/topology.md)")
     way.add_argument(
         "--via",
-        choices=("local", "sky"),
+        choices=("local", "sky", "auto"),
         default="local",
-        help="who moves the bytes: this machine (default), or gateways in the machines of a sky, as planned",
+        help="who moves the bytes: this machine (default), gateways in the machines of a sky, as planned, or auto: "
+        "the sky if it has machines in the regions of both sides, else this machine",
     )
-    way.add_argument("--sky", metavar="FILE", help="sky file for --via sky; one that is not up is started for this job")
+    way.add_argument(
+        "--sky", metavar="FILE", help="sky file for --via sky and auto; one that is not up is started for this job"
+    )
     add_setting(way, "compress")
     add_setting(way, "seal")
     way.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
@@ -132,14 +142,25 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
 
 
 def transfer(args: Namespace, options: Options) -> int:
-    """Runs the job and returns its exit code."""
+    """Runs the job and returns its exit code; with --detach as soon as it runs."""
+    if args.explain is not None:
+        explain(args)
+    if not args.detach:
+        return _run(args, options, None)
+    if args.dry_run:
+        raise UsageError("--detach and --dry-run do not go together", hint="a dry run is over at once")
+    from tradewind.cli.detach import detach
+
+    keeper = detach(say=not (args.json or args.quiet), as_json=args.json)
+    return keeper if isinstance(keeper, int) else _run(args, options, keeper)
+
+
+def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
     from tradewind.cli.follow import follow
     from tradewind.cli.plan_preview import preview_of
     from tradewind.cli.via import chosen_way
     from tradewind.transfer.client import Client
 
-    if args.explain is not None:
-        explain(args)
     client = Client(state_dir=args.state_dir, gateway=args.gateway)
     if args.via != "local":
         client.check_filter(options.filter)  # Before anything is planned or started.
@@ -158,7 +179,8 @@ def transfer(args: Namespace, options: Options) -> int:
             argv=[args.verb, *args.words],
             keep_logs=args.keep_logs,
         )
-        return follower.run(job, args.source, tuple(args.destinations), note)
+        begun = None if keeper is None else partial(keeper.leave, job.id, client.store.path(job.id))
+        return follower.run(job, args.source, tuple(args.destinations), note, begun)
 
 
 def _unfinished(client: Client, args: Namespace) -> str | None:

@@ -32,15 +32,19 @@ ASK_ABOVE_USD = 1.0
 def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tuple[Way | None, Options]]:
     """The way that `--via` asks for, planned, shown and agreed to, and the options with what follows from it.
 
-    None where no overlay is asked for. A sky that was started for the transfer ends with the block.
+    None where no overlay is asked for, or `auto` finds none. A sky that was started for the transfer ends with the
+    block.
 
     Raises:
         UsageError: regions or the file are missing, or the user says no.
         TradewindError: no plan meets the goal; the sky cannot be had.
     """
-    if args.via == "local":
-        if args.sky is not None:
-            raise UsageError("--sky goes with --via sky")
+    if args.via == "local" and args.sky is not None:
+        raise UsageError("--sky goes with --via sky")
+    reason = _why_local(args, options) if args.via == "auto" else None
+    if reason is not None and not (args.quiet or args.json):
+        print(f"note: --via auto takes this machine: {reason}", file=sys.stderr)
+    if args.via == "local" or reason is not None:
         yield None, options
         return
     if args.topology is not None:
@@ -52,6 +56,26 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
     regions = _side(options.source.region, "--src-region"), _side(options.destination.region, "--dst-region")
     with sky_of(args.sky, args.state_dir) as sky:
         yield _planned(args, options, client, sky, regions)
+
+
+def _why_local(args: Namespace, options: Options) -> str | None:
+    """Why no overlay comes into question; None if one does. Raises SkyFileError."""
+    from tradewind.sky.file import read_sky_file
+
+    if args.topology is not None:
+        return "--topology gives the way"
+    if args.sky is None:
+        return "no sky is given (--sky)"
+    if len(args.destinations) != 1 or not isinstance(options.destination, Access):
+        return "there are several destinations"
+    sides = options.source.region, options.destination.region
+    if None in sides:
+        return "it is not said where both sides are (--src-region, --dst-region)"
+    if sides[0] == sides[1]:
+        return "both sides are in one region"
+    there = {str(machine.region) for machine in read_sky_file(args.sky).machines}
+    missing = next((side for side in sides if side not in there), None)
+    return None if missing is None else f"the sky has no machine in {missing}"
 
 
 def _planned(

@@ -1,0 +1,74 @@
+"""`--detach`: the command returns as soon as its job runs; a process in the background stays with the job to its end.
+
+That process is the command itself, which goes on in a session of its own: it keeps the machines of the job alive and
+ends them, as it would have in the foreground. Until the job runs it may ask and complain on the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["OUTPUT", "Keeper", "detach"]
+
+#: In the job's folder: what the command would have said from the moment at which it was left alone.
+OUTPUT = "output.log"
+#: A job's id is no longer than this.
+ID_BYTES_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """This process, as the one that stays with the job."""
+
+    line: int
+    """A pipe to the process that waits."""
+
+    def leave(self, job_id: str, folder: str) -> None:
+        """The job runs: lets go of the terminal, and says so to the process that waits. Raises OSError."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        output = os.open(Path(folder) / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        for opened, streams in ((nowhere, (0,)), (output, (1, 2))):
+            for stream in streams:
+                os.dup2(opened, stream)
+            os.close(opened)
+        os.write(self.line, job_id.encode())
+        os.close(self.line)
+
+
+def detach(*, say: bool, as_json: bool) -> Keeper | int:
+    """Goes on as two processes: in the new one a Keeper, in this one, once the job runs or has ended, the exit code.
+
+    The id goes to standard output, unless `as_json`, where the event `started` has said it; `say` adds what to do with
+    it. Call this before anything was started. Raises KeyboardInterrupt, with the new process stopped.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    waiting, line = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(waiting)
+        os.setsid()
+        return Keeper(line)
+    os.close(line)
+    try:
+        with os.fdopen(waiting, "rb") as told:
+            job_id = told.read(ID_BYTES_MAX).decode()
+    except KeyboardInterrupt:
+        os.kill(process, signal.SIGTERM)
+        os.waitpid(process, 0)
+        raise
+    if not job_id:
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        return code if code >= 0 else 128 - code
+    if not as_json:
+        print(job_id)
+    if say:
+        words = f"tradewind jobs show {job_id}", f"tradewind jobs cancel {job_id}"
+        print(f"detached: `{words[0]}` shows how far it is, `{words[1]}` stops it", file=sys.stderr)
+    return 0

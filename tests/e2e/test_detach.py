@@ -1,0 +1,78 @@
+"""`--detach`: the command is over once its job runs, and what stays in the background ends it well."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+
+OBJECTS, OBJECT_BYTES = 40, 100_000
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path / "home")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for number in range(OBJECTS):
+        (folder / f"{number:03}").write_bytes(os.urandom(OBJECT_BYTES))
+    return folder
+
+
+def same(source: Path, copy: Path) -> bool:
+    return {path.name: path.read_bytes() for path in source.iterdir()} == {
+        path.name: path.read_bytes() for path in copy.iterdir()
+    }
+
+
+def test_a_detached_job_runs_when_the_command_is_over_and_ends_well(
+    command: Command, source: Path, tmp_path: Path
+) -> None:
+    started = command.run("cp", "-r", source, tmp_path / "copy", "--detach").expect(0)
+    job_id = started.stdout.strip()
+    assert started.stderr.startswith("copy    ")
+    assert f"tradewind jobs cancel {job_id}" in started.stderr
+    command.wait_until_alone()
+    assert [(job["id"], job["state"]) for job in command.jobs()] == [(job_id, "done")]
+    assert same(source, tmp_path / "copy")
+    said = (command.state / "jobs" / job_id / "output.log").read_text()
+    assert f"moved   {OBJECTS} objects" in said and "\x1b" not in said
+
+
+def test_cancel_ends_a_detached_job_and_all_that_belongs_to_it(command: Command, source: Path, tmp_path: Path) -> None:
+    words = ("cp", "-r", source, tmp_path / "copy", "--detach", "--quiet", "--limit-rate", "100kB/s")
+    started = command.run(*words).expect(0)
+    assert started.stderr == ""
+    assert [job["state"] for job in command.jobs()] == ["running"]
+    command.run("jobs", "cancel", started.stdout.strip()).expect(0)
+    command.wait_until_alone()
+    assert [job["state"] for job in command.jobs()] == ["cancelled"]
+    assert os.listdir(command.state / "fleets") == []
+
+
+def test_what_goes_wrong_before_the_job_runs_is_said_as_ever(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("{}")
+    topology = ("--topology", tmp_path / "broken.json")
+    refused = command.run("cp", "-r", tmp_path / "a", tmp_path / "b", "--detach", *topology)
+    assert refused.code != 0 and refused.stdout == "" and "broken.json" in refused.stderr
+    command.wait_until_alone()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["-r", "a", "b", "--dry-run"], "--detach and --dry-run do not go together"),
+        (["-", "b"], "--detach lets go of standard input and output"),
+        (["a", "-"], "--detach lets go of standard input and output"),
+    ],
+)
+def test_what_cannot_be_detached_is_refused(command: Command, words: list[str], error: str) -> None:
+    refused = command.run("cp", *words, "--detach").expect(2)
+    assert f"error: {error}" in refused.stderr
