@@ -16,7 +16,7 @@ from benchmarks.sky.machines import measure_machines, measure_relays
 from benchmarks.sky.overlay import measure_overlay
 from benchmarks.sky.skyplane import measure_skyplane
 from benchmarks.sky.straggler import measure_straggler
-from benchmarks.sky.systems import measure_systems
+from benchmarks.sky.systems import measure_systems, measure_systems_2022
 from benchmarks.sky.table import Table
 from benchmarks.sky.window import measure_window
 from benchmarks.tables import machine
@@ -30,6 +30,7 @@ SUITES = {
     "machines": measure_machines,
     "relays": measure_relays,
     "systems": measure_systems,
+    "systems-2022": measure_systems_2022,
     "flow": measure_flow,
     "straggler": measure_straggler,
     "skyplane": measure_skyplane,

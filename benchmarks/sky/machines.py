@@ -11,6 +11,7 @@ from benchmarks.sky.table import Figure, Table
 from tradewind.catalog.load import load_catalog
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.fleet.sky_world import sky_world
+from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Fastest
 from tradewind.model.overlay import OverlayPlan
 from tradewind.model.region import Region
@@ -72,8 +73,9 @@ def measure_relays(quick: bool) -> Table:
 class World:
     """A running sky of some regions, the first of them the source, the second the sink, and plans for it."""
 
-    def __init__(self, names: Sequence[str], machines: int, scale: float) -> None:
-        base = load_catalog()
+    def __init__(self, names: Sequence[str], machines: int, scale: float, base: Catalog | None = None) -> None:
+        """Links, machines and prices are those of `base`, or of the packaged catalog."""
+        base = load_catalog() if base is None else base
         self._ends = Region.parse(names[0]), Region.parse(names[1])
         regions = [Region.parse(name) for name in names]
         document = sky_world(base, regions, scale, machines=dict.fromkeys(regions, machines))
@@ -88,5 +90,5 @@ class World:
     def straight(self, machines: int) -> OverlayPlan:
         """The direct path."""
         plan = direct(self.transfer(machines))
-        assert plan is not None, "the packaged catalog has a link between all its regions"
+        assert plan is not None, "the catalog has a link between all these regions"
         return plan
