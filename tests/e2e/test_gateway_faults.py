@@ -91,6 +91,22 @@ def test_kill_9_of_the_client_sends_no_acked_part_twice(
     assert len(again) <= 2, f"parts {again} of {sorted(finished)} were sent again"
 
 
+@pytest.mark.parametrize("action", ["resume", "cancel"])
+def test_what_a_killed_client_left_of_its_machines_is_gone_with_the_job(
+    command: Command, files: FilePlace, tmp_path: Path, action: str
+) -> None:
+    topology = write(chain("relay"), tmp_path / "topology.json")
+    words = ("-r", files.url, tmp_path / "copy", "--topology", topology, "--limit-rate", RATE)
+    running = command.start("cp", *words)
+    running.wait_for_bytes(MIDDLE_BYTES)
+    running.signal(signal.SIGKILL)
+    running.process.wait()
+    command.wait_until_alone()
+    assert "abandoned" in command.run("fleet", "list").stdout
+    command.run("jobs", action, str(only_job(command)["id"])).expect(0)
+    assert command.run("fleet", "list").stdout == ""
+
+
 def test_ctrl_c_checkpoints_and_says_how_to_go_on(
     command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ from tradewind.model.units import format_count
 from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
-from tradewind.transfer.launch import JobGateways
+from tradewind.transfer.launch import JobGateways, end_abandoned
 from tradewind.transfer.learning import EMULATED, RouteWatch, learn, teaching_hops
 from tradewind.transfer.request import Options, resolve
 from tradewind.transfer.way import Ceiling, Way, local_way, stored_way, topology_way
@@ -402,6 +402,7 @@ class Client:
             raise UsageError(f"job {job_id} is {record.state}; there is nothing to cancel")
         if record.state == "running":
             self._drain_running(job_id)
+        end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
         stores = [target["store"] for target in record.document["spec"]["targets"]]
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
         code = run_task(self.gateway, task)

@@ -28,9 +28,9 @@ class JobGateways:
         self._logs = os.path.join(folder, "logs")
         journal = FleetJournal(state_dir)
         maker = make_provider(provider, binary, journal, logs=Path(self._logs))
-        purpose = f"job {os.path.basename(folder)}"
-        _end_abandoned(journal, binary, purpose)
-        self._fleet = Fleet(maker, journal, plan, binary, purpose=purpose, settings=settings)
+        job_id = os.path.basename(folder)
+        end_abandoned(journal, binary, job_id)
+        self._fleet = Fleet(maker, journal, plan, binary, purpose=_purpose(job_id), settings=settings)
 
     @property
     def fleet_id(self) -> str:
@@ -65,8 +65,12 @@ class JobGateways:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _end_abandoned(journal: FleetJournal, binary: str, purpose: str) -> None:
-    """Ends the fleets that an earlier run of the same job left when it was killed."""
+def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
+    """Ends the fleets that earlier runs of a job left when they were killed. Raises GatewayError."""
     for record in journal.records():
-        if record.purpose == purpose and record.abandoned:
+        if record.purpose == _purpose(job_id) and record.abandoned:
             end_fleet(record, journal, binary)
+
+
+def _purpose(job_id: str) -> str:
+    return f"job {job_id}"
