@@ -1,6 +1,6 @@
 """One slow connection among several: chunks taken by whoever is ready, against equal parts (Skyplane, §6).
 
-The straggler is one of the sender's own TCP connections, paced by the kernel (`testbed.pacing`). Dynamic is one
+The straggler is one of the sender's own TCP connections, paced by the kernel (`testbed.sockets`). Dynamic is one
 transfer of ours over a hop of CONNECTIONS. Round robin gives every connection an equal part beforehand: as many
 transfers of ours at the same time, with one connection and one part each, done when the last of them is. GridFTP runs
 beside them, because the paper names it as one that deals out blocks to its streams by turns.
@@ -18,8 +18,8 @@ from benchmarks.sky.carry import OBJECT_BYTES, carry_way
 from benchmarks.sky.gridftp import PORT, START_S, fetch_s
 from benchmarks.sky.plot import line_plot
 from benchmarks.sky.table import Figure, Table, counted
-from testbed.pacing import connections_to, pace, process_tree
 from testbed.sky import GOODPUT_PER_WIRE
+from testbed.sockets import connections_to, pace, process_tree
 from tradewind.model.event import Progress
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky

@@ -17,6 +17,7 @@ import pytest
 from testbed.faults import Answer, Call, Cut, FlipRequest, FlipResponse, Hang, HttpProxy, Rule, TcpProxy, Truncate
 from testbed.s3 import S3, S3Error
 from testbed.servers import Server, versitygw
+from testbed.sockets import SO_MAX_PACING_RATE, connections_to, cut, pace
 from testbed.trees import MIB, payload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,3 +205,19 @@ def test_the_tcp_proxy_carries_flips_freezes_and_cuts(echo: str) -> None:
         between.refuse()
         with socket.create_connection((host, int(port)), timeout=30) as connection:
             assert connection.recv(100) == b""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="sockets are borrowed by pidfd_getfd, which only Linux has")
+def test_a_connection_of_a_process_is_found_paced_and_cut_from_outside() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            port = int(client.getsockname()[1])
+            pairs = connections_to([os.getpid()], "127.0.0.1")
+            assert {(os.getpid(), client.fileno()), (os.getpid(), accepted.fileno())} <= set(pairs)
+            others = connections_to([os.getpid()], "127.0.0.1", but_port=port)
+            assert (os.getpid(), client.fileno()) not in others
+            pace(os.getpid(), client.fileno(), 8.0)
+            assert client.getsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE) == 1_000_000
+            cut(os.getpid(), client.fileno())
+            assert accepted.recv(1) == b""

@@ -1,6 +1,6 @@
-"""Slows one TCP connection of a running process down, and no other: the kernel paces it (SO_MAX_PACING_RATE).
+"""TCP connections of running processes, from outside: finds them, slows one down, or breaks it.
 
-The socket is borrowed from its process (`pidfd_getfd`), set, and given back; program and network know nothing of it.
+A socket is borrowed from its process (`pidfd_getfd`), set, and given back; program and network know nothing of it.
 Linux 5.6 or newer, and root or the right to trace the process.
 """
 
@@ -54,8 +54,22 @@ def connections_to(pids: Sequence[int], address: str, *, but_port: int | None = 
 
 
 def pace(pid: int, descriptor: int, rate_mbps: float | None) -> None:
-    """Lets this connection send so much [Mbit/s of TCP payload] at most; None ends that. Raises OSError."""
+    """Lets this connection send so much [Mbit/s of TCP payload] at most; None ends that. Raises OSError.
+
+    The kernel paces it, as if its way were slow, and no other.
+    """
     rate_bytes_per_s = UNLIMITED if rate_mbps is None else round(rate_mbps * 1e6 / 8)
+    with _borrowed(pid, descriptor) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("=I", rate_bytes_per_s))
+
+
+def cut(pid: int, descriptor: int) -> None:
+    """Ends this connection for both sides, at once and without the program's doing. Raises OSError."""
+    with _borrowed(pid, descriptor) as connection:
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _borrowed(pid: int, descriptor: int) -> socket.socket:
     process = os.pidfd_open(pid)
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -64,5 +78,4 @@ def pace(pid: int, descriptor: int, rate_mbps: float | None) -> None:
             raise OSError(ctypes.get_errno(), f"pidfd_getfd: {os.strerror(ctypes.get_errno())}")
     finally:
         os.close(process)
-    with socket.socket(fileno=borrowed) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("=I", rate_bytes_per_s))
+    return socket.socket(fileno=borrowed)
