@@ -3,8 +3,44 @@
 import inspect
 import subprocess
 import sys
+from dataclasses import FrozenInstanceError, is_dataclass
+from typing import Any
+
+import pytest
 
 import tradewind
+from tradewind.model.machine import MachineOffer
+from tradewind.model.overlay import (
+    Cost,
+    DistributionTree,
+    MulticastPlan,
+    OverlayEdge,
+    OverlayPlan,
+    OverlayRoute,
+    RegionMachines,
+)
+from tradewind.model.region import Region
+from tradewind.planner.compare import Alternative
+from tradewind.planner.distribution import MulticastAlternative
+from tradewind.planner.frontier import Segment
+from tradewind.planner.whatif import Offer
+
+#: What public types hand out.
+HELD = (
+    Alternative,
+    Cost,
+    DistributionTree,
+    MachineOffer,
+    MulticastAlternative,
+    MulticastPlan,
+    Offer,
+    OverlayEdge,
+    OverlayPlan,
+    OverlayRoute,
+    Region,
+    RegionMachines,
+    Segment,
+)
 
 
 def test_the_public_names() -> None:
@@ -44,6 +80,19 @@ def test_each_exists_and_is_documented() -> None:
         thing = getattr(tradewind, name)
         if inspect.isclass(thing) or inspect.isfunction(thing):
             assert inspect.getdoc(thing), name
+
+
+def test_frozen_types_say_that_they_are_frozen() -> None:
+    """Of frozen classes with slots, Python 3.10 and 3.11 raise a TypeError about `super` for names that are no fields.
+
+    Figures are mostly properties; so nothing that a user holds has slots.
+    """
+    public: list[Any] = [getattr(tradewind, name) for name in tradewind.__all__]
+    frozen: list[Any] = [cls for cls in [*public, *HELD] if is_dataclass(cls)]
+    assert len(frozen) > 20
+    for cls in frozen:
+        with pytest.raises(FrozenInstanceError):
+            object.__new__(cls).no_such_field = 1
 
 
 def test_dir_shows_them_and_nothing_else_is_there() -> None:

@@ -8,6 +8,10 @@
     │   ├── TopologyError          2    a topology or plan that cannot be carried out
     │   ├── SkyFileError           2    a sky file that cannot be understood
     │   └── ConfigError            2    config.toml or a TRADEWIND_* variable
+    ├── PlanError                  1    nothing was planned
+    │   ├── InfeasibleGoal         1    no plan meets the goal; has `.because` and `.nearest`
+    │   ├── SolverLimitReached     1    time ran out before any plan was found
+    │   └── InvalidPlan            1    the check refused a plan: a bug
     ├── JobNotFound                1    no such job in the state folder
     ├── JobBusy                    1    another process works on this job
     ├── PriceApiError              1    a cloud's price API answered what cannot be understood
@@ -38,6 +42,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from tradewind.model.event import Outcome, Summary
+    from tradewind.model.overlay import MulticastPlan, OverlayPlan
 
 
 class TradewindError(Exception):
@@ -73,6 +78,27 @@ class SkyFileError(UsageError):
 
 class ConfigError(UsageError):
     """A setting in config.toml or in a TRADEWIND_* variable that cannot be understood."""
+
+
+class PlanError(TradewindError):
+    """Nothing was planned."""
+
+
+class InfeasibleGoal(PlanError):
+    """No plan meets the goal. `because` says which limit; `nearest` is the plan that comes closest, if there is any."""
+
+    def __init__(self, because: str, *, hint: str | None, nearest: OverlayPlan | MulticastPlan | None) -> None:
+        super().__init__(because, hint=hint)
+        self.because = because
+        self.nearest = nearest
+
+
+class SolverLimitReached(PlanError):
+    """The time limit passed before any plan was found."""
+
+
+class InvalidPlan(PlanError):
+    """The check found a plan to violate a constraint. A bug, or numbers beyond what the solver can tell apart."""
 
 
 class JobNotFound(TradewindError):

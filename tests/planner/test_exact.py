@@ -8,12 +8,13 @@ import pytest
 
 from tests.planner.brute_force import World, cheapest_usd, fastest_gbps
 from tests.planner.worlds import random_world
+from tradewind.errors import InfeasibleGoal
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import OverlayPlan
 from tradewind.model.region import Region
 from tradewind.planner.check import violations
 from tradewind.planner.network import Limits
-from tradewind.planner.plan import InfeasibleGoal, Transfer, answer_goal, prepare, trace_transfer
+from tradewind.planner.plan import Transfer, answer_goal, prepare, trace_transfer
 
 VOLUME_GB = 40.0
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")

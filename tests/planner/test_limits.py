@@ -10,6 +10,7 @@ import pytest
 
 from tests.planner.worlds import MADE, offer
 from tradewind.cli.main import main
+from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Fastest, MinThroughput
 from tradewind.model.grid import Grid, Link
@@ -17,7 +18,7 @@ from tradewind.model.machine import StoreLimits
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner.network import Limits
-from tradewind.planner.plan import InfeasibleGoal, answer_goal, prepare
+from tradewind.planner.plan import answer_goal, prepare
 from tradewind.transfer.topology import read_topology
 
 SOURCE, SINK = Region("p", "source"), Region("q", "sink")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.planner.brute_force_trees import TreeWorld, cheapest_usd, fastest_gbps
 from tests.planner.worlds import MADE, offer, random_world
-from tradewind.errors import UsageError
+from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.grid import Grid, Link
@@ -20,7 +20,7 @@ from tradewind.planner import solver
 from tradewind.planner.check import multicast_violations
 from tradewind.planner.distribution import answer_multicast, compare_multicast, prepare_multicast
 from tradewind.planner.network import Limits
-from tradewind.planner.plan import InfeasibleGoal, Transfer, trace_transfer
+from tradewind.planner.plan import Transfer, trace_transfer
 
 VOLUME_GB = 40.0
 SOURCE = Region("p", "r0")

@@ -15,7 +15,8 @@ import pytest
 import tradewind
 from tests.planning.small_world import TOKYO, TORONTO, small_world
 from tradewind.catalog.user_files import import_table
-from tradewind.errors import TradewindError, UsageError
+from tradewind.cli.main import main
+from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.planning import plans
 from tradewind.planning.plans import trace
 
@@ -65,7 +66,7 @@ def test_goals_are_those_of_the_command_line() -> None:
         ({"max_cost_usd": 5, "deadline_s": 60}, "one goal at a time, not max_cost_usd and deadline_s"),
         ({"goal": "cheapest", "deadline_s": 60}, "one goal at a time, not cheapest and deadline_s"),
         ({"goal": "best"}, "goal is one of soonest, cheapest, fastest, not 'best'"),
-        ({"min_throughput_gbps": -1}, "min_throughput_gbps must be more than zero, not -1"),
+        ({"min_throughput_gbps": -1}, "min_throughput_gbps must be more than zero, and finite, not -1"),
         ({"exactly": True}, "exactly goes with min_throughput_gbps"),
         ({"vm_types": ["m5.huge"]}, "unknown machine type m5.huge"),
     ],
@@ -75,13 +76,54 @@ def test_goals_that_make_no_sense_are_refused(goal: dict[str, Any], words: str) 
         planned(**goal)
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"volume_gb": "5GB"}, "volume_gb is a number, not '5GB'"),
+        ({"volume_gb": float("inf")}, "volume_gb must be more than zero, and finite, not inf"),
+        ({"volume_gb": float("nan")}, "volume_gb must be more than zero, and finite, not nan"),
+        ({"max_cost_usd": "5"}, "max_cost_usd is a number, not '5'"),
+        ({"min_throughput_gbps": True}, "min_throughput_gbps is a number, not True"),
+        ({"max_vms": 1.5}, "at least one machine per region is needed, in whole numbers, not 1.5"),
+        ({"max_vms": "2"}, "in whole numbers, not '2'"),
+        ({"vm_types": "m5.xlarge"}, "vm_types is a list of machine types, not 'm5.xlarge'"),
+        ({"vm_types": []}, r"vm_types is a list of machine types, not \[\]"),
+        ({"source": 5}, "a region is a text like aws:us-east-1, not 5"),
+        ({"destination": None}, "a region is a text like aws:us-east-1, not None"),
+        ({"destination": "tokyo"}, "'tokyo' is not a region"),
+        ({"destination": [str(TOKYO), None]}, "a region is a text like aws:us-east-1, not None"),
+        ({"destination": [str(TOKYO), "azure:nowhere"]}, "unknown region azure:nowhere"),
+        ({"destination": [str(TOKYO), str(TORONTO)]}, "source and destination are both"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_in_words(asked: dict[str, Any], words: str) -> None:
+    usual = {"source": str(TORONTO), "destination": str(TOKYO), "volume_gb": 50, "max_vms": 2, "catalog": small_world()}
+    with pytest.raises(UsageError, match=words):
+        tradewind.plan(**{**usual, **asked})
+
+
+def test_the_error_is_the_line_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InfeasibleGoal) as refused:
+        tradewind.plan("aws:us-east-1", "aws:us-east-2", volume_gb=1, max_cost_usd=0.001, vm_types=["m5.xlarge"])
+    assert refused.value.nearest is not None
+    command = "plan aws:us-east-1 aws:us-east-2 --volume 1GB --max-cost 0.001USD --vm-type m5.xlarge"
+    assert main(command.split()) == refused.value.exit_code == 1
+    assert capsys.readouterr().err == f"error: {refused.value}\nhint: {refused.value.hint}\n"
+
+
+@pytest.mark.parametrize("name", ["nowhere/plan.svg", "plan.pdf"])
+def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        planned().plot(tmp_path / name)
+
+
 def test_what_cannot_be_had_names_the_nearest_and_that_works() -> None:
-    with pytest.raises(TradewindError, match="the cheapest plan costs") as dear:
+    with pytest.raises(InfeasibleGoal, match="the cheapest plan costs") as dear:
         planned(max_cost_usd=0.5)
     assert dear.value.hint is not None
     nearest_usd = float(dear.value.hint.split()[-1].removesuffix("USD"))
     assert planned(max_cost_usd=nearest_usd).cost.total_usd <= nearest_usd
-    with pytest.raises(TradewindError, match="the fastest plan moves") as fast:
+    with pytest.raises(InfeasibleGoal, match="the fastest plan moves") as fast:
         planned(min_throughput_gbps=500)
     assert fast.value.hint is not None
     nearest_gbps = float(fast.value.hint.split("at most ")[1].split("Gbit/s")[0])

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
-from tradewind.errors import UsageError
+from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.model.amounts import BYTES_PER_GB, parse_rate_gbps, parse_usd, parse_volume_gb
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay_document import plan_document
 from tradewind.model.units import parse_bytes, parse_duration_s
 
 if TYPE_CHECKING:
-    from tradewind.planner.plan import InfeasibleGoal, Transfer
+    from tradewind.planner.plan import Transfer
     from tradewind.planning.plans import DistributionPlan, TransferFrontier, TransferPlan
 
 HELP = """\
@@ -119,7 +119,6 @@ def parse_plot(text: str) -> str:
 
 def run(args: Namespace) -> int:
     """Plans and shows."""
-    from tradewind.planner.plan import InfeasibleGoal
     from tradewind.planning.api import planned
 
     started_s = time.perf_counter()

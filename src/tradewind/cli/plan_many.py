@@ -9,7 +9,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tradewind.errors import UsageError
+from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.model.goal import Goal
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
         InfeasibleGoal: no plan meets the goal, and no JSON was asked for.
     """
     from tradewind.cli.plan import draw, frontier_document, infeasible_document, offers_document
-    from tradewind.planner.plan import InfeasibleGoal
     from tradewind.planning.api import planned_trees
 
     if args.topology_file:

@@ -22,7 +22,7 @@ Outcome = Literal[
 JobState = Literal["running", "done", "failed", "interrupted", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HopActivity:
     """Activity of one route: `name` as `a → b → c`, bytes acked, whether it works now."""
 
@@ -31,7 +31,7 @@ class HopActivity:
     up: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Progress:
     """How far the job is. Counts are of objects × destinations; until `listed` the totals only grow.
 
@@ -61,7 +61,7 @@ class Progress:
         return cls(**known)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ObjectFailed:
     """One object could not be moved. `kind` is the meaning, e.g. `forbidden`, `changed`, `mismatch`, `no_space`."""
 
@@ -73,7 +73,7 @@ class ObjectFailed:
     hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Notice:
     """Something the user should know, once."""
 
@@ -81,7 +81,7 @@ class Notice:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WouldCopy:
     """`dry_run`: one mapping of source URL to destination URL."""
 
@@ -91,7 +91,7 @@ class WouldCopy:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WouldDelete:
     """`dry_run` with deletion: one object that would go."""
 
@@ -99,7 +99,7 @@ class WouldDelete:
     destination: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DestinationSummary:
     """What one destination got."""
 
@@ -109,7 +109,7 @@ class DestinationSummary:
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Summary:
     """How a job ended. `proofs` counts objects by how they were proven (docs/concepts/integrity.md)."""
 
@@ -150,7 +150,7 @@ def event_from_document(document: Mapping[str, Any]) -> Event | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobStatus:
     """`status.json` in a job's folder, as the lead last wrote it."""
 

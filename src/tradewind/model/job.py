@@ -20,7 +20,7 @@ MIN_CHUNK_BYTES = 5 << 20
 MIN_FILE_CHUNK_BYTES = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FilterRule:
     """One `--include` or `--exclude`, with a glob as `.gitignore` has it, against the relative name.
 
@@ -32,7 +32,7 @@ class FilterRule:
     glob: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ObjectFilter:
     """Which objects of a prefix.
 

@@ -28,7 +28,7 @@ class MachineType:
     boot_origin: Origin = UNKNOWN_ORIGIN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MachineOffer:
     """A machine type at a price, on demand or spot."""
 

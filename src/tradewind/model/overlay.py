@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cost:
     """What a transfer costs [USD]. Machines are paid from launch, boot included."""
 
@@ -38,7 +38,7 @@ class Cost:
         return self.egress_usd + self.machines_usd + self.requests_usd
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RegionMachines:
     """Machines of one type in one region."""
 
@@ -47,7 +47,7 @@ class RegionMachines:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OverlayEdge:
     """The flow from one region to the next, all its machine pairs together."""
 
@@ -60,7 +60,7 @@ class OverlayEdge:
     """What one machine pair carries at full connections."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OverlayRoute:
     """One way from source to destination and the share of the bytes that takes it."""
 
@@ -69,7 +69,7 @@ class OverlayRoute:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DistributionTree:
     """One way from the source to all destinations, and the share of the bytes that takes it.
 
@@ -90,7 +90,7 @@ class DistributionTree:
         return tuple(reversed(path))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Overlay:
     """What every plan by region has, whether it leads to one destination or to several."""
 
@@ -130,7 +130,7 @@ class Overlay:
         return counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MulticastPlan(Overlay):
     """One answer of the planner for several destinations, all of which receive everything at the same rate."""
 
@@ -156,7 +156,7 @@ class MulticastPlan(Overlay):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OverlayPlan(Overlay):
     """One answer of the planner for one destination."""
 

@@ -10,7 +10,7 @@ from tradewind.model.origin import UNKNOWN_ORIGIN, Origin
 __all__ = ["Place", "Region", "parse_region"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, order=True)
 class Region:
     """A place with its own egress price, written ``provider:name`` (``aws:us-east-1``, ``site:lab``)."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.model.document import known_fields
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Access:
     """How one side is reached: endpoint, region, name of a credential profile. Never a credential.
 

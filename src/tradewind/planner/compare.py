@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tradewind.errors import InfeasibleGoal
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import OverlayPlan
 from tradewind.planner.baseline import direct, gridftp, ron
-from tradewind.planner.plan import InfeasibleGoal, Transfer, answer_goal
+from tradewind.planner.plan import Transfer, answer_goal
 
 __all__ = ["Alternative", "compare"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Alternative:
     """One line of the comparison."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tradewind.errors import UsageError
+from tradewind.errors import InfeasibleGoal, InvalidPlan, SolverLimitReached, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import DistributionTree, MulticastPlan
@@ -22,8 +22,6 @@ from tradewind.planner.goals import Point
 from tradewind.planner.multicast import build_multicast_formulation, shared_links, tree_packing
 from tradewind.planner.network import FloatArray, Limits, Network, build_network
 from tradewind.planner.plan import (
-    InfeasibleGoal,
-    InvalidPlan,
     Transfer,
     answer_goal,
     infeasible,
@@ -34,7 +32,7 @@ from tradewind.planner.plan import (
     trace_transfer,
 )
 from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
-from tradewind.planner.solver import WHOLE_COLUMNS_MAX, SolverLimitReached, SolverSettings
+from tradewind.planner.solver import WHOLE_COLUMNS_MAX, SolverSettings
 from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
 
 __all__ = [
@@ -193,7 +191,7 @@ def _flow_columns(formulation: Formulation, trees: Sequence[tuple[Tree, float]])
     return flow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MulticastAlternative:
     """One way to serve all destinations, for the comparison."""
 

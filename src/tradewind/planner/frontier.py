@@ -45,7 +45,7 @@ Line = tuple[float, float]
 """Intercept and slope in the plane (T, R)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Segment:
     """Part of the frontier on which the same machines are used and cost is 8V·(intercept/T + slope) + requests."""
 
@@ -60,7 +60,7 @@ class Segment:
     proven: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Frontier:
     """Segments from the cheapest to the fastest, and what it took to find them."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tradewind.errors import TradewindError, UsageError
+from tradewind.errors import InfeasibleGoal, InvalidPlan, UsageError
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
@@ -25,8 +25,6 @@ from tradewind.planner.routes import overlay_plan
 from tradewind.planner.solver import SolverSettings
 
 __all__ = [
-    "InfeasibleGoal",
-    "InvalidPlan",
     "Transfer",
     "answer_goal",
     "checked_plan",
@@ -43,19 +41,6 @@ ROUNDING = 1e-8
 """Relative; figures of the solver that are nearer to a round one than this are that."""
 CHUNK_MB = 16.0
 """Size of one read and one write request, for request prices: the data plane's default chunk."""
-
-
-class InfeasibleGoal(TradewindError):
-    """No plan meets the goal. `because` says which limit; `nearest` is the plan that comes closest, if there is any."""
-
-    def __init__(self, because: str, *, hint: str | None, nearest: OverlayPlan | MulticastPlan | None) -> None:
-        super().__init__(because, hint=hint)
-        self.because = because
-        self.nearest = nearest
-
-
-class InvalidPlan(TradewindError):
-    """The check found a plan to violate a constraint. A bug, or numbers beyond what the solver can tell apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

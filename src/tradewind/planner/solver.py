@@ -14,13 +14,13 @@ from typing import Any
 import highspy
 import numpy as np
 
-from tradewind.errors import TradewindError
+from tradewind.errors import SolverLimitReached
 from tradewind.planner.branch import search_machines
 from tradewind.planner.formulation import Ask, Formulation, SharedFlows
 from tradewind.planner.linear import COST_SCALE, SolverSettings, new_highs, objective_of, pass_model, scaled, unscaled
 from tradewind.planner.network import FloatArray, IntArray
 
-__all__ = ["Answer", "Ask", "SolverLimitReached", "SolverSettings", "solve_flows", "solve_machines"]
+__all__ = ["Answer", "Ask", "SolverSettings", "solve_flows", "solve_machines"]
 
 FEASIBILITY_TOLERANCE = 1e-9
 WHOLE_TOLERANCE = 1e-8
@@ -56,10 +56,6 @@ class Answer:
     optimal: bool
     duals: FloatArray | None = None
     """Per row, of the flow programme with machines fixed; the last two belong to rate window and ceiling."""
-
-
-class SolverLimitReached(TradewindError):
-    """The time limit passed before any plan was found."""
 
 
 def solve_machines(

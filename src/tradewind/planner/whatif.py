@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from tradewind.errors import InfeasibleGoal
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
@@ -15,7 +16,7 @@ from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Region
 from tradewind.planner.distribution import answer_multicast, prepare_multicast
 from tradewind.planner.network import Limits
-from tradewind.planner.plan import InfeasibleGoal, Transfer, answer_goal, prepare
+from tradewind.planner.plan import Transfer, answer_goal, prepare
 
 __all__ = ["Offer", "what_would_help"]
 
@@ -28,7 +29,7 @@ WORTH_MENTIONING = 1e-3
 AnyPlan = OverlayPlan | MulticastPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Offer:
     """A change and what it would give."""
 

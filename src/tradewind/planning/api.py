@@ -14,7 +14,7 @@ from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import OverlayPlan
-from tradewind.model.region import parse_region
+from tradewind.model.region import Region, parse_region
 from tradewind.planner.baseline import direct, gridftp
 from tradewind.planner.distribution import answer_multicast, prepare_multicast
 from tradewind.planner.network import Limits
@@ -148,9 +148,26 @@ def _several(transfer: Transfer) -> bool:
 
 def _refuse_single(destination: str | Sequence[str]) -> None:
     """A list always gives a plan with trees: one of a single region would be a plan of another type."""
-    if not isinstance(destination, str) and len(destination) < 2:
+    if isinstance(destination, (list, tuple)) and len(destination) < 2:
         count = len(destination)
         raise UsageError(f"a list of destinations has at least two, not {count}", hint="give a single one as a text")
+
+
+def _refuse_figure(name: str, value: float) -> None:
+    """What a program may pass by mistake: a text with a unit, nothing, or no figure at all."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UsageError(
+            f"{name} is a number, not {value!r}", hint="the name has the unit: 5 for 5 GB, Gbit/s, USD or s"
+        )
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{name} must be more than zero, and finite, not {value:g}")
+
+
+def _region(region: str) -> Region:
+    """Raises UsageError."""
+    if not isinstance(region, str):
+        raise UsageError(f"a region is a text like aws:us-east-1, not {region!r}")
+    return parse_region(region)
 
 
 def outruns_boot(transfer: Transfer) -> OverlayPlan | None:
@@ -173,8 +190,7 @@ def _goal(
     if len(given) > 1:
         raise UsageError(f"one goal at a time, not {' and '.join(given)}")
     for key, value in given.items():
-        if not 0 < value < float("inf"):
-            raise UsageError(f"{key} must be more than zero, not {value:g}")
+        _refuse_figure(key, value)
     if exactly and min_throughput_gbps is None:
         raise UsageError("exactly goes with min_throughput_gbps")
     if name not in get_args(GoalName):
@@ -201,8 +217,11 @@ def prepared(
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> Transfer:
     """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast."""
-    if max_vms < 1:
-        raise UsageError(f"at least one machine per region is needed, not {max_vms}")
+    _refuse_figure("volume_gb", volume_gb)
+    if isinstance(max_vms, bool) or not isinstance(max_vms, int) or max_vms < 1:
+        raise UsageError(f"at least one machine per region is needed, in whole numbers, not {max_vms!r}")
+    if vm_types is not None and (isinstance(vm_types, str) or not vm_types):
+        raise UsageError(f"vm_types is a list of machine types, not {vm_types!r}", hint="None takes all")
     known = catalog if isinstance(catalog, Catalog) else load_catalog(Path(catalog) if catalog else catalog_folder())
     require_machine_types(known, vm_types or ())
     if not 0 < compression_ratio <= 1:
@@ -214,10 +233,11 @@ def prepared(
         compression_ratio=compression_ratio,
         monthly_egress_used_gb=egress_used_gb,
     )
-    destinations = [parse_region(d) for d in ([destination] if isinstance(destination, str) else destination)]
+    asked = [destination] if isinstance(destination, str) or not isinstance(destination, Sequence) else destination
+    destinations = [_region(region) for region in asked]
     if len(destinations) > 1:
-        return prepare_multicast(known, parse_region(source), destinations, volume_gb, limits)
-    return prepare(known, parse_region(source), destinations[0], volume_gb, limits)
+        return prepare_multicast(known, _region(source), destinations, volume_gb, limits)
+    return prepare(known, _region(source), destinations[0], volume_gb, limits)
 
 
 def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:

@@ -64,7 +64,7 @@ class Picture:
 
 
 def check_picture_path(path: str) -> str:
-    """`svg` or `png`. Raises UsageError for a name that ends otherwise, or in `.png` where no PNG can be made."""
+    """`svg` or `png`. Raises UsageError for another ending, a folder that is not there, or PNG that cannot be made."""
     ending = path.rpartition(".")[2].lower() if "." in path else ""
     if ending not in ("svg", "png"):
         raise UsageError(f"a picture is written as SVG or PNG, not as {path}", hint="end the name in .svg or .png")
@@ -72,6 +72,9 @@ def check_picture_path(path: str) -> str:
         from tradewind.planning.raster import require_rasteriser
 
         require_rasteriser()
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise UsageError(f"{path}: there is no folder {folder}")
     return ending
 
 

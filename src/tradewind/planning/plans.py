@@ -50,7 +50,6 @@ FRONTIER_SOLVE_S = 5.0
 OverlayT = TypeVar("OverlayT", OverlayPlan, MulticastPlan)
 
 
-# Without slots: up to Python 3.11 a frozen class with slots raises TypeError for what is not a field, here all figures.
 @dataclass(frozen=True, eq=False, repr=False)
 class _Planned(Generic[OverlayT]):
     """What plans have in common, whether they lead to one destination or to several."""

@@ -61,7 +61,7 @@ LAST_WORDS_S = 5.0
 CEILING_STOP_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
     """How a job ended well: its id and the lead's summary."""
 

@@ -29,7 +29,7 @@ LATEST_JOBS = 100
 FINISHED_JOBS_SLACK = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobRecord:
     """What is known of one job. `document` is `job.json`."""
 

@@ -36,7 +36,7 @@ from tradewind.transfer.aws_profile import s3_endpoint
 DESTINATIONS_MAX = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Options:
     """How to copy. Every default is what the command line does without a flag.
 
