@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from testbed.drive import Command
+from testbed.drive import Command, find_binary
 
 OBJECTS, OBJECT_BYTES = 40, 100_000
 
@@ -63,6 +64,32 @@ def test_what_goes_wrong_before_the_job_runs_is_said_as_ever(command: Command, t
     refused = command.run("cp", "-r", tmp_path / "a", tmp_path / "b", "--detach", *topology)
     assert refused.code != 0 and refused.stdout == "" and "broken.json" in refused.stderr
     command.wait_until_alone()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: str(number.name))
+def test_what_waits_may_be_stopped_before_the_job_runs(
+    command: Command, source: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ctrl-C ends all; a killed command leaves the job to the process in the background."""
+    script, begun, go_on = tmp_path / "gateway", tmp_path / "begun", tmp_path / "go-on"
+    os.mkfifo(begun)
+    os.mkfifo(go_on)
+    gateway = find_binary("tradewind-gateway")
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = serve ] || exec {gateway} "$@"\necho > {begun}\ncat {go_on}\nexec {gateway} "$@"\n'
+    )
+    script.chmod(0o755)
+    command.environment["TRADEWIND_GATEWAY"] = str(script)
+    running = command.start("cp", "-r", source, tmp_path / "copy", "--detach")
+    begun.read_text()
+    running.signal(number)
+    if number == signal.SIGKILL:
+        running.process.wait()
+        go_on.write_text("")
+    running.finish().expect(130 if number == signal.SIGINT else -signal.SIGKILL)
+    command.wait_until_alone()
+    assert os.listdir(command.state / "fleets") == []
+    assert [job["state"] for job in command.jobs()] == ([] if number == signal.SIGINT else ["done"])
 
 
 @pytest.mark.parametrize(

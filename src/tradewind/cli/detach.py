@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,8 @@ class Keeper:
             for stream in streams:
                 os.dup2(opened, stream)
             os.close(opened)
-        os.write(self.line, job_id.encode())
+        with suppress(BrokenPipeError):  # It was killed. The job goes on.
+            os.write(self.line, job_id.encode())
         os.close(self.line)
 
 
