@@ -13,6 +13,7 @@ from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.grid import Grid, Link
+from tradewind.model.machine import StoreLimits
 from tradewind.model.overlay import MulticastPlan
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
@@ -93,6 +94,18 @@ def test_beyond_the_size_that_is_solved_whole_the_gap_is_honest(seed: int, monke
         assert plan.gap < 1.0
     fast = answer_multicast(transfer, Fastest())
     assert fast.throughput_gbps <= top_gbps * (1 + 1e-6) <= fast.throughput_gbps * (1 + fast.gap) * (1 + 2e-6)
+
+
+def test_store_limits_bind_where_only_some_regions_are_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "WHOLE_COLUMNS_MAX", 0)
+    monkeypatch.setattr(solver, "REGIONS_OF_INTEREST_MAX", 4)
+    catalog = random_world(2, 6)
+    stores = {provider: StoreLimits(provider, 1.0, 0.75, 0.0, 0.0, MADE) for provider in "pq"}
+    catalog = replace(catalog, stores=stores)
+    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, Limits(machines_per_region=1))
+    plan = answer_multicast(transfer, Fastest())
+    assert plan.throughput_gbps == pytest.approx(0.75)
+    assert plan.binding[0].startswith("the object-store write rate at")
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 6])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -11,6 +11,7 @@ import pytest
 import tradewind
 from tests.planning.small_world import OSAKA, SEATTLE, TOKYO, TORONTO, small_world
 from tradewind.errors import UsageError
+from tradewind.planning.tree_words import tree_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 SOURCE, DESTINATIONS = str(TORONTO), [str(TOKYO), str(SEATTLE)]
@@ -57,6 +58,21 @@ def test_words_fit_a_terminal_and_mark_destinations_and_copies() -> None:
     assert any(line.endswith("gcp:asia-northeast1 ●") for line in lines)
     assert all(len(line) <= 80 for line in lines)
     assert plan.explain().lstrip().startswith("what binds")
+
+
+def test_of_many_trees_the_least_are_counted() -> None:
+    plan = planned(goal="fastest").overlay
+    (tree,) = plan.trees
+    many = replace(plan, trees=(replace(tree, share=0.52), *[replace(tree, share=0.06)] * 8))
+    lines = tree_lines(many)
+    assert sum(line.endswith("azure:westus2 ● ×2") for line in lines) == 6
+    assert any("18.0%" in line and "3 more trees; --json has all" in line for line in lines)
+
+
+def test_a_source_that_sends_twice_copies() -> None:
+    plan = tradewind.plan(SOURCE, [str(OSAKA), str(SEATTLE)], volume_gb=50, max_vms=1, catalog=small_world())
+    assert plan.overlay.copies == {TORONTO: 2}
+    assert f"      {TORONTO} ×2" in repr(plan).splitlines()
 
 
 def test_a_notebook_gets_map_and_tables() -> None:

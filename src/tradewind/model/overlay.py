@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tradewind.model.amounts import format_gbps, format_usd, format_volume, transfer_time_s
@@ -81,6 +81,12 @@ class DistributionTree:
     gbps: float
     share: float
 
+    def copies(self, destinations: Collection[Region]) -> Mapping[Region, int]:
+        """Regions that duplicate its bytes, and into how many copies; one that a destination keeps counts too."""
+        sent = Counter(src for src, _ in self.hops)
+        made = {region: count + (region in destinations) for region, count in sent.items()}
+        return {region: count for region, count in made.items() if count > 1}
+
     def path_to(self, destination: Region) -> tuple[Region, ...]:
         """The regions from the source to one destination."""
         before = {dst: src for src, dst in self.hops}
@@ -139,13 +145,12 @@ class MulticastPlan(Overlay):
 
     @property
     def copies(self) -> Mapping[Region, int]:
-        """Regions that duplicate bytes, and into how many copies at most; one that a destination keeps counts too."""
+        """Regions that duplicate bytes of any tree, and into how many copies at most."""
         most: dict[Region, int] = {}
         for tree in self.trees:
-            sent = Counter(src for src, _ in tree.hops)
-            for region, count in sent.items():
-                most[region] = max(most.get(region, 0), count + (region in self.destinations))
-        return {region: count for region, count in most.items() if count > 1}
+            for region, count in tree.copies(self.destinations).items():
+                most[region] = max(most.get(region, 0), count)
+        return most
 
     def __str__(self) -> str:
         return (

@@ -138,8 +138,14 @@ def _solve_around_relaxation(
     flows[kept] = found.flow_gbps
     gap = abs(found.objective - relaxed.bound)
     met = gap <= settings.relative_gap * max(abs(relaxed.bound), abs(found.objective))
-    duals = None if found.duals is None else found.duals[: len(formulation.rows.names)]
+    duals = None if found.duals is None else _duals_by_name(formulation, small, found.duals)
     return Answer(flows, found.machines, found.objective, relaxed.bound, met, duals)
+
+
+def _duals_by_name(formulation: Formulation, small: Formulation, duals: FloatArray) -> FloatArray:
+    """Those of a part of the programme, per row of the whole: rows are numbered otherwise, but named alike."""
+    of_name = dict(zip(small.rows.names, duals, strict=False))  # late rows, rate window and ceiling come after them
+    return np.array([of_name.get(name, 0.0) for name in formulation.rows.names])
 
 
 def _regions_of_interest(formulation: Formulation, machines: FloatArray, start: Answer | None) -> frozenset[int]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["alternative_lines", "tree_lines"]
 
+TREES_SHOWN_MAX = 6
+"""Those of a lesser share are counted."""
+
 
 def tree_lines(plan: MulticastPlan, columns: int = COLUMNS) -> list[str]:
     """Headline, figures, trees and machines."""
@@ -27,10 +30,17 @@ def tree_lines(plan: MulticastPlan, columns: int = COLUMNS) -> list[str]:
         "",
         "  trees (connections per hop; ● destination, ×2 copied there)",
     ]
-    for number, tree in enumerate(plan.trees):
+    for number, tree in enumerate(plan.trees[:TREES_SHOWN_MAX]):
         lines += [""] if number else []
-        lines += [f"    {share_bar(tree.share)} {format_gbps(tree.gbps):>12}", f"      {plan.source}"]
+        lines += [
+            f"    {share_bar(tree.share)} {format_gbps(tree.gbps):>12}",
+            f"      {_marked(plan, tree, plan.source)}",
+        ]
         lines += _branches(plan, tree, plan.source, "      ")
+    others = plan.trees[TREES_SHOWN_MAX:]
+    if others:
+        count = f"{len(others)} more tree{'s' if len(others) > 1 else ''}"
+        lines += ["", f"    {share_bar(sum(tree.share for tree in others))} {count}; --json has all"]
     return [*lines, *machine_lines(plan, columns)]
 
 
@@ -40,11 +50,14 @@ def _branches(plan: MulticastPlan, tree: DistributionTree, at: Region, indent: s
     onward = [dst for src, dst in tree.hops if src == at]
     for number, dst in enumerate(onward):
         last = number == len(onward) - 1
-        kept = dst in plan.destinations
-        copies = sum(src == dst for src, _ in tree.hops) + kept
-        mark = f"{' ●' if kept else ''}{f' ×{copies}' if copies > 1 else ''}"
-        yield f"{indent}{'└' if last else '├'}─{connections[at, dst]}→ {dst}{mark}"
+        yield f"{indent}{'└' if last else '├'}─{connections[at, dst]}→ {_marked(plan, tree, dst)}"
         yield from _branches(plan, tree, dst, indent + ("   " if last else "│  "))
+
+
+def _marked(plan: MulticastPlan, tree: DistributionTree, region: Region) -> str:
+    """A region, whether everything goes there, and into how many copies bytes are made there."""
+    count = tree.copies(plan.destinations).get(region)
+    return f"{region}{' ●' if region in plan.destinations else ''}{f' ×{count}' if count else ''}"
 
 
 def alternative_lines(ways: Sequence[MulticastAlternative], columns: int = COLUMNS) -> list[str]:

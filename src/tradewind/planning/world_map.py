@@ -302,7 +302,7 @@ def _route_words(route: OverlayRoute) -> str:
 
 def _tree_words(plan: MulticastPlan, tree: DistributionTree) -> str:
     """Share, rate and where it is copied."""
-    copied = [region for region in dict.fromkeys(src for src, _ in tree.hops) if region in plan.copies]
+    copied = list(tree.copies(plan.destinations))
     relayed = [region for region in dict.fromkeys(src for src, _ in tree.hops) if region != plan.source]
     where = f"copied at {_few(copied)}" if copied else f"via {_few(relayed)}" if relayed else "direct"
     return f"{tree.share:.0%}: {format_gbps(tree.gbps)} {where}"
