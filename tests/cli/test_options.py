@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from tradewind.cli import cp
+from tradewind.cli.amounts import parse_cost
 from tradewind.cli.arguments import parse
 from tradewind.cli.cp import run as run_cp
 from tradewind.cli.main import VERBS
 from tradewind.cli.options import accesses, object_filter, parse_time_ms, read_rules
-from tradewind.cli.transferring import options_from, parse_cost
+from tradewind.cli.transferring import options_from
 from tradewind.errors import UsageError
 from tradewind.model.job import FilterRule
 from tradewind.model.store import Access

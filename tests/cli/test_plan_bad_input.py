@@ -74,7 +74,12 @@ def test_regions(folder: Path, capsys: pytest.CaptureFixture[str], regions: list
     [
         ("--min-throughput", "20", "800Mbit/s"),
         ("--min-throughput", "20Gbit", "800Mbit/s"),
-        ("--max-cost", "5", "5.40USD"),
+        ("--max-cost", "5", "2.50USD"),
+        ("--max-cost", "0.03/GB", "0.03USD/GB"),
+        ("--max-vms", "0", "at least 1"),
+        ("--max-vms", "2.5", "a number of machines"),
+        ("--compression-ratio", "1.5", "at most 1"),
+        ("--compression-ratio", "half", "0.6"),
         ("--max-cost", "-5USD", "more than zero"),
         ("--deadline", "30", "90s"),
         ("--volume", "5", "5GB"),
@@ -84,10 +89,44 @@ def test_regions(folder: Path, capsys: pytest.CaptureFixture[str], regions: list
 def test_goals_without_unit_or_sense(
     folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, example: str
 ) -> None:
-    error, _ = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", f"{option}={value}"], 2)
+    error, hint = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", f"{option}={value}"], 2)
     assert option in error
     assert value in error
-    assert example in error
+    assert example in error + hint
+    assert hint
+
+
+@pytest.mark.parametrize(
+    ("quota", "words", "error", "hint"),
+    [
+        (0, [], "the account's quota at aws:us-east-1 is 0 machines", "catalog show aws:us-east-1"),
+        (1, ["--vm-type", "m5.xlarge"], "none of the machine types asked for is of gcp:us-east1", "n2-standard-4"),
+    ],
+)
+def test_a_region_without_machines_says_why(
+    folder: Path, capsys: pytest.CaptureFixture[str], quota: int, words: list[str], error: str, hint: str
+) -> None:
+    (folder / "quotas.csv").write_text(f"region,machines\naws:us-east-1,{quota}\n")
+    assert main(["catalog", "import", "quotas.csv", "-q"]) == 0
+    said = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", *words], 2)
+    assert said[0] == f"error: {error}"
+    assert hint in said[1]
+
+
+def test_a_place_without_machine_types_is_no_unknown_region(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.csv").write_text("src,dst,gbps\nsite:lab,aws:us-east-1,2\n")
+    assert main(["catalog", "import", "mine.csv", "-q"]) == 0
+    error, hint = refused(capsys, ["plan", "site:lab", "aws:us-east-1"], 2)
+    assert error == "error: site:lab cannot be planned for: the catalog has no machine type there"
+    assert "catalog show site:lab" in hint
+
+
+def test_a_ceiling_per_gb_is_of_the_volume(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    goal = ["--volume", "500GB", "--max-vms", "1", "--max-cost"]
+    assert main(["plan", "aws:us-east-1", "aws:us-east-2", *goal, "0.02USD/GB", "--json"]) == 0
+    per_gb = json.loads(capsys.readouterr().out)
+    assert per_gb["goal"] == {"max_cost_usd": 10.0}
+    assert per_gb["cost_usd"]["total"] <= 10.0
 
 
 def test_two_goals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def read_problem(path: Path) -> Problem:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
+        raise ConfigError(f"{path}: no such file", hint="its format: docs/concepts/planner-problem.md") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     if not isinstance(document, dict):

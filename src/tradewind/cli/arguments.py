@@ -10,13 +10,17 @@ from typing import Any, NoReturn
 from tradewind.cli.config import SETTINGS, Configuration, unknown_variables
 from tradewind.errors import UsageError
 
+HINT_MARK = "\0hint: "
+"""Between the message and the hint of a value's error, on its way through argparse; no argument can contain it."""
+
 
 class VerbParser(argparse.ArgumentParser):
     """Raises UsageError instead of leaving."""
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for every mistake."""
-        raise UsageError(message, hint=f"`{self.prog} --help` says how")
+        what, _, hint = message.partition(HINT_MARK)
+        raise UsageError(what, hint=hint or f"`{self.prog} --help` says how")
 
     def parse_strictly(self, words: list[str]) -> argparse.Namespace:
         """Like parse_args, but names the nearest option for an unknown one."""
@@ -101,7 +105,6 @@ def typed(parse_text: Any) -> Any:
         try:
             return parse_text(text)
         except UsageError as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            raise argparse.ArgumentTypeError(f"{error}{hint}") from None
+            raise argparse.ArgumentTypeError(f"{error}{HINT_MARK}{error.hint or ''}") from None
 
     return convert

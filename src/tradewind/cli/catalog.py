@@ -73,7 +73,7 @@ def run(args: Namespace) -> int:
     """Shows, imports or refreshes."""
     for option, action in OPTIONS_OF.items():
         if getattr(args, option) and args.action != action:
-            raise UsageError(f"--{option.replace('_', '-')} goes with catalog {action}")
+            raise UsageError(f"--{option.replace('_', '-')} goes with catalog {action}", hint="leave it out")
     folder = catalog_folder(args.state_dir)
     if args.action == "import":
         return _import(args, folder)
@@ -90,7 +90,7 @@ def _import(args: Namespace, folder: Path) -> int:
     from tradewind.catalog.user_files import import_table
 
     if len(args.what) != 1:
-        raise UsageError("catalog import takes one file")
+        raise UsageError("catalog import takes one file", hint="for example `tradewind catalog import links.csv`")
     date = args.date or today().isoformat()
     _require_date(date)
     path = Path(args.what[0])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.config import parse_count
 from tradewind.errors import CeilingReached, UsageError
 from tradewind.model.amounts import format_gbps, format_usd, parse_usd
 from tradewind.model.region import Region
@@ -42,7 +43,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """What, how long, for how much, and where to."""
     parser.add_argument("links", metavar="REGION", nargs="*", help="regions, or FROM,TO")
     parser.add_argument("--sky", metavar="FILE", required=True, help="sky file; one that is not up is started for it")
-    parser.add_argument("--connections", metavar="N", type=int, default=64, help="per probe, 1 to 64 (default 64)")
+    parser.add_argument(
+        "--connections", metavar="N", type=typed(parse_count), default=64, help="per probe, 1 to 64 (default 64)"
+    )
     parser.add_argument(
         "--warm-up", metavar="TIME", type=typed(parse_duration_s), default=4.0, help="not counted (default 4s)"
     )

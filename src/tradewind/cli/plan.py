@@ -9,9 +9,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tradewind.cli.amounts import COST_EXAMPLES, parse_cost, parse_machines, parse_ratio
 from tradewind.cli.arguments import typed
 from tradewind.errors import InfeasibleGoal, UsageError
-from tradewind.model.amounts import BYTES_PER_GB, parse_rate_gbps, parse_usd, parse_volume_gb
+from tradewind.model.amounts import BYTES_PER_GB, parse_rate_gbps, parse_volume_gb
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay_document import plan_document
 from tradewind.model.units import parse_bytes, parse_duration_s
@@ -66,21 +67,25 @@ def add_arguments(parser: ArgumentParser) -> None:
     goal.add_argument(
         "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this rate or more"
     )
-    goal.add_argument("--max-cost", metavar="USD", type=typed(parse_usd), help="fastest for at most this, e.g. 5USD")
+    goal.add_argument(
+        "--max-cost", metavar="USD", type=typed(parse_cost), help=f"fastest for at most this: {COST_EXAMPLES}"
+    )
     goal.add_argument("--deadline", metavar="TIME", type=typed(parse_duration_s), help="cheapest within this time")
     goal.add_argument("--cheapest", action="store_true", help="cheapest at any rate")
     goal.add_argument("--fastest", action="store_true", help="fastest at any cost")
     goal.add_argument("--soonest", action="store_true", help="done soonest, the machines' start included")
     parser.add_argument("--exactly", action="store_true", help="with --min-throughput: exactly this rate")
     limits = parser.add_argument_group("limits")
-    limits.add_argument("--max-vms", metavar="N", type=int, help="machines per region (default 8)")
+    limits.add_argument(
+        "--max-vms", metavar="N", type=typed(parse_machines), help="most machines per region (default 8)"
+    )
     limits.add_argument("--vm-type", metavar="TYPE", action="append", help="only this machine type; can be repeated")
     limits.add_argument("--spot", action="store_true", help="spot machines too")
     billed = parser.add_argument_group("what is billed")
     billed.add_argument(
         "--compression-ratio",
         metavar="R",
-        type=float,
+        type=typed(parse_ratio),
         help="bytes sent per byte of data, above 0 and at most 1: egress is billed on what is sent (default 1)",
     )
     billed.add_argument(
@@ -195,15 +200,17 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
     from tradewind.planning.api import MACHINES_PER_REGION, prepared
 
     if not args.source or not args.destination:
-        raise UsageError("a plan needs a source and a destination region", hint="or a --problem file")
+        raise UsageError(
+            "a plan needs a source and a destination region",
+            hint="for example `tradewind plan aws:us-east-1 gcp:europe-west4`; or a --problem file",
+        )
     if args.exactly and args.min_throughput is None:
-        raise UsageError("--exactly goes with --min-throughput")
-    if args.max_vms is not None and args.max_vms < 1:
-        raise UsageError(f"--max-vms must be at least 1, not {args.max_vms}")
+        raise UsageError("--exactly goes with --min-throughput", hint="for example --min-throughput 2Gbit/s --exactly")
+    volume_gb = args.volume or VOLUME_GB
     transfer = prepared(
         args.source,
         [args.destination, *args.more_destinations],
-        volume_gb=args.volume or VOLUME_GB,
+        volume_gb=volume_gb,
         max_vms=args.max_vms or MACHINES_PER_REGION,
         vm_types=args.vm_type,
         spot=args.spot,
@@ -211,14 +218,15 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
         egress_used_gb=args.egress_used or 0.0,
         catalog=catalog_folder(args.state_dir),
     )
-    return transfer, _goal(args)
+    return transfer, _goal(args, volume_gb)
 
 
-def _goal(args: Namespace) -> Goal:
+def _goal(args: Namespace, volume_gb: float) -> Goal:
     if args.min_throughput is not None:
         return MinThroughput(args.min_throughput, args.exactly)
     if args.max_cost is not None:
-        return MaxCost(args.max_cost)
+        kind, usd = args.max_cost
+        return MaxCost(usd * volume_gb if kind == "usd_per_gb" else usd)
     if args.deadline is not None:
         return Deadline(args.deadline)
     return Cheapest() if args.cheapest else Fastest() if args.fastest else Soonest()

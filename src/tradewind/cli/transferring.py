@@ -7,18 +7,17 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from tradewind.cli.amounts import COST_EXAMPLES, parse_cost, parse_machines
 from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.options import access, accesses, add_filter_arguments, add_side_arguments, object_filter
 from tradewind.errors import UsageError
-from tradewind.model.amounts import parse_rate_gbps, parse_usd
+from tradewind.model.amounts import parse_rate_gbps
 from tradewind.model.units import parse_bytes, parse_duration_s
 from tradewind.transfer.request import Options
 
 if TYPE_CHECKING:
     from tradewind.cli.detach import Keeper
     from tradewind.transfer.client import Client
-
-COST_EXAMPLES = "2.50USD in all, or 0.03USD/GB on average"
 
 
 def add_transfer_arguments(parser: ArgumentParser) -> None:
@@ -91,25 +90,6 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     files.add_argument(
         "--follow-symlinks", action="store_true", help="copy what symbolic links point to (else they are skipped)"
     )
-
-
-def parse_cost(text: str) -> tuple[str, float]:
-    """`2.50USD` or `$2.50` in all, `0.03USD/GB` on average. Raises UsageError."""
-    amount, slash, unit = text.partition("/")
-    if slash and unit.strip() != "GB":
-        raise UsageError(f"a ceiling is in USD, or in USD/GB, not {text!r}", hint=COST_EXAMPLES)
-    try:
-        usd = parse_usd(amount)
-    except UsageError as error:
-        raise UsageError(str(error), hint=COST_EXAMPLES) from None
-    return ("usd_per_gb" if slash else "usd"), usd
-
-
-def parse_machines(text: str) -> int:
-    """A number of machines, at least one. Raises UsageError."""
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"a number of machines, at least 1, not {text!r}")
-    return int(text)
 
 
 def options_from(args: Namespace, *, recursive: bool) -> Options:

@@ -76,7 +76,7 @@ def prepare_multicast(
         raise UsageError("a destination is named twice")
     network = network or build_network(catalog, limits, volume_gb=volume_gb)
     for destination in destinations:
-        refuse_ends(catalog, network, source, destination, volume_gb)
+        refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_multicast_formulation(
         network, network.index[source], tuple(network.index[d] for d in destinations)
     )

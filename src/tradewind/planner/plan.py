@@ -83,19 +83,21 @@ def prepare(
     """
     limits = limits or Limits()
     network = network or build_network(catalog, limits, volume_gb=volume_gb)
-    refuse_ends(catalog, network, source, destination, volume_gb)
+    refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_formulation(network, network.index[source], network.index[destination])
     job = job_of(catalog, network, source, [destination], volume_gb, boot_s)
     return Transfer(catalog, limits, network, formulation, job, settings or SolverSettings())
 
 
-def refuse_ends(catalog: Catalog, network: Network, source: Region, destination: Region, volume_gb: float) -> None:
+def refuse_ends(
+    catalog: Catalog, network: Network, source: Region, destination: Region, volume_gb: float, limits: Limits
+) -> None:
     """Raise UsageError for ends between which there is nothing to plan."""
     if not volume_gb > 0:
         raise UsageError(f"a volume to move must be more than zero, not {volume_gb:g} GB")
     for region in (source, destination):
         if region not in network.index:
-            _refuse_region(catalog, region)
+            _refuse_region(catalog, region, limits)
     if source == destination:
         raise UsageError(
             f"source and destination are both {source}", hint="within a region there is nothing to plan; just copy"
@@ -115,12 +117,18 @@ def job_of(
     return Job(volume_gb, network.boot_s if boot_s is None else boot_s, requests_usd)
 
 
-def _refuse_region(catalog: Catalog, region: Region) -> None:
-    if region in catalog.places:
-        raise UsageError(
-            f"{region} cannot be planned for: the catalog has no link, price or machine there",
-            hint=f"`tradewind catalog show {region}` says what is known of it",
-        )
+def _refuse_region(catalog: Catalog, region: Region, limits: Limits) -> None:
+    """Raise UsageError for a region that no network has: says whether the user, the account or the catalog is why."""
+    known = f"`tradewind catalog show {region}` says what is known of it"
+    if catalog.quotas.get(region) == 0:
+        raise UsageError(f"the account's quota at {region} is 0 machines", hint=known)
+    names = sorted({offer.machine.name for offer in catalog.machine_offers(region)})
+    if limits.machine_types is not None and names and not set(names) & set(limits.machine_types):
+        there = ", ".join(names)
+        raise UsageError(f"none of the machine types asked for is of {region}", hint=f"there are {there}")
+    if region in catalog.places or region in catalog.grid.regions():
+        missing = "link or price" if names else "machine type"
+        raise UsageError(f"{region} cannot be planned for: the catalog has no {missing} there", hint=known)
     near = catalog.nearest_names(region)
     hint = f"did you mean {' or '.join(near)}?" if near else "`tradewind catalog show` lists all regions"
     raise UsageError(f"unknown region {region}", hint=hint)
