@@ -76,6 +76,8 @@ def test_a_sky_that_was_up_for_the_job_alone_is_up_again_for_the_rest(
     command: Command, tmp_path: Path, source: Path
 ) -> None:
     write_world(tmp_path)
+    command.environment["TMPDIR"] = str(tmp_path / "tmp")
+    (tmp_path / "tmp").mkdir()
     running = start(command, tmp_path, source)
     running.wait_for_bytes(ACKED_BYTES)
     running.signal(signal.SIGKILL)
@@ -88,6 +90,7 @@ def test_a_sky_that_was_up_for_the_job_alone_is_up_again_for_the_rest(
     assert done.summary["progress"]["bytes_earlier"] >= acked_bytes(running) - IN_DOUBT_BYTES
     command.wait_until_alone()
     assert os.listdir(command.state / "fleets") == []
+    assert os.listdir(tmp_path / "tmp") == []
 
 
 def test_a_detached_job_keeps_its_sky_and_its_machines_and_ends_them(

@@ -151,11 +151,18 @@ def provider_again(record: JobRecord, state_dir: str | None) -> Iterator[Mapping
 
     Raises SkyError, SkyFileError.
     """
+    import shutil
+
+    from tradewind.sky.running import TEMPORARY
+
     provider = record.document.get("provider")
     if provider is None or "file" not in provider or os.path.exists(os.path.join(provider["sky"], "control.sock")):
         yield provider
         return
     with sky_of(provider["file"], state_dir) as sky:
+        if os.path.basename(provider["sky"]).startswith(TEMPORARY):
+            # Made for the job alone, by a command that could not take it away again.
+            shutil.rmtree(provider["sky"], ignore_errors=True)
         yield {**provider, "sky": str(sky.folder)}
 
 
