@@ -76,18 +76,19 @@ def measure_skyplane(quick: bool) -> Table:
     bulk = Load(4, 64 << 20) if quick else Load(16, 64 << 20)
     # A gateway of Skyplane's takes ten chunks a second at most.
     few, many = Load(30, 64 << 10) if quick else Load(300, 64 << 10), Load(2_000 if quick else 20_000, 64 << 10)
+    try:
+        python, stunnel = _skyplane(), debian_program("stunnel")
+        ways = {"Skyplane (its default: lz4, NaCl)": True, "Skyplane (neither)": False}
+    except InstallError as error:
+        ways = {}
+        table.rows.append([f"Skyplane is left out: {' '.join(str(error).split())}", "–", "–", "–", "–"])
     runs: dict[str, list[tuple[Run, Run, int]]] = {}
     for _ in range(1 if quick else ROUNDS):
         for name, seal in (("Tradewind (TLS 1.3, BLAKE3)", False), ("Tradewind, sealed end to end too", True)):
             runs.setdefault(name, []).append((_ours(bulk, seal), _ours(many, seal), many.objects))
-        try:
-            python, stunnel = _skyplane(), debian_program("stunnel")
-        except InstallError as error:
-            table.rows = [[f"Skyplane is left out: {error}", "–", "–", "–", "–"]]
-            continue
-        for name, seal in (("Skyplane (its default: lz4, NaCl)", True), ("Skyplane (neither)", False)):
-            theirs = [_theirs(python, stunnel, load, seal) for load in (bulk, few)]
-            runs.setdefault(name, []).append((theirs[0], theirs[1], few.objects))
+        for name, seal in ways.items():
+            large, small = (_theirs(python, stunnel, load, seal) for load in (bulk, few))
+            runs.setdefault(name, []).append((large, small, few.objects))
     table.rows += [[name, *_figures(each, bulk)] for name, each in runs.items()]
     return table
 
