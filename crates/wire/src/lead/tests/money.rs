@@ -1,0 +1,128 @@
+//! The rate limit and the cost ceiling.
+
+use super::*;
+
+#[test]
+fn the_rate_limit_paces_and_always_names_a_later_time() {
+    let mut config = config(1);
+    config.rate_limit_bytes_per_s = Some(3 * MIB);
+    let mut lead = Lead::new(config);
+    for id in 0..15 {
+        lead.add(ObjectId(id), whole(MIB));
+    }
+    let mut now_ms = 0;
+    loop {
+        for (request, ..) in sends(&mut lead, now_ms) {
+            all_done(&mut lead, request, now_ms);
+        }
+        match idle(&mut lead, now_ms) {
+            Idle::Until(later) if later > now_ms => now_ms = later,
+            other => {
+                assert_eq!(other, Idle::Empty);
+                break;
+            }
+        }
+    }
+    assert!((4_600..=4_700).contains(&now_ms), "14 MiB more at 3 MiB/s took {now_ms} ms");
+}
+
+#[test]
+fn the_rate_limit_is_kept_by_one_who_always_wakes_late() {
+    let mut config = config(1);
+    config.rate_limit_bytes_per_s = Some(10 * MIB);
+    let mut lead = Lead::new(config);
+    for id in 0..1000 {
+        lead.add(ObjectId(id), whole(MIB / 10));
+    }
+    let (mut now_ms, mut sent_bytes) = (0, 0);
+    while now_ms < 5_000 {
+        for (request, _, work) in sends(&mut lead, now_ms) {
+            sent_bytes += work.members().len() as u64 * (MIB / 10);
+            all_done(&mut lead, request, now_ms);
+        }
+        let Idle::Until(later) = idle(&mut lead, now_ms) else { break };
+        now_ms = later + 7;
+    }
+    let kept = sent_bytes as f64 / (10 * MIB) as f64 / (now_ms as f64 / 1000.0);
+    assert!((0.95..=1.02).contains(&kept), "{kept:.3} of the rate limit");
+}
+
+#[test]
+fn server_side_copies_pass_the_rate_limit_and_the_ceiling() {
+    let mut config = config(1);
+    config.rate_limit_bytes_per_s = Some(1);
+    config.ceiling_usd_per_gb = Some(0.0);
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), whole(MIB));
+    lead.add(ObjectId(2), NewObject { travels: false, ..whole(1 << 40) });
+    let sent = sends(&mut lead, 0);
+    assert!(matches!(&sent[..], [(_, _, Work::Bundle(members))] if members[..] == [ObjectId(2)]));
+    assert_eq!(lead.shares().spent_usd(), 0.0);
+}
+
+#[test]
+fn a_loss_does_not_use_up_a_ceiling_with_room() {
+    let mut config = config(1);
+    config.routes[0].usd_per_gb = 0.02;
+    config.ceiling_usd_per_gb = Some(0.023);
+    let mut lead = Lead::new(config);
+    for id in 0..100 {
+        lead.add(ObjectId(id), whole(MIB));
+    }
+    let sent = sends(&mut lead, 0);
+    lead.failed(sent[0].0, Fault::Lost, 0);
+    let mut now_ms = 0;
+    for (request, ..) in &sent[1..] {
+        all_done(&mut lead, *request, 0);
+    }
+    let actions = deliver_all(&mut lead, &mut now_ms);
+    assert_eq!(actions.iter().filter(|action| matches!(action, Action::Finished(_))).count(), 100);
+    assert!(lead.shares().spent_usd() <= 0.023 * (100 * MIB) as f64 / 1e9);
+}
+
+#[test]
+fn a_dead_first_hop_costs_nothing_however_long_it_is_dead() {
+    let mut config = config(1);
+    config.routes[0].usd_per_gb = 0.02;
+    config.ceiling_usd_per_gb = Some(0.02);
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), in_parts(3, true, vec![]));
+    let mut now_ms = 0;
+    for _ in 0..5 {
+        let sent = sends(&mut lead, now_ms);
+        assert!(!sent.is_empty());
+        for (request, ..) in sent {
+            lead.unsent(request);
+            lead.unsent(request);
+            lead.failed(request, Fault::RouteDown, now_ms);
+            lead.unsent(request);
+        }
+        assert_eq!(lead.shares().spent_usd(), 0.0);
+        now_ms += REST_MS_MAX;
+    }
+    assert!(deliver_all(&mut lead, &mut now_ms).contains(&Action::Finished(ObjectId(1))));
+    assert!((lead.shares().spent_usd() - 0.02 * (3 * MIB) as f64 / 1e9).abs() < 1e-12);
+}
+
+#[test]
+fn a_hop_that_dies_further_down_is_paid_for() {
+    let mut config = config(1);
+    config.ceiling_usd_per_gb = Some(0.01);
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), whole(MIB));
+    let sent = sends(&mut lead, 0);
+    lead.failed(sent[0].0, Fault::RouteDown, 0);
+    assert!(lead.shares().spent_usd() > 0.0);
+    assert_eq!(idle(&mut lead, REST_MS_MAX), Idle::Ceiling);
+}
+
+#[test]
+fn earlier_runs_count_towards_the_ceiling() {
+    let mut config = config(1);
+    config.routes[0].usd_per_gb = 0.02;
+    config.ceiling_usd_per_gb = Some(0.02);
+    let mut lead = Lead::new(config);
+    lead.carried_before(1_000_000_000, 0.03);
+    lead.add(ObjectId(1), whole(MIB));
+    assert_eq!(lead.poll(0), Err(Idle::Ceiling));
+}

@@ -1,0 +1,150 @@
+//! Routes that refuse, fail and come back.
+
+use super::*;
+
+#[test]
+fn one_refused_object_does_not_hold_up_the_others() {
+    let mut config = config(2);
+    config.routes[0].window_requests = 1;
+    config.routes[1].window_requests = 1;
+    let mut lead = Lead::new(config);
+    for id in 0..3 {
+        lead.add(ObjectId(id), whole(10));
+    }
+    // Route 0 refuses one object while route 1 goes down.
+    let sent = sends(&mut lead, 0);
+    let on = |wanted: u16| sent.iter().find(|(_, route, _)| *route == RouteId(wanted)).unwrap();
+    let refused = on(0).2.objects()[0];
+    lead.failed(on(1).0, Fault::RouteDown, 0);
+    lead.failed(on(0).0, Fault::Refused, 0);
+    // The others go on over route 0; the refused one waits for route 1.
+    let mut now_ms = 0;
+    for _ in 0..2 {
+        let sent = sends(&mut lead, now_ms);
+        assert_eq!(sent.len(), 1, "the queue's head blocks the rest");
+        assert_eq!(sent[0].1, RouteId(0));
+        assert_ne!(sent[0].2.objects()[0], refused);
+        all_done(&mut lead, sent[0].0, now_ms);
+    }
+    assert_eq!(idle(&mut lead, now_ms), Idle::Until(REST_MS_MIN));
+    now_ms = REST_MS_MIN;
+    let sent = sends(&mut lead, now_ms);
+    assert!(matches!(&sent[..], [(_, RouteId(1), Work::Bundle(members))] if members[..] == [refused]));
+}
+
+#[test]
+fn a_refused_part_takes_its_object_to_the_other_routes() {
+    let mut config = config(2);
+    config.routes.iter_mut().for_each(|route| route.window_requests = 1);
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), in_parts(6, true, vec![]));
+    let sent = sends(&mut lead, 0);
+    let refused = sent.iter().find(|(_, route, _)| *route == RouteId(0)).unwrap();
+    lead.failed(refused.0, Fault::Refused, 0);
+    let other = sent.iter().find(|(_, route, _)| *route == RouteId(1)).unwrap();
+    all_done(&mut lead, other.0, 0);
+    let mut parts = vec![part_of(&other.2)];
+    for _ in 0..5 {
+        let sent = sends(&mut lead, 0);
+        assert!(matches!(sent[..], [(_, RouteId(1), _)]));
+        parts.push(part_of(&sent[0].2));
+        all_done(&mut lead, sent[0].0, 0);
+    }
+    parts.sort_unstable();
+    assert_eq!(parts, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_gateway_that_dies_with_many_parts_of_one_object_does_not_fail_it() {
+    let mut config = config(1);
+    config.routes[0].window_requests = 2 * LOSSES_MAX as usize;
+    config.routes[0].window_bytes = u64::MAX;
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), in_parts(2 * LOSSES_MAX, true, vec![]));
+    let lost = sends(&mut lead, 0);
+    assert_eq!(lost.len(), 2 * LOSSES_MAX as usize);
+    for (request, ..) in lost {
+        lead.failed(request, Fault::Lost, 0);
+    }
+    assert_eq!(other_actions(&mut lead, 0), [Action::RouteDown(RouteId(0))]);
+    let mut now_ms = 0;
+    assert!(deliver_all(&mut lead, &mut now_ms).contains(&Action::Finished(ObjectId(1))));
+}
+
+#[test]
+fn one_route_that_stays_down_stalls_the_job() {
+    let mut lead = Lead::new(config(1));
+    lead.add(ObjectId(1), whole(1));
+    let mut now_ms = 0;
+    loop {
+        for (request, ..) in sends(&mut lead, now_ms) {
+            lead.failed(request, Fault::RouteDown, now_ms);
+        }
+        match idle(&mut lead, now_ms) {
+            Idle::Until(later) => {
+                assert!(later > now_ms);
+                now_ms = later;
+            }
+            other => {
+                assert_eq!(other, Idle::Stalled);
+                break;
+            }
+        }
+    }
+    assert!((STALL_MS..2 * STALL_MS).contains(&now_ms));
+}
+
+#[test]
+fn a_job_stalls_too_when_the_only_route_up_is_of_no_use() {
+    let mut config = config(2);
+    config.routes[1].usd_per_gb = 1.0;
+    config.ceiling_usd_per_gb = Some(0.5);
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), whole(MIB));
+    let mut now_ms = 0;
+    for _ in 0..1_000 {
+        for (request, route, _) in sends(&mut lead, now_ms) {
+            assert_eq!(route, RouteId(0), "over the ceiling");
+            lead.failed(request, Fault::RouteDown, now_ms);
+        }
+        match idle(&mut lead, now_ms) {
+            Idle::Until(later) if later > now_ms => now_ms = later,
+            other => {
+                assert_eq!(other, Idle::Stalled);
+                return;
+            }
+        }
+    }
+    panic!("neither done nor stalled after {now_ms} ms");
+}
+
+#[test]
+fn a_route_that_went_down_long_ago_is_tried_before_the_job_stalls() {
+    let mut lead = Lead::new(config(1));
+    lead.add(ObjectId(1), in_parts(2, true, vec![]));
+    let sent = sends(&mut lead, 0);
+    lead.failed(sent[0].0, Fault::Permanent, 0);
+    lead.failed(sent[1].0, Fault::Lost, 0);
+    let aborts = sends(&mut lead, REST_MS_MIN);
+    for _ in 0..ABORT_TRIES_MAX {
+        let aborts = if aborts.is_empty() { sends(&mut lead, REST_MS_MIN) } else { aborts.clone() };
+        lead.failed(aborts[0].0, Fault::Lost, REST_MS_MIN);
+    }
+    // An hour passes in which the list yields nothing.
+    let late_ms = 3_600_000;
+    lead.add(ObjectId(2), whole(1));
+    assert!(!sends(&mut lead, late_ms).is_empty(), "{:?}", idle(&mut lead, late_ms));
+}
+
+#[test]
+fn a_route_whose_store_refuses_is_up() {
+    let mut lead = Lead::new(config(1));
+    lead.add(ObjectId(1), whole(1));
+    lead.add(ObjectId(2), whole(1));
+    for (request, ..) in sends(&mut lead, 0) {
+        lead.failed(request, Fault::Lost, 0);
+    }
+    let sent = sends(&mut lead, REST_MS_MIN);
+    lead.failed(sent[0].0, Fault::Unavailable, REST_MS_MIN);
+    assert_eq!(sends(&mut lead, REST_MS_MIN).len(), 2, "still one at a time");
+}
