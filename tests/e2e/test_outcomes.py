@@ -299,6 +299,29 @@ def test_symbolic_links_are_skipped_with_one_notice_or_followed(command: Command
     command.run("cp", "--follow-symlinks", source.folder / "file", tmp_path / "one").expect(0)
 
 
+def test_listings_and_comparisons_count_symbolic_links_in_one_notice(command: Command, tmp_path: Path) -> None:
+    tree, copy = FilePlace(tmp_path / "from"), FilePlace(tmp_path / "to")
+    for place in (tree, copy):
+        write_tree(place.folder, {"real/x": 5})
+    for name in ("one", "two"):
+        (tree.folder / name).symlink_to("real/x")
+    for words, notice in {
+        ("ls", "-r", tree.url): "note: 2 symbolic links skipped\n",
+        ("du", tree.url): "note: 2 symbolic links skipped\n",
+        ("rm", "-r", "--dry-run", tree.url): "note: 2 symbolic links left as they are\n",
+        (
+            "check",
+            tree.url,
+            copy.url,
+        ): "note: 2 symbolic links skipped; --follow-symlinks compares what they point to\n",
+    }.items():
+        done = command.run(*words).expect(0)
+        assert done.stderr.count("note: ") == 1
+        assert notice in done.stderr
+    followed = command.run("check", "--follow-symlinks", tree.url, copy.url).expect(6)
+    assert followed.stdout.split() == ["missing", "one", "missing", "two"]
+
+
 def test_destinations_of_different_kinds_have_endpoints_of_their_own(
     command: Command, place: MakePlace, files: FilePlace, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ use rand::Rng;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
-use tradewind_contract::Limits;
+use tradewind_contract::{JobSpec, Limits};
 use tradewind_store::{Error, ErrorKind, Result};
 
 /// First wait between two tries; doubles with each.
@@ -23,6 +23,8 @@ pub struct RetryPolicy {
     pub total_max: Duration,
     /// A try that gives no answer for so long is a [`ErrorKind::Timeout`].
     pub idle_max: Duration,
+    /// While no connection can be made, tries are not counted and go on for so long; `None`: as for any other error.
+    pub connect_max: Option<Duration>,
 }
 
 impl From<&Limits> for RetryPolicy {
@@ -31,11 +33,17 @@ impl From<&Limits> for RetryPolicy {
             tries_max: limits.store_tries_max.max(1),
             total_max: Duration::from_secs(u64::from(limits.store_retry_s)),
             idle_max: Duration::from_secs(u64::from(limits.store_idle_s.max(1))),
+            connect_max: None,
         }
     }
 }
 
 impl RetryPolicy {
+    /// How a job's lead asks stores: one that cannot be reached is waited for as long as the job may stall.
+    pub fn of_job(limits: &Limits, job: &JobSpec) -> Self {
+        Self { connect_max: Some(Duration::from_secs(job.stall_s.into())), ..Self::from(limits) }
+    }
+
     /// Runs `attempt` until it succeeds, fails for good, or the policy is exhausted; the last error is returned.
     /// `operation` and `url` name the request in the error of a try that never answered.
     pub async fn run<T, F, Fut>(&self, operation: &'static str, url: &str, mut attempt: F) -> Result<T>
@@ -43,7 +51,7 @@ impl RetryPolicy {
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T>>,
     {
-        let deadline = Instant::now() + self.total_max;
+        let began = Instant::now();
         let mut tries = 0;
         loop {
             let error = match tokio::time::timeout(self.idle_max, attempt()).await {
@@ -55,13 +63,22 @@ impl RetryPolicy {
                 }
             };
             tries += 1;
-            let wait = backoff(tries, error.kind);
-            if !error.kind.is_transient() || tries >= self.tries_max || Instant::now() + wait > deadline {
-                return Err(error);
-            }
+            let Some(wait) = self.wait_after(&error, tries, began.elapsed()) else { return Err(error) };
             tracing::debug!(%error, tries, wait_ms = wait.as_millis() as u64, "store request is tried again");
             tokio::time::sleep(wait).await;
         }
+    }
+
+    /// How long to wait after the `tries`th try, `spent` after the first began; `None` when it was the last.
+    fn wait_after(&self, error: &Error, tries: u32, spent: Duration) -> Option<Duration> {
+        let wait = backoff(tries, error.kind);
+        if let (ErrorKind::Connection, Some(connect_max)) = (error.kind, self.connect_max) {
+            // The last try is made when the time is over.
+            let left = connect_max.saturating_sub(spent);
+            return (!left.is_zero()).then(|| wait.min(left));
+        }
+        let is_over = !error.kind.is_transient() || tries >= self.tries_max || spent + wait > self.total_max;
+        (!is_over).then_some(wait)
     }
 }
 
@@ -79,7 +96,8 @@ mod tests {
     use std::cell::Cell;
 
     fn policy() -> RetryPolicy {
-        RetryPolicy { tries_max: 4, total_max: Duration::from_secs(600), idle_max: Duration::from_secs(30) }
+        let (total_max, idle_max) = (Duration::from_secs(600), Duration::from_secs(30));
+        RetryPolicy { tries_max: 4, total_max, idle_max, connect_max: None }
     }
 
     fn error(kind: ErrorKind) -> Error {
@@ -121,6 +139,27 @@ mod tests {
             })
             .await;
         assert_eq!((answer.unwrap_err().kind, tries.get()), (ErrorKind::Timeout, 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_out_of_reach_is_waited_for_by_time_and_one_that_answers_by_tries() {
+        for (kind, stall_s, tries_range) in
+            [(ErrorKind::Connection, 60, 10..40), (ErrorKind::Connection, 1, 3..8), (ErrorKind::Server, 60, 4..5)]
+        {
+            let (tries, began) = (Cell::new(0), Instant::now());
+            let patient = RetryPolicy { connect_max: Some(Duration::from_secs(stall_s)), ..policy() };
+            let answer: Result<()> = patient
+                .run("head", "mem:/x", || {
+                    tries.set(tries.get() + 1);
+                    async move { Err(error(kind)) }
+                })
+                .await;
+            assert_eq!(answer.unwrap_err().kind, kind);
+            assert!(tries_range.contains(&tries.get()), "{} tries of {kind:?} in {stall_s} s", tries.get());
+            let waited = kind == ErrorKind::Connection;
+            assert_eq!(began.elapsed() >= Duration::from_secs(stall_s), waited);
+            assert!(began.elapsed() < Duration::from_secs(stall_s + 1));
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub use model::{
     Attributes, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
     PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
+pub use rest::Unreachable;
 
 use async_trait::async_trait;
 use std::fmt::Debug;
@@ -61,6 +62,16 @@ pub trait Store: Debug + Send + Sync {
     /// Where the objects are kept, asked of the store; `None` for stores that do not tell (Azure, files).
     async fn location(&self) -> Result<Option<StoreLocation>> {
         Ok(None)
+    }
+
+    /// Set while no connection to the store can be made; what goes over no network always can be reached.
+    fn unreachable(&self) -> Option<Unreachable> {
+        None
+    }
+
+    /// Whether any request since this was opened may have come to the store.
+    fn was_reached(&self) -> bool {
+        true
     }
 
     /// One page of keys in ascending byte order, strictly after `start_after`.

@@ -18,12 +18,15 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """--compare, --read, --one-way, the filters and both sides."""
+    """--compare, --read, --one-way, --follow-symlinks, the filters and both sides."""
     parser.add_argument("source", metavar="SRC", help="one tree")
     parser.add_argument("destination", metavar="DST", help="the other")
     parser.add_argument("--compare", choices=["auto", "checksum", "size", "time"], default="auto", help="as in sync")
     parser.add_argument("--read", action="store_true", help="read both sides of every object and compare the bytes")
     parser.add_argument("--one-way", action="store_true", help="what only DST has is no difference")
+    parser.add_argument(
+        "--follow-symlinks", action="store_true", help="compare what symbolic links point to (else they are skipped)"
+    )
     add_filter_arguments(parser)
     add_side_arguments(parser, "src", "source side")
     add_side_arguments(parser, "dst", "destination side")
@@ -31,8 +34,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Compares."""
-    source, source_prefix = directory_place(place_of(args.source), access(args, "src"))
-    destination, destination_prefix = directory_place(place_of(args.destination), access(args, "dst"))
+    links = args.follow_symlinks
+    source, source_prefix = directory_place(place_of(args.source), access(args, "src", follow_symlinks=links))
+    destination, destination_prefix = directory_place(
+        place_of(args.destination), access(args, "dst", follow_symlinks=links)
+    )
     finish_as(
         args,
         {

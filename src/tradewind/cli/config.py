@@ -145,7 +145,12 @@ SETTINGS: dict[str, Setting] = {
         Setting("storage_class", str, "storage class to write", unset="the bucket's own"),
         Setting("compress", parse_switch, "compress between gateways where a sample says it pays", "no"),
         Setting("seal", parse_switch, "encrypt end to end, so that relays see nothing", "no"),
-        Setting("stall", parse_duration_s, "give up, resumable, after no route has worked for so long", "60s"),
+        Setting(
+            "stall",
+            parse_duration_s,
+            "give up, resumable, after no route worked, or a store was out of reach, for so long",
+            "60s",
+        ),
         Setting("max_delete", parse_count, "delete nothing if more than so many would go", unset="no limit"),
         *_side_settings("src", "source side"),
         *_side_settings("dst", "destination side"),

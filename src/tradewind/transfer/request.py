@@ -51,7 +51,7 @@ class Options:
     - `compress`, `seal`: between gateways; without gateways there is nothing to compress or seal
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on egress paid by a plan with prices; `max_bytes`: on bytes moved
     - `limit_bytes_per_s`: over all routes
-    - `stall_s`: give up, resumable, after no route has worked for so long
+    - `stall_s`: give up, resumable, after no route worked, or a store was out of reach, for so long
     - `report_file`: one JSON verdict per object
     - `source`, `destination`: how each side is reached; for several destinations one for all, or one for each
     """

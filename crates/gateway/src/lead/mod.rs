@@ -15,6 +15,7 @@ pub mod journal;
 pub mod local_sums;
 pub mod pages;
 pub mod probe;
+pub mod reach;
 pub mod report;
 pub mod run;
 pub mod select;

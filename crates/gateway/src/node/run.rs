@@ -17,8 +17,8 @@ use crate::stores;
 use crate::tls::Security;
 use async_trait::async_trait;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -78,6 +78,7 @@ struct Building<'a> {
     budget: MemoryBudget,
     key: Option<Arc<SealKey>>,
     tasks: TaskTracker,
+    opened: Mutex<Vec<(StoreSpec, Arc<dyn Store>)>>,
     stop: &'a CancellationToken,
 }
 
@@ -97,6 +98,7 @@ impl<'a> Building<'a> {
             budget: budget(program),
             key,
             tasks: TaskTracker::new(),
+            opened: Mutex::default(),
             stop,
         })
     }
@@ -147,7 +149,8 @@ impl<'a> Building<'a> {
         if program.sinks.is_empty() {
             return Ok(None);
         }
-        let target = |spec: &StoreSpec| Ok(Target { store: open(spec)?, attempts: Attempts::new(&program.limits) });
+        let target =
+            |spec: &StoreSpec| Ok(Target { store: self.open(spec)?, attempts: Attempts::new(&program.limits) });
         let targets = program.sinks.iter().map(target).collect::<Result<_, Refusal>>()?;
         Ok(Some(Arc::new(Sink { targets, key: self.key.clone(), tasks: self.tasks.clone() })))
     }
@@ -172,7 +175,7 @@ impl<'a> Building<'a> {
                 .ok_or_else(|| refusal(format!("route {} goes nowhere", route.id), None))
         };
         Ok(Some(Arc::new(Source {
-            store: open(spec)?,
+            store: self.open(spec)?,
             attempts: Attempts::new(&program.limits),
             budget: self.budget.clone(),
             below: program.routes.iter().filter(is_ours).map(below).collect::<Result<_, _>>()?,
@@ -248,8 +251,8 @@ impl<'a> Building<'a> {
             ways: program.routes.iter().map(way).collect::<Result<_, _>>()?,
             local: program.routes.iter().all(|route| route.nodes.iter().all(|name| *name == program.node)),
             replies: mpsc::unbounded_channel(),
-            source: open(&job.source)?,
-            targets: job.targets.iter().map(|target| open(&target.store)).collect::<Result<_, _>>()?,
+            source: self.open(&job.source)?,
+            targets: job.targets.iter().map(|target| self.open(&target.store)).collect::<Result<_, _>>()?,
             events,
             stop: stop.clone(),
         };
@@ -262,10 +265,18 @@ impl<'a> Building<'a> {
         });
         Ok((stop, done))
     }
-}
 
-fn open(spec: &StoreSpec) -> Result<Arc<dyn Store>, Refusal> {
-    stores::open(spec).map_err(|error| refusal(error.to_string(), error.hint().map(str::to_owned)))
+    /// One store of a kind for all that stands here: one pool of connections, and one knowledge of whether it can be
+    /// reached.
+    fn open(&self, spec: &StoreSpec) -> Result<Arc<dyn Store>, Refusal> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, store)) = opened.iter().find(|(known, _)| known == spec) {
+            return Ok(store.clone());
+        }
+        let store = stores::open(spec).map_err(|error| refusal(error.to_string(), error.hint().map(str::to_owned)))?;
+        opened.push((spec.clone(), store.clone()));
+        Ok(store)
+    }
 }
 
 /// Where reading and writing are one process, what is held is what is under way at the stores, and finds its own measure.

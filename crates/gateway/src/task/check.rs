@@ -1,6 +1,6 @@
 //! `check`: compares two trees, by what stores state or by reading both.
 
-use super::list::{ended_with_unseen, say_refused};
+use super::refused::Refused;
 use super::text::{escaped, one_line};
 use super::{Streams, TaskError, TaskResult, folder_of};
 use crate::lead::compare::{Difference, Times, Verdict, decide};
@@ -79,7 +79,7 @@ struct Tally {
     #[serde(skip)]
     failed_for_good: u64,
     #[serde(skip)]
-    unseen: u64,
+    refused: Refused,
 }
 
 #[derive(Serialize)]
@@ -99,7 +99,7 @@ impl Check {
         let printing = async {
             while let Some(finding) = findings.recv().await {
                 tally.add(&finding);
-                self.print(finding, &mut tally.unseen, streams)?;
+                self.print(finding, &mut tally.refused, streams)?;
             }
             Ok::<_, TaskError>(())
         };
@@ -235,7 +235,7 @@ impl Check {
         Ok(summing.finish())
     }
 
-    fn print(&self, finding: Finding, unseen: &mut u64, streams: &mut Streams) -> io::Result<()> {
+    fn print(&self, finding: Finding, refused: &mut Refused, streams: &mut Streams) -> io::Result<()> {
         let (kind, name, detail) = match finding {
             Finding::Same => return Ok(()),
             Finding::Missing(name) => ("missing", name, None),
@@ -244,7 +244,7 @@ impl Check {
             Finding::Unproven(name) => ("unproven", name, None),
             Finding::Failed(name, error) => ("failed", name, Some(error.to_string())),
             Finding::Refused(error) => {
-                *unseen += say_refused(&[error], streams);
+                refused.take(&[error], streams);
                 return Ok(());
             }
         };
@@ -260,7 +260,8 @@ impl Check {
 
     fn end(&self, tally: &Tally, streams: &mut Streams) -> TaskResult {
         let found = tally.same + tally.missing + tally.differs + tally.unproven + tally.failed;
-        if found + tally.unseen == 0 {
+        tally.refused.say_links("skipped; --follow-symlinks compares what they point to", streams);
+        if found == 0 && !tally.refused.has_unseen() {
             let (store, prefix) = &self.sides[0];
             return Err(TaskError::nothing_there(&object_url(store.as_ref(), prefix)));
         }
@@ -286,7 +287,7 @@ impl Check {
             let hint = Some("the stores state no checksum in common for them: use --read");
             return Err(TaskError::ended(Outcome::SomeFailed, message, hint));
         }
-        ended_with_unseen(tally.unseen)
+        tally.refused.end()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `ls` and `du`.
 
+use super::refused::Refused;
 use super::text::{escaped, human_bytes};
 use super::{Streams, TaskError, TaskResult, folder_of};
 use crate::lead::failure::object_url;
@@ -10,8 +11,8 @@ use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
-use tradewind_contract::{ObjectFilter, Outcome};
-use tradewind_store::{Error, ErrorKind, ListPage, ObjectInfo, Store};
+use tradewind_contract::ObjectFilter;
+use tradewind_store::{ErrorKind, ListPage, ObjectInfo, Store};
 
 /// How an object is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ pub(super) async fn ls(
 ) -> TaskResult {
     let selector = Selector::new(filter)?;
     let folder = folder_of(prefix);
-    let mut lines = Lines { form, folder: &folder, selector: &selector, printed: 0, unseen: 0 };
+    let mut lines = Lines { form, folder: &folder, selector: &selector, printed: 0, refused: Refused::default() };
     if folder != prefix {
         lines.print_exact(&store, prefix, policy, streams).await?;
     }
@@ -89,10 +90,11 @@ pub(super) async fn ls(
     while let Some(page) = pages.try_next().await? {
         lines.print_page(&page, streams)?;
     }
-    if lines.printed == 0 && lines.unseen == 0 {
+    lines.refused.say_links("skipped", streams);
+    if lines.printed == 0 && !lines.refused.has_unseen() {
         return Err(TaskError::nothing_there(&object_url(store.as_ref(), prefix)));
     }
-    ended_with_unseen(lines.unseen)
+    lines.refused.end()
 }
 
 struct Lines<'a> {
@@ -100,7 +102,7 @@ struct Lines<'a> {
     folder: &'a str,
     selector: &'a Selector,
     printed: u64,
-    unseen: u64,
+    refused: Refused,
 }
 
 impl Lines<'_> {
@@ -136,7 +138,7 @@ impl Lines<'_> {
         for prefix in prefixes {
             self.print_prefix(prefix, streams)?;
         }
-        self.unseen += say_refused(&page.refused, streams);
+        self.refused.take(&page.refused, streams);
         Ok(())
     }
 
@@ -185,7 +187,7 @@ pub(super) async fn du(
 ) -> TaskResult {
     let selector = Selector::new(filter)?;
     let folder = folder_of(prefix);
-    let (mut objects, mut bytes, mut unseen) = (0, 0, 0);
+    let (mut objects, mut bytes, mut refused) = (0, 0, Refused::default());
     if folder != prefix {
         match policy.run("head", store.url(), || store.head(prefix)).await {
             Ok(object) => (objects, bytes) = (1, object.size_bytes),
@@ -203,10 +205,11 @@ pub(super) async fn du(
                 bytes += object.size_bytes;
             }
         }
-        unseen += say_refused(&page.refused, streams);
+        refused.take(&page.refused, streams);
     }
     let url = object_url(store.as_ref(), prefix);
-    if objects == 0 && unseen == 0 {
+    refused.say_links("skipped", streams);
+    if objects == 0 && !refused.has_unseen() {
         return Err(TaskError::nothing_there(&url));
     }
     if form == Form::Json {
@@ -214,29 +217,7 @@ pub(super) async fn du(
     } else {
         writeln!(streams.data, "{}\t{objects}\t{}", form.size(bytes), escaped(&url))?;
     }
-    ended_with_unseen(unseen)
-}
-
-/// Says which entries cannot be listed and counts those that hide objects. A socket or a link hides none.
-pub(super) fn say_refused(refused: &[Error], streams: &mut Streams) -> u64 {
-    let mut unseen = 0;
-    for error in refused {
-        if matches!(error.kind, ErrorKind::Unsupported | ErrorKind::InvalidKey | ErrorKind::Link) {
-            streams.say(&format!("note: left out: {error}"));
-        } else {
-            unseen += 1;
-            streams.say_error(&error.to_string(), error.hint());
-        }
-    }
-    unseen
-}
-
-/// A listing with holes in it is no success.
-pub(super) fn ended_with_unseen(unseen: u64) -> TaskResult {
-    match unseen {
-        0 => Ok(()),
-        _ => Err(TaskError::ended(Outcome::SomeFailed, format!("{unseen} entries could not be listed"), None)),
-    }
+    refused.end()
 }
 
 /// `2026-11-21T08:56:45Z`. Proleptic Gregorian calendar; after Howard Hinnant's `civil_from_days`.

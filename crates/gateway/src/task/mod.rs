@@ -11,22 +11,24 @@ mod explain;
 mod list;
 mod locate;
 mod put;
+mod refused;
 mod rm;
 mod streams;
 mod text;
 
-pub use streams::Streams;
+pub use streams::{Streams, Talk};
 
 use crate::lead::failure::{exit_code, outcome_of};
 use crate::lead::journal::JournalError;
+use crate::lead::reach;
 use crate::lead::select::BadRule;
 use crate::lead::state_dir::StateDirError;
 use crate::retry::RetryPolicy;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::{Limits, Outcome, StoreSpec, Task};
+use tradewind_contract::{CONTRACT_VERSION, Limits, Outcome, StoreSpec, Task};
 use tradewind_store::{Error, ErrorKind, Store};
 
 /// Tries of one request where a person waits for a listing: 1.5 s of pauses while nobody answers. Transfers are patient.
@@ -130,12 +132,18 @@ pub async fn main(file: Option<&Path>) -> u8 {
 
 /// Does a task and returns the exit code; errors are said on `streams.talk`.
 pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -> u8 {
-    let done = dispatch(task, streams, cancel).await;
+    let opened = Opened::default();
+    let (watched, talk) = (opened.clone(), streams.talk.clone());
+    let telling =
+        tokio::spawn(reach::tell(move || watched.lock().clone(), move |line| talk.say(&format!("note: {line}"))));
+    let done = dispatch(task, streams, cancel, &opened).await;
+    telling.abort();
     let flushed = streams.data.flush().map_err(TaskError::from);
     end(done.and(flushed), streams)
 }
 
-async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken) -> TaskResult {
+async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, opened: &Opened) -> TaskResult {
+    let open = |spec: &StoreSpec| opened.open(spec);
     let policy = RetryPolicy::from(&Limits::default());
     let prompt = RetryPolicy { tries_max: PROMPT_TRIES_MAX, ..policy };
     match task {
@@ -186,8 +194,20 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken) 
     }
 }
 
-fn open(spec: &StoreSpec) -> Result<Arc<dyn Store>, TaskError> {
-    Ok(crate::stores::open(spec)?)
+/// The stores that a task has opened, to tell of those that cannot be reached. Clones share them.
+#[derive(Clone, Default)]
+struct Opened(Arc<Mutex<Vec<Arc<dyn Store>>>>);
+
+impl Opened {
+    fn open(&self, spec: &StoreSpec) -> Result<Arc<dyn Store>, TaskError> {
+        let store = crate::stores::open(spec)?;
+        self.lock().push(store.clone());
+        Ok(store)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Store>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn read_task(file: Option<&Path>) -> Result<Task, TaskError> {
@@ -200,7 +220,23 @@ fn read_task(file: Option<&Path>) -> Result<Task, TaskError> {
     if read as u64 > TASK_BYTES_MAX {
         return Err(TaskError::Usage(format!("the task is longer than {TASK_BYTES_MAX} bytes")));
     }
-    serde_json::from_slice(&json).map_err(|error| TaskError::Usage(format!("the task is not understood: {error}")))
+    parse_task(&json)
+}
+
+fn parse_task(json: &[u8]) -> Result<Task, TaskError> {
+    let misunderstood = |error| TaskError::Usage(format!("the task is not understood: {error}"));
+    let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).map_err(misunderstood)?;
+    let (contract, client) = (fields.remove("contract"), fields.remove("client"));
+    if let Some(contract) = contract.filter(|contract| *contract != CONTRACT_VERSION) {
+        let client = client.as_ref().and_then(serde_json::Value::as_str).unwrap_or("of an unknown version");
+        let ours = env!("CARGO_PKG_VERSION");
+        let message = format!(
+            "tradewind {client} speaks contract {contract}, tradewind-gateway {ours} contract {CONTRACT_VERSION}"
+        );
+        let hint = "install both of one version; TRADEWIND_GATEWAY names the gateway program that is used";
+        return Err(TaskError::ended(Outcome::Failed, message, Some(hint)));
+    }
+    serde_json::from_value(fields.into()).map_err(misunderstood)
 }
 
 /// Says what went wrong, and with which code the process ends.

@@ -1,6 +1,6 @@
 //! `rm`: one object, or all below a folder.
 
-use super::list::{ended_with_unseen, say_refused};
+use super::refused::Refused;
 use super::text::escaped;
 use super::{Streams, TaskError, TaskResult, folder_of};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, delete_keys};
@@ -53,13 +53,14 @@ impl Rm {
     ) -> TaskResult {
         let selector = Selector::new(filter)?;
         let mut tally = Tally::default();
-        let unseen = if recursive {
+        let refused = if recursive {
             self.remove_folder(&folder_of(key), &selector, &mut tally, streams).await?
         } else {
             self.remove_object(key, &mut tally, streams).await?;
-            0
+            Refused::default()
         };
-        if tally.gone + tally.failed + unseen == 0 && !self.allow_empty {
+        refused.say_links("left as they are", streams);
+        if tally.gone + tally.failed == 0 && !refused.has_unseen() && !self.allow_empty {
             let url = object_url(self.store.as_ref(), key);
             if recursive {
                 return Err(TaskError::nothing_there(&url));
@@ -72,7 +73,7 @@ impl Rm {
             ));
         }
         tally.end()?;
-        ended_with_unseen(unseen)
+        refused.end()
     }
 
     async fn remove_object(&self, key: &str, tally: &mut Tally, streams: &mut Streams) -> TaskResult {
@@ -93,7 +94,7 @@ impl Rm {
         selector: &Selector,
         tally: &mut Tally,
         streams: &mut Streams,
-    ) -> Result<u64, TaskError> {
+    ) -> Result<Refused, TaskError> {
         let listing = Listing { store: self.store.clone(), prefix: folder.to_owned(), policy: self.policy };
         let pages = listing.in_any_order().await?;
         let mut deletions = std::pin::pin!(
@@ -105,13 +106,13 @@ impl Rm {
                 })
                 .buffer_unordered(BATCHES_AT_ONCE_MAX)
         );
-        let mut unseen = 0;
+        let mut left = Refused::default();
         while let Some(deletion) = deletions.next().await {
             let (verdicts, refused) = deletion?;
             self.print(verdicts, tally, streams)?;
-            unseen += say_refused(&refused, streams);
+            left.take(&refused, streams);
         }
-        Ok(unseen)
+        Ok(left)
     }
 
     async fn delete(&self, keys: Vec<String>) -> Vec<(String, Result<(), Error>)> {

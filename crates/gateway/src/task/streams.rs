@@ -3,6 +3,7 @@
 use super::text::one_line;
 use serde::Serialize;
 use std::io::{self, BufWriter, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes gathered for one write to stdout.
 const DATA_BUFFER_BYTES: usize = 256 << 10;
@@ -14,7 +15,25 @@ pub struct Streams {
     /// Data.
     pub data: Box<dyn Write + Send>,
     /// Talk.
-    pub talk: Box<dyn Write + Send>,
+    pub talk: Talk,
+}
+
+/// Where a task talks to the user, a line at a time. Clones talk to the same place.
+#[derive(Clone)]
+pub struct Talk(Arc<Mutex<dyn Write + Send>>);
+
+impl Talk {
+    /// Talks to `writer`.
+    pub fn new(writer: impl Write + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(writer)))
+    }
+
+    /// Says one line, whatever a name in it holds.
+    pub(super) fn say(&self, line: &str) {
+        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Talk that nobody hears changes nothing.
+        writeln!(writer, "{}", one_line(line)).ok();
+    }
 }
 
 impl Streams {
@@ -23,7 +42,7 @@ impl Streams {
         Self {
             input: Some(Box::new(io::stdin())),
             data: Box::new(BufWriter::with_capacity(DATA_BUFFER_BYTES, io::stdout())),
-            talk: Box::new(io::stderr()),
+            talk: Talk::new(io::stderr()),
         }
     }
 
@@ -35,8 +54,7 @@ impl Streams {
 
     /// Says one line to the user, whatever a name in it holds.
     pub(super) fn say(&mut self, line: &str) {
-        // Talk that nobody hears changes nothing.
-        writeln!(self.talk, "{}", one_line(line)).ok();
+        self.talk.say(line);
     }
 
     /// Says what went wrong and what to do.

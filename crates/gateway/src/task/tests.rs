@@ -58,7 +58,7 @@ async fn run_with(task: Value, input: Vec<u8>, cancel: CancellationToken) -> End
     let mut streams = Streams {
         input: Some(Box::new(Cursor::new(input))),
         data: Box::new(data.clone()),
-        talk: Box::new(talk.clone()),
+        talk: Talk::new(talk.clone()),
     };
     let code = run(serde_json::from_value(task).unwrap(), &mut streams, cancel).await;
     Ended { code, data, talk }
@@ -237,7 +237,7 @@ async fn a_put_whose_input_breaks_leaves_nothing() {
         let mut streams = Streams {
             input: Some(Box::new(Breaking(Cursor::new(long_bytes(length))))),
             data: Box::new(Written::default()),
-            talk: Box::new(talk.clone()),
+            talk: Talk::new(talk.clone()),
         };
         let task = serde_json::from_value(put(&tree, "new", 1 << 20)).unwrap();
         assert_eq!(run(task, &mut streams, CancellationToken::new()).await, 1);
@@ -271,7 +271,7 @@ async fn an_interrupted_put_aborts_its_upload() {
     let mut streams = Streams {
         input: Some(Box::new(input)),
         data: Box::new(Written::default()),
-        talk: Box::new(Written::default()),
+        talk: Talk::new(Written::default()),
     };
     let task = serde_json::from_value(put(&tree, "new", 1 << 20)).unwrap();
     assert_eq!(run(task, &mut streams, cancel).await, 130);
@@ -429,7 +429,7 @@ async fn a_closed_pipe_is_no_failure() {
     }
     let tree = Tree::with(&[("a", b"1")]);
     let talk = Written::default();
-    let mut streams = Streams { input: None, data: Box::new(Closed), talk: Box::new(talk.clone()) };
+    let mut streams = Streams { input: None, data: Box::new(Closed), talk: Talk::new(talk.clone()) };
     let task = serde_json::from_value(ls(&tree, "", true)).unwrap();
     assert_eq!(run(task, &mut streams, CancellationToken::new()).await, 0);
     assert_eq!(talk.text(), "");
@@ -442,4 +442,19 @@ fn a_task_that_is_not_understood_is_bad_usage() {
     std::fs::write(&path, r#"{"task": "ls", "colour": "red"}"#).unwrap();
     assert_eq!(read_task(Some(&path)).unwrap_err().exit_code(), 2);
     assert_eq!(read_task(Some(&folder.path().join("none"))).unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn a_task_of_another_contract_names_both_versions() {
+    let task = |contract: u32| {
+        format!(
+            r#"{{"contract": {contract}, "client": "9.8.7", "task": "cat", "store": {{"url": "mem:"}}, "keys": []}}"#
+        )
+    };
+    assert!(matches!(parse_task(task(CONTRACT_VERSION).as_bytes()), Ok(Task::Cat { .. })));
+    let refused = parse_task(task(CONTRACT_VERSION + 1).replace("keys", "names").as_bytes()).unwrap_err();
+    let words = format!("tradewind 9.8.7 speaks contract {}, tradewind-gateway ", CONTRACT_VERSION + 1);
+    assert!(refused.to_string().starts_with(&words), "{refused}");
+    assert_eq!((refused.exit_code(), refused.hint().is_some()), (1, true));
+    assert!(matches!(parse_task(b"[]"), Err(TaskError::Usage(_))));
 }

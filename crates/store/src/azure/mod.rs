@@ -19,7 +19,7 @@ mod source;
 mod write;
 mod xml;
 
-use crate::rest::Http;
+use crate::rest::{Http, Unreachable};
 use crate::{
     Checksums, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
     PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId, Written,
@@ -93,6 +93,14 @@ impl Store for AzureStore {
 
     fn limits(&self) -> StoreLimits {
         LIMITS
+    }
+
+    fn unreachable(&self) -> Option<Unreachable> {
+        self.http.unreachable()
+    }
+
+    fn was_reached(&self) -> bool {
+        self.http.was_reached()
     }
 
     async fn describe(&self) -> StoreDescription {

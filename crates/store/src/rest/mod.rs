@@ -8,12 +8,14 @@ mod clock;
 mod connector;
 mod encode;
 mod length;
+mod reach;
 mod time;
 
 pub(crate) use body::{SendBody, read_all, stream_exactly};
 pub(crate) use connector::TlsRoots;
 pub(crate) use encode::{encode_path, encode_query, percent_decode};
 pub(crate) use length::{content_length, expected_bytes};
+pub use reach::Unreachable;
 pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
 
 use crate::{Error, ErrorKind, Payload, Result};
@@ -23,7 +25,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use std::time::Duration;
+use reach::Reach;
+use std::time::{Duration, Instant};
 
 /// Longest wait for an answer to a request that moves no object bytes; then [`ErrorKind::Timeout`].
 const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
@@ -89,6 +92,7 @@ impl Call {
 pub(crate) struct Http {
     client: Client<Connector, SendBody>,
     clock: ServerClock,
+    reach: Reach,
 }
 
 impl Http {
@@ -100,12 +104,22 @@ impl Http {
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
             .build(connector(roots)?);
-        Ok(Self { client, clock: ServerClock::default() })
+        Ok(Self { client, clock: ServerClock::default(), reach: Reach::default() })
     }
 
     /// This machine's clock minus the server's in seconds, once an answer told the time.
     pub(crate) fn clock_ahead_s(&self) -> Option<i64> {
         self.clock.ahead_s()
+    }
+
+    /// Set while no connection can be made.
+    pub(crate) fn unreachable(&self) -> Option<Unreachable> {
+        self.reach.failing()
+    }
+
+    /// Whether there was ever a connection, so that a request may have come to the server.
+    pub(crate) fn was_reached(&self) -> bool {
+        self.reach.was_connected()
     }
 
     /// Sends a signed call and waits for the head of the answer, whatever its status.
@@ -123,19 +137,27 @@ impl Http {
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        let sent_unix_ms = unix_now_ms();
+        let (began, sent_unix_ms) = (Instant::now(), unix_now_ms());
         let answer = self.client.request(request);
         let answer = if patient {
             answer.await
         } else {
-            tokio::time::timeout(METADATA_TIMEOUT, answer)
-                .await
-                .map_err(|_| fail(ErrorKind::Timeout, format!("no answer within {} s", METADATA_TIMEOUT.as_secs())))?
+            tokio::time::timeout(METADATA_TIMEOUT, answer).await.map_err(|_| {
+                self.reach.connected();
+                fail(ErrorKind::Timeout, format!("no answer within {} s", METADATA_TIMEOUT.as_secs()))
+            })?
         };
         let answer = answer.map_err(|error| {
-            let (kind, message) = transport_meaning(&error);
-            fail(kind, message)
+            let (kind, what, cause) = transport_meaning(&error);
+            match kind {
+                ErrorKind::Connection | ErrorKind::Timeout if error.is_connect() => {
+                    self.reach.failed(&origin, began, &cause);
+                }
+                _ => self.reach.connected(),
+            }
+            fail(kind, format!("{what}: {cause}"))
         })?;
+        self.reach.connected();
         self.clock.observe(sent_unix_ms, unix_now_ms(), answer.headers());
         Ok(answer)
     }
@@ -144,7 +166,7 @@ impl Http {
 const USER_AGENT: &str = concat!("tradewind/", env!("CARGO_PKG_VERSION"));
 
 /// What a failure below HTTP means. The innermost cause says most ("Connection refused", "invalid peer certificate").
-fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String) {
+fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, &'static str, String) {
     let mut innermost: &(dyn std::error::Error + 'static) = error;
     let mut kind = ErrorKind::Connection;
     while let Some(cause) = innermost.source() {
@@ -159,7 +181,7 @@ fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, S
         }
     }
     let what = if error.is_connect() { "cannot connect" } else { "connection lost" };
-    (kind, format!("{what}: {innermost}"))
+    (kind, what, innermost.to_string())
 }
 
 /// Looks through I/O errors that wrap one another, which `source` passes over.

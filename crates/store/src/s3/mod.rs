@@ -25,7 +25,7 @@ pub(crate) use errors::describe;
 pub(crate) use open::{open_gcs, open_r2, open_s3};
 pub(crate) use xml::parse_error;
 
-use crate::rest::Http;
+use crate::rest::{Http, Unreachable};
 use crate::{
     Checksums, Download, KeyRange, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload,
     Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
@@ -72,6 +72,14 @@ impl Store for Bucket {
 
     fn limits(&self) -> StoreLimits {
         self.limits
+    }
+
+    fn unreachable(&self) -> Option<Unreachable> {
+        self.http.unreachable()
+    }
+
+    fn was_reached(&self) -> bool {
+        self.http.was_reached()
     }
 
     async fn describe(&self) -> StoreDescription {

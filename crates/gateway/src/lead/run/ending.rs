@@ -122,7 +122,12 @@ impl Running {
 
     /// Uploads of an earlier run whose objects are no longer as they were: nobody will finish them.
     async fn abort_leftovers(&mut self) {
-        // An open whose answer was lost, of an object that failed: nobody learned the upload's name.
+        // An open whose answer was lost, of an object that failed: nobody learned the upload's name. Where all is done in
+        // this process, and no request ever came to the store, there is none.
+        let none_can_be = |store: &Arc<dyn Store>| self.local && !store.was_reached();
+        if !self.setup.job.resume && self.setup.targets.iter().all(none_can_be) {
+            return;
+        }
         let swept = sweep::abort_orphans(&self.journal, &self.setup.targets, self.setup.policy).await;
         for error in swept.map(|end| end.failed).unwrap_or_default() {
             self.notice(format!("an unfinished upload may be left behind: {error}"));

@@ -19,8 +19,8 @@ use crate::control::events::EventSender;
 use crate::lead::journal::{Journal, JournalError, UnfinishedUpload};
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
-use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError};
-use crate::lead::{probe, status};
+use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError, UNREACHABLE_HINT, unreachable};
+use crate::lead::{probe, reach, status};
 use crate::node::clock::Clock;
 use crate::node::work::Failure;
 use crate::retry::RetryPolicy;
@@ -37,8 +37,9 @@ use tally::Tally;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tradewind_contract::{Event, JobSpec, Limits, Outcome, RouteSpec};
-use tradewind_store::Store;
+use tradewind_store::{Store, Unreachable};
 use tradewind_wire::frame::Reply;
 use tradewind_wire::lead::{Action, Config, Idle, Lead, Work};
 use tradewind_wire::shares::RoutePlan;
@@ -104,6 +105,8 @@ pub struct CannotBegin {
 
 struct Running {
     setup: Arc<Shared>,
+    /// Whether source and sinks are in this process.
+    local: bool,
     lead: Lead,
     dispatch: Dispatch,
     cargo: HashMap<ObjectId, Cargo>,
@@ -196,8 +199,13 @@ async fn work(
     if let Some(state) = state.as_ref().filter(|_| running.setup.job.resume) {
         running.carry_over(state);
     }
-    let ended = match running.prepare_to_run(&limits).await {
-        Ok(surveying) => running.run(surveying, replies, &stop, state.as_ref()).await,
+    let mut lost = running.watch_reach();
+    let prepared = tokio::select! {
+        prepared = running.prepare_to_run(&limits) => prepared,
+        Ok(lost) = &mut lost => Err(SurveyError::Unreachable(lost)),
+    };
+    let ended = match prepared {
+        Ok(surveying) => running.run(surveying, replies, &stop, &mut lost, state.as_ref()).await,
         Err(error) => Err(error),
     };
     running.end(ended, state.as_ref(), &stop).await;
@@ -221,11 +229,13 @@ impl Running {
             stall_ms: u64::from(job.stall_s) * 1000,
             first_request: 1,
         });
-        let shared = Shared { job, source, targets, policy: RetryPolicy::from(&limits), events };
+        let policy = RetryPolicy::of_job(&limits, &job);
+        let shared = Shared { job, source, targets, policy, events };
         let running = Self {
             dispatch: Dispatch::new(ways, replies.0),
             tally: Tally::new(&shared.job, &routes),
             setup: Arc::new(shared),
+            local,
             lead,
             cargo: HashMap::new(),
             unfinished: unfinished
@@ -253,6 +263,15 @@ impl Running {
             Ok(None) => {}
             Err(error) => self.notice(format!("what earlier runs spent is not known: {error}")),
         }
+    }
+
+    /// Tells of stores out of reach, and ends when the job has waited for them long enough.
+    fn watch_reach(&self) -> AbortOnDropHandle<Unreachable> {
+        let (setup, events) = (self.setup.clone(), self.setup.events.clone());
+        let patience = Duration::from_secs(setup.job.stall_s.into());
+        let say = move |message| events.send(Event::Notice { message });
+        let watching = reach::until_lost(setup.source.clone(), setup.targets.clone(), patience, say);
+        AbortOnDropHandle::new(tokio::spawn(watching))
     }
 
     /// Clears what a killed run may have left open without a name, and starts the survey.
@@ -291,6 +310,7 @@ impl Running {
         mut surveying: Surveying,
         mut replies: mpsc::UnboundedReceiver<Reply>,
         stop: &CancellationToken,
+        lost: &mut AbortOnDropHandle<Unreachable>,
         state: Option<&StateDir>,
     ) -> Result<SurveyEnd, SurveyError> {
         let mut ticks = tokio::time::interval(PROGRESS_EVERY);
@@ -316,6 +336,9 @@ impl Running {
                 Some(prepared) = self.prepared.1.recv() => self.prepared(prepared).await,
                 () = stop.cancelled(), if self.stopping.is_none() => {
                     self.stop(Outcome::Interrupted, None, None);
+                }
+                Ok(lost) = &mut *lost, if self.stopping.is_none() => {
+                    self.stop(Outcome::Unavailable, Some(unreachable(&lost)), Some(UNREACHABLE_HINT));
                 }
                 _ = ticks.tick() => self.tick(state),
                 () = tokio::time::sleep(wake) => {}

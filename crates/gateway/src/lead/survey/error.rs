@@ -8,7 +8,7 @@ use crate::lead::select::BadRule;
 use std::io;
 use std::path::PathBuf;
 use tradewind_contract::Outcome;
-use tradewind_store::{Error, ErrorKind};
+use tradewind_store::{Error, ErrorKind, Unreachable};
 
 /// Why a survey did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,9 @@ pub enum SurveyError {
     /// A destination cannot be listed.
     #[error("{0}")]
     Target(Error),
+    /// No connection to the source, or to any destination, for as long as the job may stall.
+    #[error("{}", unreachable(.0))]
+    Unreachable(Unreachable),
     /// Nothing is there, or the filter leaves nothing.
     #[error("{}", nothing_selected(.url, *.source_objects))]
     NothingSelected {
@@ -63,6 +66,15 @@ pub enum SurveyError {
     Cancelled,
 }
 
+/// Advice where a store is out of reach.
+pub const UNREACHABLE_HINT: &str =
+    "check the endpoint and the network with `tradewind doctor URL`, then resume the job";
+
+/// What is said of a store that was waited for in vain.
+pub fn unreachable(lost: &Unreachable) -> String {
+    format!("cannot reach {} for {} s: {}", lost.origin, lost.lasted().as_secs(), lost.why)
+}
+
 fn nothing_selected(url: &str, source_objects: u64) -> String {
     match source_objects {
         0 => format!("nothing is there: {url}"),
@@ -80,6 +92,7 @@ impl SurveyError {
             }
             Self::Source(error) | Self::Target(error) => outcome_of(error),
             Self::NothingSelected { .. } => Outcome::SourceNotFound,
+            Self::Unreachable(_) => Outcome::Unavailable,
             Self::Cancelled => Outcome::Interrupted,
             _ => Outcome::Failed,
         }
@@ -89,6 +102,7 @@ impl SurveyError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Source(error) | Self::Target(error) => error.hint(),
+            Self::Unreachable(_) => Some(UNREACHABLE_HINT),
             Self::NothingSelected { source_objects: 0, .. } => {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
             }

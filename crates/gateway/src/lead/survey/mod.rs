@@ -7,7 +7,7 @@
 mod error;
 mod walk;
 
-pub use error::SurveyError;
+pub use error::{SurveyError, UNREACHABLE_HINT, unreachable};
 
 use crate::lead::deletion::Spool;
 use crate::lead::journal::DoneSet;

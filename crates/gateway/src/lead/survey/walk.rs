@@ -84,7 +84,7 @@ impl Walk {
         let can_copy = |target: &Arc<dyn Store>| job.server_side_copy && target.can_copy_from(survey.source.as_ref());
         let server_side = survey.targets.iter().map(can_copy).collect();
         Ok(Self {
-            policy: RetryPolicy::from(&survey.limits),
+            policy: RetryPolicy::of_job(&survey.limits, job),
             selector,
             prefix,
             server_side,

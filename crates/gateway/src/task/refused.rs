@@ -1,0 +1,51 @@
+//! Entries that a listing names and does not give: said, or counted.
+
+use super::{Streams, TaskError, TaskResult};
+use tradewind_contract::Outcome;
+use tradewind_store::{Error, ErrorKind};
+
+/// What listings refused so far.
+#[derive(Default)]
+pub(super) struct Refused {
+    /// Entries that may hide objects.
+    unseen: u64,
+    links: u64,
+}
+
+impl Refused {
+    /// Says which entries cannot be listed and counts those that hide objects. A socket or a link hides none; links are
+    /// only counted, for a tree may hold many.
+    pub(super) fn take(&mut self, refused: &[Error], streams: &mut Streams) {
+        for error in refused {
+            match error.kind {
+                ErrorKind::Link => self.links += 1,
+                ErrorKind::Unsupported | ErrorKind::InvalidKey => streams.say(&format!("note: left out: {error}")),
+                _ => {
+                    self.unseen += 1;
+                    streams.say_error(&error.to_string(), error.hint());
+                }
+            }
+        }
+    }
+
+    /// Says how many symbolic links there were, and `what` became of them.
+    pub(super) fn say_links(&self, what: &str, streams: &mut Streams) {
+        match self.links {
+            0 => {}
+            1 => streams.say(&format!("note: 1 symbolic link {what}")),
+            links => streams.say(&format!("note: {links} symbolic links {what}")),
+        }
+    }
+
+    pub(super) fn has_unseen(&self) -> bool {
+        self.unseen > 0
+    }
+
+    /// A listing with holes in it is no success.
+    pub(super) fn end(&self) -> TaskResult {
+        match self.unseen {
+            0 => Ok(()),
+            unseen => Err(TaskError::ended(Outcome::SomeFailed, format!("{unseen} entries could not be listed"), None)),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+"""Stores that cannot be reached: what is said meanwhile, how long they are waited for, and what is not said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command, Finished
+from testbed.servers.process import free_port
+from testbed.trees import MIB, write_large, write_tree
+
+STALL_S = 8
+"""More than the lead waits before it tells of a store out of reach."""
+
+
+@pytest.fixture
+def endpoint(command: Command) -> str:
+    """Where nobody listens; there are credentials for it."""
+    command.environment.update({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "none"})
+    return f"http://127.0.0.1:{free_port()}"
+
+
+def waited_in_vain(done: Finished, endpoint: str) -> None:
+    assert f"cannot reach {endpoint}: Connection refused" in done.stderr
+    assert f"trying again, for {STALL_S} s at most (--stall)" in done.stderr
+    assert "tradewind doctor" in done.stderr
+    assert "left behind" not in done.stderr, "nothing ever came to the store"
+
+
+@pytest.mark.parametrize("verb", ["cp -r", "sync"])
+def test_a_source_out_of_reach_is_told_and_given_up_after_the_stall(
+    command: Command, tmp_path: Path, endpoint: str, verb: str
+) -> None:
+    words: list[str | Path] = [
+        *verb.split(),
+        "s3://bucket/x",
+        tmp_path / "x",
+        "--src-endpoint",
+        endpoint,
+        "--stall",
+        f"{STALL_S}s",
+    ]
+    waited_in_vain(command.run(*words).expect(5), endpoint)
+
+
+def test_a_destination_out_of_reach_is_told_and_given_up_after_the_stall(
+    command: Command, tmp_path: Path, endpoint: str
+) -> None:
+    write_tree(tmp_path / "tree", {"a": 100, "b": 100})
+    write_large(tmp_path / "tree" / "large", 24 * MIB)
+    words: list[str | Path] = [
+        "cp",
+        "-r",
+        tmp_path / "tree",
+        "s3://bucket/x",
+        "--chunk-size",
+        "8MiB",
+        "--dst-endpoint",
+        endpoint,
+    ]
+    done = command.run(*words, "--stall", f"{STALL_S}s").expect(5)
+    waited_in_vain(done, endpoint)
+    assert "jobs resume" in done.stderr or "resume the job" in done.stderr
+    (job,) = [json.loads(line) for line in command.run("jobs", "list", "--json").expect(0).stdout.splitlines()]
+    assert job["state"] != "done"
+
+
+def test_one_destination_out_of_reach_does_not_stop_the_other(command: Command, tmp_path: Path, endpoint: str) -> None:
+    write_tree(tmp_path / "tree", {"a": 100, "b": 100})
+    words: list[str | Path] = [
+        "cp",
+        "-r",
+        tmp_path / "tree",
+        tmp_path / "copy",
+        "s3://bucket/x",
+        "--dst-endpoint",
+        endpoint,
+    ]
+    command.run(*words, "--stall", "1s").expect(5)
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == {"a", "b"}
+
+
+def test_check_says_that_it_waits_for_a_store_out_of_reach(command: Command, tmp_path: Path, endpoint: str) -> None:
+    write_tree(tmp_path / "tree", {"a": 100})
+    done = command.run("check", tmp_path / "tree", "s3://bucket/x", "--dst-endpoint", endpoint).expect(5)
+    assert f"note: cannot reach {endpoint}: Connection refused" in done.stderr
+    assert "trying again" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["ls", "du"])
+def test_a_listing_that_somebody_waits_for_fails_soon(command: Command, endpoint: str, verb: str) -> None:
+    done = command.run(verb, "s3://bucket/x", "--endpoint", endpoint).expect(5)
+    assert "Connection refused" in done.stderr
