@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.errors import GatewayError, GatewayLost
+from tradewind.errors import GatewayError, GatewayLost, UsageError
+from tradewind.gateway import version
 from tradewind.gateway.client import FleetIdentity, GatewayClient
 from tradewind.gateway.find import find_gateway
 from tradewind.gateway.process import GatewayProcess
+from tradewind.gateway.task import try_task
 from tradewind.gateway.tls import make_identities
 
 BINARY = find_gateway()
@@ -91,6 +93,31 @@ def test_a_gateway_that_cannot_start_says_why(tmp_path: Path) -> None:
     process = GatewayProcess(BINARY, "bad", ["--control", "unix:/no/such/folder/s"], str(tmp_path / "log"))
     with pytest.raises(GatewayError, match=r"did not start: .*cannot listen"):
         process.wait_ready()
+
+
+def test_a_gateway_of_another_contract_is_told_by_both_versions(tmp_path: Path) -> None:
+    aged = ["sh", "-c", """"$@" | sed -u 's/"contract":1/"contract":7/'""", "sh"]
+    arguments = ["--control", f"unix:{tmp_path}/s"]
+    process = GatewayProcess(BINARY, "aged", arguments, str(tmp_path / "log"), enter=aged)
+    with pytest.raises(
+        GatewayError, match=r"^tradewind \S+ speaks contract 1, tradewind-gateway \S+ contract 7$"
+    ) as caught:
+        process.wait_ready()
+    assert "one version" in (caught.value.hint or "")
+    assert process.exit_code is not None
+
+
+def test_a_task_of_another_contract_is_told_by_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version, "CONTRACT_VERSION", 7)
+    task = {"task": "one that this gateway does not know"}
+    with pytest.raises(
+        GatewayError, match=r"^tradewind \S+ speaks contract 7, tradewind-gateway \S+ contract 1$"
+    ) as caught:
+        try_task(BINARY, task)
+    assert "one version" in (caught.value.hint or "")
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="not understood"):
+        try_task(BINARY, task)
 
 
 def test_a_gateway_dies_with_its_client(tmp_path: Path) -> None:

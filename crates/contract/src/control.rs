@@ -11,6 +11,10 @@ pub struct Ready {
     pub control: String,
     /// Address of the data port, `ip:port`; null without one.
     pub data_address: Option<String>,
+    /// Version of the gateway program.
+    pub gateway: String,
+    /// [`crate::CONTRACT_VERSION`]; a client of another one talks no further.
+    pub contract: u32,
 }
 
 /// Body of every answer of the control API that is not a success.

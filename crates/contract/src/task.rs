@@ -5,6 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One task. Data goes to stdout, talk to stderr, the exit code is that of the command line.
+///
+/// Beside its own fields may stand `contract` ([`crate::CONTRACT_VERSION`]) and `client` (the version of who asks): a
+/// gateway program of another contract then says so, instead of what it does not understand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "task", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Task {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tradewind_contract::Ready;
+use tradewind_contract::{Ready, Version};
 
 /// What `serve` is told on the command line.
 #[derive(Clone, Debug, clap::Args)]
@@ -196,7 +196,8 @@ impl Bound {
         let gateway = Arc::new(Gateway::new(Box::new(runner), Equipment { lease, ..self.equipment })?);
         let (listener, control, _socket_file) = self.control.into_listener()?;
         let server = Server::start(listener, gateway.clone(), self.controllers);
-        say_ready(&Ready { control: control.to_string(), data_address: gateway.version().data_address });
+        let Version { gateway: version, contract, data_address } = gateway.version();
+        say_ready(&Ready { control: control.to_string(), data_address, gateway: version, contract });
         let lapsed = async {
             match gateway.lease() {
                 Some(lease) => lease.lapsed().await,

@@ -13,7 +13,7 @@ from typing import Any
 
 from tradewind.errors import GatewayError, GatewayLost
 from tradewind.gateway.tls import client_context
-from tradewind.model.program import CONTRACT_VERSION
+from tradewind.gateway.version import require_contract
 
 #: A gateway answers any request but events within so long, else it is lost.
 REQUEST_S = 30.0
@@ -45,11 +45,7 @@ class GatewayClient:
     def version(self) -> dict[str, Any]:
         """`GET /v1/version`. Raises GatewayError if the gateway speaks another major version of the contract."""
         answer: dict[str, Any] = json.loads(self._request("GET", "/v1/version"))
-        if answer["contract"] != CONTRACT_VERSION:
-            raise GatewayError(
-                f"gateway {answer['gateway']} speaks contract {answer['contract']}, this is {CONTRACT_VERSION}",
-                hint="install tradewind and tradewind-gateway of one version",
-            )
+        require_contract(answer["gateway"], answer["contract"])
         return answer
 
     def put_program(self, program: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tradewind.errors import GatewayError
+from tradewind.gateway.version import UNSAID_CONTRACT, require_contract
 
 #: A gateway prints its readiness line within so long, even on a busy machine.
 READY_S = 60.0
@@ -70,7 +71,7 @@ class GatewayProcess:
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Waits for the readiness line and takes the addresses from it.
 
-        Raises GatewayError if it ends before, or says nothing for so long; it is then gone.
+        Raises GatewayError if it ends before, says nothing for so long, or speaks another contract; it is then gone.
         """
         line = self._first_line(timeout_s)
         try:
@@ -79,6 +80,11 @@ class GatewayProcess:
         except (ValueError, KeyError, TypeError) as error:
             self.kill()
             raise GatewayError(f"gateway {self.name} did not start: {self.log_tail() or line!r}") from error
+        try:
+            require_contract(ready.get("gateway", "of an unknown version"), ready.get("contract", UNSAID_CONTRACT))
+        except GatewayError:
+            self.kill()
+            raise
 
     def _first_line(self, timeout_s: float) -> bytes:
         assert self._process.stdout is not None

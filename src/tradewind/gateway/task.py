@@ -8,6 +8,7 @@ import subprocess
 from typing import Any, NoReturn
 
 from tradewind.errors import GatewayError, UsageError
+from tradewind.gateway.version import said_by_client
 
 
 def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
@@ -96,7 +97,7 @@ def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = Non
 
 
 def _task_file(task: dict[str, Any]) -> int:
-    body = json.dumps(task).encode()
+    body = json.dumps({**said_by_client(), **task}).encode()
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("tradewind-task")
     else:

@@ -33,6 +33,8 @@ use tradewind_store::{Error, ErrorKind, Store};
 
 /// Tries of one request where a person waits for a listing: 1.5 s of pauses while nobody answers. Transfers are patient.
 const PROMPT_TRIES_MAX: u32 = 5;
+/// The contract of a task that says none: the first did not.
+const UNSAID_CONTRACT: u32 = 1;
 /// Longest task that is read.
 const TASK_BYTES_MAX: u64 = 16 << 20;
 
@@ -227,7 +229,8 @@ fn parse_task(json: &[u8]) -> Result<Task, TaskError> {
     let misunderstood = |error| TaskError::Usage(format!("the task is not understood: {error}"));
     let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).map_err(misunderstood)?;
     let (contract, client) = (fields.remove("contract"), fields.remove("client"));
-    if let Some(contract) = contract.filter(|contract| *contract != CONTRACT_VERSION) {
+    let contract = contract.unwrap_or_else(|| UNSAID_CONTRACT.into());
+    if contract != CONTRACT_VERSION {
         let client = client.as_ref().and_then(serde_json::Value::as_str).unwrap_or("of an unknown version");
         let ours = env!("CARGO_PKG_VERSION");
         let message = format!(

@@ -1,0 +1,31 @@
+"""Whether a gateway program and this package speak the same contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tradewind._version import __version__
+from tradewind.errors import GatewayError
+from tradewind.model.program import CONTRACT_VERSION
+
+__all__ = ["UNSAID_CONTRACT", "require_contract", "said_by_client"]
+
+#: The contract of who says none: the first did not.
+UNSAID_CONTRACT = 1
+
+
+def require_contract(gateway: str, contract: int) -> None:
+    """Raises GatewayError if a gateway of this version and contract cannot be talked to."""
+    if contract != CONTRACT_VERSION:
+        raise GatewayError(
+            f"tradewind {__version__} speaks contract {CONTRACT_VERSION}, "
+            f"tradewind-gateway {gateway} contract {contract}",
+            hint="install both of one version; TRADEWIND_GATEWAY names the gateway program that is used",
+        )
+
+
+def said_by_client() -> dict[str, Any]:
+    """What stands beside a task, so that a gateway program of another contract can say so. The first says none."""
+    if CONTRACT_VERSION == UNSAID_CONTRACT:
+        return {}
+    return {"contract": CONTRACT_VERSION, "client": __version__}
