@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import count
+from typing import Any
 
 import pytest
 
 from tests.planner.brute_force_trees import TreeWorld, cheapest_usd, fastest_gbps
 from tests.planner.worlds import MADE, offer, random_world
-from tradewind.errors import InfeasibleGoal, UsageError
+from tradewind.errors import InfeasibleGoal, SolverLimitReached, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.grid import Grid, Link
@@ -17,11 +19,11 @@ from tradewind.model.machine import StoreLimits
 from tradewind.model.overlay import MulticastPlan
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
-from tradewind.planner import solver
+from tradewind.planner import goals, solver
 from tradewind.planner.check import multicast_violations
 from tradewind.planner.distribution import answer_multicast, compare_multicast, prepare_multicast
 from tradewind.planner.network import Limits
-from tradewind.planner.plan import Transfer, trace_transfer
+from tradewind.planner.plan import Transfer, solve_goal, trace_transfer
 
 VOLUME_GB = 40.0
 SOURCE = Region("p", "r0")
@@ -106,6 +108,25 @@ def test_store_limits_bind_where_only_some_regions_are_solved_for(monkeypatch: p
     plan = answer_multicast(transfer, Fastest())
     assert plan.throughput_gbps == pytest.approx(0.75)
     assert plan.binding[0].startswith("the object-store write rate at")
+
+
+def test_a_plan_stands_where_the_search_for_a_better_one_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = random_world(2, 5, boot_s=5.0)
+    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, Limits(machines_per_region=2))
+    ceiling = 1.3 * answer_multicast(transfer, Cheapest()).cost.total_usd
+    best = answer_multicast(transfer, MaxCost(ceiling))
+    solves = count()
+
+    def weary(*args: Any, **kwargs: Any) -> Any:
+        if next(solves) > 0 and kwargs.get("start") is None:
+            raise SolverLimitReached("no plan found within 5 s")
+        return solver.solve_machines(*args, **kwargs)
+
+    monkeypatch.setattr(goals, "solve_machines", weary)
+    found = solve_goal(transfer, MaxCost(ceiling))
+    assert found is not None
+    assert next(solves) > 1, "there was more to look for"
+    assert found.rate_gbps <= best.throughput_gbps * (1 + 1e-6) <= found.rate_gbps * (1 + found.gap) * (1 + 2e-6)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 6])

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tradewind.errors import SolverLimitReached
 from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.planner.formulation import Ask, Formulation
 from tradewind.planner.network import GBPS_MIN
@@ -44,6 +45,8 @@ RATE_SLACK = 1e-9
 """Relative; lets a second solve reach the rate of a first one in spite of rounding."""
 BOOT_GAP = 1e-3
 """Relative gap at which the windows of boot time stop being halved."""
+LATER_SOLVE_S = 5.0
+"""With several destinations: of each solve that only looks for something better than what is there."""
 WINDOW_GAP = BOOT_GAP / 2
 """Relative gap of the solves of a window."""
 
@@ -133,7 +136,13 @@ def cheapest(
             continue
         if low not in boot_floors:
             boot_floors[low] = _boot_floor(formulation, job, settings, low)
-        ratio = _least_ratio(formulation, job, settings, (low, high, boot_floors[low]), best)
+        try:
+            ratio = _least_ratio(formulation, job, settings, (low, high, boot_floors[low]), best)
+        except SolverLimitReached:
+            if best is None:
+                raise
+            bound = min(bound, floor)  # what may be there is part of the gap
+            continue
         if ratio is None:
             if best is not None:
                 bound = min(bound, best.cost_usd * (1 - BOOT_GAP))
@@ -183,12 +192,20 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
             ceiling_usd_per_s=boot * low,
         )
         start = best.answer if best is not None and low <= best.rate_gbps else None
-        relaxed = solve_machines(formulation, ask, rough, start=start)
+        try:
+            relaxed = solve_machines(formulation, ask, rough, start=start)
+        except SolverLimitReached:
+            if best is None:
+                raise
+            highest = max(highest, high)  # what may be there is part of the gap
+            continue
         if relaxed is None or relaxed.objective <= 0.0:
             continue
         point = _fastest_for_machines(formulation, job, settings, relaxed, ceiling)
         if point is not None and (best is None or point.rate_gbps > best.rate_gbps):
             best = point
+            if formulation.shared is not None:
+                rough = replace(rough, time_limit_s=min(rough.time_limit_s, LATER_SOLVE_S))
         reached = best.rate_gbps if best else 0.0
         if job.boot_s == 0.0 or relaxed.bound <= reached * (1 + BOOT_GAP):
             highest = max(highest, relaxed.bound)
