@@ -40,6 +40,13 @@ def test_a_goal_that_binds_comes_first() -> None:
     assert answer_goal(transfer, MinThroughput(6.0)).binding[0] == "the rate asked for, 6 Gbit/s"
 
 
+def test_a_deadline_binds_where_the_plan_needs_all_of_it() -> None:
+    transfer, cheapest = planned(Cheapest())
+    assert answer_goal(transfer, Deadline(cheapest.time_s * 0.9)).binding[0].startswith("the deadline of ")
+    early = answer_goal(transfer, Deadline(cheapest.time_s * 10))
+    assert not any("deadline" in phrase for phrase in early.binding)
+
+
 def test_an_offer_is_true_and_says_how_much_it_gives() -> None:
     transfer, plan = planned(Fastest())
     offers = {offer.change: offer for offer in what_would_help(transfer, plan)}

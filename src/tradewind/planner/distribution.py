@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,7 +50,7 @@ SAMPLES = 4
 """Plans between the cheapest and the fastest with which a large frontier begins."""
 RIVAL_SOLVE_S = 3.0
 """Of one solve for a plan to a single destination, which is only compared with."""
-RIVAL_GAP_SAID = 1e-3
+RIVAL_GAP_SAID = 5e-3
 """A plan that is only compared with and may be dearer than need be by more than this says so."""
 
 
@@ -71,9 +72,12 @@ def prepare_multicast(
     """
     limits = limits or Limits()
     if not 2 <= len(destinations) <= SINKS_MAX:
-        raise UsageError(f"a plan has 1 to {SINKS_MAX} destinations, not {len(destinations)}")
-    if len(set(destinations)) < len(destinations):
-        raise UsageError("a destination is named twice")
+        raise UsageError(
+            f"a plan has 1 to {SINKS_MAX} destinations, not {len(destinations)}", hint="plan for the others apart"
+        )
+    twice = next((d for number, d in enumerate(destinations) if d in destinations[:number]), None)
+    if twice is not None:
+        raise UsageError(f"{twice} is named twice among the destinations")
     network = network or build_network(catalog, limits, volume_gb=volume_gb)
     for destination in destinations:
         refuse_ends(catalog, network, source, destination, volume_gb, limits)
@@ -113,7 +117,9 @@ def trace_multicast(
         low, high = (answer_multicast(transfer, goal).cost.total_usd for goal in (Cheapest(), Fastest()))
         # Squares: what money buys changes most near the cheapest plan.
         parts = [(number / (SAMPLES + 1)) ** 2 for number in range(1, SAMPLES + 1)]
-        samples = [answer_multicast(transfer, MaxCost(low + part * max(0.0, high - low))) for part in parts]
+        for part in parts:
+            with suppress(SolverLimitReached):
+                samples.append(answer_multicast(transfer, MaxCost(low + part * max(0.0, high - low))))
     return trace_transfer(transfer, solves_max=solves_max, known=[*known, *samples])
 
 
@@ -157,7 +163,7 @@ def _multicast_plan(transfer: Transfer, goal: Goal, point: Point) -> MulticastPl
         connections_per_machine=formulation.network.connections_per_machine,
         optimal=point.answer.optimal and abs(rate - point.rate_gbps) <= FLOW_MIN_RELATIVE * 10 * rate,
         gap=point.gap,
-        binding=binding_limits(formulation, point, goal),
+        binding=binding_limits(formulation, job, point, goal),
     )
 
 
@@ -273,7 +279,7 @@ def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlterna
     one_by_one = transfer.job.gbit / math.fsum(made.transfer_s for made in plans)
     remarks = [] if together else [f"one after another: {crowded[0]} has not the machines for all at once"]
     gap = max(made.gap for made in plans)
-    remarks += [f"within {gap:.1%} of the best"] if gap > RIVAL_GAP_SAID else []
+    remarks += [f"each within {gap:.1%} of its best"] if gap > RIVAL_GAP_SAID else []
     return MulticastAlternative(
         f"{len(plans)} plans, one per destination",
         rate,

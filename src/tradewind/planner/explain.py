@@ -14,8 +14,9 @@ import numpy as np
 
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThroughput
+from tradewind.model.units import format_duration
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.goals import Point
+from tradewind.planner.goals import Job, Point
 from tradewind.planner.network import FloatArray, MachineOption
 
 __all__ = ["BottleneckPlace", "Tightness", "binding_limits", "bottlenecks", "tight_rows"]
@@ -58,18 +59,18 @@ def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) 
     return sorted(found, key=lambda t: -t.dual)
 
 
-def binding_limits(formulation: Formulation, point: Point, goal: Goal) -> tuple[str, ...]:
+def binding_limits(formulation: Formulation, job: Job, point: Point, goal: Goal) -> tuple[str, ...]:
     """What limits the plan, one phrase each."""
-    return tuple(_phrases(formulation, point, goal))
+    return tuple(_phrases(formulation, job, point, goal))
 
 
-def _phrases(formulation: Formulation, point: Point, goal: Goal) -> Iterator[str]:
+def _phrases(formulation: Formulation, job: Job, point: Point, goal: Goal) -> Iterator[str]:
     if isinstance(goal, MaxCost) and point.cost_usd >= goal.usd * TIGHT:
         yield f"the cost ceiling of {format_usd(goal.usd)}"
     if isinstance(goal, MinThroughput) and point.rate_gbps <= goal.gbps / TIGHT:
         yield f"the rate asked for, {format_gbps(goal.gbps, ASKED_DIGITS)}"
-    if isinstance(goal, Deadline):
-        yield "the deadline"
+    if isinstance(goal, Deadline) and job.boot_s + job.gbit / point.rate_gbps >= goal.seconds * TIGHT:
+        yield f"the deadline of {format_duration(goal.seconds)}"
     network = formulation.network
     counts = _machines_per_region(formulation, point)
     for tight in tight_rows(formulation, point):

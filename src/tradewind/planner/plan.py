@@ -200,7 +200,7 @@ def answer_goal(transfer: Transfer, goal: Goal) -> OverlayPlan:
 
 def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
     """Write a point as a plan and check it."""
-    binding = binding_limits(transfer.formulation, point, goal)
+    binding = binding_limits(transfer.formulation, transfer.job, point, goal)
     plan = overlay_plan(transfer.formulation, transfer.job, goal, point, binding=binding)
     wrong = violations(plan, transfer.catalog, transfer.limits)
     if wrong:
@@ -244,7 +244,7 @@ def infeasible(
     if best is None:
         return _unreachable(transfer)
     nearest = write(transfer, MinThroughput(best.rate_gbps * (1 - 1e-9)), best)
-    limits = binding_limits(transfer.formulation, best, Fastest())
+    limits = binding_limits(transfer.formulation, transfer.job, best, Fastest())
     limit = limits[0] if limits else "the links"
     if isinstance(goal, Deadline):
         nearest = replace(nearest, goal=Deadline(nearest.time_s))
