@@ -104,12 +104,20 @@ def freeze_relay(stage: Stage, running: Running) -> None:
     stage.sky.freeze("relay-1")
 
 
-def partition_relay(stage: Stage, running: Running) -> None:
+def silence_relay_to_the_sink(stage: Stage, running: Running) -> None:
     """What it sends towards the sink is lost, all else arrives."""
     stage.sky.set_link("relay-1", "sink-1", one_way=True, up=False)
 
 
-@pytest.mark.parametrize("fault", [kill_relay, freeze_relay, partition_relay], ids=lambda fault: fault.__name__)
+def silence_relay_to_the_source(stage: Stage, running: Running) -> None:
+    """Orders and chunks reach it and go on to the sink; no reply comes back."""
+    stage.sky.set_link("relay-1", "source-1", one_way=True, up=False)
+
+
+LOSSES = (kill_relay, freeze_relay, silence_relay_to_the_sink, silence_relay_to_the_source)
+
+
+@pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.__name__)
 def test_a_lost_relay_s_work_goes_the_direct_way(
     stage: Stage, tmp_path: Path, fault: Callable[[Stage, Running], None]
 ) -> None:

@@ -84,3 +84,5 @@ def test_a_slow_store_slows_all_and_fills_no_memory(stage: tuple[Command, Sky, P
         assert (data / "bucket" / "copy" / path.name).read_bytes() == path.read_bytes()
     # The line carries 1 MB/s; who claims more has lied about what is durable.
     assert done.summary["progress"]["bytes_per_s"] < STORE_MBPS * 1e6 / 8 * 1.1
+    command.wait_until_alone()
+    assert os.listdir(command.state / "fleets") == []
