@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from tradewind.catalog.ageing import Figure
 from tradewind.catalog.learned import Sample, store_samples
 from tradewind.catalog.load import catalog_folder, load_catalog
-from tradewind.catalog.user_files import import_table
+from tradewind.catalog.user_files import import_table, write_links
 from tradewind.cli.main import main
 from tradewind.errors import ConfigError
+from tradewind.model.origin import Origin
 from tradewind.model.price import PriceTier
 from tradewind.model.region import Region
 
@@ -79,7 +81,7 @@ def test_lines_above_the_header_are_skipped_and_counted(tmp_path: Path) -> None:
             "region,type,usd_per_hour\naws:us-east-11,m5.xlarge,1\n",
             "line 2, column region: unknown region aws:us-east-11",
         ),
-        ("src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,2999-01-01\n", "column date: 2999-01-01 has not come yet"),
+        ("src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,2026-11-23\n", "column date: 2026-11-23 has not come yet"),
         (
             "src,dst,gbps\naws:us-east-1,gcp:us-east1,3\naws:us-east-2,gcp:us-east1,3\naws:us-east-1,gcp:us-east1,4\n",
             "line 4, column src: aws:us-east-1 → gcp:us-east1 is there already, in line 2",
@@ -227,6 +229,22 @@ def test_new_regions_are_taken_where_they_are_meant(
     assert main(["catalog", "show", "--new-regions"]) == 2
 
 
+def test_what_a_measurement_wrote_can_be_imported(tmp_path: Path) -> None:
+    """The table of `tradewind measure --out`: also of a sky, whose regions may be of no cloud."""
+    origin = Origin("measured", "tradewind measure, world.json", "2026-11-21", "64 connections")
+    pairs = [(VIRGINIA, EEMSHAVEN), (Region("emulated", "north"), Region("emulated", "south"))]
+    table = tmp_path / "measured.csv"
+    write_links(table, [(pair, Figure(2.25, origin, 12.5)) for pair in pairs])
+    with pytest.raises(ConfigError, match="line 3, column src: unknown region emulated:north"):
+        import_table(table, tmp_path / "catalog", date="2026-11-21")
+    import_table(table, tmp_path / "catalog", date="2026-11-21", new_regions=True)
+    grid = load_catalog(tmp_path / "catalog", today=TODAY).grid
+    for pair in pairs:
+        link = grid.link(*pair)
+        assert link is not None
+        assert (link.gbps, link.rtt_ms, link.origin) == (2.25, 12.5, origin)
+
+
 def test_a_figure_in_another_unit_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="9999 is not between 0 and 400") as raised:
         imported(tmp_path, "src,dst,gbps\naws:us-east-1,gcp:us-east1,9999\n")
@@ -239,6 +257,11 @@ def test_a_figure_in_another_unit_is_told_so(tmp_path: Path) -> None:
         imported(tmp_path, "")
     assert empty.value.hint is not None
     assert "its first line names its columns" in empty.value.hint
+
+
+def test_a_day_that_has_begun_in_the_east_has_come(tmp_path: Path) -> None:
+    """At noon in London it is two in the morning of the next day on Kiritimati."""
+    imported(tmp_path, "src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,2026-11-22\n")
 
 
 def test_of_skyplanes_network_tiers_the_premium_one_counts(tmp_path: Path) -> None:

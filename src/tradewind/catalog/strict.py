@@ -13,7 +13,7 @@ from typing import Protocol
 from tradewind.catalog.tables import Row
 from tradewind.model.catalog import Catalog
 
-__all__ = ["ImportCheck", "RowCheck", "date_has_come"]
+__all__ = ["ImportCheck", "RowCheck", "date_has_come", "present"]
 
 FURTHEST_EAST = datetime.timezone(datetime.timedelta(hours=14))
 """Where a day begins first: a date that has come there may be today's for whoever wrote it."""
@@ -31,11 +31,10 @@ class RowCheck(Protocol):
 class ImportCheck:
     """Refuses what makes no sense of one table; see the module."""
 
-    def __init__(self, known: Catalog, now: datetime.datetime, *, new_regions: bool) -> None:
-        """`now` has a time zone; with `new_regions` regions that `known` does not have are meant."""
+    def __init__(self, known: Catalog, *, new_regions: bool) -> None:
+        """With `new_regions` regions that `known` does not have are meant."""
         self._known = known
         self._regions = set(known.places) | set(known.grid.regions())
-        self._now = now
         self._new_regions = new_regions
         self._lines: dict[Hashable, int] = {}
 
@@ -47,7 +46,7 @@ class ImportCheck:
             else:
                 self._check_region(row, columns)
         date = row.fields.get("date", "")
-        if date and not date_has_come(datetime.date.fromisoformat(date), self._now):
+        if date and not date_has_come(datetime.date.fromisoformat(date)):
             raise row.wrong("date", f"{date} has not come yet")
         first = self._lines.setdefault(entry, row.line)
         if first != row.line:
@@ -69,6 +68,11 @@ class ImportCheck:
         raise row.wrong(row.column(columns), f"unknown region {region}", hint=hint)
 
 
-def date_has_come(date: datetime.date, now: datetime.datetime) -> bool:
+def date_has_come(date: datetime.date) -> bool:
     """Whether it is that day, or has been, anywhere on earth."""
-    return date <= now.astimezone(FURTHEST_EAST).date()
+    return date <= present().astimezone(FURTHEST_EAST).date()
+
+
+def present() -> datetime.datetime:
+    """What an import takes for now, with a time zone."""
+    return datetime.datetime.now(datetime.timezone.utc)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from tradewind.catalog import strict
 from tradewind.catalog.ageing import Figure, age_weight
 from tradewind.catalog.limits import (
     QUOTAS_FILE,
@@ -34,7 +34,7 @@ from tradewind.catalog.load import (
 )
 from tradewind.catalog.packaged import read_packaged
 from tradewind.catalog.refreshed import MachinePrice
-from tradewind.catalog.strict import ImportCheck, RowCheck
+from tradewind.catalog.strict import RowCheck
 from tradewind.catalog.tables import format_tiers, skip_comments, write_table
 from tradewind.errors import ConfigError
 from tradewind.model.amounts import format_gbps
@@ -98,8 +98,8 @@ def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_r
         ConfigError: names file, line and column; nothing has been taken then.
     """
     header = _header(path)
-    known, now = load_catalog(folder), datetime.datetime.now(datetime.timezone.utc)
-    check = ImportCheck(known, now, new_regions=new_regions)
+    known = load_catalog(folder)
+    check = strict.ImportCheck(known, new_regions=new_regions)
     if "usd_per_hour" in header:
         return _store(MACHINE_PRICES, folder, MACHINE_PRICES.read(path, source, check), date)
     if "usd_per_gb" in header:
@@ -110,7 +110,7 @@ def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_r
         return _store(STORES, folder, STORES.read(path, source, check), date)
     links = list(LINKS.read(path, source, check))
     dates = (figure.origin.date or date for (pair, _), figure in links if known.grid.link(*pair) is not None)
-    too_old = sum(age_weight(of, now.date()) == 0 for of in dates)
+    too_old = sum(age_weight(of, strict.present().date()) == 0 for of in dates)
     return replace(_store(LINKS, folder, links, date), too_old=too_old)
 
 

@@ -121,7 +121,7 @@ def _require_date(text: str) -> None:
         date = datetime.date.fromisoformat(text)
     except ValueError:
         raise UsageError(f"{text!r} is not a date", hint="for example 2025-03-01") from None
-    if not date_has_come(date, datetime.datetime.now(datetime.timezone.utc)):
+    if not date_has_come(date):
         raise UsageError(f"--date {text} has not come yet", hint="it says when the figures were true")
 
 

@@ -1,0 +1,16 @@
+"""Imports refuse dates to come and count ages: here they have a day of their own, whatever the machine's clock says."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from tradewind.catalog import strict
+
+NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.timezone.utc)
+
+
+@pytest.fixture(autouse=True)
+def _noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict, "present", lambda: NOON)
