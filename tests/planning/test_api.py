@@ -17,6 +17,7 @@ from tests.planning.small_world import TOKYO, TORONTO, small_world
 from tradewind.catalog.user_files import import_table
 from tradewind.cli.main import main
 from tradewind.errors import InfeasibleGoal, UsageError
+from tradewind.planner.baseline import direct, ron
 from tradewind.planning import plans
 from tradewind.planning.plans import trace
 
@@ -166,6 +167,14 @@ def test_no_plan_is_above_its_own_frontier(monkeypatch: pytest.MonkeyPatch) -> N
     )
     assert middle.frontier().cost_usd(middle.throughput_gbps) <= middle.cost.total_usd * (1 + 1e-6)
     assert ends.frontier().points[0][0] == pytest.approx(ends.cost.total_usd)
+
+
+def test_neither_direct_nor_ron_is_above_the_frontier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "FRONTIER_SOLVES_MAX", 0)
+    cheapest = planned(goal="cheapest")
+    for rival in (direct(cheapest.transfer), ron(cheapest.transfer)):
+        assert rival is not None
+        assert cheapest.frontier().cost_usd(rival.throughput_gbps) <= rival.cost.total_usd * (1 + 1e-6)
 
 
 def test_the_users_catalog_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
