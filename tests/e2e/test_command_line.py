@@ -144,6 +144,38 @@ def test_explain_says_why(command: Command, tree: Path) -> None:
     assert "smaller than --min-size" in said
 
 
+def test_explain_looks_at_the_object(command: Command, tree: Path) -> None:
+    old = command.run("cp", "-r", tree, "x", "--newer", "1d", "--explain", "three.txt").expect(0)
+    assert old.stdout.startswith("taken: three.txt")
+    assert old.stderr == ""
+    os.utime(tree / "three.txt", (0, 0))
+    assert "before --newer" in command.run("cp", "-r", tree, "x", "--newer", "1d", "--explain", "three.txt").stdout
+    gone = command.run("cp", "-r", tree, "x", "--explain", "no-such").expect(0)
+    assert "note: nothing of that name is there" in gone.stderr
+    alone = command.run("cp", tree / "three.txt", "x", "--explain", "three.txt").expect(0)
+    assert alone.stdout == "taken: three.txt: it is the one object asked for\n"
+    assert command.run("cp", tree / "three.txt", "x", "--explain", "four").expect(0).stdout.startswith("left: four")
+
+
+def test_explain_compares_as_sync_does(command: Command, tree: Path, s3: S3Place) -> None:
+    def said(place: str | Path, *words: str) -> str:
+        done = command.run("sync", tree, place, "--explain", "three.txt", *words).expect(0)
+        return done.stdout.splitlines()[1].split(":")[0] + "; " + done.stdout.rsplit(": ", 1)[1].strip()
+
+    # Of another second than the copies: within one, stores that keep whole seconds are asked for checksums.
+    os.utime(tree / "three.txt", (1_600_000_000, 1_600_000_000))
+    copy = tree.parent / "copy"
+    assert said(copy) == "would be copied; nothing is there"
+    command.run("sync", tree, copy).expect(0)
+    command.run("sync", tree, s3.url + "/x", *s3.flags("dst")).expect(0)
+    assert said(copy) == "would be skipped; same size and time"
+    assert said(s3.url + "/x", *s3.flags("dst")) == "would be skipped; same size, and not older than the source"
+    by_sum = said(s3.url + "/x", "--compare", "checksum", *s3.flags("dst"))
+    assert by_sum == "would be skipped; same size and checksum"
+    (tree / "three.txt").write_text("of another length")
+    assert said(copy) == "would be copied; the size differs"
+
+
 def test_a_reader_that_has_enough_is_no_error(command: Command, tree: Path) -> None:
     pipe = (
         f"set -o pipefail; {command.binary} ls -r {tree} --json | head -n 1; {command.binary} config show | head -n 1"

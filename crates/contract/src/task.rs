@@ -1,6 +1,6 @@
 //! Work that needs no gateways and no journal: standard input of `tradewind-gateway task`.
 
-use crate::{Comparison, ObjectFilter, StoreSpec};
+use crate::{Comparison, JobSpec, ObjectFilter, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -106,7 +106,7 @@ pub enum Task {
         /// NDJSON.
         json: bool,
     },
-    /// Why a key is taken or left.
+    /// Why a key is taken or left, and what a comparison would make of it.
     Explain {
         /// Relative name.
         name: String,
@@ -114,6 +114,9 @@ pub enum Task {
         size_bytes: Option<u64>,
         /// Rules.
         filter: ObjectFilter,
+        /// The job that it would be part of: the object itself is looked at, and with a comparison the destinations.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<Box<JobSpec>>,
     },
     /// What reaches this store: credentials found (never shown), endpoint, clock skew, whether it can be listed.
     Doctor {

@@ -35,7 +35,11 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="return as soon as the job runs, with its id; it goes on in the background",
     )
-    parser.add_argument("--explain", metavar="KEY", help="say why a key would be taken or left, and do nothing")
+    parser.add_argument(
+        "--explain",
+        metavar="KEY",
+        help="say why KEY, relative to SRC, is taken or left (sync: copied or skipped), do nothing",
+    )
     parser.add_argument("--report", metavar="FILE", help="write a JSON verdict per object, one a line")
     add_setting(parser, "verify", metavar="auto|read")
     parser.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
@@ -124,7 +128,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
 def transfer(args: Namespace, options: Options) -> int:
     """Runs the job and returns its exit code; with --detach as soon as it runs."""
     if args.explain is not None:
-        explain(args)
+        explain(args, options)
     if not args.detach:
         return _run(args, options, None)
     if args.dry_run:
@@ -171,25 +175,23 @@ def _unfinished(client: Client, args: Namespace) -> str | None:
     return f"job {job.id} from here to there is unfinished; `tradewind jobs resume {job.id}` would go on with it"
 
 
-def explain(args: Namespace) -> NoReturn:
-    """Says why a key is taken or left; knows the size of a local file. Does not return."""
-    import os
-
+def explain(args: Namespace, options: Options) -> NoReturn:
+    """Says why a key is taken or left and, for sync, how the destinations compare. Ends here. Raises UsageError."""
     from tradewind.gateway.find import find_gateway
     from tradewind.gateway.task import become_task
     from tradewind.model.document import to_document
-    from tradewind.model.url import parse_url
+    from tradewind.transfer.request import resolve
+    from tradewind.transfer.way import local_way
 
-    place = parse_url(args.source, cwd=os.getcwd())
-    size: int | None = None
-    if place.kind == "file":
-        try:
-            size = os.stat(os.path.join(place.key, args.explain)).st_size
-        except OSError:
-            size = None
+    job = resolve(args.source, tuple(args.destinations), options, local_way().plan)
     become_task(
         args.gateway or find_gateway(),
-        {"task": "explain", "name": args.explain, "size_bytes": size, "filter": to_document(object_filter(args))},
+        {
+            "task": "explain",
+            "name": args.explain,
+            "filter": to_document(options.filter),
+            "job": to_document(job),
+        },
     )
 
 

@@ -183,7 +183,9 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             let rule = if read || are_files { check::Rule::Read } else { check::Rule::Stated(compare) };
             check::Check { sides, rule, one_way, json, policy }.run(&filter, streams).await
         }
-        Task::Explain { name, size_bytes, filter } => explain::explain(&name, size_bytes, &filter, streams),
+        Task::Explain { name, size_bytes, filter, job } => {
+            explain::Explain { name, size_bytes, filter, job, opened, policy: prompt }.run(streams).await
+        }
         Task::Doctor { stores, clouds, json } => {
             doctor::look_at_clouds(&clouds, json, streams).await?;
             doctor::doctor(&stores, json, policy, streams).await
