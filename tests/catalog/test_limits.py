@@ -93,6 +93,21 @@ def test_show_names_limits_and_their_origin_or_says_that_none_is_known(
     assert "read 2.5 Gbit/s" in text
 
 
+def test_show_of_all_says_how_old_prices_are_and_which_tables_are_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    assert main(["catalog", "show"]) == 0
+    *_, prices, yours, hint = capsys.readouterr().out.splitlines()
+    assert prices.startswith("prices  packaged, of 2022-11-28 to 2026-")
+    assert yours == f"yours   {tmp_path / 'catalog'}: nothing yet"
+    assert "says where each figure is from" in hint
+    imported(tmp_path, "region,machines\naws:us-east-1,1\n")
+    imported(tmp_path, "provider,read_gbps\naws,2.5\n")
+    assert main(["catalog", "show"]) == 0
+    assert f"yours   {tmp_path / 'catalog'}: quotas.csv, stores.csv\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("days", "words"),
     [(0, "today"), (1, "1 day old"), (59, "59 days old"), (60, "2 months old"), (730, "2 years old")],

@@ -108,10 +108,19 @@ def _print_all(args: Namespace, catalog: Catalog, folder: Path) -> None:
         return
     layers = Counter(link.origin.kind for link in catalog.grid.links.values())
     counts = ", ".join(f"{count:,} {kind}" for kind, count in layers.most_common())
-    refreshed = sorted(path.name for path in folder.glob("refreshed-*.csv"))
+    dates = _packaged_price_dates(load_catalog())
+    tables = ", ".join(sorted(path.name for path in folder.glob("*.csv")))
     print(f"\n{len(places)} regions, {len(catalog.grid.links):,} links ({counts})")
-    print(f"prices  {'packaged' if not refreshed else 'packaged, and over them ' + ', '.join(refreshed)}")
-    print(f"yours   {folder if folder.is_dir() else f'{folder} (nothing yet)'}")
+    print(f"prices  packaged, of {dates[0]} to {dates[-1]}; `tradewind catalog refresh` asks for those of today")
+    print(f"yours   {folder}: {tables or 'nothing yet'}")
+    print("`tradewind catalog show REGION [REGION]` says where each figure is from, and how old it is")
+
+
+def _packaged_price_dates(packaged: Catalog) -> list[str]:
+    """Days of which the list prices are, the oldest first."""
+    offers = [offer.origin for of in packaged.offers.values() for offer in of]
+    origins = [*offers, *(rule.price.origin for rule in packaged.prices.rules)]
+    return sorted({origin.date for origin in origins if origin.date})
 
 
 def _place_document(place: Place) -> dict[str, Any]:
