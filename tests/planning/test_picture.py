@@ -52,6 +52,15 @@ def test_regions_of_problem_files_are_mapped_by_their_names() -> None:
     assert words_of(svg).count(str(SEATTLE)) == 1
 
 
+def test_pictures_on_one_page_do_not_share_names() -> None:
+    names = {clip.get("id") for clip in picture().iter(f"{SVG}clipPath")}
+    straight = tradewind.plan(*ENDS, volume_gb=50, max_vms=2, goal="cheapest", catalog=small_world())
+    others = {clip.get("id") for clip in ElementTree.fromstring(straight.plot().svg).iter(f"{SVG}clipPath")}
+    assert names
+    assert others
+    assert not names & others
+
+
 def test_regions_that_nobody_knows_are_not_mapped() -> None:
     catalog = random_world(1, 4)
     plan = tradewind.plan("p:r0", "p:r2", volume_gb=50, max_vms=1, goal="fastest", catalog=catalog)

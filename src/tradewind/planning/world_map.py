@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from tradewind.model.amounts import format_gbps
 from tradewind.model.overlay import DistributionTree, MulticastPlan, OverlayPlan, OverlayRoute
@@ -69,7 +70,9 @@ def draw_map(plan: AnyPlan, places: Mapping[Region, Place]) -> Iterator[str]:
     window = window_on(list(lines.values()), style.WIDTH, HEIGHT)
     at = _stations(plan, places, window)
     labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
-    yield f'<clipPath id="map"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath><g clip-path="url(#map)">'
+    clip = f"map-{crc32(repr(at).encode()):08x}"  # a notebook shows several on one page, where names must differ
+    yield f'<clipPath id="{clip}"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath>'
+    yield f'<g clip-path="url(#{clip})">'
     yield f'<rect width="{style.WIDTH}" height="{HEIGHT}" fill="{style.SEA}"/>'
     yield f'<path d="{_land(window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
     yield from _ribbons(ways, lines, window, at, labels)
