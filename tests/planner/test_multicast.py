@@ -129,6 +129,27 @@ def test_a_plan_stands_where_the_search_for_a_better_one_takes_too_long(monkeypa
     assert found.rate_gbps <= best.throughput_gbps * (1 + 1e-6) <= found.rate_gbps * (1 + found.gap) * (1 + 2e-6)
 
 
+def test_a_ceiling_that_the_cheapest_plan_meets_has_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = random_world(2, 5, boot_s=5.0)
+    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, Limits(machines_per_region=2))
+    cheapest = answer_multicast(transfer, Cheapest())
+    solve = solver.solve_machines
+
+    def weary(*args: Any, **kwargs: Any) -> Any:
+        if args[1].ceiling_usd_per_gbit is not None and kwargs.get("start") is None:
+            raise SolverLimitReached("no plan found within 5 s")
+        return solve(*args, **kwargs)
+
+    best = answer_multicast(transfer, MaxCost(1.3 * cheapest.cost.total_usd))
+    monkeypatch.setattr(goals, "solve_machines", weary)
+    plan = answer_multicast(transfer, MaxCost(1.3 * cheapest.cost.total_usd))
+    assert plan.throughput_gbps <= best.throughput_gbps * (1 + 1e-6)
+    assert best.throughput_gbps <= plan.throughput_gbps * (1 + plan.gap) * (1 + 2e-6)
+    assert plan.gap < 2
+    with pytest.raises(SolverLimitReached):
+        answer_multicast(transfer, MaxCost(0.9 * cheapest.cost.total_usd))
+
+
 @pytest.mark.parametrize("seed", [0, 2, 4, 6])
 def test_the_frontier_is_as_good_as_brute_force_everywhere(seed: int) -> None:
     world, transfer = world_of(seed)

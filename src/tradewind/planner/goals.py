@@ -195,9 +195,16 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
         try:
             relaxed = solve_machines(formulation, ask, rough, start=start)
         except SolverLimitReached:
-            if best is None:
+            if best is not None:
+                highest = max(highest, high)  # what may be there is part of the gap
+                continue
+            if formulation.shared is None:
                 raise
-            highest = max(highest, high)  # what may be there is part of the gap
+            best = cheapest(formulation, job, settings)
+            if best is None or best.cost_usd > ceiling_usd:
+                raise
+            # Looked at again with a plan to begin with, under what no plan passes.
+            windows.append((low, min(high, formulation.shared.relax(ask).bound)))
             continue
         if relaxed is None or relaxed.objective <= 0.0:
             continue

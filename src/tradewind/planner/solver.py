@@ -35,6 +35,8 @@ WINDOW_SLACK = 1e-8
 WHOLE_COLUMNS_MAX = 20_000
 """Flow columns up to which a programme with several destinations is solved whole. On 71 regions with one machine type,
 two to three destinations take seconds and prove optimality; beyond, regions are chosen and a gap remains."""
+WHOLE_TRY_S = 5.0
+"""Of a larger one, where the chosen regions have no answer. It seldom has one in any time that someone waits."""
 REGIONS_OF_INTEREST_MAX = 14
 LATE_ROUNDS_MAX = 12
 """Solves after each of which late rows may be added; then the best answer stands with its gap."""
@@ -133,7 +135,8 @@ def _solve_around_relaxation(
     small_start = start and replace(start, flow_gbps=start.flow_gbps[kept])
     found = _solve_with_late_rows(small, ask, settings, small_start)
     if found is None or (ask.maximise_rate and found.objective <= 0.0 < relaxed.bound):
-        return _solve_with_late_rows(formulation, ask, settings, start)
+        hasty = replace(settings, time_limit_s=min(settings.time_limit_s, WHOLE_TRY_S))
+        return _solve_with_late_rows(formulation, ask, hasty, start)
     flows = np.zeros(formulation.link_count)
     flows[kept] = found.flow_gbps
     gap = abs(found.objective - relaxed.bound)
