@@ -74,10 +74,9 @@ def test_what_waits_may_be_stopped_before_the_job_runs(
     script, begun, go_on = tmp_path / "gateway", tmp_path / "begun", tmp_path / "go-on"
     os.mkfifo(begun)
     os.mkfifo(go_on)
-    gateway = find_binary("tradewind-gateway")
-    script.write_text(
-        f'#!/bin/sh\n[ "$1" = serve ] || exec {gateway} "$@"\necho > {begun}\ncat {go_on}\nexec {gateway} "$@"\n'
-    )
+    # The shell itself waits, by opening the pipe: a `cat` would outlive it when it is killed.
+    waits = f'[ "$1" = serve ] && echo > {begun} && read _ < {go_on}'
+    script.write_text(f'#!/bin/sh\n{waits}\nexec {find_binary("tradewind-gateway")} "$@"\n')
     script.chmod(0o755)
     command.environment["TRADEWIND_GATEWAY"] = str(script)
     running = command.start("cp", "-r", source, tmp_path / "copy", "--detach")
