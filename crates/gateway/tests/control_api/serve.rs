@@ -106,7 +106,9 @@ fn assert_refused(output: &Output, code: i32, error: &str) {
 async fn a_local_gateway_answers_its_owner_and_ends_with_stdin() {
     let folder = Folder::new();
     let serving = Serving::start(&["--control", &folder.socket(), "--exit-with-stdin"]).await;
-    assert_eq!(serving.ready, json!({ "control": folder.socket(), "data_address": null }));
+    let (version, contract) = (env!("CARGO_PKG_VERSION"), tradewind_contract::CONTRACT_VERSION);
+    let ready = json!({ "control": folder.socket(), "data_address": null, "gateway": version, "contract": contract });
+    assert_eq!(serving.ready, ready);
     let socket = std::fs::metadata(folder.path("socket")).unwrap();
     assert!(socket.file_type().is_socket());
     assert_eq!(socket.permissions().mode() & 0o777, 0o600);
