@@ -46,7 +46,7 @@ def planned(transfer: Transfer, goal: Goal) -> OverlayPlan:
 )
 def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float) -> None:
     world, transfer = world_of(seed, boot_s)
-    tolerance = 1e-6 if boot_s == 0 else 1e-3
+    tolerance = 1e-6
     top_gbps = fastest_gbps(world)
     assert planned(transfer, Fastest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)
     assert planned(transfer, Soonest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)

@@ -3,7 +3,7 @@
 The relaxation is nearly whole: what is a fraction is the few machines that are not fully used. One relaxation takes
 some ten milliseconds, the next one below it, from the same basis, one. HiGHS's own branch and bound pays for presolve,
 cuts and searches for a first answer what these programmes do not need: rounding machines up gives answers at once.
-It stays the judge where `RELAXATIONS_MAX` do not suffice.
+Where the work of a question (`linear.Meter`) does not suffice, the answer has a gap, and says so.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import highspy
 import numpy as np
 
 from tradewind.planner.formulation import Ask, Formulation
-from tradewind.planner.linear import COST_SCALE, SolverSettings, new_highs, pass_model
+from tradewind.planner.linear import SolverSettings, new_highs, objective_of, pass_model, scaled
 from tradewind.planner.network import FloatArray, IntArray
+from tradewind.planner.staffing import Staff
 
-__all__ = ["RELAXATIONS_MAX", "Search", "search_machines"]
+__all__ = ["Search", "search_machines"]
 
-RELAXATIONS_MAX = 500
-"""Linear programmes of one search: half a second, or five on the largest networks. Measured grids took up to 230."""
 ITERATIONS_MAX = 3000
 """Simplex iterations of one of them, against cycling: a first one takes some hundreds, the next ones some."""
 WHOLE = 1e-7
@@ -56,6 +55,7 @@ class _Node:
     number: int
     lower: FloatArray
     upper: FloatArray
+    flows: FloatArray
     machines: FloatArray
     reduced_cost: FloatArray
     basis: Any
@@ -81,6 +81,7 @@ class _Tree:
     _unresolved: float = np.inf
     """Bound of the parts that could not be searched."""
     _highs: Any = None
+    _staff: Any = None
     _open: list[_Node] = field(default_factory=list)
 
     def search(self) -> Search:
@@ -96,7 +97,7 @@ class _Tree:
                 self.formulation = small
                 self._begin()
                 self._add(none, upper, None)
-        while self._open and self._open[0].bound < self._worth() and self.relaxations < RELAXATIONS_MAX:
+        while self._open and self._open[0].bound < self._worth() and not self._tired():
             node = heapq.heappop(self._open)
             upper = self._tightened(node)
             option = self._branching(node)
@@ -106,8 +107,8 @@ class _Tree:
             raised, lowered = node.lower.copy(), upper.copy()
             raised[option] = np.ceil(node.machines[option])
             lowered[option] = np.floor(node.machines[option])
-            self._add(raised, upper, node.basis)
-            self._add(node.lower, lowered, node.basis)
+            self._add(raised, upper, node)
+            self._add(node.lower, lowered, node)
         bound = min([self.best, self._unresolved, *(node.bound for node in self._open[:1])])
         return Search(self.machines, self.best, bound, bound >= self._worth())
 
@@ -116,6 +117,10 @@ class _Tree:
         self._highs.setOptionValue("presolve", "off")
         self._highs.setOptionValue("simplex_iteration_limit", ITERATIONS_MAX)
         pass_model(self._highs, self.formulation, self.ask, relax=True)
+        self._staff = Staff(self.formulation)
+
+    def _tired(self) -> bool:
+        return self.relaxations >= self.settings.relaxations_max or self.settings.meter.spent
 
     def _worth(self) -> float:
         """Only what is below this is worth looking at."""
@@ -123,51 +128,52 @@ class _Tree:
             return np.inf
         return self.best - max(self.settings.relative_gap * abs(self.best), GAP_MIN)
 
-    def _add(self, lower: FloatArray, upper: FloatArray, basis: Any) -> None:
+    def _add(self, lower: FloatArray, upper: FloatArray, parent: _Node | None) -> None:
         """Relax a part, round its machines up, and keep it if it may hold something better."""
-        relaxed = self._relax(lower, upper, basis)
+        relaxed = self._relax(lower, upper, parent)
         if relaxed is None or relaxed.bound >= self._worth():
             return
         self._round_up(relaxed)
         if relaxed.bound < self._worth():
             heapq.heappush(self._open, relaxed)
 
-    def _relax(self, lower: FloatArray, upper: FloatArray, basis: Any) -> _Node | None:
+    def _relax(self, lower: FloatArray, upper: FloatArray, parent: _Node | None) -> _Node | None:
         highs, first = self._highs, self.formulation.link_count
         count = self.formulation.option_count
         highs.changeColsBounds(count, np.arange(first, first + count, dtype=np.int32), lower, upper)
-        if basis is not None:
-            highs.setBasis(basis)
-        highs.run()
-        self.relaxations += 1
+        if parent is not None:
+            highs.setBasis(parent.basis)
+        self._run()
         if highs.getModelStatus() not in DECIDED:
             highs.clearSolver()  # Numbers went astray from that basis: begin anew.
-            highs.run()
+            self._run()
         status = highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
-            if status != highspy.HighsModelStatus.kInfeasible:
-                self._unresolved = -np.inf  # Nothing is known of this part.
+            if status != highspy.HighsModelStatus.kInfeasible:  # Nothing is known of this part but what its whole says.
+                self._unresolved = min(self._unresolved, -np.inf if parent is None else parent.bound)
             return None
         solution = highs.getSolution()
-        machines = np.array(solution.col_value)[first:]
-        reduced = np.array(solution.col_dual)[first:]
+        values = np.array(solution.col_value)
+        reduced = np.array(solution.col_dual)[first : first + count]
         bound = float(highs.getObjectiveValue())
-        return _Node(bound, self.relaxations, lower, upper, machines, reduced, highs.getBasis())
+        machines, flows = values[first : first + count], values[:first]
+        return _Node(bound, self.relaxations, lower, upper, flows, machines, reduced, highs.getBasis())
+
+    def _run(self) -> None:
+        self._highs.run()
+        self.relaxations += 1
+        iterations = max(0, int(self._highs.getInfo().simplex_iteration_count))
+        self.settings.meter.count(iterations, self.formulation.link_count)
 
     def _round_up(self, node: _Node) -> None:
-        """Whole machines above the relaxed ones carry the same flows; with a ceiling on cost they must be asked."""
-        machines = np.ceil(node.machines - WHOLE)
-        options = self.formulation.network.options
-        of_region = np.array([o.region_index for o in options], dtype=np.int64)
-        limits = self.formulation.network.machines_max
-        if np.any(np.bincount(of_region, machines, len(limits)) > limits):
+        """Whole machines that carry the same flows; with a ceiling on cost they must be asked."""
+        machines = self._staff.cheapest_for(node.flows, node.machines)
+        if machines is None:
             return
         if self.ask.ceiling_usd_per_gbit is None:
-            weight = 0.0 if self.ask.maximise_rate else COST_SCALE * self.ask.machine_factor
-            more = float(self.formulation.machine_usd_per_s @ (machines - node.machines))
-            objective = node.bound + weight * max(0.0, more)
+            objective = scaled(objective_of(self.formulation, self.ask, node.flows, machines), self.ask)
         else:
-            whole = self._relax(machines, machines, node.basis)
+            whole = self._relax(machines, machines, node)
             if whole is None:
                 return
             objective = whole.bound

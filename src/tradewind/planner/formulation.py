@@ -18,6 +18,7 @@ from tradewind.planner.network import FloatArray, IntArray, Network
 __all__ = [
     "CAPACITY_FAMILIES",
     "Ask",
+    "BootWindow",
     "Formulation",
     "RelaxedTrees",
     "RowWriter",
@@ -79,6 +80,28 @@ class SharedFlows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class BootWindow:
+    """Bounds on the price W of all machines [USD/s] in a window of rates [l, u], where their boot is paid too.
+
+    Boot adds βWT to R. Under W·T lie the planes l·W + w·T − l·w and u·W + w'·T − u·w' (McCormick), w and w' being the
+    least and the most that machines cost there; at both ends of the window the higher of them is W·T itself.
+    """
+
+    per_gbit: float
+    """β = boot time / volume [s/Gbit]."""
+    machines_usd_per_s_min: float
+    machines_usd_per_s_max: float
+
+    def planes(self, rate_min_gbps: float, rate_max_gbps: float) -> tuple[tuple[float, float, float], ...]:
+        """Coefficients of W and of T, and the constant."""
+        least, most = self.machines_usd_per_s_min, self.machines_usd_per_s_max
+        return (
+            (rate_min_gbps, least, -rate_min_gbps * least),
+            (rate_max_gbps, most, -rate_max_gbps * most),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """One question: rate window, objective and, if any, cost ceiling."""
 
@@ -93,8 +116,16 @@ class Ask:
     machine_factor: float = 1.0
     """Weight of machine prices in R; above one where boot time is paid too."""
     ceiling_usd_per_gbit: float | None = None
-    """R ≤ ceiling · T + ``ceiling_usd_per_s``."""
-    ceiling_usd_per_s: float = 0.0
+    """R ≤ ceiling · T."""
+    boot: BootWindow | None = None
+    """Boot time, if ``machine_factor`` does not stand for it: R is then counted as low as it may be in the window."""
+
+    def boot_usd_per_s(self, machines_usd_per_s: float, rate_gbps: float) -> float:
+        """What boot adds to R at least."""
+        if self.boot is None:
+            return 0.0
+        planes = self.boot.planes(self.rate_min_gbps, self.rate_max_gbps)
+        return self.boot.per_gbit * max(a * machines_usd_per_s + b * rate_gbps + c for a, b, c in planes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,11 +173,6 @@ class Formulation:
     def option_count(self) -> int:
         """Number of machine columns."""
         return len(self.machine_usd_per_s)
-
-    @property
-    def has_one_type_per_region(self) -> bool:
-        """Whether the largest number of every option is one set of machines; several types share a region's limit."""
-        return len({option.region_index for option in self.network.options}) == self.option_count
 
     def rows_so_far(self) -> Rows:
         """All rows that are written down, late ones included."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tradewind.planner.formulation import Ask, Formulation
-from tradewind.planner.goals import BOOT_GAP, RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
+from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
 from tradewind.planner.network import IntArray
 from tradewind.planner.solver import SolverSettings, solve_flows, solve_machines
 
@@ -30,6 +30,7 @@ __all__ = ["SOLVES_MAX", "Frontier", "Segment", "trace_frontier"]
 
 SOLVES_MAX = 400
 """Mixed-integer solves of one frontier, unless the caller sets less; pieces not proven by then are marked as such."""
+BOOT_GAP = 1e-3
 COST_TOLERANCE = 1e-7
 """Relative: improvements smaller than this are rounding."""
 END_STEPS_MAX = 8

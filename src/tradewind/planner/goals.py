@@ -7,26 +7,31 @@ With T the rate, R the rate of cost [USD/s] and boot time b, a transfer of V GB 
 - *exactly a rate*: T is a constant, so C is linear: one solve (the paper's reformulation).
 - *at least a rate, cheapest*: minimise R/T by Dinkelbach's method: min R − λT, then λ ← R/T, until nothing is gained.
 - *a cost ceiling*: R · 8V/T ≤ budget ⇔ R ≤ (budget / 8V) · T, linear; maximise T: one solve.
-- *boot time* adds b·W·T to R·8V, with W = vm·N, which is not linear. Over a window of rates [l, u] in which machines
-  cost at least w, W·T ≥ l·W + w·T − l·w gives a bound, and every answer is evaluated as it truly is; windows are halved
+- *boot time* adds b·W·T to R·8V, with W = vm·N, which is not linear: `boot.py` for one destination. With several it is
+  counted as at the lower end of a window of rates, every answer is evaluated as it truly is, and windows are halved
   until bound and best answer meet.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import replace
 
 from tradewind.errors import SolverLimitReached
-from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.planner.boot import all_machines, cheapest_with_boot, fastest_within_with_boot
 from tradewind.planner.formulation import Ask, Formulation
-from tradewind.planner.network import GBPS_MIN
+from tradewind.planner.point import (
+    RATE_UNBOUNDED_GBPS,
+    STEPS_MAX,
+    Job,
+    Point,
+    cheapest_for_machines,
+    cost_rate,
+    fastest_for_machines,
+)
 from tradewind.planner.solver import Answer, SolverSettings, solve_flows, solve_machines
 
 __all__ = [
-    "BOOT_GAP",
     "RATE_UNBOUNDED_GBPS",
     "Job",
     "Point",
@@ -36,57 +41,16 @@ __all__ = [
     "fastest_within",
 ]
 
-RATE_UNBOUNDED_GBPS = 1e6
 RATE_SMALL_GBPS = 1e-2
 """Below what any plan is asked for."""
-DINKELBACH_STEPS_MAX = 30
-"""Never reached: the method converges superlinearly, and takes two to five steps here."""
 RATE_SLACK = 1e-9
 """Relative; lets a second solve reach the rate of a first one in spite of rounding."""
 BOOT_GAP = 1e-3
-"""Relative gap at which the windows of boot time stop being halved."""
-LATER_SOLVE_S = 5.0
-"""With several destinations: of each solve that only looks for something better than what is there."""
+"""Relative gap at which, with several destinations, the windows of boot time stop being halved."""
 WINDOW_GAP = BOOT_GAP / 2
 """Relative gap of the solves of a window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is moved, as far as costs are concerned."""
-
-    volume_gb: float
-    boot_s: float = 0.0
-    requests_usd: float = 0.0
-
-    @property
-    def gbit(self) -> float:
-        """Volume in Gbit."""
-        return BITS_PER_BYTE * self.volume_gb
-
-    def machine_factor(self, rate_gbps: float) -> float:
-        """Weight of machine prices in R that pays boot time too, at one rate."""
-        return 1.0 + rate_gbps * self.boot_s / self.gbit
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Point:
-    """An answer with its true rate and cost, and how far from the best it may be at most."""
-
-    answer: Answer
-    rate_gbps: float
-    cost_usd: float
-    gap: float = 0.0
-
-    @classmethod
-    def of(cls, formulation: Formulation, job: Job, answer: Answer, gap: float = 0.0) -> Point:
-        """Evaluate an answer as it truly is."""
-        rate = float(answer.flow_gbps[formulation.out_of_source].sum())
-        machines_usd_per_s = float(formulation.machine_usd_per_s @ answer.machines)
-        egress_usd_per_s = float(formulation.egress_usd_per_s @ answer.flow_gbps)
-        time_s = job.gbit / rate
-        cost = egress_usd_per_s * time_s + machines_usd_per_s * (time_s + job.boot_s) + job.requests_usd
-        return cls(answer, rate, cost, gap)
+LATER_SOLVE_S = 5.0
+"""With several destinations: of each solve that only looks for something better than what is there."""
 
 
 def cheapest_exactly(formulation: Formulation, job: Job, rate_gbps: float, settings: SolverSettings) -> Point | None:
@@ -99,11 +63,12 @@ def cheapest_exactly(formulation: Formulation, job: Job, rate_gbps: float, setti
 def fastest(formulation: Formulation, job: Job, settings: SolverSettings, *, cheapest_too: bool = True) -> Point | None:
     """The highest rate there is, and the cheapest way to it; ``None`` if the sink cannot be reached."""
     everything = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
-    if formulation.has_one_type_per_region:
-        # No machine slows a plan down: all that are allowed give the highest rate, and that is a linear programme.
-        top = solve_flows(formulation, everything, formulation.machine_max.astype(np.int64), settings)
-    else:
+    machines = all_machines(formulation)
+    if machines is None:
         top = solve_machines(formulation, everything, settings)
+    else:
+        # No machine slows a plan down: all that are allowed give the highest rate, and that is a linear programme.
+        top = solve_flows(formulation, everything, machines, settings)
     if top is None or top.objective <= 0.0:
         return None
     rate = top.objective
@@ -123,10 +88,11 @@ def cheapest(
     rate_max_gbps: float = RATE_UNBOUNDED_GBPS,
 ) -> Point | None:
     """Cheapest at at least a rate; ``None`` if the rate is out of reach."""
+    if job.boot_s > 0.0 and formulation.shared is None:
+        return cheapest_with_boot(formulation, job, settings, rate_min_gbps, rate_max_gbps)
     best: Point | None = None
     bound = float("inf")
     windows = [(0.0, rate_min_gbps, rate_max_gbps)]
-    boot_floors: dict[float, float] = {}
     for _ in range(settings.windows_max):
         if not windows:
             break
@@ -134,22 +100,18 @@ def cheapest(
         if best is not None and floor >= best.cost_usd * (1 - BOOT_GAP):
             bound = min(bound, floor)
             continue
-        if low not in boot_floors:
-            boot_floors[low] = _boot_floor(formulation, job, settings, low)
         try:
-            ratio = _least_ratio(formulation, job, settings, (low, high, boot_floors[low]), best)
+            ratio = _least_ratio(formulation, job, settings, low, high)
         except SolverLimitReached:
             if best is None:
                 raise
             bound = min(bound, floor)  # what may be there is part of the gap
             continue
         if ratio is None:
-            if best is not None:
-                bound = min(bound, best.cost_usd * (1 - BOOT_GAP))
             continue
         answer, usd_per_gbit_min = ratio
         floor = max(floor, usd_per_gbit_min * job.gbit + job.requests_usd)
-        point = _best_for_machines(formulation, job, settings, answer, rate_min_gbps)
+        point = cheapest_for_machines(formulation, job, settings, answer, rate_min_gbps)
         if best is None or point.cost_usd < best.cost_usd:
             best = point
         if job.boot_s == 0.0 or floor >= best.cost_usd * (1 - BOOT_GAP):
@@ -169,6 +131,9 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
     ceiling = (ceiling_usd - job.requests_usd) / job.gbit
     if ceiling <= 0.0:
         return None
+    if job.boot_s > 0.0 and formulation.shared is None:
+        fastest_known = fastest_within_with_boot(formulation, job, ceiling_usd, settings)
+        return fastest_known and _cheapest_at_same_rate(formulation, job, settings, fastest_known, ceiling_usd)
     best: Point | None = None
     rough = settings if job.boot_s == 0.0 else replace(settings, relative_gap=WINDOW_GAP)
     highest = 0.0
@@ -180,17 +145,8 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
         low = max(low, best.rate_gbps if best else 0.0)
         if low > high * (1 - BOOT_GAP):
             continue
-        boot = _boot_floor(formulation, job, settings, low)
-        if ceiling <= boot:
-            continue
-        ask = Ask(
-            low,
-            high,
-            maximise_rate=True,
-            machine_factor=job.machine_factor(low),
-            ceiling_usd_per_gbit=ceiling - boot,
-            ceiling_usd_per_s=boot * low,
-        )
+        factor = job.machine_factor(low)
+        ask = Ask(low, high, maximise_rate=True, machine_factor=factor, ceiling_usd_per_gbit=ceiling)
         start = best.answer if best is not None and low <= best.rate_gbps else None
         try:
             relaxed = solve_machines(formulation, ask, rough, start=start)
@@ -208,7 +164,7 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
             continue
         if relaxed is None or relaxed.objective <= 0.0:
             continue
-        point = _fastest_for_machines(formulation, job, settings, relaxed, ceiling)
+        point = fastest_for_machines(formulation, job, settings, relaxed, ceiling)
         if point is not None and (best is None or point.rate_gbps > best.rate_gbps):
             best = point
             if formulation.shared is not None:
@@ -222,54 +178,37 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
     if best is None:
         return None
     highest = max([highest, *(high for _, high in windows)])
-    gap = max(0.0, (highest - best.rate_gbps) / best.rate_gbps)
-    return _cheapest_at_same_rate(formulation, job, settings, best, ceiling_usd, gap)
+    best = replace(best, gap=max(0.0, (highest - best.rate_gbps) / best.rate_gbps))
+    return _cheapest_at_same_rate(formulation, job, settings, best, ceiling_usd)
 
 
 def _least_ratio(
-    formulation: Formulation, job: Job, settings: SolverSettings, window: tuple[float, float, float], best: Point | None
+    formulation: Formulation, job: Job, settings: SolverSettings, low: float, high: float
 ) -> tuple[Answer, float] | None:
-    """Dinkelbach: the least R/T in a window of rates, boot time counted as low as it may be; and a bound.
+    """Dinkelbach: the least R/T in a window of rates, boot time counted as at its lower end; and a bound.
 
-    ``window`` is its lowest and highest rate, and what boot costs at least there [USD/Gbit].
-    ``None`` if there is no plan, or with one destination none that is cheaper than ``best`` by more than `BOOT_GAP`.
+    ``None`` if there is no plan.
     """
-    low, high, boot = window
     factor = job.machine_factor(low)
-    single = formulation.shared is None
-    if best is not None and single:
-        usd_per_gbit = (best.cost_usd * (1 - BOOT_GAP) - job.requests_usd) / job.gbit - boot
-        ask = Ask(low, high, usd_per_gbit=usd_per_gbit, machine_factor=factor)
-        answer = solve_machines(formulation, ask, settings, beat=boot * low)
-    elif low > 0.0:
+    if low > 0.0:
         answer = solve_machines(formulation, Ask(low, low, machine_factor=factor), settings)
     else:
         answer = solve_machines(formulation, Ask(low, high, maximise_rate=True), settings)
     if answer is None:
         return None
-    for _ in range(DINKELBACH_STEPS_MAX):
+    for _ in range(STEPS_MAX):
         rate = float(answer.flow_gbps[formulation.out_of_source].sum())
         if rate <= 0.0:
             return None
-        ratio = (_cost_rate(formulation, answer, factor) - boot * low) / rate
+        ratio = cost_rate(formulation, answer, factor) / rate
         ask = Ask(low, high, usd_per_gbit=ratio, machine_factor=factor)
         found = solve_machines(formulation, ask, settings, start=answer)
-        gain = 0.0 if found is None else boot * low - found.objective
+        gain = 0.0 if found is None else -found.objective
         if found is None or gain <= settings.relative_gap * abs(ratio) * rate:
-            slack = 0.0 if found is None else max(0.0, boot * low - found.bound) / max(low, rate * 1e-3)
-            return answer, boot + max(ratio - slack, _relaxed_ratio(formulation, low, factor))
+            slack = 0.0 if found is None else max(0.0, -found.bound) / max(low, rate * 1e-3)
+            return answer, max(ratio - slack, _relaxed_ratio(formulation, low, factor))
         answer = found
     return answer, 0.0
-
-
-def _boot_floor(formulation: Formulation, job: Job, settings: SolverSettings, low: float) -> float:
-    """USD per Gbit that the boot of the cheapest machines for a rate costs: b·w/8V."""
-    if job.boot_s == 0.0 or formulation.shared is not None:
-        return 0.0
-    # What carries anything at all carries this: no link is slower.
-    ask = Ask(max(low, GBPS_MIN), RATE_UNBOUNDED_GBPS, machines_only=True)
-    cheapest_machines = solve_machines(formulation, ask, settings)
-    return 0.0 if cheapest_machines is None else cheapest_machines.bound * job.boot_s / job.gbit
 
 
 def _relaxed_ratio(formulation: Formulation, low: float, factor: float) -> float:
@@ -281,55 +220,17 @@ def _relaxed_ratio(formulation: Formulation, low: float, factor: float) -> float
     return max(0.0, relaxed.bound / rate) if relaxed.feasible else 0.0
 
 
-def _cost_rate(formulation: Formulation, answer: Answer, factor: float) -> float:
-    machines = float(formulation.machine_usd_per_s @ answer.machines)
-    return float(formulation.egress_usd_per_s @ answer.flow_gbps) + machines * factor
-
-
-def _best_for_machines(
-    formulation: Formulation, job: Job, settings: SolverSettings, answer: Answer, rate_min_gbps: float
-) -> Point:
-    """The cheapest use of one set of machines at at least a rate. Their boot is then a constant: plain Dinkelbach."""
-    best = Point.of(formulation, job, answer)
-    for _ in range(DINKELBACH_STEPS_MAX):
-        ratio = _cost_rate(formulation, best.answer, 1.0) / best.rate_gbps
-        ask = Ask(rate_min_gbps, RATE_UNBOUNDED_GBPS, usd_per_gbit=ratio)
-        found = solve_flows(formulation, ask, answer.machines, settings)
-        if found is None:
-            break
-        point = Point.of(formulation, job, found)
-        if point.cost_usd >= best.cost_usd * (1 - settings.relative_gap):
-            break
-        best = point
-    return best
-
-
-def _fastest_for_machines(
-    formulation: Formulation, job: Job, settings: SolverSettings, answer: Answer, ceiling_usd_per_gbit: float
-) -> Point | None:
-    """The fastest use of one set of machines under the ceiling, their boot paid first."""
-    boot_usd = float(formulation.machine_usd_per_s @ answer.machines) * job.boot_s
-    left = ceiling_usd_per_gbit - boot_usd / job.gbit
-    if left <= 0.0:
-        return None
-    ask = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True, ceiling_usd_per_gbit=left)
-    found = solve_flows(formulation, ask, answer.machines, settings)
-    return None if found is None or found.objective <= 0.0 else Point.of(formulation, job, found)
-
-
 def _cheapest_at_same_rate(
-    formulation: Formulation, job: Job, settings: SolverSettings, best: Point, ceiling_usd: float, gap: float
+    formulation: Formulation, job: Job, settings: SolverSettings, best: Point, ceiling_usd: float
 ) -> Point:
     """Among the fastest, the cheapest. Where the ceiling binds there is nothing to gain."""
     if best.cost_usd >= ceiling_usd * (1 - settings.relative_gap):
-        return Point(best.answer, best.rate_gbps, best.cost_usd, gap)
+        return best
     factor = job.machine_factor(best.rate_gbps)
     ask = Ask(best.rate_gbps * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS, machine_factor=factor)
     answer = solve_machines(formulation, ask, settings, start=best.answer)
     point = best if answer is None else Point.of(formulation, job, answer)
-    if point.cost_usd > best.cost_usd:
-        point = best
-    return Point(point.answer, point.rate_gbps, point.cost_usd, gap)
+    return best if point.cost_usd > best.cost_usd else replace(point, gap=best.gap)
 
 
 def _relative_gap(answer: Answer) -> float:

@@ -2,31 +2,78 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import highspy
 import numpy as np
 
-from tradewind.planner.formulation import Ask, Formulation, Rows
+from tradewind.planner.formulation import Ask, BootWindow, Formulation, Rows
 from tradewind.planner.network import FloatArray, IntArray
 
-__all__ = ["COST_SCALE", "SolverSettings", "costs_of", "new_highs", "objective_of", "pass_model", "scaled", "unscaled"]
+__all__ = [
+    "COST_SCALE",
+    "Meter",
+    "SolverSettings",
+    "costs_of",
+    "new_highs",
+    "objective_of",
+    "pass_model",
+    "scaled",
+    "unscaled",
+]
 
 COST_SCALE = 1e3
 """Costs are handed over in milli-USD/s, so that HiGHS's absolute tolerances (1e-7) stay far below a cent."""
 
 
+WORK_MAX = 50_000
+"""Work of one question: some 3 CPU-s."""
+RELAXATION_WORK = 200
+"""What a relaxation costs beside its simplex iterations, in iterations of the same programme."""
+COLUMNS_MIN = 2000
+"""Smaller programmes cost no less: handing them over takes longer than solving them."""
+COLUMNS_OF_WORK = 1e4
+"""A simplex iteration of a programme with so many columns is one unit of work."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts the work of one question: the same on every machine and at any load, unlike time."""
+
+    work_max: float = WORK_MAX
+    done: float = 0.0
+
+    def count(self, iterations: int, columns: int) -> None:
+        """One linear programme was solved."""
+        self.done += (RELAXATION_WORK + iterations) * max(columns, COLUMNS_MIN) / COLUMNS_OF_WORK
+
+    @property
+    def spent(self) -> bool:
+        """Whether what has been found by now must do."""
+        return self.done >= self.work_max
+
+
 @dataclass(frozen=True, slots=True)
 class SolverSettings:
-    """Limits of one solve."""
+    """Limits of the answer to one question."""
 
     time_limit_s: float = 60.0
-    """Of one solve. What has been found by then is returned with its gap."""
+    """Of one solve by HiGHS's branch and bound, several destinations'. What has been found is returned with its gap."""
     relative_gap: float = 1e-7
     """A solve stops when the proven gap is below this."""
     windows_max: int = 24
-    """Rate windows looked at, where boot time is paid, before the remaining gap is reported instead of closed."""
+    """Rate windows looked at with several destinations, where boot time is paid, before the gap is reported."""
+    work_max: float = WORK_MAX
+    """Of all solves for one destination together, in the units of `Meter`; then the gap is reported, not closed."""
+    relaxations_max: int = 500
+    """Of one search for machines. Measured grids took up to 230."""
+    meter: Meter = field(default_factory=Meter, compare=False)
+    """Of the question that is being answered."""
+
+    def afresh(self) -> SolverSettings:
+        """The same limits for another question."""
+        return replace(self, meter=Meter(self.work_max))
 
 
 def new_highs(settings: SolverSettings) -> Any:
@@ -57,9 +104,10 @@ def objective_of(formulation: Formulation, ask: Ask, flows: FloatArray, machines
     rate = float(flows[formulation.out_of_source].sum())
     if ask.maximise_rate:
         return rate
-    machine_usd_per_s = float(formulation.machine_usd_per_s @ machines) * ask.machine_factor
+    machine_usd_per_s = float(formulation.machine_usd_per_s @ machines)
     egress_usd_per_s = 0.0 if ask.machines_only else float(formulation.egress_usd_per_s @ flows)
-    return egress_usd_per_s + machine_usd_per_s - ask.usd_per_gbit * rate
+    boot_usd_per_s = ask.boot_usd_per_s(machine_usd_per_s, rate)
+    return egress_usd_per_s + machine_usd_per_s * ask.machine_factor + boot_usd_per_s - ask.usd_per_gbit * rate
 
 
 def scaled(objective: float, ask: Ask) -> float:
@@ -73,7 +121,7 @@ def unscaled(objective: float, ask: Ask) -> float:
 
 
 def _window_and_ceiling(formulation: Formulation, ask: Ask) -> Rows:
-    """T within the window; R − ceiling · T ≤ a constant (goal 2: linear in F, N and T)."""
+    """T within the window; R − ceiling · T ≤ 0 (goal 2: linear in F, N and T)."""
     width = formulation.link_count + formulation.option_count
     out = formulation.out_of_source
     row = np.zeros(len(out), dtype=np.int64)
@@ -90,7 +138,27 @@ def _window_and_ceiling(formulation: Formulation, ask: Ask) -> Rows:
         np.concatenate([out, np.arange(width)]),
         np.concatenate([np.ones(len(out)), value * scale]),
         np.array([ask.rate_min_gbps, -np.inf]),
-        np.array([ask.rate_max_gbps, ask.ceiling_usd_per_s * scale]),
+        np.array([ask.rate_max_gbps, 0.0]),
+    )
+
+
+def _boot_rows(formulation: Formulation, ask: Ask, boot: BootWindow) -> Rows:
+    """Rows z ≥ β·(a·W + b·T + c) for each plane under W·T; z is the last column, in the units of the costs."""
+    first = formulation.link_count
+    options = first + np.arange(formulation.option_count)
+    out = formulation.out_of_source
+    planes = boot.planes(ask.rate_min_gbps, ask.rate_max_gbps)
+    column = np.concatenate([options, out, [first + formulation.option_count]])
+    scale = COST_SCALE * boot.per_gbit
+    machines = scale * formulation.machine_usd_per_s
+    values = [np.concatenate([-a * machines, np.full(len(out), -b * scale), [1.0]]) for a, b, _ in planes]
+    return Rows(
+        ("boot counted from below", "boot counted from above"),
+        np.repeat(np.arange(len(planes)), len(column)),
+        np.tile(column, len(planes)),
+        np.concatenate(values),
+        np.array([c * scale for _, _, c in planes]),
+        np.full(len(planes), np.inf),
     )
 
 
@@ -99,6 +167,11 @@ def pass_model(
 ) -> None:
     """Hand the programme over: relaxed, with whole machines, or with machines fixed at ``machines``."""
     extra = _window_and_ceiling(formulation, ask)
+    costs = costs_of(formulation, ask)
+    if ask.boot is not None:
+        extra = _boot_rows(formulation, ask, ask.boot).joined(extra)
+        costs = np.append(costs, 1.0)
+    boot_columns = len(costs) - formulation.link_count - formulation.option_count
     base = formulation.rows_so_far()
     row = np.concatenate([base.row, extra.row + len(base.names)])
     column = np.concatenate([base.column, extra.column])
@@ -106,15 +179,15 @@ def pass_model(
     order = np.argsort(row, kind="stable")
     row_count = len(base.names) + len(extra.names)
     lp = highspy.HighsLp()
-    lp.num_col_ = formulation.link_count + formulation.option_count
+    lp.num_col_ = len(costs)
     lp.num_row_ = row_count
-    lp.col_cost_ = costs_of(formulation, ask)
+    lp.col_cost_ = costs
     whole = formulation.machine_max if machines is None else machines.astype(np.float64)
     lower = np.zeros(lp.num_col_)
     if machines is not None:
-        lower[formulation.link_count :] = whole
+        lower[formulation.link_count : formulation.link_count + formulation.option_count] = whole
     lp.col_lower_ = lower
-    lp.col_upper_ = np.concatenate([formulation.flow_max, whole])
+    lp.col_upper_ = np.concatenate([formulation.flow_max, whole, np.full(boot_columns, np.inf)])
     lp.row_lower_ = np.concatenate([base.lower, extra.lower])
     lp.row_upper_ = np.concatenate([base.upper, extra.upper])
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
@@ -124,5 +197,6 @@ def pass_model(
     lp.a_matrix_.value_ = value[order]
     if not relax:
         kinds = [highspy.HighsVarType.kContinuous] * formulation.link_count
-        lp.integrality_ = kinds + [highspy.HighsVarType.kInteger] * formulation.option_count
+        kinds += [highspy.HighsVarType.kInteger] * formulation.option_count
+        lp.integrality_ = kinds + [highspy.HighsVarType.kContinuous] * boot_columns
     highs.passModel(lp)

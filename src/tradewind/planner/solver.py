@@ -1,9 +1,9 @@
 """One solve of the programme, and the clean-up of its answer.
 
 A solve asks for the best flows and machines with the rate T inside a window, under one of two objectives. The goals
-(`goals.py`) are sequences of such solves. With one destination machines are searched for (`branch.py`), with several,
-or where the search does not end soon, HiGHS's branch and bound decides. Then the flows are solved once more with whole
-machines fixed, so that no tolerance of either reaches a plan.
+(`goals.py`) are sequences of such solves. With one destination machines are searched for (`branch.py`), with several
+HiGHS's branch and bound finds them. Then the flows are solved once more with whole machines fixed, so that no tolerance
+of either reaches a plan.
 """
 
 from __future__ import annotations
@@ -20,18 +20,26 @@ from tradewind.planner.formulation import Ask, Formulation, SharedFlows
 from tradewind.planner.linear import COST_SCALE, SolverSettings, new_highs, objective_of, pass_model, scaled, unscaled
 from tradewind.planner.network import FloatArray, IntArray
 
-__all__ = ["Answer", "Ask", "SolverSettings", "solve_flows", "solve_machines"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Challenge",
+    "SolverSettings",
+    "challenge",
+    "least_relaxed",
+    "solve_flows",
+    "solve_machines",
+]
 
 FEASIBILITY_TOLERANCE = 1e-9
 WHOLE_TOLERANCE = 1e-8
 """How far from whole the branch and bound may leave machines. HiGHS's own 1e-6 lets its bound save a millionth of a
 machine, more than the gap within which an answer is told to be the best."""
-HEURISTICS_OFF = ("feasibility_jump", "rins", "rens", "root_reduced_cost", "zi_round", "shifting")
-"""With one destination the relaxation is nearly whole and a start is mostly known: without these searches for a first
-answer a solve takes half as long, and none was seen to take longer."""
 INTEGRALITY_SLACK = 1e-5
 WINDOW_SLACK = 1e-8
 """Relative; within it a known answer is inside a window of rates."""
+WINDOW_SLACK_MAX = 1e-6
+"""The same where the search's tolerance let more through than its machines carry."""
 WHOLE_COLUMNS_MAX = 20_000
 """Flow columns up to which a programme with several destinations is solved whole. On 71 regions with one machine type,
 two to three destinations take seconds and prove optimality; beyond, regions are chosen and a gap remains."""
@@ -58,6 +66,16 @@ class Answer:
     optimal: bool
     duals: FloatArray | None = None
     """Per row, of the flow programme with machines fixed; the last two belong to rate window and ceiling."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Challenge:
+    """What a search for something better gave."""
+
+    answer: Answer | None
+    """``None`` if nothing better was found."""
+    bound: float
+    """Nothing is better than this; what had to be beaten, if that is the best (proven)."""
 
 
 def solve_machines(
@@ -89,26 +107,60 @@ def solve_machines(
     return _solve_with_late_rows(formulation, ask, settings, start)
 
 
+def challenge(formulation: Formulation, ask: Ask, settings: SolverSettings, beat: float) -> Challenge:
+    """Look for an answer that is better than ``beat`` (one destination)."""
+    found = search_machines(formulation, ask, settings, beat=scaled(beat, ask))
+    bound = unscaled(found.bound, ask)
+    if found.machines is None:
+        return Challenge(None, bound)
+    clean = _clean_flows(formulation, ask, found.machines, settings)
+    return Challenge(replace(clean, bound=bound, optimal=found.complete), bound)
+
+
+def least_relaxed(formulation: Formulation, ask: Ask, settings: SolverSettings) -> float | None:
+    """The objective with fractions of machines, which no plan beats; ``None`` if there is no plan."""
+    highs = new_highs(settings)
+    highs.setOptionValue("presolve", "off")
+    pass_model(highs, formulation, ask, relax=True)
+    highs.run()
+    settings.meter.count(max(0, int(highs.getInfo().simplex_iteration_count)), formulation.link_count)
+    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    return unscaled(float(highs.getObjectiveValue()), ask)
+
+
 def _search(
     formulation: Formulation, ask: Ask, settings: SolverSettings, start: Answer | None, beat: float | None
 ) -> Answer | None:
-    """One destination: our own search, and HiGHS's where ours does not end."""
+    """One destination."""
     known = None if start is None else _reevaluated(formulation, ask, start)
     must_beat = [] if beat is None else [beat]
     must_beat += [] if known is None else [known.objective]
     least = min((scaled(objective, ask) for objective in must_beat), default=np.inf)
     found = search_machines(formulation, ask, settings, beat=least)
     bound = unscaled(found.bound, ask)
+    if found.machines is not None:
+        clean = _clean_flows(formulation, ask, found.machines, settings)
+        return replace(clean, bound=bound, optimal=found.complete)
+    if known is not None and (beat is None or _is_better(known, beat, ask)):
+        return replace(known, bound=bound, optimal=found.complete)
     if not found.complete:
-        return _branch_and_bound(formulation, ask, settings, known).answer
-    if found.machines is None:
-        if known is None or (beat is not None and not _is_better(known, beat, ask)):
-            return None
-        return replace(known, bound=bound, optimal=True)
-    clean = solve_flows(formulation, ask, found.machines, settings)
-    if clean is None:
-        return _branch_and_bound(formulation, ask, settings, known).answer
-    return replace(clean, bound=bound, optimal=True)
+        raise SolverLimitReached(
+            f"no plan found in {settings.meter.done:.0f} units of work", hint="name fewer machine types with --vm-type"
+        )
+    return None
+
+
+def _clean_flows(formulation: Formulation, ask: Ask, machines: IntArray, settings: SolverSettings) -> Answer:
+    """Best flows for machines that the search found, in a window as wide as its tolerance if they need that."""
+    for slack in (0.0, WINDOW_SLACK, WINDOW_SLACK_MAX):
+        wide = replace(
+            ask, rate_min_gbps=ask.rate_min_gbps * (1 - slack), rate_max_gbps=ask.rate_max_gbps * (1 + slack)
+        )
+        clean = solve_flows(formulation, wide, machines, settings)
+        if clean is not None:
+            return clean
+    raise SolverLimitReached("the solver's numbers went astray", hint="report this with the problem file")
 
 
 def _reevaluated(formulation: Formulation, ask: Ask, start: Answer) -> Answer | None:
@@ -118,7 +170,7 @@ def _reevaluated(formulation: Formulation, ask: Ask, start: Answer) -> Answer | 
         return None
     if ask.ceiling_usd_per_gbit is not None:
         over = replace(ask, maximise_rate=False, usd_per_gbit=ask.ceiling_usd_per_gbit)
-        if objective_of(formulation, over, start.flow_gbps, start.machines) > ask.ceiling_usd_per_s:
+        if objective_of(formulation, over, start.flow_gbps, start.machines) > 0.0:
             return None
     return replace(start, objective=objective_of(formulation, ask, start.flow_gbps, start.machines))
 
@@ -214,10 +266,6 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
     highs = new_highs(settings)
     highs.setOptionValue("presolve", "off")  # Halves the median and cuts the worst of these programmes by four.
     highs.setOptionValue("mip_feasibility_tolerance", WHOLE_TOLERANCE)
-    if formulation.shared is None:
-        highs.setOptionValue("mip_heuristic_effort", 0.0)
-        for heuristic in HEURISTICS_OFF:
-            highs.setOptionValue(f"mip_heuristic_run_{heuristic}", False)
     pass_model(highs, formulation, ask, relax=False)
     if start is not None:
         _offer_start(highs, start)
@@ -238,15 +286,9 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
     bound = unscaled(info.mip_dual_bound, ask)
     complete = status == highspy.HighsModelStatus.kOptimal
     clean = solve_flows(formulation, ask, machines, settings)
-    if clean is not None:
-        answer = Answer(clean.flow_gbps, machines, clean.objective, bound, complete, clean.duals)
-    elif formulation.shared is not None:
+    if clean is None:
         return _Round(None, bound, feasible=True, complete=complete)
-    else:
-        # The branch and bound's tolerance let a little more through than these machines carry: its flows stand, and
-        # the route writer scales them into the caps.
-        flows = np.maximum(values[: formulation.link_count], 0.0)
-        answer = Answer(flows, machines, objective_of(formulation, ask, flows, machines), bound, False)
+    answer = Answer(clean.flow_gbps, machines, clean.objective, bound, complete, clean.duals)
     return _Round(answer, bound, feasible=True, complete=complete)
 
 

@@ -1,0 +1,82 @@
+"""Questions on the packaged catalog that took minutes are answered within their work, or say what is not proven."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tradewind.catalog.load import load_catalog
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.overlay_document import plan_document
+from tradewind.model.region import parse_region
+from tradewind.planner.linear import WORK_MAX, Meter, SolverSettings
+from tradewind.planner.plan import Transfer, answer_goal, prepare
+from tradewind.planning.words import plan_lines
+
+SPENT = 1.2
+"""Parts of the work that may be done: first answers and clean-up come after the limit too."""
+PROVEN = 1e-6
+
+
+@cache
+def transfer_of(volume_gb: float) -> Transfer:
+    source, sink = parse_region("azure:canadacentral"), parse_region("gcp:asia-northeast1")
+    return prepare(load_catalog(), source, sink, volume_gb)
+
+
+def meters(monkeypatch: pytest.MonkeyPatch) -> list[Meter]:
+    """The meters of the questions that are asked from now on."""
+    seen: list[Meter] = []
+    afresh = SolverSettings.afresh
+
+    def noted(settings: SolverSettings) -> SolverSettings:
+        fresh = afresh(settings)
+        seen.append(fresh.meter)
+        return fresh
+
+    monkeypatch.setattr(SolverSettings, "afresh", noted)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("volume_gb", "goal"),
+    [
+        (50.0, MaxCost(4.421)),
+        (50.0, MaxCost(5.46)),
+        (50.0, MinThroughput(16.0)),
+        (50.0, Deadline(90.0)),
+        (0.003, Cheapest()),
+        (0.003, MaxCost(0.012)),
+        (0.003, MaxCost(0.05)),
+        (0.003, MinThroughput(60.0)),
+    ],
+)
+def test_a_question_is_answered_within_its_work(monkeypatch: pytest.MonkeyPatch, volume_gb: float, goal: Goal) -> None:
+    asked = meters(monkeypatch)
+    plan = answer_goal(transfer_of(volume_gb), goal)
+    assert asked
+    assert all(meter.done <= WORK_MAX * SPENT for meter in asked)
+    assert plan.optimal == (plan.gap <= PROVEN), "what is called proven has no gap"
+
+
+def test_what_is_not_proven_says_by_how_much() -> None:
+    """3 MB as fast as can be: nearly all of the cost is whole machines that boot, the hardest question there is."""
+    hasty = replace(transfer_of(0.003), settings=SolverSettings(work_max=WORK_MAX / 10))
+    plan = answer_goal(hasty, Fastest())
+    assert plan.gap > PROVEN
+    document = plan_document(plan)
+    assert (document["status"], document["gap"]) == ("feasible", plan.gap)
+    assert any(f"within {plan.gap:.2%} of the best" in line for line in plan_lines(plan))
+    longer = answer_goal(transfer_of(0.003), Fastest())
+    assert longer.cost.total_usd >= plan.cost.total_usd * (1 - plan.gap)
+    assert longer.gap <= plan.gap
+
+
+def test_a_ceiling_just_above_the_cheapest_gives_the_cheapest_or_faster() -> None:
+    transfer = transfer_of(50.0)
+    cheapest = answer_goal(transfer, Cheapest())
+    plan = answer_goal(transfer, MaxCost(cheapest.cost.total_usd * 1.0005))
+    assert plan.throughput_gbps >= cheapest.throughput_gbps * (1 - 1e-9)
+    assert plan.gap <= PROVEN
