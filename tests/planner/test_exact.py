@@ -83,6 +83,20 @@ def test_the_frontier_is_what_brute_force_finds_at_any_cost(seed: int) -> None:
     assert all(a <= b * (1 + 1e-7) for a, b in itertools.pairwise(costs))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_plan_beats_a_frontier_with_boot_time_by_more_than_its_gap(seed: int) -> None:
+    world, transfer = world_of(seed, 45.0)
+    for solves_max in (6, 400):
+        frontier = trace_transfer(transfer, solves_max=solves_max)
+        for segment in frontier.segments:
+            assert segment.proven == (segment.gap <= 1e-6)
+            for part in (0.05, 0.5, 0.95):
+                rate = segment.rate_from_gbps + part * (segment.rate_to_gbps - segment.rate_from_gbps)
+                least_usd = cheapest_usd(world, rate)
+                if segment.gap < float("inf"):
+                    assert least_usd >= frontier.cost_usd(rate) * (1 - segment.gap - 1e-6)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_several_machine_types_are_never_dearer_than_the_best_one(seed: int) -> None:
     catalog = random_world(seed, 5, types=3)

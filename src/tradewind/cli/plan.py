@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -176,6 +177,7 @@ def frontier_document(frontier: TransferFrontier) -> dict[str, object]:
             "from": {"gbps": s.rate_from_gbps, "usd": s.cost_from_usd},
             "to": {"gbps": s.rate_to_gbps, "usd": s.cost_to_usd},
             "proven": s.proven,
+            "gap": s.gap if isfinite(s.gap) else None,
         }
         for s in frontier.segments
     ]

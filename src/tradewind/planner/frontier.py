@@ -16,21 +16,22 @@ straight line through the origin that stands for the faster plan's cost.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tradewind.planner.formulation import Ask, Formulation
 from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
+from tradewind.planner.linear import WORK_MAX
 from tradewind.planner.network import IntArray
-from tradewind.planner.solver import SolverSettings, solve_flows, solve_machines
+from tradewind.planner.solver import SolverSettings, challenge, solve_flows
 
 __all__ = ["SOLVES_MAX", "Frontier", "Segment", "trace_frontier"]
 
 SOLVES_MAX = 400
 """Mixed-integer solves of one frontier, unless the caller sets less; pieces not proven by then are marked as such."""
-BOOT_GAP = 1e-3
 COST_TOLERANCE = 1e-7
 """Relative: improvements smaller than this are rounding."""
 END_STEPS_MAX = 8
@@ -41,6 +42,13 @@ EDGE = 1e-5
 """Relative width of the sliver behind a jump that is not looked into."""
 WINDOW_MIN = 1e-6
 """Relative width below which a window of rates is a point."""
+
+PROVEN_GAP = 1e-6
+"""Relative; what nothing beats by more than this is called proven."""
+BOOT_GAP = 1e-3
+"""Relative gap that is asked for first where machines are paid while they start, before `PROVEN_GAP` is."""
+CHALLENGE_WORK = WORK_MAX / 5
+"""Of one solve (`linear.Meter`)."""
 
 Line = tuple[float, float]
 """Intercept and slope in the plane (T, R)."""
@@ -58,7 +66,13 @@ class Segment:
     slope_usd_per_gbit: float
     machines: tuple[int, ...]
     """Per machine option of the network."""
-    proven: bool
+    gap: float
+    """No plan costs less by more than this part; infinite where nothing was proven."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing better exists."""
+        return self.gap <= PROVEN_GAP
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +150,8 @@ def trace_frontier(
     if bottom.rate_gbps >= top.rate_gbps * (1 - WINDOW_MIN):
         segment = _single_point(top, job)
         return Frontier((segment,), 2, job, formulation)
-    tracer = _Tracer(formulation, job, settings, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
+    hasty = replace(settings, work_max=min(settings.work_max, CHALLENGE_WORK))
+    tracer = _Tracer(formulation, job, hasty, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
     tracer.add(bottom.answer.machines)
     tracer.add(top.answer.machines)
     for machines in known:
@@ -149,7 +164,7 @@ def _single_point(top: Point, job: Job) -> Segment:
     usd_per_gbit = (top.cost_usd - job.requests_usd) / job.gbit
     machines = tuple(int(n) for n in top.answer.machines)
     rate, cost = top.rate_gbps, top.cost_usd
-    return Segment(rate, rate, cost, cost, 0.0, usd_per_gbit, machines, True)
+    return Segment(rate, rate, cost, cost, 0.0, usd_per_gbit, machines, top.gap)
 
 
 class _Tracer:
@@ -163,9 +178,10 @@ class _Tracer:
         self.high = high
         self.solves = 0
         self._pool: dict[tuple[int, ...], list[_Piece]] = {}
-        self._proven: list[tuple[float, float, Line]] = []
+        self._proven: list[tuple[float, float, Line, float]] = []
         self._solves_max = 0
         self._given_up: list[tuple[float, float]] = []
+        self._relative = COST_TOLERANCE
 
     def add(self, machines: IntArray) -> bool:
         """Take a machine set into the pool; ``False`` if it is there."""
@@ -178,11 +194,17 @@ class _Tracer:
     def prove(self, solves_max: int) -> None:
         """Look for better machines below each piece until none is left unproven."""
         self._solves_max = solves_max
-        while self.solves < solves_max:
-            window = next((w for w in self._targets() if not self._is_proven(w) and not self._is_given_up(w)), None)
-            if window is None:
-                return
-            self._challenge(*window)
+        for relative in (BOOT_GAP, PROVEN_GAP) if self.job.boot_s > 0.0 else (COST_TOLERANCE,):
+            self._relative = relative
+            self._given_up.clear()
+            while self.solves < solves_max:
+                window = next((w for w in self._targets() if not self._is_done(w)), None)
+                if window is None:
+                    break
+                self._challenge(*window)
+
+    def _is_done(self, window: tuple[float, float, Line]) -> bool:
+        return self._is_proven(window, self._relative) or self._is_given_up(window)
 
     def segments(self) -> Iterator[Segment]:
         """The efficient pieces of the envelope, from the cheapest to the fastest."""
@@ -195,19 +217,23 @@ class _Tracer:
                 piece.line[0],
                 piece.line[1],
                 piece.machines,
-                self._is_proven((piece.low, piece.high, piece.line)),
+                self._gap((piece.low, piece.high, piece.line)),
             )
 
     def _cost(self, piece: _Piece, rate: float) -> float:
         return self.job.gbit * piece.value(rate) / rate + self.job.requests_usd
 
-    def _is_proven(self, window: tuple[float, float, Line]) -> bool:
+    def _gap(self, window: tuple[float, float, Line]) -> float:
+        gaps = sorted({gap for *_, gap in self._proven})
+        return next((gap for gap in gaps if self._is_proven(window, gap)), math.inf)
+
+    def _is_proven(self, window: tuple[float, float, Line], gap: float) -> bool:
         """Proven windows cover it: on each, nothing lies below a line that is nowhere below this one."""
         low, high, line = window
         slack = 2 * COST_TOLERANCE * high * abs(line[1])
         reached = low
-        for proven_low, proven_high, proven in sorted(self._proven):
-            if proven_low > reached * (1 + WINDOW_MIN) or proven_high <= reached:
+        for proven_low, proven_high, proven, proven_gap in sorted(self._proven):
+            if proven_gap > gap or proven_low > reached * (1 + WINDOW_MIN) or proven_high <= reached:
                 continue
             upper = min(high, proven_high)
             if all(proven[0] + proven[1] * t >= line[0] + line[1] * t - slack for t in (reached, upper)):
@@ -224,16 +250,18 @@ class _Tracer:
         """Ask whether any machines get below ``line`` between two rates."""
         intercept, slope = line
         ask = Ask(low, high, usd_per_gbit=slope, machine_factor=self.job.machine_factor(low))
-        relative = BOOT_GAP if self.job.boot_s > 0.0 else COST_TOLERANCE
-        tolerance = relative * max(abs(intercept + slope * low), abs(intercept))
-        answer = solve_machines(self.formulation, ask, self.settings, beat=intercept - tolerance)
+        # Cost is R / T: what is below the line by this much is cheaper by no more than the gap anywhere in the window.
+        tolerance = self._relative * min(intercept + slope * low, intercept + slope * high)
+        beat = intercept - tolerance
+        found = challenge(self.formulation, ask, self.settings.afresh(), beat)
         self.solves += 1
-        if answer is None or answer.bound >= intercept - tolerance:
-            self._proven.append((low, high, line))
-        elif answer.objective >= intercept - tolerance:
+        if found.answer is None and found.bound >= beat:
+            self._proven.append((low, high, line, self._relative))
+        elif found.answer is None:
             self._given_up.append((low, high))
-        elif not self.add(answer.machines):
-            self._narrow(low, high, line, float(answer.flow_gbps[self.formulation.out_of_source].sum()))
+        elif not self.add(found.answer.machines):
+            rate = float(found.answer.flow_gbps[self.formulation.out_of_source].sum())
+            self._narrow(low, high, line, rate)
 
     def _narrow(self, low: float, high: float, line: Line, rate: float) -> None:
         """Known machines seem better at ``rate``: they end at the window's lower edge, or their boot was undercounted.
@@ -246,7 +274,7 @@ class _Tracer:
             self._given_up.append((low, high))
             return
         if rate <= past < high:
-            self._proven.append((low, past, line))
+            self._proven.append((low, past, line, self._relative))
             self._challenge(past, high, line)
         elif self.job.boot_s > 0.0 and high - low > EDGE * low:
             middle = (low + rate) / 2

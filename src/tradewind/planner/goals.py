@@ -56,12 +56,13 @@ LATER_SOLVE_S = 5.0
 def cheapest_exactly(formulation: Formulation, job: Job, rate_gbps: float, settings: SolverSettings) -> Point | None:
     """Cheapest at exactly a rate; ``None`` if the rate is out of reach."""
     ask = Ask(rate_gbps, rate_gbps, machine_factor=job.machine_factor(rate_gbps))
-    answer = solve_machines(formulation, ask, settings)
+    answer = solve_machines(formulation, ask, settings.afresh())
     return None if answer is None else Point.of(formulation, job, answer, _relative_gap(answer))
 
 
 def fastest(formulation: Formulation, job: Job, settings: SolverSettings, *, cheapest_too: bool = True) -> Point | None:
     """The highest rate there is, and the cheapest way to it; ``None`` if the sink cannot be reached."""
+    settings = settings.afresh()
     everything = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
     machines = all_machines(formulation)
     if machines is None:
@@ -88,6 +89,7 @@ def cheapest(
     rate_max_gbps: float = RATE_UNBOUNDED_GBPS,
 ) -> Point | None:
     """Cheapest at at least a rate; ``None`` if the rate is out of reach."""
+    settings = settings.afresh()
     if job.boot_s > 0.0 and formulation.shared is None:
         return cheapest_with_boot(formulation, job, settings, rate_min_gbps, rate_max_gbps)
     best: Point | None = None
@@ -131,6 +133,7 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
     ceiling = (ceiling_usd - job.requests_usd) / job.gbit
     if ceiling <= 0.0:
         return None
+    settings = settings.afresh()
     if job.boot_s > 0.0 and formulation.shared is None:
         fastest_known = fastest_within_with_boot(formulation, job, ceiling_usd, settings)
         return fastest_known and _cheapest_at_same_rate(formulation, job, settings, fastest_known, ceiling_usd)

@@ -69,7 +69,7 @@ class SolverSettings:
     relaxations_max: int = 500
     """Of one search for machines. Measured grids took up to 230."""
     meter: Meter = field(default_factory=Meter, compare=False)
-    """Of the question that is being answered."""
+    """Of the question that is being answered; each goal begins with a fresh one."""
 
     def afresh(self) -> SolverSettings:
         """The same limits for another question."""

@@ -210,7 +210,7 @@ def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
 
 def solve_goal(transfer: Transfer, goal: Goal) -> Point | None:
     """The best point for a goal; ``None`` if nothing meets it."""
-    formulation, job, settings = transfer.formulation, transfer.job, transfer.settings.afresh()
+    formulation, job, settings = transfer.formulation, transfer.job, transfer.settings
     if isinstance(goal, MinThroughput):
         if goal.exactly:
             return cheapest_exactly(formulation, job, goal.gbps, settings)

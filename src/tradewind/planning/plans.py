@@ -43,7 +43,9 @@ from tradewind.planning.words import explain_lines, frontier_lines, plan_lines
 
 __all__ = ["DistributionPlan", "TransferFrontier", "TransferPlan", "trace"]
 
-FRONTIER_SOLVES_MAX = 16
+FRONTIER_SOLVES_MAX = 32
+"""To one destination; some seconds."""
+TREE_FRONTIER_SOLVES_MAX = 16
 FRONTIER_SOLVE_S = 5.0
 """A frontier of the whole catalog may take minutes to prove; pieces not proven by then are marked as such."""
 
@@ -272,7 +274,7 @@ def trace(transfer: Transfer, known: OverlayPlan | MulticastPlan | None = None) 
     hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
     if isinstance(known, MulticastPlan) or len(transfer.formulation.sinks) > 1:
         trees = [known] if isinstance(known, MulticastPlan) else []
-        return TransferFrontier(trace_multicast(hasty, solves_max=FRONTIER_SOLVES_MAX, known=trees), transfer)
+        return TransferFrontier(trace_multicast(hasty, solves_max=TREE_FRONTIER_SOLVES_MAX, known=trees), transfer)
     routes = [made for made in (known, direct(transfer), ron(transfer)) if made is not None]
     return TransferFrontier(trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX, known=routes), transfer)
 

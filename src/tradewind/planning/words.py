@@ -170,7 +170,9 @@ def frontier_lines(frontier: Frontier) -> list[str]:
         pieces = list(group)
         costs = _span(format_usd(pieces[0].cost_from_usd), format_usd(pieces[-1].cost_to_usd))
         rates = _span(format_gbps(pieces[0].rate_from_gbps), format_gbps(pieces[-1].rate_to_gbps))
-        mark = "" if all(piece.proven for piece in pieces) else "  not proven"
+        gap = max(piece.gap for piece in pieces)
+        proof = f"within {max(gap, GAP_SHOWN_MIN):.2%}" if gap < float("inf") else "not proven"
+        mark = "" if all(piece.proven for piece in pieces) else f"  {proof}"
         lines.append(f"  {costs:>21}  {rates:>29}  {sum(machines):>8}{mark}")
     return lines
 
