@@ -84,6 +84,7 @@ struct Flight {
     bytes: u64,
     /// Of `bytes`, what is paid for.
     paid_bytes: u64,
+    sent_ms: u64,
     work: Work,
     tries: Tries,
     /// Whether the one object of a request that is no bundle has been reported on.
@@ -287,6 +288,7 @@ impl Lead {
         self.count_retry(&flight, fault);
         let recovered = match fault {
             None | Some(Fault::Permanent | Fault::Changed | Fault::UploadGone) => {
+                self.shares.acked(flight.route, flight.bytes, flight.sent_ms, now_ms);
                 self.shares.done(flight.route, flight.bytes)
             }
             Some(Fault::Unavailable | Fault::Corrupt | Fault::Refused) => {

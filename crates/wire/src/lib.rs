@@ -19,6 +19,7 @@ pub mod ids;
 pub mod intake;
 pub mod lead;
 pub mod shares;
+pub mod window;
 
 pub use fault::Fault;
 pub use ids::{ConnectionId, ObjectId, RequestId, RouteId};

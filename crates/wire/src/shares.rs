@@ -7,6 +7,7 @@
 //! allowed only if, after the bytes in question, the rest of the job can still be paid at the cheapest price there is.
 
 use crate::RouteId;
+use crate::window::Window;
 
 /// One route as the plan wants it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +18,8 @@ pub struct RoutePlan {
     pub share: f64,
     /// Egress price of all its hops.
     pub usd_per_gb: f64,
+    /// Bytes that may always be in flight; beyond them as many as the route lately carried ([`Window`]).
+    pub window_bytes_min: u64,
     /// Most bytes in flight.
     pub window_bytes: u64,
     /// Most requests in flight.
@@ -42,6 +45,7 @@ enum Health {
 #[derive(Debug)]
 struct Route {
     plan: RoutePlan,
+    window: Window,
     health: Health,
     done_bytes: u64,
     /// What `done_bytes` would be had the route never been down; shares are held by this.
@@ -82,6 +86,7 @@ impl Shares {
         let fresh = |plan: &RoutePlan| Route {
             // A window of no requests would be a route that is up and never has room.
             plan: RoutePlan { window_requests: plan.window_requests.max(1), ..*plan },
+            window: Window::new(plan.window_bytes_min, plan.window_bytes),
             health: Health::Up,
             done_bytes: 0,
             level_bytes: 0.0,
@@ -144,6 +149,13 @@ impl Shares {
     pub fn unsent(&mut self, route: RouteId, bytes: u64) {
         if let Some(route) = self.route_mut(route) {
             route.paid_bytes -= bytes;
+        }
+    }
+
+    /// `bytes` that went out on `route` at `sent_ms` arrived: what its window follows. Call it before [`Shares::done`].
+    pub fn acked(&mut self, route: RouteId, bytes: u64, sent_ms: u64, now_ms: u64) {
+        if let Some(route) = self.route_mut(route) {
+            route.window.acked(bytes, sent_ms, now_ms);
         }
     }
 
@@ -264,7 +276,7 @@ impl Route {
     }
 
     fn has_room(&self, bytes: u64) -> bool {
-        let fits = bytes == 0 || self.flight_bytes == 0 || self.flight_bytes + bytes <= self.plan.window_bytes;
+        let fits = bytes == 0 || self.flight_bytes == 0 || self.flight_bytes + bytes <= self.window.bytes();
         match self.health {
             // A body longer than the window still goes, alone.
             Health::Up => self.flight_requests < self.plan.window_requests && fits,
@@ -295,7 +307,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn plan(id: u16, share: f64, usd_per_gb: f64) -> RoutePlan {
-        RoutePlan { id: RouteId(id), share, usd_per_gb, window_bytes: 1 << 30, window_requests: 1_000 }
+        RoutePlan {
+            id: RouteId(id),
+            share,
+            usd_per_gb,
+            window_bytes_min: 1 << 30,
+            window_bytes: 1 << 30,
+            window_requests: 1_000,
+        }
     }
 
     fn carry(shares: &mut Shares, bytes: u64, now_ms: u64) -> Result<RouteId, Blocked> {

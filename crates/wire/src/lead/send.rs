@@ -191,8 +191,16 @@ impl Lead {
                 object.bundle = bundle;
             }
         }
-        let flight =
-            Flight { route, bytes, paid_bytes: bytes, work: work.clone(), tries, reported: false, again: false };
+        let flight = Flight {
+            route,
+            bytes,
+            paid_bytes: bytes,
+            sent_ms: now_ms,
+            work: work.clone(),
+            tries,
+            reported: false,
+            again: false,
+        };
         self.flights.insert(request, flight);
         Action::Send { request, route, work }
     }

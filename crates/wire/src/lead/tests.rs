@@ -13,7 +13,14 @@ const MIB: u64 = 1 << 20;
 const STALL_MS: u64 = 60_000;
 
 fn route(id: u16, usd_per_gb: f64) -> RoutePlan {
-    RoutePlan { id: RouteId(id), share: 1.0, usd_per_gb, window_bytes: 64 * MIB, window_requests: 8 }
+    RoutePlan {
+        id: RouteId(id),
+        share: 1.0,
+        usd_per_gb,
+        window_bytes_min: 64 * MIB,
+        window_bytes: 64 * MIB,
+        window_requests: 8,
+    }
 }
 
 fn config(routes: usize) -> Config {

@@ -474,7 +474,8 @@ fn topology(net: &mut Net) -> (Vec<Vec<NodeId>>, Vec<RoutePlan>) {
             id: RouteId(id),
             share: net.rng.random_range(0.1..1.0),
             usd_per_gb: net.rng.random_range(0.0..0.2),
-            window_bytes: net.rng.random_range(1_000..20_000),
+            window_bytes_min: net.rng.random_range(1_000..20_000),
+            window_bytes: net.rng.random_range(1_000..60_000),
             window_requests: net.rng.random_range(1..10),
         });
     }

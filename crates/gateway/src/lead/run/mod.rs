@@ -47,10 +47,13 @@ use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
 
 /// Objects being looked up (`HEAD`) before they are given to the state machine.
 const PREPARING_MAX: usize = 64;
-/// Bytes in flight on one route, in chunks: enough for the memory of source and sink and a long fat link between them.
-const WINDOW_CHUNKS: u64 = 24;
-/// Least window of a route.
-const WINDOW_BYTES_MIN: u64 = 64 << 20;
+/// Bytes that may always be in flight on one route, in chunks. Beyond them it is given what it lately carried, so that a
+/// link that slows down soon holds only seconds of work.
+const WINDOW_CHUNKS_MIN: u64 = 8;
+/// Most bytes in flight on one route, in chunks: enough for the memory of source and sink and a long fat link between them.
+const WINDOW_CHUNKS_MAX: u64 = 24;
+/// The most bytes in flight on one route are at least so many, however small the chunks.
+const WINDOW_BYTES: u64 = 64 << 20;
 /// Requests in flight on one route.
 const WINDOW_REQUESTS: usize = 256;
 /// Object bytes of one bundle.
@@ -514,7 +517,8 @@ fn route_plan(route: &RouteSpec, chunk_bytes: u64) -> RoutePlan {
         id: RouteId(route.id),
         share: route.share,
         usd_per_gb: route.usd_per_gb,
-        window_bytes: (WINDOW_CHUNKS * chunk_bytes).max(WINDOW_BYTES_MIN),
+        window_bytes_min: WINDOW_CHUNKS_MIN * chunk_bytes,
+        window_bytes: (WINDOW_CHUNKS_MAX * chunk_bytes).max(WINDOW_BYTES),
         window_requests: WINDOW_REQUESTS,
     }
 }

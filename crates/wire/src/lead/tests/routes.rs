@@ -58,6 +58,7 @@ fn a_refused_part_takes_its_object_to_the_other_routes() {
 fn a_gateway_that_dies_with_many_parts_of_one_object_does_not_fail_it() {
     let mut config = config(1);
     config.routes[0].window_requests = 2 * LOSSES_MAX as usize;
+    config.routes[0].window_bytes_min = u64::MAX;
     config.routes[0].window_bytes = u64::MAX;
     let mut lead = Lead::new(config);
     lead.add(ObjectId(1), in_parts(2 * LOSSES_MAX, true, vec![]));
