@@ -12,7 +12,7 @@ from tradewind.gateway.find import find_gateway
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, event_from_document
 from tradewind.model.job import JobSpec, ObjectFilter, ObjectSelection, PrefixSelection, Target
-from tradewind.model.program import Program
+from tradewind.model.program import Program, Routes
 from tradewind.model.store import StoreSpec
 
 CONTRACT = Path(__file__).parents[1] / "contract"
@@ -32,6 +32,7 @@ TYPES = {
     "receive-report": "ReceiveReport",
     "receive-request": "ReceiveRequest",
     "refusal": "Refusal",
+    "routes": "Routes",
     "send-report": "SendReport",
     "send-request": "SendRequest",
     "task": "Task",
@@ -78,6 +79,8 @@ def test_examples_are_read_without_loss(path: Path) -> None:
     kind = kind_of(path)
     if kind == "Program":
         ours = to_document(Program.from_document(given))
+    elif kind == "Routes":
+        ours = to_document(Routes.from_document(given))
     elif kind == "Event":
         ours = to_document(event_from_document(given))
     elif kind == "JobStatus":

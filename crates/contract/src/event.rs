@@ -77,6 +77,15 @@ pub struct HopActivity {
     pub bytes: u64,
     /// Whether it works now.
     pub up: bool,
+    /// Number in the program.
+    #[serde(default)]
+    pub id: u16,
+    /// Whether it is given no more work, because the routes were changed.
+    #[serde(default)]
+    pub retired: bool,
+    /// Requests that were sent on it and not answered.
+    #[serde(default)]
+    pub requests_in_flight: u64,
 }
 
 /// One object that could not be moved.

@@ -18,7 +18,7 @@ pub use event::{
     DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary,
 };
 pub use job::{Comparison, Deletion, FilterRule, JobSpec, ObjectFilter, Selection, Target, VerifyMode};
-pub use program::{HopSpec, Limits, Program, RouteSpec, Version};
+pub use program::{HopSpec, Limits, Program, RouteSpec, Routes, Version};
 pub use store::StoreSpec;
 pub use task::Task;
 

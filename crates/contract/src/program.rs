@@ -88,6 +88,25 @@ pub struct RouteSpec {
     pub usd_per_gb: f64,
 }
 
+/// Body of `PUT /v1/routes`: other routes for a gateway whose program runs. What is under way goes on; a route of the
+/// same id keeps its stations and its price and takes its new share, one that is left out is given no more work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Routes {
+    /// All routes that pass this gateway from now on.
+    pub routes: Vec<RouteSpec>,
+    /// All its outgoing hops from now on. Those that are there already are widened, never narrowed; one that no route
+    /// takes any more ends when all on it is answered.
+    #[serde(default)]
+    pub hops: Vec<HopSpec>,
+    /// For the lead: [`JobSpec::ceiling_usd_per_gb`] from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_usd_per_gb: Option<f64>,
+    /// For the lead: [`JobSpec::rate_limit_bytes_per_s`] from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit_bytes_per_s: Option<u64>,
+}
+
 /// One outgoing bundle of connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

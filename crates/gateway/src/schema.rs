@@ -4,7 +4,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use tradewind_contract::{
     CONTRACT_VERSION, Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport,
-    ReceiveRequest, Refusal, SendReport, SendRequest, Task, Version,
+    ReceiveRequest, Refusal, Routes, SendReport, SendRequest, Task, Version,
 };
 
 /// The schema: `$defs` holds every document that Python and a gateway exchange, and all that they are made of.
@@ -12,6 +12,7 @@ pub fn document() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let documents = [
         document_of::<Program>(&mut generator, "body of PUT /v1/program"),
+        document_of::<Routes>(&mut generator, "body of PUT /v1/routes"),
         document_of::<Event>(&mut generator, "one line of GET /v1/events"),
         document_of::<Version>(&mut generator, "answer of GET /v1/version"),
         document_of::<LeaseRequest>(&mut generator, "body of POST /v1/lease"),

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tradewind_contract::{
     Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal,
-    SendReport, SendRequest, Task, Version,
+    Routes, SendReport, SendRequest, Task, Version,
 };
 use tradewind_gateway::control::validate::{Setting, check_program};
 use tradewind_gateway::schema;
@@ -89,6 +89,7 @@ fn examples_are_understood_whole() {
             _ if name.starts_with("job-status-") => drop(survives::<JobStatus>(&name, &text)),
             _ if name.starts_with("task-") => drop(survives::<Task>(&name, &text)),
             _ if name.starts_with("ready-") => drop(survives::<Ready>(&name, &text)),
+            "routes" => drop(survives::<Routes>(&name, &text)),
             "version" => drop(survives::<Version>(&name, &text)),
             "receive-request" => drop(survives::<ReceiveRequest>(&name, &text)),
             "receive-report" => drop(survives::<ReceiveReport>(&name, &text)),

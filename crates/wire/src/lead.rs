@@ -11,6 +11,8 @@
 
 mod object;
 mod ready;
+#[cfg(test)]
+mod route_tests;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,7 @@ mod work;
 pub use object::{Layout, NewObject};
 pub use work::{Action, Config, Idle, Work};
 
-use crate::shares::Shares;
+use crate::shares::{RoutePlan, Shares};
 use crate::{Fault, ObjectId, RequestId, RouteId};
 use ready::{PartAgain, Ready, Tries};
 use send::Obstacles;
@@ -159,6 +161,22 @@ impl Lead {
     /// before the first [`Lead::add`].
     pub fn carried_before(&mut self, bytes: u64, usd: f64) {
         self.shares.carried_before(bytes, usd);
+    }
+
+    /// Other routes from now on, and with them another ceiling and rate limit; see [`Shares::change`]. What routes
+    /// refused may be tried again.
+    pub fn change_routes(
+        &mut self,
+        routes: &[RoutePlan],
+        ceiling_usd_per_gb: Option<f64>,
+        rate_limit_bytes_per_s: Option<u64>,
+    ) {
+        self.config.rate_limit_bytes_per_s = rate_limit_bytes_per_s;
+        self.shares.change(routes, ceiling_usd_per_gb);
+        self.ready.join_lanes();
+        for object in self.objects.values_mut() {
+            object.refused_by.clear();
+        }
     }
 
     /// Whether another object may be added. The caller stops reading its list while this is false.
@@ -378,7 +396,6 @@ impl Lead {
 
     /// `route` will not be asked again for this object. Returns whether that was the last one.
     fn refuse(&mut self, id: ObjectId, route: RouteId) -> bool {
-        let routes = self.shares.ids().count();
         let Some(object) = self.objects.get_mut(&id) else { return false };
         if let Err(at) = object.refused_by.binary_search(&route) {
             object.refused_by.insert(at, route);
@@ -387,7 +404,7 @@ impl Lead {
             lane.parts_again.extend(parts_again);
             lane.sending.extend(unsent.then_some(id));
         }
-        object.refused_by.len() >= routes
+        self.shares.ids().all(|route| object.refused_by.contains(&route))
     }
 
     fn again(&mut self, id: ObjectId, kind: Kind, tries: Tries) {

@@ -45,6 +45,8 @@ enum Health {
 #[derive(Debug)]
 struct Route {
     plan: RoutePlan,
+    /// Given no more work; what it carries still counts.
+    retired: bool,
     window: Window,
     health: Health,
     done_bytes: u64,
@@ -80,22 +82,45 @@ pub struct Shares {
 
 const BYTES_PER_GB: f64 = 1e9;
 
+/// One route's part in the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// Number in the program.
+    pub route: RouteId,
+    /// Bytes that arrived.
+    pub done_bytes: u64,
+    /// Requests in flight.
+    pub flight_requests: usize,
+    /// Whether it works now.
+    pub up: bool,
+    /// Whether it is given no more work.
+    pub retired: bool,
+}
+
 impl Shares {
     /// `ceiling_usd_per_gb` bounds the mean price of the job: spent ≤ ceiling × bytes [listed](Shares::listed), always.
     pub fn new(plans: &[RoutePlan], ceiling_usd_per_gb: Option<f64>) -> Self {
-        let fresh = |plan: &RoutePlan| Route {
-            // A window of no requests would be a route that is up and never has room.
-            plan: RoutePlan { window_requests: plan.window_requests.max(1), ..*plan },
-            window: Window::new(plan.window_bytes_min, plan.window_bytes),
-            health: Health::Up,
-            done_bytes: 0,
-            level_bytes: 0.0,
-            flight_bytes: 0,
-            flight_requests: 0,
-            paid_bytes: 0,
-        };
-        let routes = plans.iter().map(fresh).collect();
+        let routes = plans.iter().map(Route::new).collect();
         Self { routes, ceiling_usd_per_gb, spent_before_usd: 0.0, listed_bytes: 0, owed_bytes: 0 }
+    }
+
+    /// Other routes from now on, all level. A route of an id that is known takes its new share, and keeps its price; one
+    /// that `plans` leave out is given no more work, and what it has in flight still counts.
+    pub fn change(&mut self, plans: &[RoutePlan], ceiling_usd_per_gb: Option<f64>) {
+        self.ceiling_usd_per_gb = ceiling_usd_per_gb;
+        for route in &mut self.routes {
+            route.retired = true;
+            route.level_bytes = 0.0;
+        }
+        for plan in plans {
+            match self.route_mut(plan.id) {
+                Some(route) => {
+                    route.retired = false;
+                    route.plan.share = plan.share;
+                }
+                None => self.routes.push(Route::new(plan)),
+            }
+        }
     }
 
     /// The job has so many more bytes to carry.
@@ -124,7 +149,7 @@ impl Shares {
     pub fn pick(&self, bytes: u64, avoid: &[RouteId], now_ms: u64) -> Result<RouteId, Blocked> {
         let mut blocked = Blocked::Down;
         let mut best: Option<&Route> = None;
-        for route in self.routes.iter().filter(|route| route.is_usable(now_ms) && !avoid.contains(&route.plan.id)) {
+        for route in self.wanted().filter(|route| route.is_usable(now_ms) && !avoid.contains(&route.plan.id)) {
             if !self.allows(route, bytes) {
                 blocked = blocked.max(Blocked::Ceiling);
             } else if !route.has_room(bytes) {
@@ -185,8 +210,7 @@ impl Shares {
     /// Puts a resting route up again, level with the others.
     fn answers(&mut self, id: RouteId) -> bool {
         let level = self
-            .routes
-            .iter()
+            .wanted()
             .filter(|route| route.plan.id != id && route.health == Health::Up)
             .map(|route| route.fill(0))
             .min_by(f64::total_cmp);
@@ -218,7 +242,7 @@ impl Shares {
 
     /// Whether no route at all is up.
     pub fn all_down(&self) -> bool {
-        self.routes.iter().all(|route| route.health != Health::Up)
+        self.wanted().all(|route| route.health != Health::Up)
     }
 
     /// When the next resting route not in `avoid` may be tried; `None` if none of them has still to wait.
@@ -227,7 +251,7 @@ impl Shares {
             Health::Resting { retry_ms, .. } if retry_ms > now_ms && !avoid.contains(&route.plan.id) => Some(retry_ms),
             _ => None,
         };
-        self.routes.iter().filter_map(retry).min()
+        self.wanted().filter_map(retry).min()
     }
 
     /// Whether a route that is up carries anything.
@@ -235,14 +259,24 @@ impl Shares {
         self.routes.iter().any(|route| route.health == Health::Up && route.flight_requests > 0)
     }
 
-    /// Bytes that arrived over each route, and whether it is up, in the program's order.
-    pub fn activity(&self) -> impl Iterator<Item = (RouteId, u64, bool)> + '_ {
-        self.routes.iter().map(|route| (route.plan.id, route.done_bytes, route.health == Health::Up))
+    /// What each route carries, in the program's order.
+    pub fn activity(&self) -> impl Iterator<Item = Activity> + '_ {
+        self.routes.iter().map(|route| Activity {
+            route: route.plan.id,
+            done_bytes: route.done_bytes,
+            flight_requests: route.flight_requests,
+            up: route.health == Health::Up,
+            retired: route.retired,
+        })
     }
 
-    /// Routes there are.
+    /// Routes that are given work.
     pub fn ids(&self) -> impl Iterator<Item = RouteId> + '_ {
-        self.routes.iter().map(|route| route.plan.id)
+        self.wanted().map(|route| route.plan.id)
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &Route> + '_ {
+        self.routes.iter().filter(|route| !route.retired)
     }
 
     /// What was sent cost so much, at the plan's prices: lost bytes included, and those of which nobody knows whether they
@@ -256,7 +290,7 @@ impl Shares {
         let Some(ceiling) = self.ceiling_usd_per_gb.filter(|_| bytes > 0) else { return true };
         let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
         let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes + bytes);
-        let cheapest = self.routes.iter().map(|route| route.plan.usd_per_gb).fold(f64::INFINITY, f64::min);
+        let cheapest = self.wanted().map(|route| route.plan.usd_per_gb).fold(f64::INFINITY, f64::min);
         let needed_usd = cost_usd(bytes, route.plan.usd_per_gb) + cost_usd(rest_bytes, cheapest);
         // A relative 1e-9 absorbs the rounding of sums of prices that equal the ceiling exactly.
         self.spent_usd() + needed_usd <= cost_usd(self.listed_bytes, ceiling) * (1.0 + 1e-9)
@@ -268,6 +302,21 @@ impl Shares {
 }
 
 impl Route {
+    fn new(plan: &RoutePlan) -> Self {
+        Self {
+            // A window of no requests would be a route that is up and never has room.
+            plan: RoutePlan { window_requests: plan.window_requests.max(1), ..*plan },
+            retired: false,
+            window: Window::new(plan.window_bytes_min, plan.window_bytes),
+            health: Health::Up,
+            done_bytes: 0,
+            level_bytes: 0.0,
+            flight_bytes: 0,
+            flight_requests: 0,
+            paid_bytes: 0,
+        }
+    }
+
     fn is_usable(&self, now_ms: u64) -> bool {
         match self.health {
             Health::Up => true,
@@ -392,9 +441,9 @@ mod tests {
             }
             let (total, wanted_total): (u64, f64) = (chunks.iter().sum(), wanted.iter().sum());
             let slack = 1_000.0 * wanted.len() as f64;
-            for (route, bytes, _) in shares.activity() {
-                let ideal = total as f64 * wanted[usize::from(route.0)] / wanted_total;
-                prop_assert!((bytes as f64 - ideal).abs() <= slack, "route {:?} carried {} of {}", route, bytes, ideal);
+            for carried in shares.activity() {
+                let ideal = total as f64 * wanted[usize::from(carried.route.0)] / wanted_total;
+                prop_assert!((carried.done_bytes as f64 - ideal).abs() <= slack, "{:?}, not {}", carried, ideal);
             }
         }
 

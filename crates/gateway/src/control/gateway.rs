@@ -1,4 +1,4 @@
-//! One program's life in one gateway: none yet, running, drained. It never goes back.
+//! One program's life in one gateway: none yet, running (its routes may change), drained. It never goes back.
 
 use super::answer::Refused;
 use super::events::{self, EventLog, EventSender};
@@ -9,10 +9,13 @@ use super::runner::{Runner, Running};
 use super::validate::{Setting, check_program};
 use crate::tls::{Identity, Security};
 use axum::http::StatusCode;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::sync::Mutex;
-use tradewind_contract::{CONTRACT_VERSION, Program, ReceiveReport, ReceiveRequest, Refusal, Version};
+use tradewind_contract::{
+    CONTRACT_VERSION, JobSpec, Program, ReceiveReport, ReceiveRequest, Refusal, RouteSpec, Routes, Version,
+};
 
 /// What the gateway was started with.
 #[derive(Default)]
@@ -51,8 +54,13 @@ enum Life {
 }
 
 struct Job {
+    /// With the routes that it has now.
     program: Program,
-    node: Box<dyn Running>,
+    /// Stations of the routes that it no longer has.
+    past: BTreeMap<u16, Vec<String>>,
+    /// What `PUT /v1/program` brought.
+    first: Program,
+    node: Arc<dyn Running>,
 }
 
 impl Gateway {
@@ -99,7 +107,7 @@ impl Gateway {
         let mut life = self.life.lock().await;
         let listener = match &*life {
             Life::Waiting(listener) => listener,
-            Life::Running(job) if job.program == program => return Ok(()),
+            Life::Running(job) if job.first == program => return Ok(()),
             Life::Running(job) => {
                 let error = format!("this gateway has a program already, of job {}", job.program.job_id);
                 return Err(Refused::new(StatusCode::CONFLICT, error, "start another gateway for another job"));
@@ -108,19 +116,38 @@ impl Gateway {
                 return Err(Refused::new(StatusCode::CONFLICT, "this gateway was drained", "start another gateway"));
             }
         };
-        let setting = Setting {
-            identity: self.identity.as_deref().map(Identity::name),
-            plain: self.plain,
-            data_port: self.data_address.is_some(),
-        };
-        check_program(&program, setting).map_err(Refused::unprocessable)?;
+        check_program(&program, self.setting()).map_err(Refused::unprocessable)?;
         // A second handle on the data port: if the node does not start, the port stays ours for the next program.
         let lent = listener.as_ref().map(lend).transpose().map_err(|error| unusable_port(&error))?;
         let started = self.runner.start(program.clone(), self.security(), lent, self.teller.clone()).await;
         let node = started.map_err(Refused::unprocessable)?;
         tracing::info!(job = program.job_id, node = program.node, "program started");
-        *life = Life::Running(Arc::new(Job { program, node }));
+        let first = program.clone();
+        *life = Life::Running(Arc::new(Job { program, past: BTreeMap::new(), first, node: node.into() }));
         Ok(())
+    }
+
+    /// Gives the running program other routes. The same routes again change nothing.
+    pub(super) async fn reroute(&self, routes: Routes) -> Result<(), Refused> {
+        let mut life = self.life.lock().await;
+        let Life::Running(job) = &*life else {
+            let error = "this gateway has no program, or was drained";
+            return Err(Refused::new(StatusCode::CONFLICT, error, "give it a program first"));
+        };
+        let (program, past) = job.with(routes).map_err(Refused::unprocessable)?;
+        check_program(&program, self.setting()).map_err(Refused::unprocessable)?;
+        job.node.reroute(&program).await.map_err(Refused::unprocessable)?;
+        tracing::info!(job = program.job_id, node = program.node, routes = program.routes.len(), "routes changed");
+        *life = Life::Running(Arc::new(Job { program, past, first: job.first.clone(), node: job.node.clone() }));
+        Ok(())
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting {
+            identity: self.identity.as_deref().map(Identity::name),
+            plain: self.plain,
+            data_port: self.data_address.is_some(),
+        }
     }
 
     /// Measures what another gateway sends to the data port. Needs a gateway without a program, and keeps it so.
@@ -174,6 +201,25 @@ impl Gateway {
             add_progress(&mut snapshot, &progress);
         }
         snapshot
+    }
+}
+
+impl Job {
+    /// Its program with other routes, and the stations of all that it had before.
+    fn with(&self, routes: Routes) -> Result<(Program, BTreeMap<u16, Vec<String>>), Refusal> {
+        let mut past = self.past.clone();
+        past.extend(self.program.routes.iter().map(|route| (route.id, route.nodes.clone())));
+        let is_other = |route: &&RouteSpec| past.get(&route.id).is_some_and(|nodes| *nodes != route.nodes);
+        if let Some(route) = routes.routes.iter().find(is_other) {
+            let error = format!("route {} has other stations than before", route.id);
+            return Err(Refusal { error, hint: Some("a new way needs a new id".to_owned()) });
+        }
+        let lead = self.program.lead.clone().map(|job| JobSpec {
+            ceiling_usd_per_gb: routes.ceiling_usd_per_gb,
+            rate_limit_bytes_per_s: routes.rate_limit_bytes_per_s,
+            ..job
+        });
+        Ok((Program { routes: routes.routes, hops: routes.hops, lead, ..self.program.clone() }, past))
     }
 }
 

@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tradewind_contract::{
-    LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport, ReceiveRequest, SendReport, SendRequest, Version,
+    LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport, ReceiveRequest, Routes, SendReport, SendRequest,
+    Version,
 };
 
 /// Who is at the other end of a connection; the server puts it beside each request.
@@ -54,6 +55,7 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
     Router::new()
         .route("/v1/version", get(version))
         .route("/v1/program", put(put_program))
+        .route("/v1/routes", put(put_routes))
         .route("/v1/events", get(events))
         .route("/v1/drain", post(drain))
         .route("/v1/lease", post(post_lease))
@@ -101,6 +103,12 @@ async fn put_program(_: Controller, State(api): State<Api>, body: Body) -> Resul
     let program: Program = read_json(body).await?;
     // In a task of its own: a client that goes away must not leave a node half started.
     detached(async move { api.gateway.start(program).await }).await??;
+    Ok(Json(serde_json::json!({})).into_response())
+}
+
+async fn put_routes(_: Controller, State(api): State<Api>, body: Body) -> Result<Response, Refused> {
+    let routes: Routes = read_json(body).await?;
+    detached(async move { api.gateway.reroute(routes).await }).await??;
     Ok(Json(serde_json::json!({})).into_response())
 }
 

@@ -8,7 +8,7 @@ use super::parcel::Coded;
 use super::reply::{ReplyTo, verdict_of};
 use super::work::Failure;
 use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming, Security};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -49,6 +49,8 @@ pub struct Hop {
     health: watch::Sender<Health>,
     stop: CancellationToken,
     counts: HopCounts,
+    /// Connections that are kept.
+    wanted: AtomicU16,
 }
 
 /// What crossed a hop.
@@ -96,11 +98,31 @@ impl Hop {
             health: watch::Sender::new(Health::default()),
             stop,
             counts: HopCounts::default(),
+            wanted: AtomicU16::new(0),
         });
-        for _ in 0..hop.setup.spec.connections {
-            tokio::spawn(hop.clone().keep_connected());
-        }
+        hop.widen(hop.setup.spec.connections);
         hop
+    }
+
+    /// Keeps so many connections from now on; never fewer than before.
+    pub fn widen(self: &Arc<Self>, connections: u16) {
+        let before = self.wanted.fetch_max(connections, Ordering::Relaxed);
+        for _ in before..connections {
+            tokio::spawn(self.clone().keep_connected());
+        }
+    }
+
+    /// Ends when nothing that was sent on it waits for an answer any more.
+    pub async fn end_when_idle(self: Arc<Self>) {
+        while self.in_flight() > 0 && !self.stop.is_cancelled() {
+            tokio::time::sleep(RETIRE_PAUSE).await;
+        }
+        self.stop.cancel();
+    }
+
+    /// Where it leads to.
+    pub fn address(&self) -> &str {
+        &self.setup.spec.address
     }
 
     /// Name of the gateway at the other end.

@@ -10,17 +10,16 @@ use super::parcel::Coded;
 use super::reply::{Peers, ReplyTo, Upstream, verdict_of};
 use super::sink::Sink;
 use super::source::Source;
+use super::table::RouteTable;
 use super::work::Order;
 use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming, Security};
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
-use tradewind_wire::RouteId;
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, Reply};
 use tradewind_wire::hop::Liveness;
 
@@ -49,9 +48,9 @@ pub struct Inbound {
     /// Our first words.
     pub hello: Hello,
     /// Gateways that may connect.
-    pub upstream: HashSet<String>,
+    pub upstream: RwLock<HashSet<String>>,
     /// By route.
-    pub stations: HashMap<RouteId, Station>,
+    pub stations: RouteTable<Station>,
     /// For orders.
     pub source: Option<Arc<Source>>,
     /// Upstream connections.
@@ -96,7 +95,7 @@ impl Inbound {
         let from = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
         drop(tcp.set_nodelay(true));
         let connection = match Connection::accept(tcp, &self.security, self.hello.clone()).await {
-            Ok(connection) if self.upstream.contains(&connection.peer) => connection,
+            Ok(connection) if self.is_upstream(&connection.peer) => connection,
             Ok(connection) => {
                 return tracing::warn!(from, peer = connection.peer, "refused: not upstream of this gateway");
             }
@@ -140,6 +139,10 @@ impl Inbound {
         }
     }
 
+    fn is_upstream(&self, peer: &str) -> bool {
+        self.upstream.read().unwrap_or_else(PoisonError::into_inner).contains(peer)
+    }
+
     fn orders(&self, payload: &Bytes, reply: &ReplyTo) -> Result<(), ConnectionError> {
         let broken = |why: &str| ConnectionError::Peer(why.to_owned());
         let source = self.source.as_ref().ok_or_else(|| broken("orders came to a gateway that is no source"))?;
@@ -150,9 +153,9 @@ impl Inbound {
     }
 
     async fn request(&self, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
-        match self.stations.get(&head.route) {
-            Some(Station::Sink(sink)) => self.collect(sink, head, incoming, reply).await,
-            Some(Station::Relay(hop)) => relay(hop, head, incoming, reply).await,
+        match self.stations.get(head.route) {
+            Some(Station::Sink(sink)) => self.collect(&sink, head, incoming, reply).await,
+            Some(Station::Relay(hop)) => relay(&hop, head, incoming, reply).await,
             None => Err(ConnectionError::Peer(format!("route {} does not pass this gateway", head.route.0))),
         }
     }

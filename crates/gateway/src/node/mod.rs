@@ -18,10 +18,12 @@ pub mod hop;
 pub mod inbound;
 pub mod parcel;
 pub mod reply;
+mod reroute;
 mod run;
 pub mod seal;
 pub mod sink;
 pub mod source;
+pub mod table;
 pub mod work;
 
 pub use run::NodeRunner;

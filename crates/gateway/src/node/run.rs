@@ -3,31 +3,31 @@
 use super::attempts::Attempts;
 use super::budget::MemoryBudget;
 use super::clock::Pulse;
-use super::hop::{Hop, HopSetup};
-use super::inbound::{Inbound, Station};
+use super::inbound::Inbound;
 use super::reply::Peers;
+use super::reroute::{HopMaker, Hops, routes_below, stations, ways};
 use super::seal::SealKey;
 use super::sink::{Sink, Target};
-use super::source::{Below, Source};
+use super::source::Source;
+use super::table::RouteTable;
 use crate::control::events::EventSender;
 use crate::control::metrics::{self, MetricsSnapshot};
 use crate::control::runner::{Runner, Running};
-use crate::lead::run::{CannotBegin, LeadSetup, Way};
+use crate::lead::run::{CannotBegin, LeadSetup, Rerouted};
 use crate::stores;
 use crate::tls::Security;
 use async_trait::async_trait;
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tradewind_contract::{JobSpec, Program, Refusal, RouteSpec, StoreSpec};
+use tradewind_contract::{JobSpec, Program, Refusal, StoreSpec};
 use tradewind_store::Store;
+use tradewind_wire::WIRE_VERSION_MAJOR;
 use tradewind_wire::frame::{Frame, Hello};
-use tradewind_wire::{RouteId, WIRE_VERSION_MAJOR};
 
 /// Work in flight at a source or sink that is told to stop is waited for so long.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
@@ -36,16 +36,26 @@ const DRAIN_MAX: Duration = Duration::from_secs(4);
 #[derive(Debug, Default)]
 pub struct NodeRunner;
 
+/// What is said to a lead that runs.
+pub(super) struct LeadHandle {
+    /// Asks it to checkpoint.
+    stop: CancellationToken,
+    /// Says when it has.
+    done: CancellationToken,
+    pub(super) rerouted: mpsc::Sender<Rerouted>,
+}
+
 /// A node that runs.
-struct Node {
+pub(super) struct Node {
     name: String,
-    hops: HashMap<String, Arc<Hop>>,
-    source: Option<Arc<Source>>,
-    sink: Option<Arc<Sink>>,
+    hops: Mutex<Hops>,
+    pub(super) hop_maker: HopMaker,
+    pub(super) source: Option<Arc<Source>>,
+    pub(super) sink: Option<Arc<Sink>>,
+    pub(super) inbound: Option<Arc<Inbound>>,
     peers: Peers,
     budget: MemoryBudget,
-    /// Asks the lead to checkpoint; the token says when it has.
-    lead: Option<(CancellationToken, CancellationToken)>,
+    pub(super) lead: Option<LeadHandle>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -72,9 +82,7 @@ impl Runner for NodeRunner {
 
 /// A node that is being put together: hops first, then what stands at the ends.
 struct Building<'a> {
-    security: Security,
-    hello: Hello,
-    silence_max: Duration,
+    hop_maker: HopMaker,
     budget: MemoryBudget,
     key: Option<Arc<SealKey>>,
     tasks: TaskTracker,
@@ -91,16 +99,14 @@ impl<'a> Building<'a> {
             }
             None => None,
         };
-        Ok(Self {
+        let hop_maker = HopMaker {
             security,
             hello: Hello { version: WIRE_VERSION_MAJOR, job: program.job_id.clone(), node: program.node.clone() },
             silence_max: Duration::from_secs(program.limits.peer_silence_s.max(1).into()),
-            budget: budget(program),
-            key,
-            tasks: TaskTracker::new(),
-            opened: Mutex::default(),
-            stop,
-        })
+            stop: stop.clone(),
+        };
+        let (budget, tasks) = (budget(program), TaskTracker::new());
+        Ok(Self { hop_maker, budget, key, tasks, opened: Mutex::default(), stop })
     }
 
     async fn finish(
@@ -109,40 +115,32 @@ impl<'a> Building<'a> {
         data_listener: Option<TcpListener>,
         events: EventSender,
     ) -> Result<Node, Refusal> {
-        let hops: HashMap<String, Arc<Hop>> =
-            program.hops.iter().map(|spec| (spec.to.clone(), self.hop(spec))).collect();
+        let hops: Hops = program.hops.iter().map(|spec| (spec.to.clone(), self.hop_maker.start(spec))).collect();
         let sink = self.sink(program)?;
         let source = self.source(program, &hops, sink.as_ref())?;
         let peers = Peers::default();
-        if let Some(listener) = data_listener {
-            let inbound = self.inbound(program, &hops, source.as_ref(), sink.as_ref(), peers.clone());
-            self.tasks.spawn(Arc::new(inbound).listen(listener));
-        }
+        let inbound = data_listener.map(|listener| {
+            let inbound = Arc::new(self.inbound(program, &hops, source.as_ref(), sink.as_ref(), peers.clone()));
+            self.tasks.spawn(inbound.clone().listen(listener));
+            inbound
+        });
         let lead = match &program.lead {
             Some(job) => Some(self.lead(program, job, &hops, source.as_ref(), events).await?),
             None => None,
         };
         Ok(Node {
             name: program.node.clone(),
-            hops,
+            hops: Mutex::new(hops),
+            hop_maker: self.hop_maker,
             source,
             sink,
+            inbound,
             peers,
             budget: self.budget,
             lead,
             tasks: self.tasks,
             stop: self.stop.clone(),
         })
-    }
-
-    fn hop(&self, spec: &tradewind_contract::HopSpec) -> Arc<Hop> {
-        let setup = HopSetup {
-            spec: spec.clone(),
-            security: self.security.clone(),
-            hello: self.hello.clone(),
-            silence_max: self.silence_max,
-        };
-        Hop::start(setup, self.stop.clone())
     }
 
     fn sink(&self, program: &Program) -> Result<Option<Arc<Sink>>, Refusal> {
@@ -155,30 +153,13 @@ impl<'a> Building<'a> {
         Ok(Some(Arc::new(Sink { targets, key: self.key.clone(), tasks: self.tasks.clone() })))
     }
 
-    fn source(
-        &self,
-        program: &Program,
-        hops: &HashMap<String, Arc<Hop>>,
-        sink: Option<&Arc<Sink>>,
-    ) -> Result<Option<Arc<Source>>, Refusal> {
+    fn source(&self, program: &Program, hops: &Hops, sink: Option<&Arc<Sink>>) -> Result<Option<Arc<Source>>, Refusal> {
         let Some(spec) = &program.source else { return Ok(None) };
-        let is_ours = |route: &&RouteSpec| route.nodes.get(1).is_some_and(|name| *name == program.node);
-        let below = |route: &RouteSpec| {
-            let next = &route.nodes[2];
-            let below = if *next == program.node {
-                sink.cloned().map(Below::Memory)
-            } else {
-                hops.get(next).cloned().map(Below::Hop)
-            };
-            below
-                .map(|below| (RouteId(route.id), below))
-                .ok_or_else(|| refusal(format!("route {} goes nowhere", route.id), None))
-        };
         Ok(Some(Arc::new(Source {
             store: self.open(spec)?,
             attempts: Attempts::new(&program.limits),
             budget: self.budget.clone(),
-            below: program.routes.iter().filter(is_ours).map(below).collect::<Result<_, _>>()?,
+            below: RouteTable::new(routes_below(program, hops, sink)?),
             key: self.key.clone(),
             tasks: self.tasks.clone(),
         })))
@@ -187,40 +168,22 @@ impl<'a> Building<'a> {
     fn inbound(
         &self,
         program: &Program,
-        hops: &HashMap<String, Arc<Hop>>,
+        hops: &Hops,
         source: Option<&Arc<Source>>,
         sink: Option<&Arc<Sink>>,
         peers: Peers,
     ) -> Inbound {
-        let mut stations = HashMap::new();
-        let mut upstream = HashSet::new();
-        for route in &program.routes {
-            let id = RouteId(route.id);
-            for (place, pair) in route.nodes.windows(2).enumerate() {
-                if pair[1] != program.node || pair[0] == pair[1] {
-                    continue;
-                }
-                upstream.insert(pair[0].clone());
-                let is_last = place + 2 == route.nodes.len();
-                let next = route.nodes.get(place + 2).and_then(|next| hops.get(next));
-                match (is_last, sink, next) {
-                    (true, Some(sink), _) => drop(stations.insert(id, Station::Sink(sink.clone()))),
-                    // Who stands second gets orders, not requests.
-                    (false, _, Some(hop)) if place > 0 => drop(stations.insert(id, Station::Relay(hop.clone()))),
-                    _ => {}
-                }
-            }
-        }
+        let (stations, upstream) = stations(program, hops, sink);
         Inbound {
-            security: self.security.clone(),
-            hello: self.hello.clone(),
-            upstream,
-            stations,
+            security: self.hop_maker.security.clone(),
+            hello: self.hop_maker.hello.clone(),
+            upstream: RwLock::new(upstream),
+            stations: RouteTable::new(stations),
             source: source.cloned(),
             peers,
             budget: self.budget.clone(),
-            silence_max: self.silence_max,
-            pulse: Pulse::start(self.silence_max, self.stop.clone()),
+            silence_max: self.hop_maker.silence_max,
+            pulse: Pulse::start(self.hop_maker.silence_max, self.stop.clone()),
             stop: self.stop.clone(),
         }
     }
@@ -229,26 +192,18 @@ impl<'a> Building<'a> {
         &self,
         program: &Program,
         job: &JobSpec,
-        hops: &HashMap<String, Arc<Hop>>,
+        hops: &Hops,
         source: Option<&Arc<Source>>,
         events: EventSender,
-    ) -> Result<(CancellationToken, CancellationToken), Refusal> {
-        let way = |route: &RouteSpec| {
-            let first = &route.nodes[1];
-            let way = if *first == program.node {
-                source.cloned().map(Way::Memory)
-            } else {
-                hops.get(first).cloned().map(Way::Hop)
-            };
-            way.map(|way| (RouteId(route.id), way))
-                .ok_or_else(|| refusal(format!("route {} has no source", route.id), None))
-        };
+    ) -> Result<LeadHandle, Refusal> {
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
+        let (rerouted, changes) = mpsc::channel(1);
         let setup = LeadSetup {
             job: Arc::new(job.clone()),
             limits: program.limits.clone(),
             routes: program.routes.clone(),
-            ways: program.routes.iter().map(way).collect::<Result<_, _>>()?,
+            ways: ways(program, hops, source)?,
+            rerouted: changes,
             local: program.routes.iter().all(|route| route.nodes.iter().all(|name| *name == program.node)),
             replies: mpsc::unbounded_channel(),
             source: self.open(&job.source)?,
@@ -263,7 +218,7 @@ impl<'a> Building<'a> {
             work.await;
             over.cancel();
         });
-        Ok((stop, done))
+        Ok(LeadHandle { stop, done, rerouted })
     }
 
     /// One store of a kind for all that stands here: one pool of connections, and one knowledge of whether it can be
@@ -294,9 +249,9 @@ fn refusal(error: impl Into<String>, hint: Option<String>) -> Refusal {
 #[async_trait]
 impl Running for Node {
     async fn drain(&self) {
-        if let Some((stop, done)) = &self.lead {
-            stop.cancel();
-            done.cancelled().await;
+        if let Some(lead) = &self.lead {
+            lead.stop.cancel();
+            lead.done.cancelled().await;
         } else {
             self.peers.broadcast(&Frame::Drain);
             let idle = async {
@@ -309,9 +264,13 @@ impl Running for Node {
         self.stop.cancel();
     }
 
+    async fn reroute(&self, program: &Program) -> Result<(), Refusal> {
+        self.take_routes(program).await
+    }
+
     fn metrics(&self) -> MetricsSnapshot {
         let mut snapshot = MetricsSnapshot::default();
-        for (name, hop) in &self.hops {
+        for (name, hop) in self.hops().iter() {
             let labels = || [("from", self.name.clone().into()), ("to", name.clone().into())];
             snapshot.add(&metrics::HOP_BYTES, labels(), hop.counts().sent_bytes.load(Ordering::Relaxed) as f64);
             snapshot.add(&metrics::HOP_CHUNKS, labels(), hop.counts().requests.load(Ordering::Relaxed) as f64);
@@ -344,9 +303,13 @@ impl Running for Node {
 }
 
 impl Node {
+    pub(super) fn hops(&self) -> MutexGuard<'_, Hops> {
+        self.hops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn in_flight(&self) -> usize {
         let at_ends = self.tasks.len().saturating_sub(1);
-        at_ends + self.hops.values().map(|hop| hop.in_flight()).sum::<usize>()
+        at_ends + self.hops().values().map(|hop| hop.in_flight()).sum::<usize>()
     }
 
     fn stores(&self) -> impl Iterator<Item = (&Arc<dyn Store>, &Attempts)> {

@@ -7,16 +7,16 @@ use super::parcel::Parcel;
 use super::reply::ReplyTo;
 use super::seal::SealKey;
 use super::sink::Sink;
+use super::table::RouteTable;
 use super::work::{Differs, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask, attributes_of};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::task::TaskTracker;
 use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, PartSource, Payload, Precondition, Store};
-use tradewind_wire::{Fault, RouteId};
+use tradewind_wire::Fault;
 
 /// Objects of one bundle that are read at the same time; the store's throttle bounds all bundles together.
 const BUNDLE_READS_MAX: usize = 32;
@@ -39,7 +39,7 @@ pub struct Source {
     /// Bytes held.
     pub budget: MemoryBudget,
     /// By route.
-    pub below: HashMap<RouteId, Below>,
+    pub below: RouteTable<Below>,
     /// Seal for hops.
     pub key: Option<Arc<SealKey>>,
     /// Orders being executed.
@@ -52,13 +52,13 @@ impl Source {
         let source = self.clone();
         self.tasks.spawn(async move {
             let (request, route, compress) = (order.request, order.route, order.compress);
-            let Some(below) = source.below.get(&route) else {
+            let Some(below) = source.below.get(route) else {
                 let message = format!("route {} is not known here", route.0);
                 return reply.fail_unsent(request, Failure::new(Fault::RouteDown, "unavailable", message));
             };
             let copies = if compress || source.key.is_some() { 2 } else { 1 };
             match source.parcel(order, copies).await {
-                Ok(parcel) => source.send(below, parcel, compress, reply).await,
+                Ok(parcel) => source.send(&below, parcel, compress, reply).await,
                 Err(failure) => reply.fail_unsent(request, failure),
             }
         });

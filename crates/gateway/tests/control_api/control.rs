@@ -28,6 +28,7 @@ struct Stage {
     drained: AtomicUsize,
     /// The running node's voice and data port.
     props: std::sync::Mutex<Option<(EventSender, Option<TcpListener>)>>,
+    rerouted: std::sync::Mutex<Vec<Program>>,
     /// A start waits for this when the job is called `slow`.
     go: Notify,
 }
@@ -59,6 +60,11 @@ impl Runner for StagedRunner {
 impl Running for StagedNode {
     async fn drain(&self) {
         self.0.drained.fetch_add(1, Ordering::SeqCst);
+    }
+
+    async fn reroute(&self, program: &Program) -> Result<(), Refusal> {
+        self.0.rerouted.lock().unwrap().push(program.clone());
+        Ok(())
     }
 
     fn metrics(&self) -> MetricsSnapshot {
@@ -166,6 +172,30 @@ async fn a_program_that_cannot_run_leaves_the_data_port_for_the_next() {
     assert_eq!(from, early.local_addr().unwrap());
     // The node has dropped its listener, and the gateway keeps none: nobody waits in a dead backlog.
     assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_running_program_takes_other_routes_that_make_sense_and_keeps_the_rest() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client().await;
+    let routes = json!({"routes": program("a")["routes"], "ceiling_usd_per_gb": 0.5});
+    let put =
+        async |client: &mut Client, routes: &Value| client.call(Method::PUT, "/v1/routes", routes.to_string()).await;
+    assert_eq!(put(&mut client, &routes).await.0, StatusCode::CONFLICT, "it has no program");
+    assert_eq!(client.put_program(&program("a")).await.0, StatusCode::OK);
+    let mut elsewhere = routes.clone();
+    elsewhere["routes"][0]["nodes"] = json!(["local", "local", "other"]);
+    let (status, answer) = put(&mut client, &elsewhere).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(answer["error"], "route 0 has other stations than before");
+    let mut worthless = routes.clone();
+    worthless["routes"][0]["share"] = 2.into();
+    assert_eq!(put(&mut client, &worthless).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(put(&mut client, &routes).await, (StatusCode::OK, json!({})));
+    assert_eq!(client.put_program(&program("a")).await.0, StatusCode::OK, "the first program is still the same one");
+    let taken = fixture.stage.rerouted.lock().unwrap();
+    assert_eq!(taken.len(), 1);
+    assert_eq!(taken[0].lead.as_ref().unwrap().ceiling_usd_per_gb, Some(0.5));
 }
 
 #[tokio::test]

@@ -83,6 +83,17 @@ impl Ready {
         self.lanes.iter().map(|lane| lane.sending.len()).sum()
     }
 
+    /// What waits for routes that have not refused it waits for any again.
+    pub(super) fn join_lanes(&mut self) {
+        for lane in std::mem::take(&mut self.lanes) {
+            let all = self.lane(&[], lane.travels);
+            all.control.extend(lane.control);
+            all.parts_again.extend(lane.parts_again);
+            all.sending.extend(lane.sending);
+            all.whole.extend(lane.whole);
+        }
+    }
+
     /// Lanes come and go with refusals; empty ones go.
     pub(super) fn drop_empty_lanes(&mut self) {
         self.lanes.retain(|lane| !lane.is_empty());

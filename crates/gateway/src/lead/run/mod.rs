@@ -93,8 +93,22 @@ pub struct LeadSetup {
     pub targets: Vec<Arc<dyn Store>>,
     /// Tells the story.
     pub events: EventSender,
+    /// Other routes, while the job runs.
+    pub rerouted: mpsc::Receiver<Rerouted>,
     /// A wish to stop.
     pub stop: CancellationToken,
+}
+
+/// The routes of a running job from now on.
+pub struct Rerouted {
+    /// All that are given work.
+    pub routes: Vec<RouteSpec>,
+    /// Where their orders go.
+    pub ways: HashMap<RouteId, Way>,
+    /// As [`JobSpec::ceiling_usd_per_gb`].
+    pub ceiling_usd_per_gb: Option<f64>,
+    /// As [`JobSpec::rate_limit_bytes_per_s`].
+    pub rate_limit_bytes_per_s: Option<u64>,
 }
 
 /// Why a job cannot begin.
@@ -125,6 +139,7 @@ struct Running {
     /// Routes that are down, since when (ms), and whether that was told.
     down: HashMap<RouteId, (u64, bool)>,
     clock: Clock,
+    rerouted: mpsc::Receiver<Rerouted>,
     /// Why the job stops before its end.
     stopping: Option<Stopping>,
 }
@@ -222,7 +237,7 @@ impl Running {
         report: Option<Report>,
         unfinished: Vec<UnfinishedUpload>,
     ) -> (Self, mpsc::UnboundedReceiver<Reply>) {
-        let LeadSetup { job, limits, routes, ways, local, replies, source, targets, events, .. } = setup;
+        let LeadSetup { job, limits, routes, ways, local, replies, source, targets, events, rerouted, .. } = setup;
         let lead = Lead::new(Config {
             routes: routes.iter().map(|route| route_plan(route, job.chunk_bytes)).collect(),
             ceiling_usd_per_gb: job.ceiling_usd_per_gb,
@@ -254,6 +269,7 @@ impl Running {
             causes: Causes::default(),
             down: HashMap::new(),
             clock: Clock::start(),
+            rerouted,
             stopping: None,
         };
         (running, replies.1)
@@ -337,6 +353,7 @@ impl Running {
                 }
                 found = surveying.found.recv(), if takes_more => self.found(found, &mut surveying).await,
                 Some(prepared) = self.prepared.1.recv() => self.prepared(prepared).await,
+                Some(change) = self.rerouted.recv() => self.take_routes(change),
                 () = stop.cancelled(), if self.stopping.is_none() => {
                     self.stop(Outcome::Interrupted, None, None);
                 }
@@ -469,6 +486,15 @@ impl Running {
         }
         let order = orders::order(request, route, work, &self.cargo, &self.setup);
         self.dispatch.push(order);
+    }
+
+    fn take_routes(&mut self, change: Rerouted) {
+        let chunk_bytes = self.setup.job.chunk_bytes;
+        let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
+        self.tally.know(&change.routes);
+        self.dispatch.know(change.ways);
+        self.lead.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
+        self.down.retain(|route, _| plans.iter().any(|plan| plan.id == *route));
     }
 
     /// Tells of routes that stay down. One lost connection of several, or one that is made anew at once, is none.

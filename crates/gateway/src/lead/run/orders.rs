@@ -128,6 +128,11 @@ impl Dispatch {
         Self { ways, replies, batches: HashMap::new() }
     }
 
+    /// More routes.
+    pub(super) fn know(&mut self, ways: HashMap<RouteId, Way>) {
+        self.ways.extend(ways);
+    }
+
     /// Puts an order into the next batch of its route. An order that cannot be made (`None`) is of an object that has
     /// ended meanwhile; the state machine does not give such.
     pub(super) fn push(&mut self, order: Option<Order>) {

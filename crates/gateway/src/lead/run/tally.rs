@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 use tradewind_contract::{DestinationSummary, HopActivity, JobSpec, Progress, Proofs, RouteSpec};
 use tradewind_wire::RouteId;
-use tradewind_wire::shares::Shares;
+use tradewind_wire::shares::{Activity, Shares};
 
 /// The rate shown is that of so many latest ticks.
 const RATE_TICKS: usize = 10;
@@ -61,6 +61,13 @@ impl Tally {
             route_names: routes.iter().map(|route| (RouteId(route.id), name(route))).collect(),
             crosses_hops: routes.iter().any(|route| stations(route).len() > 1),
         }
+    }
+
+    /// More routes.
+    pub(super) fn know(&mut self, routes: &[RouteSpec]) {
+        let fresh = |route: &&RouteSpec| !self.route_names.iter().any(|(id, _)| id.0 == route.id);
+        let more: Vec<_> = routes.iter().filter(fresh).map(|route| (RouteId(route.id), name(route))).collect();
+        self.route_names.extend(more);
     }
 
     pub(super) fn found(&mut self, bytes: u64) {
@@ -175,7 +182,14 @@ impl Tally {
     /// As [`Tally::progress`], with the mean rate of the whole job.
     pub(super) fn totals(&self, retries: u64, shares: &Shares) -> Progress {
         let elapsed_s = self.started.elapsed().as_secs_f64();
-        let activity = |(route, bytes, up)| HopActivity { name: self.route_name(route).to_owned(), bytes, up };
+        let activity = |of: Activity| HopActivity {
+            name: self.route_name(of.route).to_owned(),
+            bytes: of.done_bytes,
+            up: of.up,
+            id: of.route.0,
+            retired: of.retired,
+            requests_in_flight: of.flight_requests as u64,
+        };
         Progress {
             listed: self.listed,
             objects_total: self.objects_total,

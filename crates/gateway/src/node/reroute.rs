@@ -1,0 +1,157 @@
+//! Other routes for a node that runs: hops are added or widened first, then what stands before them, the lead last.
+//!
+//! Nothing that is under way is cut off. A hop that no route takes any more is closed when its last request is answered.
+
+use super::hop::{Hop, HopSetup};
+use super::inbound::Station;
+use super::run::Node;
+use super::sink::Sink;
+use super::source::{Below, Source};
+use crate::lead::run::{Rerouted, Way};
+use crate::tls::Security;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::{HopSpec, Program, Refusal, RouteSpec};
+use tradewind_wire::RouteId;
+use tradewind_wire::frame::Hello;
+
+/// The hops of a node, by the gateway that they lead to.
+pub(super) type Hops = HashMap<String, Arc<Hop>>;
+
+/// How a node's hops are made.
+pub(super) struct HopMaker {
+    pub(super) security: Security,
+    pub(super) hello: Hello,
+    pub(super) silence_max: Duration,
+    pub(super) stop: CancellationToken,
+}
+
+impl HopMaker {
+    /// A hop that ends with the node, or before.
+    pub(super) fn start(&self, spec: &HopSpec) -> Arc<Hop> {
+        let setup = HopSetup {
+            spec: spec.clone(),
+            security: self.security.clone(),
+            hello: self.hello.clone(),
+            silence_max: self.silence_max,
+        };
+        Hop::start(setup, self.stop.child_token())
+    }
+}
+
+/// Where the routes that begin at this source go on.
+pub(super) fn routes_below(
+    program: &Program,
+    hops: &Hops,
+    sink: Option<&Arc<Sink>>,
+) -> Result<HashMap<RouteId, Below>, Refusal> {
+    let is_ours = |route: &&RouteSpec| route.nodes.get(1).is_some_and(|name| *name == program.node);
+    let below = |route: &RouteSpec| {
+        let next = &route.nodes[2];
+        let below = if *next == program.node {
+            sink.cloned().map(Below::Memory)
+        } else {
+            hops.get(next).cloned().map(Below::Hop)
+        };
+        below.map(|below| (RouteId(route.id), below)).ok_or_else(|| nowhere(route, "goes nowhere"))
+    };
+    program.routes.iter().filter(is_ours).map(below).collect()
+}
+
+/// Where the lead's orders of each route go.
+pub(super) fn ways(
+    program: &Program,
+    hops: &Hops,
+    source: Option<&Arc<Source>>,
+) -> Result<HashMap<RouteId, Way>, Refusal> {
+    let way = |route: &RouteSpec| {
+        let first = &route.nodes[1];
+        let way = if *first == program.node {
+            source.cloned().map(Way::Memory)
+        } else {
+            hops.get(first).cloned().map(Way::Hop)
+        };
+        way.map(|way| (RouteId(route.id), way)).ok_or_else(|| nowhere(route, "has no source"))
+    };
+    program.routes.iter().map(way).collect()
+}
+
+/// What is done here with requests of each route, and who may bring them.
+pub(super) fn stations(
+    program: &Program,
+    hops: &Hops,
+    sink: Option<&Arc<Sink>>,
+) -> (HashMap<RouteId, Station>, HashSet<String>) {
+    let (mut stations, mut upstream) = (HashMap::new(), HashSet::new());
+    for route in &program.routes {
+        let id = RouteId(route.id);
+        for (place, pair) in route.nodes.windows(2).enumerate() {
+            if pair[1] != program.node || pair[0] == pair[1] {
+                continue;
+            }
+            upstream.insert(pair[0].clone());
+            let is_last = place + 2 == route.nodes.len();
+            let next = route.nodes.get(place + 2).and_then(|next| hops.get(next));
+            match (is_last, sink, next) {
+                (true, Some(sink), _) => drop(stations.insert(id, Station::Sink(sink.clone()))),
+                // Who stands second gets orders, not requests.
+                (false, _, Some(hop)) if place > 0 => drop(stations.insert(id, Station::Relay(hop.clone()))),
+                _ => {}
+            }
+        }
+    }
+    (stations, upstream)
+}
+
+fn nowhere(route: &RouteSpec, what: &str) -> Refusal {
+    Refusal { error: format!("route {} {what}", route.id), hint: None }
+}
+
+impl Node {
+    pub(super) async fn take_routes(&self, program: &Program) -> Result<(), Refusal> {
+        let hops = self.change_hops(program)?;
+        let (stations, upstream) = stations(program, &hops, self.sink.as_ref());
+        if let Some(inbound) = &self.inbound {
+            inbound.upstream.write().unwrap_or_else(PoisonError::into_inner).extend(upstream);
+            inbound.stations.extend(stations);
+        }
+        if let Some(source) = &self.source {
+            source.below.extend(routes_below(program, &hops, self.sink.as_ref())?);
+        }
+        let (Some(lead), Some(job)) = (&self.lead, &program.lead) else { return Ok(()) };
+        let change = Rerouted {
+            routes: program.routes.clone(),
+            ways: ways(program, &hops, self.source.as_ref())?,
+            ceiling_usd_per_gb: job.ceiling_usd_per_gb,
+            rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
+        };
+        let over = |_| Refusal { error: "the job is over".to_owned(), hint: None };
+        lead.rerouted.send(change).await.map_err(over)
+    }
+
+    /// The hops that the program names, those that are there already widened where it says so.
+    fn change_hops(&self, program: &Program) -> Result<Hops, Refusal> {
+        let mut hops = self.hops();
+        let wanted: HashSet<&String> = program.hops.iter().map(|spec| &spec.to).collect();
+        for spec in &program.hops {
+            match hops.get(&spec.to) {
+                Some(hop) if hop.address() != spec.address => {
+                    let error = format!("the hop to {} has another address", spec.to);
+                    return Err(Refusal { error, hint: Some("a gateway's name is never used again".to_owned()) });
+                }
+                Some(hop) => hop.widen(spec.connections),
+                None => drop(hops.insert(spec.to.clone(), self.hop_maker.start(spec))),
+            }
+        }
+        hops.retain(|to, hop| {
+            let stays = wanted.contains(to);
+            if !stays {
+                tokio::spawn(hop.clone().end_when_idle());
+            }
+            stays
+        });
+        Ok(hops.clone())
+    }
+}
