@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tradewind.errors import GatewayError, SkyError
@@ -19,7 +19,7 @@ from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import READY_S
 from tradewind.gateway.tls import make_identities
 from tradewind.model.deployment import Deployment, GatewayAddress
-from tradewind.model.plan import Plan
+from tradewind.model.plan import Plan, PlannedGateway
 
 __all__ = ["LEASE_S", "Fleet", "FleetSettings", "end_fleet"]
 
@@ -40,6 +40,8 @@ class FleetSettings:
     lease_s: int = LEASE_S
     ready_s: float = READY_S
     """All machines answer within so long, or the fleet is given up."""
+    grows: bool = False
+    """Whether machines may be added later: the key that signs their certificates is then kept in the fleet's folder."""
 
 
 class Fleet:
@@ -66,10 +68,14 @@ class Fleet:
         self._settings = settings or FleetSettings()
         self._addresses: dict[str, GatewayAddress] = {}
         self._ended = threading.Event()
+        #: Held while machines are ordered or ended.
+        self._ordering = threading.Lock()
+        #: By region, the gateways that were given its machines, in their order.
+        self._ordinals: dict[str, list[str]] = {}
         self._renewer: threading.Thread | None = None
         self._check_capabilities()
-        wanted = {gateway.name: gateway.region for gateway in plan.gateways}
-        self.folder = journal.open(self.id, purpose, provider.document(), wanted)
+        self._purpose = purpose
+        self.folder = self._write_down()
         try:
             self._start()
         except BaseException:
@@ -79,6 +85,47 @@ class Fleet:
     def deployment(self) -> Deployment:
         """The plan with the addresses that the machines told."""
         return Deployment(self.plan, self._addresses, self._settings.detours)
+
+    def grow(self, plan: Plan) -> Deployment:
+        """Starts the machines that another plan has beside those of this one, and returns when all answer.
+
+        No machine is ended: see `shrink`. Raises GatewayError, with the new machines ended again.
+        """
+        before, fresh = self.plan, _named(plan) - _named(self.plan)
+        with self._ordering:
+            if self._ended.is_set():
+                raise GatewayError(f"fleet {self.id} is closed")
+            there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
+            self.plan = replace(plan, gateways=tuple(there.values()))
+            try:
+                self._check_capabilities()
+                self._write_down()
+                self._identify(fresh)
+                for order in self._orders():
+                    if order.name in fresh:
+                        self.machines[order.name] = self._provider.create(order)
+            except BaseException:
+                self._give_up(fresh, before)
+                raise
+        try:
+            self._wait_ready(fresh)
+        except BaseException:
+            with self._ordering:
+                self._give_up(fresh, before)
+            raise
+        return Deployment(plan, self._addresses, self._settings.detours)
+
+    def shrink(self, plan: Plan) -> None:
+        """Ends the machines that a plan does not have, of those that `grow` left."""
+        with self._ordering:
+            if not self._ended.is_set():
+                self._end(_named(self.plan) - _named(plan))
+                self.plan = plan
+                self._write_down()
+
+    def living(self) -> set[str]:
+        """Names of the machines that the provider says are alive."""
+        return {machine.name for machine in self._provider.machines(self.id)}
 
     def reconcile(self) -> None:
         """Orders what the plan wants and is not there, and ends what is there and not wanted."""
@@ -97,11 +144,31 @@ class Fleet:
     def close(self, *, at_once: bool = False) -> None:
         """Ends all machines; `at_once` without letting them put down what they hold."""
         self._ended.set()
+        with self._ordering:
+            self._close(at_once=at_once)
+
+    def _close(self, *, at_once: bool) -> None:
         machines = {machine.id: machine for machine in self._provider.machines(self.id)}
         machines.update((machine.id, machine) for machine in self.machines.values())
         self._provider.delete(list(machines.values()), at_once=at_once)
         self.machines = {}
         self._journal.close(self.id)
+
+    def _write_down(self) -> Path:
+        wanted = {gateway.name: gateway.region for gateway in self.plan.gateways}
+        return self._journal.open(self.id, self._purpose, self._provider.document(), wanted)
+
+    def _give_up(self, names: set[str], plan: Plan) -> None:
+        self._end(names)
+        self.plan = plan
+        self._write_down()
+
+    def _end(self, names: set[str]) -> None:
+        gone = [machine for name in sorted(names) if (machine := self.machines.pop(name, None)) is not None]
+        if gone:
+            self._provider.delete(gone)
+        for name in names:
+            self._addresses.pop(name, None)
 
     def _check_capabilities(self) -> None:
         most = self._provider.capabilities().machines
@@ -117,12 +184,24 @@ class Fleet:
                 )
 
     def _start(self) -> None:
-        if self._networked and not self._settings.plain:
-            shutil.rmtree(self._identities, ignore_errors=True)
-            make_identities(self._binary, self._identities, [gateway.name for gateway in self.plan.gateways])
+        shutil.rmtree(self._identities, ignore_errors=True)
+        self._identify(_named(self.plan))
         self.reconcile()
+        self._wait_ready(set(self.machines))
+        self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.id}", daemon=True)
+        self._renewer.start()
+
+    def _identify(self, names: set[str]) -> None:
+        """Makes certificates, for those who need one and have none."""
+        fresh = [name for name in sorted(names) if not (self._identities / name).exists()]
+        if fresh and self._networked and not self._settings.plain:
+            make_identities(self._binary, self._identities, fresh, grows=self._settings.grows)
+
+    def _wait_ready(self, names: set[str]) -> None:
         deadline_s = time.monotonic() + self._settings.ready_s
-        for name, machine in self.machines.items():
+        for name, machine in list(self.machines.items()):
+            if name not in names:
+                continue
             try:
                 left_s = max(0.0, deadline_s - time.monotonic())
                 self._addresses[name] = self._provider.wait_ready(machine, left_s)
@@ -133,14 +212,10 @@ class Fleet:
                     else str(error),
                     hint=error.hint or "the other machines of the fleet were ended",
                 ) from error
-        self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.id}", daemon=True)
-        self._renewer.start()
 
     def _orders(self) -> list[MachineOrder]:
-        seen: Counter[str] = Counter()
         orders = []
         for gateway in self.plan.gateways:
-            is_lead = gateway.name == self.plan.lead and gateway.name not in self._dialled
             secured = self._networked and not self._settings.plain
             orders.append(
                 MachineOrder(
@@ -149,14 +224,22 @@ class Fleet:
                     gateway.region,
                     token=f"{self.id}/{gateway.name}",
                     lease_s=self._settings.lease_s,
-                    ordinal=0 if is_lead else seen[gateway.region],
+                    ordinal=self._ordinal(gateway),
                     dialled=gateway.name in self._dialled,
                     listen=self._settings.listen.get(gateway.name),
                     identity=str(self._identities / gateway.name) if secured else None,
                 )
             )
-            seen[gateway.region] += not is_lead
         return orders
+
+    def _ordinal(self, gateway: PlannedGateway) -> int:
+        """Which of its region's machines it is. None is given to two gateways, not even when the first one is gone."""
+        if gateway.name == self.plan.lead and gateway.name not in self._dialled:
+            return 0
+        given = self._ordinals.setdefault(gateway.region, [])
+        if gateway.name not in given:
+            given.append(gateway.name)
+        return given.index(gateway.name)
 
     @property
     def _dialled(self) -> set[str]:
@@ -193,3 +276,7 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
         provider.delete(machines)
     journal.close(record.id)
     return len(machines)
+
+
+def _named(plan: Plan) -> set[str]:
+    return {gateway.name for gateway in plan.gateways}

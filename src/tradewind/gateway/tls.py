@@ -13,12 +13,12 @@ from tradewind.errors import GatewayError
 IDENTITY_S = 60.0
 
 
-def make_identities(binary: str, folder: Path, names: Iterable[str]) -> None:
-    """Writes `folder/ca.pem` and `folder/NAME/{cert,key}.pem` for each name. The CA's key is not kept.
+def make_identities(binary: str, folder: Path, names: Iterable[str], *, grows: bool = False) -> None:
+    """Writes `folder/ca.pem` and `folder/NAME/{cert,key}.pem` for each name; in a folder that has them, for more names.
 
-    Raises GatewayError.
+    With `grows` the CA's key is kept, so that there may be more names later. Raises GatewayError.
     """
-    command = [binary, "identity", "--out", str(folder), "--name", *names]
+    command = [binary, "identity", "--out", str(folder), *(["--keep-ca"] if grows else []), "--name", *names]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=IDENTITY_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

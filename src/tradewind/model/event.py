@@ -24,11 +24,17 @@ JobState = Literal["running", "done", "failed", "interrupted", "cancelled"]
 
 @dataclass(frozen=True)
 class HopActivity:
-    """Activity of one route: `name` as `a → b → c`, bytes acked, whether it works now."""
+    """Activity of one route: `name` as `a → b → c`, bytes acked, whether it works now.
+
+    One that is `retired` is given no more work, because the routes were changed.
+    """
 
     name: str
     bytes: int = 0
     up: bool = True
+    id: int = 0
+    retired: bool = False
+    requests_in_flight: int = 0
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,24 @@ class HopSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Routes:
+    """Body of `PUT /v1/routes`: all routes and hops of a running gateway from now on; the rest is for the lead."""
+
+    routes: tuple[RouteSpec, ...]
+    hops: tuple[HopSpec, ...] = ()
+    ceiling_usd_per_gb: float | None = None
+    rate_limit_bytes_per_s: int | None = None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Routes:
+        """From the contract's JSON."""
+        known = known_fields(cls, document)
+        known["routes"] = tuple(RouteSpec(**{**route, "nodes": tuple(route["nodes"])}) for route in document["routes"])
+        known["hops"] = tuple(HopSpec(**hop) for hop in document.get("hops", ()))
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Body of `PUT /v1/program`: the whole work of one gateway for one job.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tradewind.model.deployment import Deployment
@@ -15,19 +16,23 @@ LEAD_CONNECTIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run adds to plan and job. `seal_key_hex` is secret and goes to sources and sinks only."""
+    """What a run adds to plan and job. `seal_key_hex` is secret and goes to sources and sinks only.
+
+    `route_ids` are the numbers of routes by their gateways, where they are not those of the plan's order.
+    """
 
     job_id: str
     store_requests_max: int | None = None
     seal_key_hex: str | None = None
+    route_ids: Mapping[tuple[str, ...], int] | None = None
 
 
 def compile_programs(deployment: Deployment, job: JobSpec, settings: RunSettings) -> dict[str, Program]:
     """One program per gateway, by name, in the order in which to push them: sinks before those that dial them."""
     plan = deployment.plan
+    ids = settings.route_ids or {route.nodes: index for index, route in enumerate(plan.routes)}
     routes = tuple(
-        RouteSpec(index, (plan.lead, *route.nodes), route.share, route.usd_per_gb)
-        for index, route in enumerate(plan.routes)
+        RouteSpec(ids[route.nodes], (plan.lead, *route.nodes), route.share, route.usd_per_gb) for route in plan.routes
     )
     gateways = {gateway.name: gateway for gateway in plan.gateways}
     programs = {}

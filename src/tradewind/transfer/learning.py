@@ -7,7 +7,7 @@ the others, and of a transfer that was held back on purpose, say that their link
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,11 +60,19 @@ class RouteWatch:
             elif known.bytes == 0:
                 known.from_s = elapsed_s
 
-    def of(self, route: PlannedRoute) -> tuple[int, float]:
-        """Bytes and seconds of a route; zeros for one that carried nothing."""
+    def of(self, routes: Iterable[PlannedRoute]) -> tuple[int, float]:
+        """Bytes of all, and seconds in which at least one of them carried something; zeros if none did."""
+        count_bytes, seconds, until_s = 0, 0.0, float("-inf")
+        for known in sorted(map(self._activity, routes), key=lambda known: known.from_s):
+            if known.bytes:
+                count_bytes += known.bytes
+                seconds += max(0.0, known.to_s - max(known.from_s, until_s))
+                until_s = max(until_s, known.to_s)
+        return count_bytes, seconds
+
+    def _activity(self, route: PlannedRoute) -> _Activity:
         stations = [node for node, before in zip(route.nodes, (None, *route.nodes), strict=False) if node != before]
-        known = self._routes.get(" → ".join(stations), _Activity())
-        return known.bytes, max(0.0, known.to_s - known.from_s)
+        return self._routes.get(" → ".join(stations), _Activity())
 
 
 def teaching_hops(plan: Plan, deployment: Deployment) -> dict[Hop, tuple[Region, Region]]:
@@ -139,11 +147,10 @@ def lessons(
     limiting = _bottlenecks(catalog, plan, hops, connections)
     samples = []
     for hop, (src, dst) in hops.items():
-        carried = [watch.of(route) for route in plan.routes if hop in _hops_of(route)]
-        count_bytes, seconds = sum(count for count, _ in carried), max((span for _, span in carried), default=0.0)
+        count_bytes, seconds = watch.of(route for route in plan.routes if hop in _hops_of(route))
         if count_bytes < LESSON_BYTES_MIN or seconds < LESSON_S_MIN or not {src, dst} <= known:
             continue
-        rate_gbps = sum(count * 8 / 1e9 / span for count, span in carried if span > 0)
+        rate_gbps = count_bytes * 8 / 1e9 / seconds
         number = connections[hop].connections
         at_least = hop not in limiting or spec.rate_limit_bytes_per_s is not None or number < SCALED_CONNECTIONS_MIN
         link_gbps = rate_gbps if number < SCALED_CONNECTIONS_MIN else rate_gbps * CONNECTIONS_MAX / number
