@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import load
+from benchmarks.sky.adaptation import measure_adaptation
 from benchmarks.sky.capacity import measure_capacity
 from benchmarks.sky.connections import measure_connections
 from benchmarks.sky.flow import measure_flow
@@ -32,6 +33,7 @@ SUITES = {
     "systems": measure_systems,
     "systems-2022": measure_systems_2022,
     "flow": measure_flow,
+    "adaptation": measure_adaptation,
     "straggler": measure_straggler,
     "skyplane": measure_skyplane,
 }
