@@ -155,7 +155,8 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
         return []
     if job.spec.dry_run:
         return [f"would move {format_count(progress.objects_total, 'object')}; nothing was done"]
-    return summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb)
+    total_usd = job.spent_usd(progress.cost_usd, progress.elapsed_s)
+    return summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb, total_usd)
 
 
 def follow(args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> Follower:

@@ -84,6 +84,11 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     way.add_argument(
         "--sky", metavar="FILE", help="sky file for --via sky and auto; one that is not up is started for this job"
     )
+    way.add_argument(
+        "--replan",
+        action="store_true",
+        help="with --via sky: when a route falls clearly under its promise, plan again and change the routes",
+    )
     add_setting(way, "compress")
     add_setting(way, "seal")
     way.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")

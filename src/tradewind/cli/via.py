@@ -39,8 +39,8 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
         UsageError: regions or the file are missing, or the user says no.
         TradewindError: no plan meets the goal; the sky cannot be had.
     """
-    if args.via == "local" and args.sky is not None:
-        raise UsageError("--sky goes with --via sky")
+    if args.via == "local" and (args.sky is not None or args.replan):
+        raise UsageError(f"--{'replan' if args.sky is None else 'sky'} goes with --via sky")
     reason = _why_local(args, options) if args.via == "auto" else None
     if reason is not None and not (args.quiet or args.json):
         print(f"note: --via auto takes this machine: {reason}", file=sys.stderr)
@@ -88,6 +88,7 @@ def _planned(
     from tradewind.planner.network import Limits
     from tradewind.sky.file import read_sky_file
     from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay, with_room_for
+    from tradewind.transfer.replan import Question
     from tradewind.transfer.way import planned_way, single_way
 
     goals = goal_options(args)
@@ -103,7 +104,8 @@ def _planned(
     network = read_sky_file(args.sky)
     catalog = sky_catalog(network, load_catalog(catalog_folder(args.state_dir)))
     limits = Limits(machines_per_region=args.max_vms or len(sky.machines))
-    plan = plan_overlay(catalog, *regions, volume_gb, goal_of(args, volume_gb) or Fastest(), limits)
+    goal = goal_of(args, volume_gb) or Fastest()
+    plan = plan_overlay(catalog, *regions, volume_gb, goal, limits)
     if args.dry_run:
         if not (args.quiet or args.json):
             print(f"plan    {plan.overlay}", file=sys.stderr)
@@ -111,12 +113,16 @@ def _planned(
     _agree(args, plan)
     options = replace(options, chunk_bytes=_chunk_bytes(args, options, plan, network.scale))
     plan = with_room_for(plan, options.chunk_bytes)
+    ceiling_usd = _ceiling_usd(args, volume_gb)
+    question = Question(
+        catalog, *regions, goal, limits, options.chunk_bytes, ceiling_usd, limit_bytes_per_s=options.limit_bytes_per_s
+    )
     pace = pace_bytes_per_s(plan)
     if pace is not None:
         options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
-    ceiling_usd = _ceiling_usd(args, volume_gb)
     options = replace(options, max_cost_usd=_egress_ceiling_usd(plan, ceiling_usd))
-    return planned_way(plan, provider, ceiling_usd=ceiling_usd), options
+    way = planned_way(plan, provider, ceiling_usd=ceiling_usd, question=question, replan=args.replan)
+    return way, options
 
 
 def _side(text: str | None, flag: str) -> Region:

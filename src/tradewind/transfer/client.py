@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import (
     ERROR_BY_OUTCOME,
@@ -45,8 +45,13 @@ from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.jobs import JobRecord, JobStore, new_job_id, write_json
 from tradewind.transfer.launch import JobGateways, end_abandoned
 from tradewind.transfer.learning import EMULATED, RouteWatch, learn, teaching_hops
+from tradewind.transfer.report import spent_usd
 from tradewind.transfer.request import Options, resolve
+from tradewind.transfer.topology import topology_document
 from tradewind.transfer.way import Ceiling, Way, local_way, stored_way, topology_way
+
+if TYPE_CHECKING:
+    from tradewind.transfer.adapt import Adaptation
 
 EventCallback = Callable[[Event], None]
 #: A URL or a local path.
@@ -95,14 +100,17 @@ class RunningJob:
         plan: Plan,
         gateways: JobGateways,
         *,
-        restart: Callable[[], JobGateways] | None,
+        restart: Callable[[JobSpec, Plan], JobGateways] | None,
         keep_logs: bool,
         catalog_folder: Path | None = None,
         ceiling: Ceiling | None = None,
+        adaptation: Adaptation | None = None,
     ) -> None:
         self.id = job_id
         self.spec = spec
+        #: As it was at first; `replan` may have changed what the gateways do since.
         self.plan = plan
+        self._adaptation = adaptation
         self.summary: Summary | None = None
         #: The lead's last line as it came; None until then.
         self.summary_document: Mapping[str, Any] | None = None
@@ -134,11 +142,14 @@ class RunningJob:
                     if document["event"] == "progress":
                         self._watch.see(document)
                         self._keep_ceiling(document)
+                        if self._adaptation is not None:
+                            self._adaptation.see(document)
                     if document["event"] == "done":
                         self._watch.see(document["progress"])
                         self.summary_document = document
                         self.summary = Summary.from_document(document)
                     yield line
+                    yield from self._notices()
             except GatewayLost as error:
                 lost = error
             if self.summary is not None or self._closed:
@@ -150,9 +161,20 @@ class RunningJob:
             message = f"{died}; started again ({self._restarts} of {RESTARTS_MAX}), what was acked is kept"
             yield json.dumps({"event": "notice", "message": message}).encode() + b"\n"
 
+    def _notices(self) -> Iterator[bytes]:
+        """What there is to say of the routes beside what the lead says."""
+        for message in self._adaptation.notices() if self._adaptation is not None else ():
+            yield json.dumps({"event": "notice", "message": message}).encode() + b"\n"
+
+    def spent_usd(self, egress_usd: float, elapsed_s: float) -> float | None:
+        """What the job has cost, egress and the machines of all its plans; None without prices of machines."""
+        if self._adaptation is not None:
+            return egress_usd + self._adaptation.machines_usd(elapsed_s)
+        return None if self.plan.overlay is None else spent_usd(self.plan.overlay, egress_usd, elapsed_s)
+
     def _keep_ceiling(self, progress: Mapping[str, Any]) -> None:
         """Stops before egress and machines together cost more than the way allows."""
-        ceiling = self._ceiling
+        ceiling = self._ceiling if self._adaptation is None else self._adaptation.ceiling
         if ceiling is None or self._draining:
             return
         if ceiling.spent_usd(progress["cost_usd"], progress["elapsed_s"] + CEILING_STOP_S) < ceiling.usd:
@@ -161,10 +183,13 @@ class RunningJob:
         # Not here: the answer comes when all is closed, and until then events are to be read.
         threading.Thread(target=self.drain, daemon=True).start()
 
-    def _start_again(self, restart: Callable[[], JobGateways]) -> None:
+    def _start_again(self, restart: Callable[[JobSpec, Plan], JobGateways]) -> None:
         self._restarts += 1
+        if self._adaptation is not None:
+            self._adaptation.end()
+            self.spec = self._adaptation.spec
         self._gateways.kill()
-        self._gateways = restart()
+        self._gateways = restart(self.spec, self._present_plan)
         self._lead = _lead_of(self._gateways, self.plan)
         self._watch = RouteWatch()
         if self._draining:
@@ -211,9 +236,15 @@ class RunningJob:
         with suppress(GatewayError):
             self._lead.drain()
 
+    @property
+    def _present_plan(self) -> Plan:
+        return self.plan if self._adaptation is None else self._adaptation.plan
+
     def kill(self) -> None:
         """Ends all processes at once. The journal is safe; the job can be resumed."""
         self._closed = True
+        if self._adaptation is not None:
+            self._adaptation.stop()
         self._gateways.kill()
         self._forget()
 
@@ -222,6 +253,8 @@ class RunningJob:
         if self._closed:
             return
         self._closed = True
+        if self._adaptation is not None:
+            self._adaptation.end()
         well = self.summary is not None and self.summary.outcome == "done"
         self._gateways.stop(keep_logs=self._keep_logs or not well)
         self._forget()
@@ -231,8 +264,12 @@ class RunningJob:
     def _learn(self, folder: Path) -> None:
         """Keeps the rates of hops between known regions for later plans. A transfer does not fail for want of it."""
         today = datetime.now(timezone.utc).date().isoformat()
+        plan, teaching = self.plan, self._teaching
+        if self._adaptation is not None:
+            plan = self._adaptation.plan_of_all
+            teaching = teaching_hops(plan, self._gateways.deployment())
         with suppress(ConfigError, OSError):
-            learn(folder, self.id, self.spec, self.plan, self._teaching, self._watch, date=today)
+            learn(folder, self.id, self.spec, plan, teaching, self._watch, date=today)
 
     def _forget(self) -> None:
         """Removes where the lead could be reached; all of it for a run that keeps nothing."""
@@ -432,37 +469,57 @@ class Client:
         folder: str,
         keep_logs: bool,
     ) -> RunningJob:
-        plan = way.plan
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        adaptation = self._adaptation(job_id, spec, way)
 
-        def deploy(spec: JobSpec) -> JobGateways:
+        def deploy(spec: JobSpec, plan: Plan) -> JobGateways:
             gateways = JobGateways(self.gateway, plan, folder, self.store.state_dir, way.provider, way.settings)
-            return self._deploy(job_id, spec, gateways, settings, plan)
+            run = RunSettings(
+                job_id, settings.get("concurrency"), secrets.token_hex(32) if _seals(settings, plan) else None
+            )
+            self._deploy(spec, gateways, run, plan)
+            if adaptation is not None:
+                adaptation.begin(gateways, run)
+            return gateways
+
+        def deploy_again(spec: JobSpec, plan: Plan) -> JobGateways:
+            return deploy(replace(spec, resume=True), plan)
 
         # Without a journal there is nothing to go on from.
-        restart = None if spec.state_dir is None else lambda: deploy(replace(spec, resume=True))
+        restart = None if spec.state_dir is None else deploy_again
         catalog_folder = None if way.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
-        gateways = deploy(spec)
+        gateways = deploy(spec, way.plan)
         return RunningJob(
             job_id,
             spec,
-            plan,
+            way.plan,
             gateways,
             restart=restart,
             keep_logs=keep_logs,
             catalog_folder=catalog_folder,
             ceiling=way.ceiling,
+            adaptation=adaptation,
         )
 
+    def _adaptation(self, job_id: str, spec: JobSpec, way: Way) -> Adaptation | None:
+        """What watches a planned way, and changes it where it may."""
+        if way.question is None:
+            return None
+        from tradewind.transfer.adapt import Adaptation
+
+        def changed(plan: Plan, spec: JobSpec) -> None:
+            if spec.state_dir is not None:
+                ceiling = None if adaptation.ceiling is None else asdict(adaptation.ceiling)
+                changes = {"topology": topology_document(plan), "spec": to_document(spec), "ceiling": ceiling}
+                self.store.update(job_id, changes)
+
+        adaptation = Adaptation(way.question, way.plan, spec, replan=way.replan, on_change=changed)
+        return adaptation
+
     @staticmethod
-    def _deploy(
-        job_id: str, spec: JobSpec, gateways: JobGateways, settings: Mapping[str, Any], plan: Plan
-    ) -> JobGateways:
+    def _deploy(spec: JobSpec, gateways: JobGateways, run: RunSettings, plan: Plan) -> None:
         """Gives the gateways their programs; the lead begins to work."""
         try:
-            run = RunSettings(
-                job_id, settings.get("concurrency"), secrets.token_hex(32) if _seals(settings, plan) else None
-            )
             deployment = gateways.deployment()
             for name, program in compile_programs(deployment, spec, run).items():
                 GatewayClient(deployment.addresses[name].control).put_program(to_document(program))
@@ -471,7 +528,6 @@ class Client:
         except BaseException:
             gateways.kill()
             raise
-        return gateways
 
     def _drain_running(self, job_id: str) -> None:
         folder = self.store.path(job_id)

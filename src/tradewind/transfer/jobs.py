@@ -76,7 +76,7 @@ class JobStore:
         write_json(os.path.join(self.path(job_id), "job.json"), document)
 
     def update(self, job_id: str, changes: Mapping[str, Any]) -> None:
-        """Changes what `create` wrote of a job that is not led. Raises OSError."""
+        """Changes what `create` wrote of a job. Raises OSError."""
         path = os.path.join(self.path(job_id), "job.json")
         write_json(path, {**_read_json(path), **changes})
 

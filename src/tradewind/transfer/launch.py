@@ -42,6 +42,18 @@ class JobGateways:
         """Process ids by gateway, of those that are processes of this host."""
         return {name: machine.pid for name, machine in self._fleet.machines.items() if machine.pid is not None}
 
+    def living(self) -> set[str]:
+        """Gateways whose machines are alive."""
+        return self._fleet.living()
+
+    def grow(self, plan: Plan) -> Deployment:
+        """Starts what another plan has beside the running gateways. Raises GatewayError, with nothing more running."""
+        return self._fleet.grow(plan)
+
+    def shrink(self, plan: Plan) -> None:
+        """Ends the gateways that a plan does not have."""
+        self._fleet.shrink(plan)
+
     def deployment(self) -> Deployment:
         """The plan with the addresses that the gateways told."""
         return self._fleet.deployment()

@@ -28,8 +28,13 @@ def proof_words(name: str) -> str:
     return f"by {one} on both sides" if one == other else f"by {one} at the source, {other} at the destination"
 
 
-def summary_lines(summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None = None) -> list[str]:
-    """Objects, bytes, time, rate, retries; how each object was proven; with prices, predicted and actual cost."""
+def summary_lines(
+    summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None = None, total_usd: float | None = None
+) -> list[str]:
+    """Objects, bytes, time, rate, retries; how each object was proven; with prices, predicted and actual cost.
+
+    `total_usd` is what it has cost in all, where that is not what the plan's machines cost.
+    """
     progress = summary.progress
     retries = format_count(progress.retries, "retry", "retries")
     lines = [
@@ -54,7 +59,7 @@ def summary_lines(summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None
     if proofs:
         lines.append("proven  " + ", ".join(f"{count:,} {proof_words(name)}" for name, count in proofs))
     if plan.overlay is not None:
-        lines += _kept_promise(plan.overlay, progress)
+        lines += _kept_promise(plan.overlay, progress, total_usd)
     elif plan.mean_usd_per_gb > 0 or progress.cost_usd > 0:
         predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
         lines.append(f"cost    {format_usd(predicted)} predicted, {format_usd(progress.cost_usd)} actual")
@@ -99,9 +104,9 @@ def spent_usd(overlay: OverlayPlan, egress_usd: float, elapsed_s: float) -> floa
     return egress_usd + machines_usd_per_s * (overlay.boot_s + elapsed_s)
 
 
-def _kept_promise(overlay: OverlayPlan, progress: Progress) -> list[str]:
+def _kept_promise(overlay: OverlayPlan, progress: Progress, total_usd: float | None) -> list[str]:
     """Rate and cost beside those of the plan."""
-    spent = spent_usd(overlay, progress.cost_usd, progress.elapsed_s)
+    spent = spent_usd(overlay, progress.cost_usd, progress.elapsed_s) if total_usd is None else total_usd
     return [
         f"rate    {format_gbps(overlay.throughput_gbps)} predicted, {format_gbps(progress.bytes_per_s * 8e-9)} actual",
         f"cost    {format_usd(overlay.cost.total_usd)} predicted, {format_usd(spent)} actual",

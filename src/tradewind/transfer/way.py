@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 from tradewind.transfer.topology import Topology, read_topology, topology_document, topology_from_document
 
-__all__ = ["Ceiling", "Way", "local_way", "planned_way", "single_way", "stored_way", "topology_way"]
+if TYPE_CHECKING:
+    from tradewind.transfer.replan import Question
+
+__all__ = ["Ceiling", "Way", "local_way", "machines_ceiling", "planned_way", "single_way", "stored_way", "topology_way"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +26,17 @@ class Ceiling:
     """Of all machines, from launch."""
     boot_s: float
     earlier_usd: float = 0.0
-    """What the machines of earlier runs cost. The lead adds up what egress does."""
+    """What the machines of earlier runs, or before `since_s`, cost. The lead adds up what egress does."""
+    since_s: float = 0.0
+    """Of the present run: from when on these machines are paid for."""
 
     def spent_usd(self, egress_usd: float, elapsed_s: float) -> float:
         """What the job has cost when its present run has taken so long."""
-        return self.earlier_usd + egress_usd + self.machines_usd_per_s * (self.boot_s + elapsed_s)
+        return self.earlier_usd + egress_usd + self.machines_usd_per_s * (self.boot_s + elapsed_s - self.since_s)
 
     def after(self, elapsed_s: float) -> Ceiling:
         """For the next run, when the last one took so long."""
-        return replace(self, earlier_usd=self.spent_usd(0.0, elapsed_s))
+        return replace(self, earlier_usd=self.spent_usd(0.0, elapsed_s), since_s=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,10 @@ class Way:
     settings: FleetSettings = field(default_factory=FleetSettings)
     ceiling: Ceiling | None = None
     """Where one was asked for, and the plan says what machines cost."""
+    question: Question | None = None
+    """What the planner was asked, where it was; its answer is then watched."""
+    replan: bool = False
+    """Whether it may be asked again while the job runs, and the routes be changed."""
 
 
 def local_way() -> Way:
@@ -56,13 +65,26 @@ def topology_way(path: str) -> Way:
     return _way(read_topology(path), LOCAL)
 
 
-def planned_way(plan: Plan, provider: Mapping[str, Any], *, ceiling_usd: float | None = None) -> Way:
+def planned_way(
+    plan: Plan,
+    provider: Mapping[str, Any],
+    *,
+    ceiling_usd: float | None = None,
+    question: Question | None = None,
+    replan: bool = False,
+) -> Way:
     """As the planner says, on a provider's machines."""
-    ceiling, overlay = None, plan.overlay
-    if overlay is not None and ceiling_usd is not None:
-        usd_per_s = sum(machines.count * machines.offer.usd_per_s for machines in overlay.machines)
-        ceiling = Ceiling(ceiling_usd, usd_per_s, overlay.boot_s)
-    return Way(plan, topology_document(plan), provider, ceiling=ceiling)
+    ceiling = None if ceiling_usd is None else machines_ceiling(plan, ceiling_usd)
+    settings = FleetSettings(grows=replan)
+    return Way(plan, topology_document(plan), provider, settings, ceiling, question, replan)
+
+
+def machines_ceiling(plan: Plan, usd: float) -> Ceiling | None:
+    """A ceiling over egress and the plan's machines; None where the plan does not say what machines cost."""
+    overlay = plan.overlay
+    if overlay is None:
+        return None
+    return Ceiling(usd, sum(machines.count * machines.offer.usd_per_s for machines in overlay.machines), overlay.boot_s)
 
 
 def single_way(region: str, provider: Mapping[str, Any]) -> Way:

@@ -1,0 +1,289 @@
+"""A running transfer whose routes do not carry what was promised: says so, or has it planned and rerouted anew.
+
+The lead's progress is read here line by line. Planning and starting machines take seconds and go on in a thread of
+their own; meanwhile the transfer runs on as it is. The order of a change: new machines are started; all gateways learn
+of the new routes beside the old ones, the far end first; the lead learns last, and from then on gives work to the new
+routes only. What is under way on the old ones is waited for; then their hops and machines are ended. Nothing that was
+acked is sent again, and what is lost with a gateway that died is what would have been lost anyhow.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from tradewind.errors import TradewindError
+from tradewind.gateway.client import GatewayClient
+from tradewind.model.amounts import format_gbps
+from tradewind.model.document import to_document
+from tradewind.model.job import JobSpec
+from tradewind.model.plan import Plan, PlannedHop
+from tradewind.model.program import Program, Routes
+from tradewind.model.region import Region
+from tradewind.transfer.compile import RunSettings, compile_programs, push_order
+from tradewind.transfer.launch import JobGateways
+from tradewind.transfer.promise import PromiseWatch, Shortfall
+from tradewind.transfer.replan import NewPlan, Question, RegionPair, State, ask_again, observed_links, unreachable
+from tradewind.transfer.way import Ceiling, machines_ceiling
+
+__all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
+
+#: The planner is not asked again for so long, whatever it answered.
+REPLAN_PAUSE_S = 20.0
+#: A transfer is replanned at most so often.
+REPLANS_MAX = 5
+
+#: Called when the plan was changed: the plan, and the job as it is to be resumed.
+Changed = Callable[[Plan, JobSpec], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Retired:
+    """What is to be done once nothing is under way on the old routes: by gateway the routes that stay."""
+
+    ids: frozenset[int]
+    last: Mapping[str, dict[str, Any]]
+    plan: Plan
+
+
+class Adaptation:
+    """Of one transfer. `replan` says whether the plan may be changed; without it a shortfall is only told, once."""
+
+    def __init__(self, question: Question, plan: Plan, spec: JobSpec, *, replan: bool, on_change: Changed) -> None:
+        self._question, self._replan, self._on_change = question, replan, on_change
+        self._notices: SimpleQueue[str] = SimpleQueue()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._links: dict[RegionPair, float] = {}
+        self._dead: dict[str, Region] = {}
+        self._asked_s = 0.0
+        self._asked = 0
+        self._told: set[tuple[str, ...]] = set()
+        self.plan, self.spec = plan, spec
+        self.plan_of_all = plan
+        self._expected_usd = plan.overlay.cost.total_usd if plan.overlay else 0.0
+        self._ids: dict[tuple[str, ...], int] = {}
+        self._watch: PromiseWatch | None = None
+        self._retired: _Retired | None = None
+        self._spending = _spending(plan, question)
+        self._seen_s = 0.0
+
+    def begin(self, gateways: JobGateways, run: RunSettings) -> None:
+        """The gateways run, by the present plan. After an end, they were started again, and time begins anew."""
+        self._gateways, self._run = gateways, run
+        if self._watch is not None:
+            self._spending = self._spending.after(self._seen_s)
+        self._seen_s = self._asked_s = 0.0
+        self._ids = {route.nodes: index for index, route in enumerate(self.plan.routes)}
+        self._retired = None
+        self._ended.clear()
+        self._follow(0.0)
+
+    def stop(self) -> None:
+        """Lets no change begin any more."""
+        self._ended.set()
+
+    def end(self) -> None:
+        """As `stop`, and waits for a change that is under way."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def notices(self) -> list[str]:
+        """Lines for the user since the last call."""
+        lines = []
+        while True:
+            try:
+                lines.append(self._notices.get_nowait())
+            except Empty:
+                return lines
+
+    def machines_usd(self, elapsed_s: float) -> float:
+        """What machines have cost so far, boot included; `elapsed_s` since the lead began."""
+        return self._spending.spent_usd(0.0, elapsed_s)
+
+    @property
+    def ceiling(self) -> Ceiling | None:
+        """What the machines of all plans so far cost, if the job has a ceiling."""
+        return None if self._question.ceiling_usd is None else self._spending
+
+    def see(self, progress: Mapping[str, Any]) -> None:
+        """One progress document."""
+        self._seen_s = float(progress["elapsed_s"])
+        if self._ended.is_set() or self._watch is None or (self._thread is not None and self._thread.is_alive()):
+            return
+        if self._retired is not None and not _under_way(progress, self._retired.ids):
+            self._in_background(self._finish, self._retired)
+            self._retired = None
+            return
+        seen = self._watch.see(progress)
+        if seen is None:
+            return
+        if not self._replan:
+            self._tell_once(seen, "--replan would ask the planner for another way")
+        elif self._asked < REPLANS_MAX and (self._asked == 0 or self._seen_s >= self._asked_s + REPLAN_PAUSE_S):
+            self._asked, self._asked_s = self._asked + 1, self._seen_s
+            self._in_background(self._ask_and_change, seen, dict(progress))
+
+    def _follow(self, since_s: float) -> None:
+        self._watch = PromiseWatch(
+            self.plan,
+            self._ids,
+            limit_bytes_per_s=self.spec.rate_limit_bytes_per_s,
+            chunk_bytes=self.spec.chunk_bytes,
+            since_s=since_s,
+        )
+
+    def _in_background(self, work: Callable[..., None], *arguments: Any) -> None:
+        def guarded() -> None:
+            try:
+                work(*arguments)
+            except TradewindError as error:
+                if not self._ended.is_set():
+                    self._notices.put(f"the routes could not be changed: {error}")
+
+        self._thread = threading.Thread(target=guarded, name="replanning", daemon=True)
+        self._thread.start()
+
+    def _tell_once(self, seen: Shortfall, what_then: str) -> None:
+        if not self._told.issuperset(seen.under):
+            self._told.update(seen.under)
+            self._notices.put(f"{_words(self.plan, seen)}: {what_then}")
+
+    def _ask_and_change(self, seen: Shortfall, progress: Mapping[str, Any]) -> None:
+        places = {gateway.name: Region.parse(gateway.region) for gateway in self.plan.gateways}
+        living = self._gateways.living()
+        dead = unreachable(self.plan, seen, living)
+        self._dead |= {name: places[name] for name in dead}
+        # Of a route whose gateway ended nothing is learned of its links.
+        with_links = replace(seen, under=tuple(route for route in seen.under if set(route) <= living))
+        self._links |= observed_links(self._question.catalog, self.plan, with_links)
+        elapsed_s = self._seen_s
+        state = State(
+            left_bytes=progress["bytes_total"] - progress["bytes_done"],
+            total_bytes=progress["bytes_total"],
+            elapsed_s=elapsed_s,
+            carried_gbps=seen.total_gbps,
+            egress_usd=progress["cost_usd"],
+            machines_usd=self.machines_usd(elapsed_s),
+            links=self._links,
+            dead=self._dead,
+        )
+        found = ask_again(self._question, state)
+        if found is None:
+            return self._tell_once(seen, "the planner knows no better way")
+        words = _words(self.plan, seen)
+        try:
+            self._change(found)
+        except TradewindError:
+            self._gateways.shrink(self.plan)
+            raise
+        expected_usd = state.egress_usd + state.machines_usd + _cost_usd(found.plan)
+        more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
+        self._notices.put(f"{words}: replanned, now {_ways(found.plan)}; {more_usd:+.4f} USD")
+        return None
+
+    def _change(self, found: NewPlan) -> None:
+        """Starts what the plan needs, and gives all gateways their routes, the lead last."""
+        before, plan = self.plan, found.plan
+        deployment = self._gateways.grow(plan)
+        fresh = itertools.count(max(self._ids.values()) + 1)
+        ids = dict(self._ids)
+        for route in plan.routes:
+            if route.nodes not in ids:
+                ids[route.nodes] = next(fresh)
+        spec = replace(
+            self.spec,
+            ceiling_usd_per_gb=found.ceiling_usd_per_gb,
+            rate_limit_bytes_per_s=found.limit_bytes_per_s,
+        )
+        run = replace(self._run, route_ids=ids)
+        both = _joined(plan, before, without=frozenset(self._dead))
+        with_old = compile_programs(replace(deployment, plan=both), spec, run)
+        alone = compile_programs(deployment, spec, run)
+        known = {gateway.name for gateway in before.gateways}
+        for name in push_order(both):
+            client = GatewayClient(deployment.addresses[name].control)
+            if name == plan.lead:
+                client.put_routes(_routes(alone[name], spec))
+            elif name in known:
+                client.put_routes(_routes(with_old[name]))
+            else:
+                client.put_program(to_document(with_old[name]))
+        now_s = self._seen_s
+        self._spending = replace(_spending(plan, self._question), earlier_usd=self.machines_usd(now_s), since_s=now_s)
+        old = frozenset(ids[route.nodes] for route in before.routes) - {ids[route.nodes] for route in plan.routes}
+        last = {name: _routes(program) for name, program in alone.items() if name != plan.lead and name in known}
+        self.plan, self.spec, self._ids = plan, spec, ids
+        self.plan_of_all = _joined(plan, self.plan_of_all, without=frozenset())
+        self._retired = _Retired(old, last, plan)
+        self._follow(now_s)
+        self._on_change(plan, spec)
+
+    def _finish(self, retired: _Retired) -> None:
+        """Nothing is under way on the old routes: their hops and machines end."""
+        deployment = self._gateways.deployment()
+        for name, routes in retired.last.items():
+            GatewayClient(deployment.addresses[name].control).put_routes(routes)
+        self._gateways.shrink(retired.plan)
+
+
+def _spending(plan: Plan, question: Question) -> Ceiling:
+    """What the plan's machines cost; without a ceiling it is endless."""
+    usd = float("inf") if question.ceiling_usd is None else question.ceiling_usd
+    return machines_ceiling(plan, usd) or Ceiling(usd, 0.0, 0.0)
+
+
+def _under_way(progress: Mapping[str, Any], ids: Collection[int]) -> bool:
+    return any(hop["requests_in_flight"] for hop in progress["hops"] if hop["id"] in ids)
+
+
+def _routes(program: Program, lead: JobSpec | None = None) -> dict[str, Any]:
+    """What a gateway that runs is told of its program."""
+    ceiling, limit = (lead.ceiling_usd_per_gb, lead.rate_limit_bytes_per_s) if lead else (None, None)
+    document: dict[str, Any] = to_document(Routes(program.routes, program.hops, ceiling, limit))
+    return document
+
+
+def _joined(plan: Plan, other: Plan, *, without: Collection[str]) -> Plan:
+    """The plan with the routes that another one has beside its own, but those over some gateways."""
+    known = {route.nodes for route in plan.routes}
+    more = [route for route in other.routes if route.nodes not in known and not set(route.nodes) & set(without)]
+    routes = (*plan.routes, *more)
+    taken = {pair for route in routes for pair in itertools.pairwise(route.nodes)}
+    taken |= {(plan.lead, route.nodes[0]) for route in routes}
+    connections: dict[tuple[str, str], int] = {}
+    for hop in (*plan.hops, *other.hops):
+        pair = hop.start, hop.end
+        if pair in taken:
+            connections[pair] = max(hop.connections, connections.get(pair, 0))
+    passed = {plan.lead, *(name for route in routes for name in route.nodes)}
+    gateways = {gateway.name: gateway for gateway in (*other.gateways, *plan.gateways) if gateway.name in passed}
+    hops = tuple(PlannedHop(*pair, count) for pair, count in connections.items())
+    return replace(plan, gateways=tuple(gateways.values()), hops=hops, routes=routes)
+
+
+def _words(plan: Plan, seen: Shortfall) -> str:
+    """Which route falls short most, and by how much."""
+    worst = seen.under[0]
+    places = {gateway.name: gateway.region for gateway in plan.gateways}
+    regions = [places[name] for name in worst]
+    kind = "link" if len(regions) == 2 else "route"
+    carried, promised = format_gbps(seen.carried_gbps[worst]), format_gbps(seen.promised_gbps[worst])
+    return f"{kind} {' → '.join(regions)} carries {carried} of {promised}"
+
+
+def _ways(plan: Plan) -> str:
+    """`60% over azure:westus2, 40% direct`."""
+    routes = sorted(plan.overlay.routes, key=lambda route: -route.share) if plan.overlay else []
+    relays = (" and ".join(map(str, route.regions[1:-1])) for route in routes)
+    ways = (f"over {names}" if names else "direct" for names in relays)
+    return ", ".join(f"{route.share:.0%} {way}" for route, way in zip(routes, ways, strict=True))
+
+
+def _cost_usd(plan: Plan) -> float:
+    return plan.overlay.cost.total_usd if plan.overlay else 0.0

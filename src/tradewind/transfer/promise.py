@@ -1,0 +1,112 @@
+"""Whether the routes of a planned transfer carry what the plan says they do, from the lead's progress. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.model.plan import Plan, PlannedRoute
+
+__all__ = ["GRACE_S", "REMAINING_S_MIN", "SPAN_S", "TOTAL_PART", "UNDER_PART", "UNDER_S", "PromiseWatch", "Shortfall"]
+
+#: Rates are those of so many seconds, and of at least so many chunks of the slowest route.
+SPAN_S = 4.0
+SPAN_CHUNKS = 8
+#: A route that carries less than this part of its promise is clearly under it …
+UNDER_PART = 0.6
+#: … if it does for so long, and all routes together carry less than TOTAL_PART of theirs: one whose work others have
+#: taken over harms nobody.
+UNDER_S = 3.0
+TOTAL_PART = 0.9
+#: Nothing is held against the routes of a plan for so long: connections open, windows grow.
+GRACE_S = 6.0
+#: What is done so soon anyhow is not worth a word.
+REMAINING_S_MIN = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A plan that does not keep its promise. Rates in Gbit/s of data, over some seconds; routes by their gateways."""
+
+    carried_gbps: Mapping[tuple[str, ...], float]
+    promised_gbps: Mapping[tuple[str, ...], float]
+    under: tuple[tuple[str, ...], ...]
+    """Routes clearly under their promise, the worst first."""
+    down: frozenset[tuple[str, ...]]
+    """Of those, the ones that do not work at all."""
+
+    @property
+    def total_gbps(self) -> float:
+        """Of all routes."""
+        return sum(self.carried_gbps.values())
+
+
+class PromiseWatch:
+    """Follows the routes of one plan. `ids` are the numbers of its routes in the job."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        ids: Mapping[tuple[str, ...], int],
+        *,
+        limit_bytes_per_s: int | None,
+        chunk_bytes: int,
+        since_s: float = 0.0,
+    ) -> None:
+        promised_gbps = plan.prediction.throughput_gbps if plan.prediction else 0.0
+        if limit_bytes_per_s is not None:
+            promised_gbps = min(promised_gbps, limit_bytes_per_s * 8e-9)
+        shares = sum(route.share for route in plan.routes)
+        self._routes = {ids[route.nodes]: route for route in plan.routes}
+        self._promised = {route.nodes: promised_gbps * route.share / shares for route in plan.routes}
+        slowest_gbps = min(self._promised.values())
+        chunks_s = SPAN_CHUNKS * chunk_bytes * 8e-9 / slowest_gbps if slowest_gbps > 0 else 0.0
+        self._span_s = max(SPAN_S, chunks_s)
+        self._since_s = since_s
+        self._seen: deque[tuple[float, dict[int, int]]] = deque()
+        self._under_since_s: dict[tuple[str, ...], float] = {}
+
+    def see(self, progress: Mapping[str, Any]) -> Shortfall | None:
+        """One progress document; the shortfall as long as there is one."""
+        now_s = float(progress["elapsed_s"])
+        hops = {hop["id"]: hop for hop in progress["hops"]}
+        self._seen.append((now_s, {number: hops[number]["bytes"] for number in self._routes if number in hops}))
+        while len(self._seen) > 2 and self._seen[1][0] <= now_s - self._span_s:
+            self._seen.popleft()
+        if not progress.get("listed") or now_s < self._since_s + GRACE_S + self._span_s:
+            return None
+        carried = self._rates()
+        if carried is None:
+            return None
+        under = [route for route, gbps in carried.items() if gbps < UNDER_PART * self._promised[route]]
+        for route in carried:
+            if route in under:
+                self._under_since_s.setdefault(route, now_s)
+            else:
+                self._under_since_s.pop(route, None)
+        total_gbps = sum(carried.values())
+        if total_gbps == 0 and len(carried) > 1:
+            return None  # All at once: it is not the links but one of the ends, and no plan goes round those.
+        left_gb = (progress["bytes_total"] - progress["bytes_done"]) * 8e-9
+        if total_gbps >= TOTAL_PART * sum(self._promised.values()) or left_gb < REMAINING_S_MIN * total_gbps:
+            return None
+        clear = [route for route in under if now_s - self._under_since_s[route] >= UNDER_S]
+        if not clear:
+            return None
+        clear.sort(key=lambda route: carried[route] / self._promised[route])
+        up = {route.nodes: hops[number]["up"] for number, route in self._routes.items() if number in hops}
+        down = frozenset(route for route in clear if not up[route])
+        return Shortfall(carried, dict(self._promised), tuple(clear), down)
+
+    def _rates(self) -> dict[tuple[str, ...], float] | None:
+        """Over what was seen; None while that is too short."""
+        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        if last_s - first_s < self._span_s * 0.9:
+            return None
+
+        def gbps(number: int, route: PlannedRoute) -> float:
+            return (last.get(number, 0) - first.get(number, 0)) * 8e-9 / (last_s - first_s)
+
+        return {route.nodes: gbps(number, route) for number, route in self._routes.items()}

@@ -1,0 +1,158 @@
+"""A link that slows, a relay gone for good: work flows elsewhere, and with `--replan` over ways planned anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.drive import Command, Event, Finished, Running
+from tests.sky.world import differences, write_files
+from tradewind.sky.folders import sky_folder
+from tradewind.sky.running import Sky
+
+SOURCE, RELAY, OTHER, SINK = "azure:canadacentral", "azure:westus2", "azure:eastus", "gcp:asia-northeast1"
+#: Scaled: direct 50 Mbit/s, over one relay 100, over the other 90.
+WORLD: dict[str, Any] = {
+    "scale": 0.01,
+    "regions": {
+        SOURCE: {"name": "source", "egress": "16Gbit/s", "ingress": "16Gbit/s"},
+        RELAY: {"name": "relay", "egress": "16Gbit/s", "ingress": "16Gbit/s"},
+        OTHER: {"name": "other", "egress": "16Gbit/s", "ingress": "16Gbit/s"},
+        SINK: {"name": "sink", "egress": "16Gbit/s", "ingress": "16Gbit/s"},
+    },
+    "links": [
+        {"between": [SOURCE, SINK], "rtt_ms": 60, "rate": "5Gbit/s"},
+        {"between": [SOURCE, RELAY], "rtt_ms": 20, "rate": "14Gbit/s"},
+        {"between": [RELAY, SINK], "rtt_ms": 40, "rate": "10Gbit/s"},
+        {"between": [SOURCE, OTHER], "rtt_ms": 20, "rate": "14Gbit/s"},
+        {"between": [OTHER, SINK], "rtt_ms": 60, "rate": "9Gbit/s"},
+    ],
+}
+VOLUME_BYTES = 240_000_000
+PATIENCE_S = 200.0
+
+
+class Stage:
+    """A sky, files to move, and the command."""
+
+    def __init__(self, command: Command, sky: Sky, file: Path, source: Path) -> None:
+        self.command, self.sky, self.file, self.source = command, sky, file, source
+
+    def start(self, copy: Path, *more: str) -> Running:
+        ends = ("--src-region", SOURCE, "--dst-region", SINK)
+        return self.command.start("cp", "-r", self.source, copy, "--via", "sky", *ends, "--sky", self.file, *more)
+
+    def finish(self, running: Running, copy: Path) -> Finished:
+        """The end of a transfer that went well, whatever happened on the way."""
+        done = running.finish(PATIENCE_S)
+        assert done.code == 0, done.stderr
+        assert differences(self.source, copy) == []
+        self.command.wait_until_alone()
+        assert os.listdir(self.command.state / "fleets") == []
+        return done
+
+
+@pytest.fixture
+def stage(command: Command, tmp_path: Path) -> Iterator[Stage]:
+    file = tmp_path / "world.json"
+    file.write_text(json.dumps(WORLD), encoding="utf-8")
+    with Sky.up(file, folder=sky_folder(str(command.state), file)) as sky:
+        yield Stage(command, sky, file, write_files(tmp_path / "source", VOLUME_BYTES))
+
+
+def carried(event: Event, place: str) -> int:
+    """What routes over a place have carried; those of no relay for an empty name."""
+    hops = event["hops"]
+    return sum(hop["bytes"] for hop in hops if (place in hop["name"] if place else hop["name"].count("→") == 1))
+
+
+def moving(event: Event) -> bool:
+    return event["event"] == "progress" and int(event["bytes_done"]) > 10_000_000
+
+
+def notices(done: Finished) -> list[str]:
+    return [event["message"] for event in done.events if event["event"] == "notice"]
+
+
+def is_replanned(event: Event) -> bool:
+    return event["event"] == "notice" and "replanned, now" in event["message"]
+
+
+def slow_down(stage: Stage, rate_mbps: float = 50 / 3) -> None:
+    """The direct link carries so much from now on; else a third of what it did."""
+    stage.sky.set_link(SOURCE, SINK, rate_mbps=rate_mbps)
+
+
+def carried_in_all(event: Event) -> int:
+    """Each byte that was acked, once for each time."""
+    return sum(hop["bytes"] for hop in event["hops"])
+
+
+def test_what_a_slow_link_does_not_carry_goes_over_the_others_within_seconds(stage: Stage, tmp_path: Path) -> None:
+    running = stage.start(tmp_path / "copy", "--min-throughput", "75Mbit/s")
+    before = running.wait_for(lambda event: moving(event) and len(event["hops"]) == 2)
+    # A third of the 19 Mbit/s that the plan gives it.
+    slow_down(stage, rate_mbps=19 / 3)
+    done = stage.finish(running, tmp_path / "copy")
+    reports = [event for event in done.events if event["event"] == "progress"] + [done.events[-1]["progress"]]
+    relayed = [carried_in_all(report) - carried(report, "") for report in reports]
+    last_relayed_s = next(
+        report["elapsed_s"] for report, count in zip(reports, relayed, strict=True) if count == relayed[-1]
+    )
+    # Had the slow link a window of 64 MiB, the others would have ended a minute before it.
+    assert reports[-1]["elapsed_s"] - last_relayed_s < 10.0
+    assert carried(reports[-1], "") - carried(before, "") < VOLUME_BYTES * 0.15
+    told = [line for line in notices(done) if "--replan would ask the planner for another way" in line]
+    assert len(told) <= 1 and not any(map(is_replanned, done.events))
+
+
+def test_with_replan_a_slow_link_is_left_for_a_relay_that_the_first_plan_did_not_have(
+    stage: Stage, tmp_path: Path
+) -> None:
+    running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
+    before = running.wait_for(moving)
+    assert [hop["name"].count("→") for hop in before["hops"]] == [1], "the first plan goes the direct way alone"
+    slow_down(stage)
+    done = stage.finish(running, tmp_path / "copy")
+    last = done.events[-1]["progress"]
+    assert any(map(is_replanned, done.events)), notices(done)
+    assert carried(last, "westus2") + carried(last, "eastus") > VOLUME_BYTES / 4
+    assert carried_in_all(last) == VOLUME_BYTES, "what was acked is not sent again"
+
+
+def test_with_replan_a_relay_that_is_gone_for_good_is_replaced_by_another(stage: Stage, tmp_path: Path) -> None:
+    running = stage.start(tmp_path / "copy", "--min-throughput", "75Mbit/s", "--replan")
+    running.wait_for(lambda event: moving(event) and carried_in_all(event) > carried(event, ""))
+    (relay,) = [name for name in running.gateways() if "westus2" in name or "eastus" in name]
+    other = "eastus" if "westus2" in relay else "westus2"
+    os.kill(running.gateways()[relay], signal.SIGKILL)
+    running.wait_for(is_replanned)
+    done = stage.finish(running, tmp_path / "copy")
+    last = done.events[-1]["progress"]
+    assert carried(last, other) > 0
+    # An object whose closing was under way over the relay when it died may have to begin again; no other does.
+    again_bytes = carried_in_all(last) - VOLUME_BYTES
+    assert 0 <= again_bytes <= 5_000_000, "what was acked is not sent again"
+
+
+def test_a_job_that_is_interrupted_after_a_change_resumes_by_the_new_plan(stage: Stage, tmp_path: Path) -> None:
+    running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
+    running.wait_for(moving)
+    slow_down(stage)
+    running.wait_for(is_replanned)
+    running.signal(signal.SIGINT)
+    stopped = running.finish(PATIENCE_S)
+    assert stopped.code == 130, stopped.stderr
+    resumed = stage.command.run("jobs", "resume", stopped.events[0]["job_id"], "--json")
+    assert resumed.code == 0, resumed.stderr
+    last = resumed.events[-1]["progress"]
+    assert carried(last, "westus2") + carried(last, "eastus") > 0
+    assert differences(stage.source, tmp_path / "copy") == []
+    assert carried_in_all(last) == VOLUME_BYTES - last["bytes_earlier"], "what was acked is not sent again"
+    stage.command.wait_until_alone()
