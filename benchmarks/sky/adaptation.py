@@ -141,8 +141,8 @@ def _picture(title: str, seen: Seen) -> str:
     end_s = seen.reports[-1].elapsed_s
     steps = [STEP_S * step for step in range(1, int(end_s / STEP_S) + 1)]
     ways = dict.fromkeys(_way(hop.name) for hop in seen.reports[-1].hops)
-    lines = {way: [seen.mbps(at - STEP_S, at, way) for at in steps] for way in ways}
-    lines["all"] = [seen.mbps(at - STEP_S, at) for at in steps]
+    lines = {"all": [seen.mbps(at - STEP_S, at) for at in steps]}
+    lines |= {way: [seen.mbps(at - STEP_S, at, way) for at in steps] for way in ways}
     top = max(max(line) for line in lines.values())
     return line_plot(title, "seconds", "Mbit/s", steps, lines, top, logarithmic=False)
 
