@@ -18,6 +18,7 @@ from tradewind.catalog.user_files import import_table
 from tradewind.cli.main import main
 from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.planner.baseline import direct, ron
+from tradewind.planner.goals import SOONEST_TIE, SOONEST_TIE_S
 from tradewind.planning import plans
 from tradewind.planning.plans import trace
 
@@ -54,7 +55,9 @@ def test_goals_are_those_of_the_command_line() -> None:
     cheapest, fastest = planned(goal="cheapest"), planned(goal="fastest")
     assert cheapest.cost.total_usd < fastest.cost.total_usd
     assert cheapest.throughput_gbps < fastest.throughput_gbps
-    assert planned().throughput_gbps == pytest.approx(fastest.throughput_gbps)
+    soonest = planned()
+    assert soonest.time_s <= fastest.time_s + max(SOONEST_TIE_S, SOONEST_TIE * fastest.time_s)
+    assert soonest.cost.total_usd <= fastest.cost.total_usd
     ceiling_usd = (cheapest.cost.total_usd + fastest.cost.total_usd) / 2
     assert planned(max_cost_usd=ceiling_usd).cost.total_usd <= ceiling_usd * (1 + 1e-9)
     assert planned(deadline_s=60).time_s <= 60 * (1 + 1e-9)

@@ -63,7 +63,7 @@ class Fastest:
 
 @dataclass(frozen=True, slots=True)
 class Soonest:
-    """Done soonest, machines' boot included: a small volume does not wait for machines."""
+    """Done soonest, machines' boot included; the cheapest of those that are later by no more than 2 s or 2%."""
 
     def __str__(self) -> str:
         return "done soonest"

@@ -39,12 +39,16 @@ __all__ = [
     "cheapest_exactly",
     "fastest",
     "fastest_within",
+    "soonest",
 ]
 
 RATE_SMALL_GBPS = 1e-2
 """Below what any plan is asked for."""
 RATE_SLACK = 1e-9
 """Relative; lets a second solve reach the rate of a first one in spite of rounding."""
+SOONEST_TIE_S = 2.0
+SOONEST_TIE = 0.02
+"""Done later by two seconds, or by this part of the whole time, is as soon: nobody pays double for that."""
 BOOT_GAP = 1e-3
 """Relative gap at which, with several destinations, the windows of boot time stop being halved."""
 WINDOW_GAP = BOOT_GAP / 2
@@ -78,6 +82,21 @@ def fastest(formulation: Formulation, job: Job, settings: SolverSettings, *, che
     ask = Ask(rate * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS, machine_factor=job.machine_factor(rate))
     answer = solve_machines(formulation, ask, settings, start=top) or top
     return Point.of(formulation, job, answer, max(_relative_gap(top), _relative_gap(answer)))
+
+
+def soonest(formulation: Formulation, job: Job, settings: SolverSettings) -> Point | None:
+    """The cheapest of those that are done as soon as can be, or so little later that it is not worth paying for.
+
+    With several destinations only what is as soon as can be counts.
+    """
+    if formulation.shared is not None:
+        return fastest(formulation, job, settings)
+    top = fastest(formulation, job, settings, cheapest_too=False)
+    if top is None:
+        return None
+    transfer_s = job.gbit / top.rate_gbps
+    tie_s = max(SOONEST_TIE_S, SOONEST_TIE * (job.boot_s + transfer_s))
+    return cheapest(formulation, job, settings, rate_min_gbps=job.gbit / (transfer_s + tie_s))
 
 
 def cheapest(

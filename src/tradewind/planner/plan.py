@@ -11,7 +11,7 @@ import numpy as np
 from tradewind.errors import InfeasibleGoal, InvalidPlan, UsageError
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.catalog import Catalog
-from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Region
 from tradewind.model.units import format_duration
@@ -19,7 +19,7 @@ from tradewind.planner.check import violations
 from tradewind.planner.explain import binding_limits
 from tradewind.planner.formulation import Formulation, build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
-from tradewind.planner.goals import Job, Point, cheapest, cheapest_exactly, fastest, fastest_within
+from tradewind.planner.goals import Job, Point, cheapest, cheapest_exactly, fastest, fastest_within, soonest
 from tradewind.planner.network import IntArray, Limits, Network, build_network
 from tradewind.planner.routes import overlay_plan
 from tradewind.planner.solver import SolverSettings
@@ -222,6 +222,8 @@ def solve_goal(transfer: Transfer, goal: Goal) -> Point | None:
         return fastest_within(formulation, job, goal.usd, settings)
     if isinstance(goal, Cheapest):
         return cheapest(formulation, job, settings)
+    if isinstance(goal, Soonest):
+        return soonest(formulation, job, settings)
     return fastest(formulation, job, settings)
 
 
