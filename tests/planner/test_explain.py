@@ -6,7 +6,7 @@ import pytest
 
 from tests.planner.worlds import random_world
 from tests.planning.small_world import TOKYO, TORONTO, small_world
-from tradewind.errors import TradewindError
+from tradewind.errors import InfeasibleGoal, TradewindError
 from tradewind.model.amounts import format_usd
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import OverlayPlan
@@ -64,6 +64,17 @@ def test_money_buys_rate_under_a_ceiling() -> None:
     assert offer.plan.cost.total_usd <= plan.cost.total_usd * 1.1 * (1 + 1e-9)
     assert offer.plan.throughput_gbps > plan.throughput_gbps
     assert f"(+{format_usd(offer.plan.cost.total_usd - plan.cost.total_usd)})" in offer.gain
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("goal", [MinThroughput(1e4), MaxCost(1e-3), Deadline(41.0)], ids=str)
+def test_the_goal_of_the_nearest_plan_can_be_had(goal: Goal, seed: int) -> None:
+    transfer = prepare(random_world(seed, 5, boot_s=40.0), Region("p", "r0"), Region("q", "r1"), 40.0)
+    with pytest.raises(InfeasibleGoal) as refused:
+        answer_goal(transfer, goal)
+    assert refused.value.nearest is not None
+    again = answer_goal(transfer, refused.value.nearest.goal)
+    assert again.throughput_gbps == pytest.approx(refused.value.nearest.throughput_gbps, rel=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(5))

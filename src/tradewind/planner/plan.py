@@ -39,6 +39,8 @@ __all__ = [
 
 ROUNDING = 1e-8
 """Relative; figures of the solver that are nearer to a round one than this are that."""
+NEAREST_SLACK = 1e-9
+"""Relative; the nearest goal is named this much on the side where it can be had."""
 CHUNK_MB = 16.0
 """Size of one read and one write request, for request prices: the data plane's default chunk."""
 
@@ -236,6 +238,7 @@ def infeasible(
         if best is None:
             return _unreachable(transfer)
         nearest = write(transfer, MaxCost(best.cost_usd), best)
+        nearest = replace(nearest, goal=MaxCost(nearest.cost.total_usd * (1 + NEAREST_SLACK)))
         return InfeasibleGoal(
             f"nothing goes for {format_usd(goal.usd)}: the cheapest plan costs {format_usd(nearest.cost.total_usd)} "
             f"({format_usd(nearest.cost.egress_usd)} of it for egress)",
@@ -249,7 +252,7 @@ def infeasible(
     limits = binding_limits(transfer.formulation, transfer.job, best, Fastest())
     limit = limits[0] if limits else "the links"
     if isinstance(goal, Deadline):
-        nearest = replace(nearest, goal=Deadline(nearest.time_s))
+        nearest = replace(nearest, goal=Deadline(nearest.time_s * (1 + NEAREST_SLACK)))
         boot = (
             f", of which machines take {format_duration(transfer.job.boot_s)} to start" if transfer.job.boot_s else ""
         )
