@@ -136,6 +136,7 @@ def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path
     done = command.run("cp", "-r", source, tmp_path / "copy", *OPTIONS, "--sky", str(file), "--dry-run")
     assert done.code == 0, done.stderr
     assert "plan    3.00 MB at " in done.stderr and not (tmp_path / "copy").exists()
+    assert "via     this machine" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,15 @@ def test_what_makes_no_sense_is_refused_before_anything_starts(tmp_path: Path, w
     done = command.run("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", *words)
     assert done.code == 2
     assert f"error: {error}" in done.stderr
+
+
+def test_a_region_that_the_sky_does_not_have_is_told_with_those_it_has(tmp_path: Path) -> None:
+    command = Command(tmp_path / "home")
+    words = ("--via", "sky", "--sky", write_world(tmp_path), "--src-region", "aws:us-east-1", "--dst-region", SINK)
+    done = command.run("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", *words)
+    assert done.code == 2
+    assert "error: the sky has no machine in aws:us-east-1\n" in done.stderr
+    assert f"hint: it has some in {SOURCE}, {RELAY}, {SINK}\n" in done.stderr
 
 
 def test_a_goal_out_of_reach_moves_nothing(command: Command, sky: tuple[Sky, Path], tmp_path: Path) -> None:

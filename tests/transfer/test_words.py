@@ -85,6 +85,8 @@ def test_two_lines_before_the_start() -> None:
         "copy    a → b, c",
         "via     this machine, no gateways in between",
     ]
+    elsewhere = replace(local_plan(), gateways=(PlannedGateway("local", "aws:us-east-1"),))
+    assert plan_lines("cp", "a", ("b",), elsewhere) == ["copy    a → b"], "it lists before there is a plan"
     assert plan_lines("mv", "a", ("b",), priced())[1] == "via     2 gateways (0 relaying) on 1 route; $0.10 per GB"
     free = replace(priced(), routes=(PlannedRoute(("a", "b"), 1.0),))
     assert plan_lines("mv", "a", ("b",), free)[1] == "via     2 gateways (0 relaying) on 1 route"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -54,14 +54,15 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
     if len(args.destinations) != 1 or not isinstance(options.destination, Access):
         raise UsageError("--via sky takes one destination")
     regions = _side(options.source.region, "--src-region"), _side(options.destination.region, "--dst-region")
+    missing, there = _missing(args.sky, map(str, regions))
+    if missing is not None:
+        raise UsageError(f"the sky has no machine in {missing}", hint=f"it has some in {', '.join(there)}")
     with sky_of(args.sky, args.state_dir) as sky:
         yield _planned(args, options, client, sky, regions)
 
 
 def _why_local(args: Namespace, options: Options) -> str | None:
     """Why no overlay comes into question; None if one does. Raises SkyFileError."""
-    from tradewind.sky.file import read_sky_file
-
     if args.topology is not None:
         return "--topology gives the way"
     if args.sky is None:
@@ -73,9 +74,16 @@ def _why_local(args: Namespace, options: Options) -> str | None:
         return "it is not said where both sides are (--src-region, --dst-region)"
     if sides[0] == sides[1]:
         return "both sides are in one region"
-    there = {str(machine.region) for machine in read_sky_file(args.sky).machines}
-    missing = next((side for side in sides if side not in there), None)
+    missing, _ = _missing(args.sky, filter(None, sides))
     return None if missing is None else f"the sky has no machine in {missing}"
+
+
+def _missing(file: str, regions: Iterable[str]) -> tuple[str | None, list[str]]:
+    """The first of the regions that the sky file has no machine in, and those that it has. Raises SkyFileError."""
+    from tradewind.sky.file import read_sky_file
+
+    there = sorted({str(machine.region) for machine in read_sky_file(file).machines})
+    return next((region for region in regions if region not in there), None), there
 
 
 def _planned(

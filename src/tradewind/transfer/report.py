@@ -5,7 +5,7 @@ from __future__ import annotations
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.event import Progress, Summary
 from tradewind.model.overlay import OverlayPlan
-from tradewind.model.plan import Plan
+from tradewind.model.plan import Plan, local_plan
 from tradewind.model.units import format_bytes, format_count, format_duration, format_rate
 
 #: What the names of proofs mean (docs/concepts/integrity.md). A proof of a summary is `SOURCE → DESTINATION`.
@@ -77,11 +77,14 @@ def plan_lines(
 ) -> list[str]:
     """Two lines before the start: what will be done, and along which way, with prices at what price.
 
-    The lead is not counted among the gateways where no bytes pass it.
+    The lead is not counted among the gateways where no bytes pass it. One gateway elsewhere is no way, but who lists
+    the source before there is a plan: then the first line alone.
     """
     words = {"cp": "copy", "mv": "move", "sync": "sync"}
     first = f"{words.get(verb, verb):<7} {source} → {', '.join(destinations)}"
     if not plan.stations():
+        if plan.gateways[0].region != local_plan().gateways[0].region:
+            return [first]
         return [first, "via     this machine, no gateways in between"]
     passed = {name for route in plan.routes for name in route.nodes}
     relays = {name for route in plan.routes for name in route.nodes[1:-1]}
