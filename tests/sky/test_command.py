@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -97,6 +98,10 @@ def test_changes_show_in_the_status(up: Type) -> None:
     ):
         done = up("set", *words)
         assert done.returncode == 0, done.stderr
+    for machine, state, ends in (("b-1", "frozen", "thaw"), ("b-2", "gone", "restore")):
+        refused = up("exec", machine, "--", "true")
+        assert refused.returncode == 1 and f"error: {machine} is {state}\n" in refused.stderr
+        assert f"`tradewind sky set FILE {ends} {machine}`" in refused.stderr
     document = json.loads(up("status", "--json").stdout)
     links = {(link["src"], link["dst"]): link for link in document["links"]}
     changed = links["a-1", "b-1"]
@@ -110,6 +115,20 @@ def test_changes_show_in_the_status(up: Type) -> None:
         assert up("set", *words).returncode == 0
     document = json.loads(up("status", "--json").stdout)
     assert [machine["state"] for machine in document["machines"]] == ["running"] * 3
+    assert up("exec", "b-2", "--", "true").returncode == 0
+
+
+def test_one_that_crashed_is_not_up_and_can_be_again(up: Type) -> None:
+    pid = json.loads(up("status", "--json").stdout)["pid"]
+    end = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert select.select([end], [], [], 60)[0]
+    os.close(end)
+    for action in ("status", "down"):
+        told = up(action)
+        assert (told.returncode, told.stderr.splitlines()[0]) == (1, "error: the sky of sky.json is not up")
+    assert up("up").returncode == 0
+    assert up("status").returncode == 0
 
 
 @pytest.mark.parametrize(

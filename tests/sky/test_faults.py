@@ -208,6 +208,14 @@ def test_a_machine_that_never_boots_ends_the_transfer_before_it_begins(stage: St
     stage.nothing_is_left()
 
 
+def test_a_machine_that_is_gone_is_told_before_anything_is_moved(stage: Stage, tmp_path: Path) -> None:
+    stage.sky.vanish("relay-1")
+    done = stage.start(tmp_path / "copy").finish(PATIENCE_S)
+    assert done.code == 1 and "error: no machine starts in azure:westus2: relay-1 is gone" in done.stderr
+    assert not (tmp_path / "copy").exists()
+    stage.nothing_is_left()
+
+
 @pytest.mark.parametrize("jump_s", [3600, -3600])
 @pytest.mark.parametrize("gateway", ["azure-westus2-1", "lead"])
 def test_a_clock_that_jumps_an_hour_hurts_nobody(stage: Stage, tmp_path: Path, gateway: str, jump_s: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import SkyError, UsageError
 from tradewind.model.units import format_count
+from tradewind.sky.control import SkyControl
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 
@@ -73,7 +74,8 @@ def run(args: Namespace) -> int:
 
 
 def _attached(file: Path, folder: Path) -> Sky:
-    if not (folder / "control.sock").exists():
+    # One that crashed leaves its socket, which nobody listens at.
+    if not SkyControl(str(folder / "control.sock")).is_answered():
         raise SkyError(f"the sky of {file} is not up", hint=f"`tradewind sky up {file}`")
     return Sky.attach(folder)
 
@@ -99,6 +101,7 @@ def _exec(args: Namespace, sky: Sky) -> int:
     import os
 
     command = sky.command(words[0], words[1:])
+    sky.check_running(words[0])
     os.execv(command[0], command)
 
 

@@ -147,12 +147,13 @@ def sky_of(path: str, state_dir: str | None) -> Iterator[Sky]:
     """The sky of the file: as it is if it is up, else for as long as the block lasts."""
     from pathlib import Path
 
+    from tradewind.sky.control import SkyControl
     from tradewind.sky.folders import sky_folder
     from tradewind.sky.running import Sky
 
     file = Path(path)
     folder = sky_folder(state_dir, file)
-    if (folder / "control.sock").exists():
+    if SkyControl(str(folder / "control.sock")).is_answered():
         yield Sky.attach(folder)
         return
     with Sky.up(file) as sky:
@@ -167,10 +168,12 @@ def provider_again(record: JobRecord, state_dir: str | None) -> Iterator[Mapping
     """
     import shutil
 
+    from tradewind.sky.control import SkyControl
     from tradewind.sky.running import TEMPORARY
 
     provider = record.document.get("provider")
-    if provider is None or "file" not in provider or os.path.exists(os.path.join(provider["sky"], "control.sock")):
+    up = provider is not None and "sky" in provider and SkyControl(f"{provider['sky']}/control.sock").is_answered()
+    if provider is None or "file" not in provider or up:
         yield provider
         return
     with sky_of(provider["file"], state_dir) as sky:

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import GatewayError
+from tradewind.errors import GatewayError, SkyError
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.processes import ProcessProvider
 from tradewind.fleet.provider import Capabilities, MachineOrder
@@ -33,7 +33,12 @@ class SkyProvider(ProcessProvider):
         return {"kind": self.kind, "sky": str(self._sky.folder)}
 
     def _enter(self, order: MachineOrder) -> list[str]:
-        return self._sky.command(self._place(order)[0], [])
+        name = self._place(order)[0]
+        try:
+            self._sky.check_running(name)
+        except SkyError as error:
+            raise GatewayError(f"no machine starts in {order.region}: {error}", hint=error.hint) from error
+        return self._sky.command(name, [])
 
     def _listen(self, order: MachineOrder) -> str:
         return f"{self._place(order)[1]}:0"

@@ -151,6 +151,13 @@ class Sky:
             raise SkyError(f"the sky has no machine {machine!r}", hint=f"it has {', '.join(self._machines)}")
         return [self._binary, "enter", "--netns", self._machines[machine].netns, "--", *words]
 
+    def check_running(self, machine: str) -> None:
+        """Raises SkyError if the machine is frozen or gone: what is started in it then would run cut off from all."""
+        state = self.describe()[machine].state
+        if state != "running":
+            ends = {"frozen": "thaw", "gone": "restore"}[state]
+            raise SkyError(f"{machine} is {state}", hint=f"`tradewind sky set FILE {ends} {machine}` ends that")
+
     def popen(self, machine: str, words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """`subprocess.Popen` in a machine: its network, but files, users and Unix sockets (by path) of the host."""
         return subprocess.Popen(self.command(machine, words), **options)
