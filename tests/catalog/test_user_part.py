@@ -273,6 +273,41 @@ def test_of_skyplanes_network_tiers_the_premium_one_counts(tmp_path: Path) -> No
     assert link.gbps == 5
 
 
+def test_skyplanes_own_file_is_understood_with_googles_zones_and_probes_that_failed(tmp_path: Path) -> None:
+    """Its columns, as Skyplane publishes them; Google's places are zones there, and prices are of regions."""
+    head = "src_region,src_tier,dst_region,dst_tier,throughput_sent,throughput_recieved,success\n"
+    text = (
+        head
+        + "aws:us-east-1,PREMIUM,gcp:europe-west4-a,PREMIUM,5e9,4.7e9,True\n"
+        + "gcp:europe-west1-b,PREMIUM,gcp:europe-west4-a,PREMIUM,7e9,6.9e9,True\n"
+        + "gcp:europe-west4-a,PREMIUM,aws:us-east-1,PREMIUM,,,False\n"
+    )
+    grid = load_catalog(imported(tmp_path, text), today=TODAY).grid
+    rates = {pair: link.gbps for pair, link in grid.links.items() if link.origin.kind == "imported"}
+    assert rates == {(VIRGINIA, EEMSHAVEN): 4.7, (Region("gcp", "europe-west1"), EEMSHAVEN): 6.9}
+
+
+def test_two_zones_of_one_region_are_one_place(tmp_path: Path) -> None:
+    text = "src,dst,gbps\naws:us-east-1,gcp:europe-west4-a,5\naws:us-east-1,gcp:europe-west4-b,6\n"
+    with pytest.raises(ConfigError, match="aws:us-east-1 → gcp:europe-west4 is there already, in line 2"):
+        imported(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["src,dst,gbps\n", "src,dst,gbps\naws:us-east-1,aws:us-east-1,5\n"])
+def test_a_table_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="there is nothing to take in it") as raised:
+        imported(tmp_path, text)
+    assert raised.value.hint is not None
+    assert not (tmp_path / "catalog").exists()
+
+
+@pytest.mark.parametrize("line", ["aws:us-east-1,gcp:europe-west4,-5", "aws:us-east-1,gcp:europe-west4", "a,b,5"])
+def test_each_refused_line_says_that_nothing_was_taken(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ConfigError, match="line 2") as raised:
+        imported(tmp_path, f"src,dst,gbps\n{line}\n")
+    assert raised.value.hint == "nothing was taken; mend the line and import the file again"
+
+
 def test_spot_may_be_true_or_false(tmp_path: Path) -> None:
     text = "region,type,usd_per_hour,spot\naws:us-east-1,m5.8xlarge,1.1,false\naws:us-east-1,m5.8xlarge,0.3,True\n"
     offers = {o.name: o for o in load_catalog(imported(tmp_path, text), today=TODAY).machine_offers(VIRGINIA)}

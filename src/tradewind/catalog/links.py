@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tradewind.catalog.ageing import Figure
@@ -21,6 +23,11 @@ RATES = ("gbps", "received_gbps", "throughput_received", "throughput_recieved")
 
 TIERS, PREMIUM = ("src_tier", "dst_tier"), "PREMIUM"
 """Skyplane measured Google's two network tiers apart, and plans with the premium one alone."""
+SUCCESS = "success"
+"""Skyplane keeps lines of probes that failed, with `False` here."""
+ENDS = ("src", "dst", "src_region", "dst_region")
+ZONE = re.compile(r"(?i)(gcp:.*\d)-[a-z]")
+"""A zone of Google's, which Skyplane names where it means the region; prices and machines are of regions."""
 
 
 def read_links(
@@ -29,7 +36,8 @@ def read_links(
     """Links of a CSV file: src, dst, gbps[, rtt_ms][, kind][, source][, date][, method]; also Skyplane's profiles.
 
     Skyplane's columns are ``src_region``, ``dst_region`` (or ``src``, ``dst``), ``throughput_received`` [bit/s] and
-    ``throughput_sent``. What was received is taken; lines of another network tier than the premium one are left out.
+    ``throughput_sent``. What was received is taken; lines of another network tier than the premium one, and of
+    probes that failed, are left out; Google's zones (``gcp:us-east4-a``) are taken for their regions.
     ``kind`` is ``imported`` unless a line says ``measured``. ``check`` sees each line.
 
     Raises:
@@ -38,6 +46,9 @@ def read_links(
     for row in read_rows(path, [["src", "src_region"], ["dst", "dst_region"], RATES]):
         if any(row.has(tier) and row.fields[tier].upper() != PREMIUM for tier in TIERS):
             continue
+        if row.fields.get(SUCCESS, "").lower() == "false":
+            continue
+        row = _with_regions(row)
         rate = _gbps(row)
         rtt_ms = row.number("rtt_ms", low=0.0, high=RTT_MS_MAX) if row.has("rtt_ms") else None
         src, dst = row.region("src", "src_region"), row.region("dst", "dst_region")
@@ -46,6 +57,17 @@ def read_links(
             check(row, [["src", "src_region"], ["dst", "dst_region"]], (src, dst, origin.kind))
         if src != dst:
             yield (src, dst), Figure(rate, origin, rtt_ms)
+
+
+def _region_of(text: str) -> str:
+    zone = ZONE.fullmatch(text)
+    return zone.group(1) if zone else text
+
+
+def _with_regions(row: Row) -> Row:
+    """The line with regions where it names zones."""
+    fields = {name: _region_of(text) if name in ENDS else text for name, text in row.fields.items()}
+    return replace(row, fields=fields)
 
 
 def _gbps(row: Row) -> float:

@@ -46,6 +46,9 @@ from tradewind.model.units import format_count
 __all__ = ["Imported", "import_table", "write_links"]
 
 LinkKey = tuple[Pair, OriginKind]
+AFTER_REFUSAL = "nothing was taken; mend the line and import the file again"
+NO_TABLE = "give a CSV table; `tradewind catalog --help` says which there are"
+NOTHING_THERE = "lines below the header, each about two regions that differ, one region or one provider"
 Key = TypeVar("Key", LinkKey, Pair, MachineKey, Region, str)
 Value = TypeVar("Value", Figure, EgressPrice, MachinePrice, Quota, StoreFigures)
 
@@ -95,23 +98,39 @@ def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_r
         new_regions: regions that the catalog does not know are meant; else only `site:…` may be new.
 
     Raises:
-        ConfigError: names file, line and column; nothing has been taken then.
+        ConfigError: names file, line and column, or there is nothing in the file; nothing has been taken then.
     """
+    try:
+        return _import_table(path, folder, date=date, source=source, new_regions=new_regions)
+    except ConfigError as error:
+        error.hint = error.hint or AFTER_REFUSAL
+        raise
+
+
+def _import_table(path: Path, folder: Path, *, date: str, source: str, new_regions: bool) -> Imported:
     header = _header(path)
     known = load_catalog(folder)
     check = strict.ImportCheck(known, new_regions=new_regions)
     if "usd_per_hour" in header:
-        return _store(MACHINE_PRICES, folder, MACHINE_PRICES.read(path, source, check), date)
+        return _store(MACHINE_PRICES, folder, _entries(MACHINE_PRICES, path, source, check), date)
     if "usd_per_gb" in header:
-        return _store(EGRESS_PRICES, folder, EGRESS_PRICES.read(path, source, check), date)
+        return _store(EGRESS_PRICES, folder, _entries(EGRESS_PRICES, path, source, check), date)
     if "machines" in header:
-        return _store(QUOTAS, folder, QUOTAS.read(path, source, check), date)
+        return _store(QUOTAS, folder, _entries(QUOTAS, path, source, check), date)
     if "provider" in header:
-        return _store(STORES, folder, STORES.read(path, source, check), date)
-    links = list(LINKS.read(path, source, check))
+        return _store(STORES, folder, _entries(STORES, path, source, check), date)
+    links = _entries(LINKS, path, source, check)
     dates = (figure.origin.date or date for (pair, _), figure in links if known.grid.link(*pair) is not None)
     too_old = sum(age_weight(of, strict.present().date()) == 0 for of in dates)
     return replace(_store(LINKS, folder, links, date), too_old=too_old)
+
+
+def _entries(table: Table[Key, Value], path: Path, source: str, check: RowCheck) -> list[tuple[Key, Value]]:
+    """All entries of a table, of which there has to be one: a table without is the wrong file, or another's format."""
+    entries = list(table.read(path, source, check))
+    if not entries:
+        raise ConfigError(f"{path}: there is nothing to take in it", hint=f"a table has {NOTHING_THERE}")
+    return entries
 
 
 def _header(path: Path) -> list[str]:
@@ -119,9 +138,9 @@ def _header(path: Path) -> list[str]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             header = [name.strip() for name in next(csv.reader(skip_comments(file)[1]), [])]
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+        raise ConfigError(f"{path}: {error.strerror}", hint=NO_TABLE) from None
     except (csv.Error, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a CSV table: {error}") from None
+        raise ConfigError(f"{path}: not a CSV table: {error}", hint=NO_TABLE) from None
     return header
 
 
