@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,36 @@ def test_the_file_is_found_again(command: Command, tmp_path: Path) -> None:
 def test_a_budget_is_not_passed(command: Command, tmp_path: Path) -> None:
     file = write_world(tmp_path)
     options = ("--sky", str(file), "--for", "1s", "--warm-up", "1s", "--connections", "8", "--max-cost", "0.0000001USD")
-    done = command.run("measure", *options)
+    table = tmp_path / "links.csv"
+    table.write_text("from before")
+    done = command.run("measure", *options, "--out", str(table))
     assert done.code == 8 and "0 of 6 links measured" in done.stderr
+    assert table.read_text() == "from before"
     one = command.run("measure", "--sky", str(file), f"{SOURCE},{SINK}", "--for", "1s", "--warm-up", "1s")
     assert one.code == 0 and one.stdout.startswith(f"{SOURCE} → {SINK}  ")
+
+
+def test_what_was_measured_before_a_signal_is_kept(command: Command, tmp_path: Path) -> None:
+    file, table = write_world(tmp_path), tmp_path / "links.csv"
+    options = ("--for", "1s", "--warm-up", "1s", "--connections", "8", "--out", str(table), "--json")
+    running = command.start("measure", "--sky", file, *options)
+    first = running.wait_for(lambda line: "gbps" in line)
+    running.signal(signal.SIGINT)
+    assert running.finish(60).code == 130
+    found = [(str(src), str(dst)) for (src, dst), _ in read_links(table)]
+    assert (first["src"], first["dst"]) in found and len(found) < 6
+
+
+def test_a_command_that_was_killed_leaves_nothing_that_fleet_down_does_not_take(
+    command: Command, tmp_path: Path
+) -> None:
+    file, left = write_world(tmp_path), tmp_path / "tmp"
+    left.mkdir()
+    command.environment["TMPDIR"] = str(left)
+    running = command.start("measure", "--sky", file, "--for", "1s", "--warm-up", "1s", "--json")
+    running.wait_for(lambda line: "gbps" in line)
+    running.signal(signal.SIGKILL)
+    running.finish(60)
+    command.wait_until_alone()
+    assert "0 machines ended" in command.run("fleet", "down").expect(0).stdout
+    assert (list(left.iterdir()), command.run("fleet", "list").stdout) == ([], "")

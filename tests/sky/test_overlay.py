@@ -130,6 +130,18 @@ def test_auto_takes_this_machine_where_no_overlay_leads(tmp_path: Path, words: l
     assert "via     this machine, no gateways in between" in done.stderr
 
 
+def test_auto_takes_this_machine_where_it_cannot_run_a_sky(tmp_path: Path) -> None:
+    command = Command(tmp_path / "home")
+    emulator = tmp_path / "emulator"
+    emulator.write_text("#!/bin/sh\necho 'error: /dev/net/tun: Permission denied' >&2\nexit 9\n")
+    emulator.chmod(0o755)
+    command.environment["TRADEWIND_WAN"] = str(emulator)
+    words = ("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", *OPTIONS[2:], "--sky", write_world(tmp_path))
+    done = command.run(*words, "--via", "auto").expect(0)
+    assert "note: --via auto takes this machine: /dev/net/tun: Permission denied\n" in done.stderr
+    assert command.run(*words, "--via", "sky").code == 9
+
+
 def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path: Path) -> None:
     file = write_world(tmp_path)
     source = write_files(tmp_path / "source", 3_000_000)

@@ -75,10 +75,17 @@ def run(args: Namespace) -> int:
     catalog = sky_catalog(network, load_catalog(catalog_folder(args.state_dir)))
     campaign = Campaign(catalog, pairs, settings, shared=_shared(network))
     _announce(args, campaign)
-    with sky_of(args.sky, args.state_dir) as sky:
-        links = _measured(args, campaign, sky)
-    if args.out:
-        _write(args, links, settings)
+    links: list[MeasuredLink] = []
+    try:
+        with sky_of(args.sky, args.state_dir) as sky:
+            _measure(args, campaign, sky, links)
+    finally:
+        # Also when it is stopped half-way, for it was paid for. Without anything new a file from before stays.
+        if args.out and links:
+            _write(args, links, settings)
+        if links and not args.json:
+            spent_usd = sum(link.usd for link in links)
+            print(f"{format_count(len(links), 'link')} for {format_usd(spent_usd)}", file=sys.stderr)
     if len(links) < len(pairs):
         raise CeilingReached(
             f"{len(links)} of {format_count(len(pairs), 'link')} measured; the next ones could have passed --max-cost",
@@ -144,7 +151,8 @@ def _announce(args: Namespace, campaign: Campaign) -> None:
         confirm(f"Spend up to {format_usd(quote.usd_most)}?")
 
 
-def _measured(args: Namespace, campaign: Campaign, sky: Sky) -> list[MeasuredLink]:
+def _measure(args: Namespace, campaign: Campaign, sky: Sky, links: list[MeasuredLink]) -> None:
+    """Adds each link to `links` as soon as it is known."""
     from tradewind.fleet.journal import FleetJournal
     from tradewind.fleet.sky import SkyProvider
     from tradewind.gateway.find import find_gateway
@@ -152,13 +160,9 @@ def _measured(args: Namespace, campaign: Campaign, sky: Sky) -> list[MeasuredLin
 
     journal = FleetJournal(JobStore(args.state_dir).state_dir)
     binary = args.gateway or find_gateway()
-    links = []
     for link in campaign.run(SkyProvider(sky, binary, journal), journal, binary, max_cost_usd=args.max_cost):
         links.append(link)
         _show(args, link)
-    if not args.json:
-        print(f"{format_count(len(links), 'link')} for {format_usd(sum(link.usd for link in links))}", file=sys.stderr)
-    return links
 
 
 def _show(args: Namespace, link: MeasuredLink) -> None:

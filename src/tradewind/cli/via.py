@@ -6,11 +6,12 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import UsageError
+from tradewind.errors import SkyUnavailable, UsageError
 from tradewind.model.region import Region
 from tradewind.model.store import Access
 from tradewind.transfer.request import Options
@@ -42,8 +43,8 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
     if args.via == "local" and (args.sky is not None or args.replan):
         raise UsageError(f"--{'replan' if args.sky is None else 'sky'} goes with --via sky")
     reason = _why_local(args, options) if args.via == "auto" else None
-    if reason is not None and not (args.quiet or args.json):
-        print(f"note: --via auto takes this machine: {reason}", file=sys.stderr)
+    if reason is not None:
+        _note_local(args, reason)
     if args.via == "local" or reason is not None:
         yield None, options
         return
@@ -57,8 +58,25 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
     missing, there = _missing(args.sky, map(str, regions))
     if missing is not None:
         raise UsageError(f"the sky has no machine in {missing}", hint=f"it has some in {', '.join(there)}")
-    with sky_of(args.sky, args.state_dir) as sky:
-        yield _planned(args, options, client, sky, regions)
+    with ExitStack() as stack:
+        sky = _entered(stack, args)
+        yield (None, options) if sky is None else _planned(args, options, client, sky, regions)
+
+
+def _entered(stack: ExitStack, args: Namespace) -> Sky | None:
+    """The sky; None, and said why, where this host cannot run one and `auto` leaves the choice. Raises SkyError."""
+    try:
+        return stack.enter_context(sky_of(args.sky, args.state_dir))
+    except SkyUnavailable as error:
+        if args.via != "auto":
+            raise
+        _note_local(args, str(error))
+        return None
+
+
+def _note_local(args: Namespace, reason: str) -> None:
+    if not (args.quiet or args.json):
+        print(f"note: --via auto takes this machine: {reason}", file=sys.stderr)
 
 
 def _why_local(args: Namespace, options: Options) -> str | None:
@@ -145,8 +163,6 @@ def _side(text: str | None, flag: str) -> Region:
 @contextmanager
 def sky_of(path: str, state_dir: str | None) -> Iterator[Sky]:
     """The sky of the file: as it is if it is up, else for as long as the block lasts."""
-    from pathlib import Path
-
     from tradewind.sky.control import SkyControl
     from tradewind.sky.folders import sky_folder
     from tradewind.sky.running import Sky
@@ -166,10 +182,8 @@ def provider_again(record: JobRecord, state_dir: str | None) -> Iterator[Mapping
 
     Raises SkyError, SkyFileError.
     """
-    import shutil
-
     from tradewind.sky.control import SkyControl
-    from tradewind.sky.running import TEMPORARY
+    from tradewind.sky.folders import remove_left
 
     provider = record.document.get("provider")
     up = provider is not None and "sky" in provider and SkyControl(f"{provider['sky']}/control.sock").is_answered()
@@ -177,9 +191,7 @@ def provider_again(record: JobRecord, state_dir: str | None) -> Iterator[Mapping
         yield provider
         return
     with sky_of(provider["file"], state_dir) as sky:
-        if os.path.basename(provider["sky"]).startswith(TEMPORARY):
-            # Made for the job alone, by a command that could not take it away again.
-            shutil.rmtree(provider["sky"], ignore_errors=True)
+        remove_left(Path(provider["sky"]))
         yield {**provider, "sky": str(sky.folder)}
 
 

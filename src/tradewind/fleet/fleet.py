@@ -20,6 +20,7 @@ from tradewind.gateway.process import READY_S
 from tradewind.gateway.tls import make_identities
 from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.plan import Plan, PlannedGateway
+from tradewind.sky.folders import remove_left
 
 __all__ = ["LEASE_S", "Fleet", "FleetSettings", "end_fleet"]
 
@@ -269,11 +270,13 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
     Raises GatewayError for a provider that this version does not know.
     """
     machines: tuple[Machine, ...] = ()
-    # A sky that is down took its machines with it.
-    with suppress(SkyError):
+    try:
         provider = make_provider(record.provider, binary, journal)
         machines = provider.machines(record.id)
         provider.delete(machines)
+    except SkyError:
+        # A sky that is down took its machines with it.
+        remove_left(Path(record.provider["sky"]))
     journal.close(record.id)
     return len(machines)
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from tradewind.model.state import state_home
 
-__all__ = ["skies_folder", "sky_folder"]
+__all__ = ["TEMPORARY", "remove_left", "skies_folder", "sky_folder"]
+
+#: How the name of a sky's folder begins that was made for it alone, where temporary files are.
+TEMPORARY = "tw-sky-"
 
 
 def skies_folder(state_dir: str | None) -> Path:
@@ -20,3 +23,13 @@ def sky_folder(state_dir: str | None, file: Path) -> Path:
 
     place = str(file.resolve())
     return skies_folder(state_dir) / f"{file.stem[:20]}-{sha256(place.encode()).hexdigest()[:8]}"
+
+
+def remove_left(folder: Path) -> None:
+    """Removes a folder that was made for one sky alone, by a command that was killed and could not do it itself."""
+    import shutil
+
+    from tradewind.sky.control import SkyControl
+
+    if folder.name.startswith(TEMPORARY) and not SkyControl(str(folder / "control.sock")).is_answered():
+        shutil.rmtree(folder, ignore_errors=True)

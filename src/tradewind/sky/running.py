@@ -22,16 +22,15 @@ from tradewind.model.region import Region
 from tradewind.programs import find_program
 from tradewind.sky.control import SkyControl
 from tradewind.sky.file import read_sky_file
+from tradewind.sky.folders import TEMPORARY
 from tradewind.sky.network import Network
 from tradewind.sky.statistics import SkyStats
 
-__all__ = ["BINARY", "ENVIRONMENT", "TEMPORARY", "Sky", "SkyMachine", "find_emulator"]
+__all__ = ["BINARY", "ENVIRONMENT", "Sky", "SkyMachine", "find_emulator"]
 
 BINARY = "tradewind-wan"
 #: Names the binary; wins over all other places.
 ENVIRONMENT = "TRADEWIND_WAN"
-#: How the name of a sky's folder begins that was made for it alone, where temporary files are.
-TEMPORARY = "tw-sky-"
 #: A sky of 200 machines is ready within so long, even on a busy machine.
 READY_S = 60.0
 #: The emulator ends within so long after it was told to, else it is killed.
