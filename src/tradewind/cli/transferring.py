@@ -56,7 +56,7 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
         "--max-bytes", metavar="SIZE", type=typed(parse_bytes), help="stop before moving more than this (exit code 8)"
     )
     goal = parser.add_argument_group(
-        "goal of the plan (one of them; else the fastest for what the direct way costs, and with --via sky the fastest)",
+        "goal of the plan (one of them; else the fastest for what the direct way costs; --via sky: the fastest)",
         "Between stores whose regions are known (asked of the store, or said by --src-region aws:us-east-1),\n"
         "--dry-run shows which machines on the way would reach it, and for how much. --via says who runs them;\n"
         "without it the transfer itself goes through this machine.",
