@@ -13,6 +13,7 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
 from tradewind.model.overlay import MulticastPlan, Overlay, OverlayPlan
 from tradewind.model.region import Region
+from tradewind.model.units import format_count
 from tradewind.planner.network import Limits
 
 __all__ = ["multicast_violations", "violations"]
@@ -136,8 +137,11 @@ def _links(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
 
 def _machines(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
     counts = plan.machine_counts
-    for region in {r for e in plan.edges for r in (e.src, e.dst)} - set(counts):
+    used = {r for e in plan.edges for r in (e.src, e.dst)}
+    for region in used - set(counts):
         yield f"{region}: used, but has no machine"
+    for region in set(counts) - used:
+        yield f"{region}: {format_count(counts[region], 'machine')}, and nothing passes it"
     for region, count in counts.items():
         allowed = min(limits.per_region.get(region, limits.machines_per_region), catalog.quotas.get(region, count))
         if count > allowed:

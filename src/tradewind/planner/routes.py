@@ -67,10 +67,14 @@ def overlay_plan(
 def figures(
     formulation: Formulation, job: Job, point: Point, flows: Mapping[Edge, float], rate: float
 ) -> tuple[tuple[OverlayEdge, ...], tuple[RegionMachines, ...], Cost]:
-    """Edges with whole connections, machines, and what a transfer with these flows costs."""
+    """Edges with whole connections, machines, and what a transfer with these flows costs.
+
+    Machines of the answer that no flow passes, of solves that end before the best is proven, are left out.
+    """
     network = formulation.network
     name = network.regions
-    counts = _machines(point)
+    used = {region for edge in flows for region in edge}
+    counts = {k: n for k, n in _machines(point).items() if network.options[k].region_index in used}
     limit = {r: network.connections_per_machine * n for r, n in _per_region(network, counts).items()}
     position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in formulation.links}
     link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
