@@ -55,6 +55,12 @@ def refused(capsys: pytest.CaptureFixture[str], words: Sequence[str], code: int)
     ("regions", "error", "hint"),
     [
         (["aws:us-eest-1", "gcp:us-east1"], "unknown region aws:us-eest-1", "aws:us-east-1"),
+        (["aws:US-EAST-2", "gcp:us-east1"], "unknown region aws:US-EAST-2", "did you mean aws:us-east-2"),
+        (
+            ["aws:us-east-1", "gcp:us-east1", "gcp:us-east1"],
+            "gcp:us-east1 is named twice",
+            "name each destination once",
+        ),
         (["aws:us-east-1", "gcp:europe-west44"], "unknown region gcp:europe-west44", "gcp:europe-west4"),
         (["aws:frankfurt", "gcp:us-east1"], "unknown region aws:frankfurt", "did you mean aws:eu-central-1"),
         (["aws:nowhere-at-all-9", "gcp:us-east1"], "unknown region aws:nowhere-at-all-9", "catalog show"),
@@ -224,3 +230,22 @@ def test_a_pair_without_data(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "catalog show p:a p:d" in hint
     code = main(["plan", "--problem", problem(folder, "p:d", {"cheapest": True}), "--json"])
     assert (code, json.loads(capsys.readouterr().out)["status"]) == (1, "infeasible")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("volume_gb", -3), ("vm_limit", 1.5), ("unknown", 1), ("providers", {}), ("throughput_csv", "none.csv")],
+)
+def test_what_is_wrong_in_a_problem_points_to_its_format(
+    folder: Path, capsys: pytest.CaptureFixture[str], key: str, value: object
+) -> None:
+    name = problem(folder, "p:b", {"cheapest": True})
+    document = json.loads(Path(name).read_text())
+    Path(name).write_text(json.dumps(document | {key: value}))
+    _, hint = refused(capsys, ["plan", "--problem", name], 2)
+    assert "docs/concepts/planner-problem.md" in hint
+
+
+def test_more_regions_than_a_pair_are_not_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, hint = refused(capsys, ["catalog", "show", "aws:us-east-1", "aws:us-east-2", "aws:us-west-1"], 2)
+    assert "tradewind catalog show aws:us-east-1 gcp:europe-west4" in hint

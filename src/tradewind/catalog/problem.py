@@ -64,6 +64,9 @@ class Problem:
         return self.destinations[0]
 
 
+FORMAT = "a problem file's format: docs/concepts/planner-problem.md"
+
+
 def read_problem(path: Path) -> Problem:
     """Read a problem file; paths in it are relative to it.
 
@@ -71,9 +74,17 @@ def read_problem(path: Path) -> Problem:
         ConfigError: with what is wrong and where.
     """
     try:
+        return _read_problem(path)
+    except ConfigError as error:
+        error.hint = error.hint or FORMAT
+        raise
+
+
+def _read_problem(path: Path) -> Problem:
+    try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file", hint="its format: docs/concepts/planner-problem.md") from None
+        raise ConfigError(f"{path}: no such file", hint=FORMAT) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     if not isinstance(document, dict):

@@ -46,7 +46,10 @@ class Shown:
 def show(args: Namespace, folder: Path) -> int:
     """All regions, one region, or both ways between two."""
     if len(args.what) > 2:
-        raise UsageError("catalog show takes one region or a pair of regions")
+        raise UsageError(
+            "catalog show takes one region or a pair of regions",
+            hint="for example `tradewind catalog show aws:us-east-1 gcp:europe-west4`",
+        )
     catalog = load_catalog(folder)
     regions = [_known(catalog, parse_region(text)) for text in args.what]
     if len(regions) == 2 and regions[0] == regions[1]:

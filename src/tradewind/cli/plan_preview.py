@@ -147,21 +147,24 @@ class Preview:
         yield from (f"    {line}" for line in self._other_goals(plan))
 
     def _other_goals(self, plan: TransferPlan) -> Iterator[str]:
-        """Commands that ask for something else, each with a figure that can be had."""
+        """Commands that ask for something else, each with a figure that can be had.
+
+        What they would gain is not promised: it has not been solved for.
+        """
         overlay = plan.overlay
         most = max(overlay.machine_counts.values())
         vms = ("fewer machines", most // 2) if most > 1 and not goal_options(self.args) else ("more machines", 2 * most)
         wishes = [
-            ("faster, for 20% more", f"--max-cost {math.ceil(overlay.cost.total_usd * 120) / 100:.2f}USD"),
+            ("for 20% more money", f"--max-cost {math.ceil(overlay.cost.total_usd * 120) / 100:.2f}USD"),
             (
-                "cheaper, at half the rate",
+                "at half the rate",
                 f"--min-throughput {max(1, math.floor(overlay.throughput_gbps * 500))}Mbit/s",
             ),
-            ("cheaper, in twice the time", f"--deadline {math.ceil(overlay.time_s * 2)}s"),
+            ("in twice the time", f"--deadline {math.ceil(overlay.time_s * 2)}s"),
             (vms[0], f"--max-vms {vms[1]}"),
         ]
         for name, wish in wishes:
-            yield f"{name:<27} {self._command(wish)}"
+            yield f"{name:<20}{self._command(wish)}"
 
     def _command(self, wish: str) -> str:
         """The command line as typed, with another goal."""

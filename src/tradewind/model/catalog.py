@@ -58,7 +58,7 @@ class Catalog:
         same_provider = [r for r in known if r.provider == region.provider]
         for regions in (same_provider, known):
             by_name = {r.name: str(r) for r in reversed(regions)}
-            close = difflib.get_close_matches(region.name, by_name, NEAREST_NAMES_MAX, LIKENESS_MIN)
+            close = difflib.get_close_matches(city, by_name, NEAREST_NAMES_MAX, LIKENESS_MIN)
             if close:
                 return tuple(by_name[name] for name in close)
         return ()
