@@ -13,7 +13,7 @@ from tests.planner.brute_force_trees import TreeWorld, cheapest_usd, fastest_gbp
 from tests.planner.worlds import MADE, offer, random_world
 from tradewind.errors import InfeasibleGoal, SolverLimitReached, UsageError
 from tradewind.model.catalog import Catalog
-from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import StoreLimits
 from tradewind.model.overlay import MulticastPlan
@@ -76,6 +76,45 @@ def test_each_goal_is_as_good_as_brute_force(seed: int) -> None:
         answer_multicast(transfer, MaxCost(least_usd * 0.9))
     assert too_cheap.value.nearest is not None
     assert too_cheap.value.nearest.cost.total_usd == pytest.approx(least_usd)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_done_soonest_is_the_cheapest_of_those_done_about_as_soon(seed: int) -> None:
+    world, transfer = world_of(seed)
+    top_gbps = fastest_gbps(world)
+    if top_gbps == 0.0:
+        return
+    top_s = 8 * VOLUME_GB / top_gbps
+    late_s = top_s + max(goals.SOONEST_TIE_S, goals.SOONEST_TIE * top_s)
+    soonest = planned(transfer, Soonest())
+    assert soonest.time_s <= late_s * (1 + 1e-9)
+    assert soonest.cost.total_usd == pytest.approx(cheapest_usd(world, 8 * VOLUME_GB / late_s), rel=1e-6)
+
+
+def test_done_soonest_has_a_plan_where_a_cheaper_one_takes_too_long_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, transfer = world_of(2)
+    best, top = answer_multicast(transfer, Soonest()), answer_multicast(transfer, Fastest())
+
+    def weary(*_: Any, **__: Any) -> Any:
+        raise SolverLimitReached("no plan found within 20 s")
+
+    monkeypatch.setattr(goals, "solve_machines", weary)
+    plan = answer_multicast(transfer, Soonest())
+    assert plan.throughput_gbps == pytest.approx(top.throughput_gbps)
+    assert not plan.optimal
+    assert plan.cost.total_usd * (1 - plan.gap) <= best.cost.total_usd * (1 + 1e-6)
+
+
+def test_the_fastest_beyond_the_size_that_is_solved_whole_is_not_asked_of_all_regions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, transfer = world_of(2)
+    for module in (solver, goals):
+        monkeypatch.setattr(module, "WHOLE_COLUMNS_MAX", 0)
+    monkeypatch.setattr(goals, "solve_flows", lambda *_: None)  # as where time is up
+    plan = answer_multicast(transfer, Fastest())
+    top_gbps = fastest_gbps(world)
+    assert plan.throughput_gbps <= top_gbps * (1 + 1e-6) <= plan.throughput_gbps * (1 + plan.gap) * (1 + 2e-6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

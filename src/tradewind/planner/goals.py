@@ -29,7 +29,7 @@ from tradewind.planner.point import (
     cost_rate,
     fastest_for_machines,
 )
-from tradewind.planner.solver import Answer, SolverSettings, solve_flows, solve_machines
+from tradewind.planner.solver import WHOLE_COLUMNS_MAX, Answer, SolverSettings, solve_flows, solve_machines
 
 __all__ = [
     "RATE_UNBOUNDED_GBPS",
@@ -68,7 +68,7 @@ def fastest(formulation: Formulation, job: Job, settings: SolverSettings, *, che
     """The highest rate there is, and the cheapest way to it; ``None`` if the sink cannot be reached."""
     settings = settings.afresh()
     everything = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
-    machines = all_machines(formulation)
+    machines = None if _too_wide(formulation) else all_machines(formulation)
     if machines is None:
         top = solve_machines(formulation, everything, settings)
     else:
@@ -85,18 +85,26 @@ def fastest(formulation: Formulation, job: Job, settings: SolverSettings, *, che
 
 
 def soonest(formulation: Formulation, job: Job, settings: SolverSettings) -> Point | None:
-    """The cheapest of those that are done as soon as can be, or so little later that it is not worth paying for.
-
-    With several destinations only what is as soon as can be counts.
-    """
-    if formulation.shared is not None:
-        return fastest(formulation, job, settings)
+    """The cheapest of those that are done as soon as can be, or so little later that it is not worth paying for."""
     top = fastest(formulation, job, settings, cheapest_too=False)
     if top is None:
         return None
     transfer_s = job.gbit / top.rate_gbps
     tie_s = max(SOONEST_TIE_S, SOONEST_TIE * (job.boot_s + transfer_s))
-    return cheapest(formulation, job, settings, rate_min_gbps=job.gbit / (transfer_s + tie_s))
+    rate_gbps = job.gbit / (transfer_s + tie_s)
+    try:
+        return cheapest(formulation, job, settings, rate_min_gbps=rate_gbps)
+    except SolverLimitReached:
+        if formulation.shared is None:
+            raise
+        usd_per_gbit = _relaxed_ratio(formulation, rate_gbps, job.machine_factor(rate_gbps))
+        gap = 1.0 - (usd_per_gbit * job.gbit + job.requests_usd) / top.cost_usd
+        return replace(top, answer=replace(top.answer, optimal=False), gap=max(0.0, gap))
+
+
+def _too_wide(formulation: Formulation) -> bool:
+    """Whether flows for machines everywhere take as long as choosing regions first, or longer."""
+    return formulation.shared is not None and formulation.link_count > WHOLE_COLUMNS_MAX
 
 
 def cheapest(
