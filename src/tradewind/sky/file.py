@@ -52,11 +52,13 @@ def read_sky_file(path: str | os.PathLike[str]) -> Network:
     """Reads and checks a sky file; paths in it are relative to it. Raises SkyFileError."""
     file = FilePath(path)
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except OSError as error:
         raise SkyFileError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise SkyFileError(f"{path}: not JSON: {error}") from error
+    except SkyFileError as error:
+        raise SkyFileError(f"{path}: {error}") from None
     try:
         return network_from_document(document, file.parent)
     except SkyFileError as error:
@@ -67,14 +69,14 @@ def network_from_document(document: Any, folder: FilePath) -> Network:
     """From the file's JSON; `folder` is where the tables lie that it names. Raises SkyFileError."""
     _known(document, "the file", _TOP)
     scale = _number(document, "scale", 1e-6, 1000.0, 1.0)
-    mtu_bytes = int(_number(document, "mtu", 576, 9000, MTU_BYTES))
+    mtu_bytes = _whole(document, "mtu", 576, 9000, MTU_BYTES)
     machines = tuple(_machines(document, scale))
     links = _links(document, folder, {machine.region for machine in machines})
     sharing = document.get("shared_by", "machine")
     if sharing not in SHARINGS:
         raise SkyFileError(f"shared_by: {sharing!r} is not one of {', '.join(SHARINGS)}")
     pipes, paths = _joined(machines, links, sharing, scale, mtu_bytes)
-    seed = int(_number(document, "seed", 0, 2**53, 1))
+    seed = _whole(document, "seed", 0, 2**53, 1)
     return Network(machines, pipes, paths, mtu_bytes, seed, scale)
 
 
@@ -89,7 +91,7 @@ def _machines(document: Any, scale: float) -> Iterator[Machine]:
         _known(entry, text, _REGION)
         prefix = entry.get("name", f"{region.provider}-{region.name}".lower())
         caps = [_cap(entry, which, scale) for which in ("egress", "ingress")]
-        for index in range(1, int(_number(entry, "machines", 1, MACHINES_MAX, 1)) + 1):
+        for index in range(1, _whole(entry, "machines", 1, MACHINES_MAX, 1) + 1):
             name = f"{prefix}-{index}"
             if not _is_name(name) or name in names:
                 raise SkyFileError(f"{text}: {name!r} is not a name of its own", hint="a-z, 0-9 and -, at most 63")
@@ -266,3 +268,20 @@ def _number(entry: Mapping[str, Any], key: str, low: float, high: float, default
     if not low <= value <= high:
         raise SkyFileError(f"{key}: {value} is not between {low:g} and {high:g}")
     return float(value)
+
+
+def _whole(entry: Mapping[str, Any], key: str, low: int, high: int, default: int) -> int:
+    value = _number(entry, key, low, high, default)
+    if not value.is_integer():
+        raise SkyFileError(f"{key} must be a whole number, not {value:g}")
+    return int(value)
+
+
+def _once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON would let the last of two entries win without a word."""
+    found: dict[str, Any] = {}
+    for key, value in entries:
+        if key in found:
+            raise SkyFileError(f"{key!r} is there twice")
+        found[key] = value
+    return found
