@@ -42,6 +42,7 @@ _KEYS = {
     "goal",
 }
 _GOALS = "min_throughput_gbps (with exactly), max_cost_usd, deadline_s, or one of cheapest, fastest, soonest: true"
+FORMAT = "a problem file's format: docs/concepts/planner-problem.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,6 @@ class Problem:
     def destination(self) -> Region:
         """The only destination, or the first."""
         return self.destinations[0]
-
-
-FORMAT = "a problem file's format: docs/concepts/planner-problem.md"
 
 
 def read_problem(path: Path) -> Problem:

@@ -62,7 +62,7 @@ def parse_usd(text: str) -> float:
 
 
 def format_gbps(rate_gbps: float, digits: int = 3) -> str:
-    """``12.4 Gbit/s``, ``850 Mbit/s``, ``1,230 Gbit/s``; with more digits what somebody asked for."""
+    """``12.4 Gbit/s``, ``850 Mbit/s``, ``86.6 kbit/s``, ``1,230 Gbit/s``; with more digits what somebody asked for."""
     if rate_gbps == 0 or float(f"{rate_gbps:.{digits}g}") >= 1:
         return f"{_digits(rate_gbps, digits)} Gbit/s"
     if float(f"{rate_gbps * 1e3:.{digits}g}") >= 1:
