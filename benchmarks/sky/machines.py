@@ -45,7 +45,9 @@ def measure_machines(quick: bool) -> Table:
             table.rows.append([count, *rates(overlay, carried(sky, SCALE, overlay, 6.0 if quick else SECONDS))])
     limit = float(table.rows[-1][1])
     lines = {"predicted": [row[1] for row in table.rows], "measured": [row[2] for row in table.rows]}
-    table.picture = line_plot("Rate over machines", "machines per region", "Mbit/s", counts, lines, limit)
+    table.picture = line_plot(
+        "Rate over machines", "machines per region", "Mbit/s", counts, lines, limit, logarithmic=False
+    )
     return table
 
 
