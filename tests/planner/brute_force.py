@@ -1,4 +1,4 @@
-"""The best plan by trying every number of machines, with the paper's programme as printed: M not eliminated.
+"""The best plan by trying all machines of all types, with the paper's programme as printed: M not eliminated.
 
 Shares no code with the planner. For fixed machines each goal is one linear programme; the cheapest at at least a rate
 is one after the change of variables f = F/T, y = 1/T (Charnes and Cooper).
@@ -13,7 +13,11 @@ from dataclasses import dataclass
 import highspy
 
 from tradewind.model.catalog import Catalog
+from tradewind.model.machine import MachineOffer
 from tradewind.model.region import Region
+
+Machines = dict[Region, tuple[MachineOffer, int]]
+"""Type and number of the machines of each region."""
 
 CONNECTIONS = 64.0
 
@@ -31,14 +35,22 @@ class World:
     def regions(self) -> list[Region]:
         return list(self.catalog.grid.regions())
 
-    def machine_sets(self) -> Iterator[dict[Region, int]]:
-        inner = [r for r in self.regions if r not in (self.source, self.sink)]
-        ends = range(1, self.machines_max + 1)
-        for numbers in itertools.product(ends, ends, *[range(self.machines_max + 1) for _ in inner]):
-            yield dict(zip([self.source, self.sink, *inner], numbers, strict=True))
+    def machine_sets(self) -> Iterator[Machines]:
+        choices = [machine_choices(self.catalog, r, self.machines_max) for r in self.regions]
+        for chosen in itertools.product(*choices):
+            machines = dict(zip(self.regions, chosen, strict=True))
+            if machines[self.source][1] and machines[self.sink][1]:
+                yield machines
 
-    def machines_usd_per_s(self, machines: dict[Region, int]) -> float:
-        return sum(n * self.catalog.machine_offers(r)[0].usd_per_s for r, n in machines.items())
+
+def machine_choices(catalog: Catalog, region: Region, most: int) -> list[tuple[MachineOffer, int]]:
+    """No machine, or some of one type."""
+    offers = catalog.machine_offers(region)
+    return [(offers[0], 0), *itertools.product(offers, range(1, most + 1))]
+
+
+def machines_usd_per_s(machines: Machines) -> float:
+    return sum(count * offer.usd_per_s for offer, count in machines.values())
 
 
 def cheapest_usd(world: World, rate_min_gbps: float, *, exactly: bool = False) -> float:
@@ -51,7 +63,7 @@ def cheapest_usd(world: World, rate_min_gbps: float, *, exactly: bool = False) -
         highs, flow, inverse_rate, egress = model
         bound = 1 / rate_min_gbps
         highs.addConstr(inverse_rate == bound) if exactly else highs.addConstr(inverse_rate <= bound)
-        usd_per_s = world.machines_usd_per_s(machines)
+        usd_per_s = machines_usd_per_s(machines)
         highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * usd_per_s * inverse_rate)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
             best = min(best, highs.getObjectiveValue() + world.boot_s * usd_per_s)
@@ -67,7 +79,7 @@ def fastest_gbps(world: World, ceiling_usd: float = float("inf")) -> float:
         if model is None:
             continue
         highs, _, rate, egress_usd_per_s = model
-        usd_per_s = world.machines_usd_per_s(machines)
+        usd_per_s = machines_usd_per_s(machines)
         if ceiling_usd < float("inf"):
             left_usd = ceiling_usd - world.boot_s * usd_per_s
             highs.addConstr(8 * world.volume_gb * (egress_usd_per_s + usd_per_s) <= left_usd * rate)
@@ -77,14 +89,14 @@ def fastest_gbps(world: World, ceiling_usd: float = float("inf")) -> float:
     return best
 
 
-def _flows(world: World, machines: dict[Region, int], *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _flows(world: World, machines: Machines, *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Flows in Gbit/s with rate T; or, scaled, as parts of T with y = 1/T in the place of each constant."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     links = {
         (u, v): link.gbps
         for (u, v), link in world.catalog.grid.links.items()
-        if machines[u] and machines[v] and v != world.source and u != world.sink
+        if machines[u][1] and machines[v][1] and v != world.source and u != world.sink
     }
     if not any(u == world.source for u, _ in links) or not any(v == world.sink for _, v in links):
         return None
@@ -96,8 +108,8 @@ def _flows(world: World, machines: dict[Region, int], *, scaled: bool):  # type:
     for (u, v), gbps in links.items():
         highs.addConstr(CONNECTIONS * flow[u, v] <= gbps * connections[u, v])
     for region in world.regions:
-        cap = world.catalog.machine_offers(region)[0].machine
-        count = machines[region]
+        offer, count = machines[region]
+        cap = offer.machine
         out = [pair for pair in links if pair[0] == region]
         into = [pair for pair in links if pair[1] == region]
         for pairs, limit in ((out, cap.egress_gbps), (into, cap.ingress_gbps)):

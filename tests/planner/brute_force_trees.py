@@ -1,4 +1,4 @@
-"""The best plan for several destinations by trying every number of machines and writing every tree down.
+"""The best plan for several destinations by trying all machines of all types and writing every tree down.
 
 Shares no code with the planner: a tree is a choice of one predecessor for each region that it reaches. With the
 machines fixed each goal is one linear programme over the rates of the trees.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import highspy
 
+from tests.planner.brute_force import Machines, machine_choices, machines_usd_per_s
 from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region
 
@@ -46,15 +47,12 @@ class TreeWorld:
                     return False
         return set(before) - set(before.values()) <= set(self.sinks)
 
-    def machine_sets(self) -> Iterator[dict[Region, int]]:
-        ends = (self.source, *self.sinks)
-        inner = [r for r in self.catalog.grid.regions() if r not in ends]
-        choices = [range(1, self.machines_max + 1)] * len(ends) + [range(self.machines_max + 1)] * len(inner)
-        for numbers in itertools.product(*choices):
-            yield dict(zip([*ends, *inner], numbers, strict=True))
-
-    def usd_per_s(self, machines: dict[Region, int]) -> float:
-        return sum(n * self.catalog.machine_offers(r)[0].usd_per_s for r, n in machines.items())
+    def machine_sets(self) -> Iterator[Machines]:
+        regions = self.catalog.grid.regions()
+        for chosen in itertools.product(*[machine_choices(self.catalog, r, self.machines_max) for r in regions]):
+            machines = dict(zip(regions, chosen, strict=True))
+            if all(machines[end][1] for end in (self.source, *self.sinks)):
+                yield machines
 
 
 def cheapest_usd(world: TreeWorld, rate_min_gbps: float, *, exactly: bool = False) -> float:
@@ -66,7 +64,7 @@ def cheapest_usd(world: TreeWorld, rate_min_gbps: float, *, exactly: bool = Fals
         del share
         bound = 1 / rate_min_gbps
         highs.addConstr(inverse_rate == bound) if exactly else highs.addConstr(inverse_rate <= bound)
-        highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * world.usd_per_s(machines) * inverse_rate)
+        highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * machines_usd_per_s(machines) * inverse_rate)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
             best = min(best, highs.getObjectiveValue())
     return best
@@ -80,7 +78,7 @@ def fastest_gbps(world: TreeWorld, ceiling_usd: float = float("inf")) -> float:
         highs, share, inverse_rate, egress = _shares(world, trees, machines)
         del share
         if ceiling_usd < float("inf"):
-            paid = world.volume_gb * egress + 8 * world.volume_gb * world.usd_per_s(machines) * inverse_rate
+            paid = world.volume_gb * egress + 8 * world.volume_gb * machines_usd_per_s(machines) * inverse_rate
             highs.addConstr(paid <= ceiling_usd)
         highs.minimize(inverse_rate)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal and highs.getObjectiveValue() < 1e6:
@@ -88,18 +86,18 @@ def fastest_gbps(world: TreeWorld, ceiling_usd: float = float("inf")) -> float:
     return best
 
 
-def _shares(world: TreeWorld, trees: list[Tree], machines: dict[Region, int]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _shares(world: TreeWorld, trees: list[Tree], machines: Machines):  # type: ignore[no-untyped-def]  # noqa: ANN202
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     inverse_rate = highs.addVariable(lb=0, ub=1e6)
-    served = [tree for tree in trees if all(machines[u] and machines[v] for u, v in tree)]
+    served = [tree for tree in trees if all(machines[u][1] and machines[v][1] for u, v in tree)]
     share = [highs.addVariable(lb=0) for _ in served]
     highs.addConstr(sum(share) == 1.0) if served else highs.addConstr(inverse_rate >= 2e6)
     links = world.catalog.grid.links
     use = {pair: sum(x for x, tree in zip(share, served, strict=True) if pair in tree) for pair in links}
     for region in world.catalog.grid.regions():
-        machine, count = world.catalog.machine_offers(region)[0].machine, machines[region]
-        for end, cap in ((0, machine.egress_gbps), (1, machine.ingress_gbps)):
+        offer, count = machines[region]
+        for end, cap in ((0, offer.machine.egress_gbps), (1, offer.machine.ingress_gbps)):
             at = [pair for pair in links if pair[end] == region and not isinstance(use[pair], int)]
             if at:
                 highs.addConstr(sum(use[p] for p in at) <= cap * count * inverse_rate)

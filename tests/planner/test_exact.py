@@ -21,9 +21,9 @@ VOLUME_GB = 40.0
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
 
 
-def world_of(seed: int, boot_s: float = 0.0) -> tuple[World, Transfer]:
+def world_of(seed: int, boot_s: float = 0.0, types: int = 1) -> tuple[World, Transfer]:
     machines_max = 1 + seed % 2
-    catalog = random_world(seed, 4 if machines_max == 2 else 5, boot_s=boot_s)
+    catalog = random_world(seed, 4 if types * machines_max > 1 else 5, boot_s=boot_s, types=types)
     world = World(catalog, SOURCE, SINK, VOLUME_GB, machines_max, boot_s)
     return world, prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=machines_max))
 
@@ -35,18 +35,26 @@ def planned(transfer: Transfer, goal: Goal) -> OverlayPlan:
 
 
 @pytest.mark.parametrize(
-    ("seed", "boot_s"),
+    ("seed", "boot_s", "types"),
     [
-        (0, 0.0),
-        (1, 0.0),
-        (2, 0.0),
-        (0, 45.0),
-        *(pytest.param(seed, 0.0, marks=pytest.mark.slow) for seed in range(3, 12)),
-        *(pytest.param(seed, 45.0, marks=pytest.mark.slow) for seed in range(1, 12)),
+        (0, 0.0, 1),
+        (1, 0.0, 1),
+        (2, 0.0, 1),
+        (0, 45.0, 1),
+        (0, 0.0, 3),
+        (4, 0.0, 3),
+        (0, 45.0, 2),
+        *(pytest.param(seed, 0.0, 1, marks=pytest.mark.slow) for seed in range(3, 12)),
+        *(pytest.param(seed, 45.0, 1, marks=pytest.mark.slow) for seed in range(1, 12)),
+        *(
+            pytest.param(seed, boot_s, 2, marks=pytest.mark.slow)
+            for seed in (1, 3, 4, 5, 6, 7)
+            for boot_s in (0.0, 45.0)
+        ),
     ],
 )
-def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float) -> None:
-    world, transfer = world_of(seed, boot_s)
+def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float, types: int) -> None:
+    world, transfer = world_of(seed, boot_s, types)
     tolerance = 1e-6
     top_gbps = fastest_gbps(world)
     assert planned(transfer, Fastest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)

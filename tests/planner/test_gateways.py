@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 
 import pytest
 
 from tests.planner.worlds import random_world
-from tradewind.model.goal import Fastest
+from tradewind.model.goal import Fastest, MinThroughput
 from tradewind.model.region import Region
 from tradewind.planner.gateways import gateway_plan
 from tradewind.planner.network import Limits
@@ -37,3 +38,30 @@ def test_gateways_share_evenly_and_add_up(seed: int) -> None:
         loads = [load[name] for name, where in region_of.items() if where == str(region)]
         assert len(loads) == count
         assert max(loads) == pytest.approx(min(loads))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("part", [0.5, 1.0])
+def test_no_gateway_moves_more_than_its_own_machine_can(seed: int, part: float) -> None:
+    """Where types are to choose from, too: what a region moves must fit each machine's card and connections."""
+    catalog = random_world(seed, 5, types=3)
+    transfer = prepare(catalog, Region("p", "r0"), Region("q", "r1"), 10.0, Limits(machines_per_region=4))
+    top = answer_goal(transfer, Fastest())
+    overlay = answer_goal(transfer, MinThroughput(part * top.throughput_gbps))
+    machine = {machines.region: machines.offer.machine for machines in overlay.machines}
+    assert len(machine) == len(overlay.machines), "one type in each region"
+    link = {(str(edge.src), str(edge.dst)): edge.link_gbps for edge in overlay.edges}
+    plan = gateway_plan(overlay)
+    region_of = {gateway.name: gateway.region for gateway in plan.gateways}
+    moved: dict[tuple[str, str], float] = defaultdict(float)
+    used: dict[tuple[str, str], float] = defaultdict(float)
+    for route in plan.routes:
+        for start, end in itertools.pairwise(route.nodes):
+            gbps = route.share * overlay.throughput_gbps
+            for name, way in ((start, "out"), (end, "in")):
+                moved[name, way] += gbps
+                used[name, way] += gbps / link[region_of[start], region_of[end]]
+    for (name, way), gbps in moved.items():
+        here = machine[Region.parse(region_of[name])]
+        assert gbps <= (here.egress_gbps if way == "out" else here.ingress_gbps) * (1 + 1e-9)
+        assert used[name, way] <= 1 + 1e-9, "of its 64 connections"

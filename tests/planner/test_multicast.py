@@ -32,8 +32,8 @@ SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ran
 
 
 def world_of(seed: int) -> tuple[TreeWorld, Transfer]:
-    """Five regions, two or three destinations, every third link missing in every second world."""
-    catalog = random_world(seed, 5)
+    """Five regions, two or three destinations; odd worlds have two machine types and lack a third of the links."""
+    catalog = random_world(seed, 5, types=1 + seed % 2)
     if seed % 2:
         rng = random.Random(seed)
         links = {pair: link for pair, link in catalog.grid.links.items() if rng.random() < 0.66}

@@ -1,6 +1,7 @@
 """Branch and bound over machine counts, with HiGHS for the linear programmes below.
 
-The relaxation is nearly whole: what is a fraction is the few machines that are not fully used. One relaxation takes
+The relaxation is nearly whole: what is a fraction is the few machines that are not fully used, and where a region has
+several types to choose from, a mixture of them. One relaxation takes
 some ten milliseconds, the next one below it, from the same basis, one. HiGHS's own branch and bound pays for presolve,
 cuts and searches for a first answer what these programmes do not need: rounding machines up gives answers at once.
 Where the work of a question (`linear.Meter`) does not suffice, the answer has a gap, and says so.
@@ -82,6 +83,7 @@ class _Tree:
     """Bound of the parts that could not be searched."""
     _highs: Any = None
     _staff: Any = None
+    _choices: tuple[IntArray, ...] = ()
     _open: list[_Node] = field(default_factory=list)
 
     def search(self) -> Search:
@@ -100,15 +102,11 @@ class _Tree:
         while self._open and self._open[0].bound < self._worth() and not self._tired():
             node = heapq.heappop(self._open)
             upper = self._tightened(node)
-            option = self._branching(node)
-            if option is None:
+            parts = self._parted(node, upper)
+            if not parts:
                 self._unresolved = min(self._unresolved, node.bound)
-                continue
-            raised, lowered = node.lower.copy(), upper.copy()
-            raised[option] = np.ceil(node.machines[option])
-            lowered[option] = np.floor(node.machines[option])
-            self._add(raised, upper, node)
-            self._add(node.lower, lowered, node)
+            for lower, limits in parts:
+                self._add(lower, limits, node)
         bound = min([self.best, self._unresolved, *(node.bound for node in self._open[:1])])
         return Search(self.machines, self.best, bound, bound >= self._worth())
 
@@ -118,6 +116,7 @@ class _Tree:
         self._highs.setOptionValue("simplex_iteration_limit", ITERATIONS_MAX)
         pass_model(self._highs, self.formulation, self.ask, relax=True)
         self._staff = Staff(self.formulation)
+        self._choices = self.formulation.choices
 
     def _tired(self) -> bool:
         return self.relaxations >= self.settings.relaxations_max or self.settings.meter.spent
@@ -191,10 +190,43 @@ class _Tree:
         limits: FloatArray = np.minimum(node.upper, node.lower + more)
         return limits
 
-    def _branching(self, node: _Node) -> int | None:
-        """The option whose fraction is worth most; ``None`` if all are whole."""
-        fraction = np.abs(node.machines - np.rint(node.machines))
+    def _parted(self, node: _Node, upper: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Bounds of two parts: where a region's type is open, this type or another; else fewer machines or more.
+
+        What is split is what is worth most. Nothing if all machines are whole, and of one type in each region.
+        """
+        prices = np.maximum(self.formulation.machine_usd_per_s, REDUCED_COST_MIN)
+        used = np.where(node.machines > WHOLE, node.machines, 0.0)
+        fraction = np.abs(used - np.rint(used))
         fraction[fraction < WHOLE] = 0.0
-        worth = fraction * np.maximum(self.formulation.machine_usd_per_s, REDUCED_COST_MIN)
+        worth = fraction * prices
         option = int(np.argmax(worth))
-        return option if worth[option] > 0.0 else None
+        rivals = max(self._rivals(used * prices), key=lambda of: float(of[1]), default=None)
+        if rivals is not None and rivals[1] >= worth[option]:
+            chosen = rivals[0]
+            without = upper.copy()
+            without[chosen] = 0.0
+            return [(node.lower, self._alone(chosen, upper)), (node.lower, without)]
+        if worth[option] <= 0.0:
+            return []
+        raised, lowered = node.lower.copy(), upper.copy()
+        raised[option] = np.ceil(node.machines[option])
+        lowered[option] = np.floor(node.machines[option])
+        return [(raised, self._alone(option, upper)), (node.lower, lowered)]
+
+    def _rivals(self, usd_per_s: FloatArray) -> list[tuple[int, float]]:
+        """Where a relaxation mixes types: the one that most is paid for, and what is paid for the region."""
+        found = []
+        for options in self._choices:
+            here = usd_per_s[options]
+            if np.count_nonzero(here) > 1:
+                found.append((int(options[np.argmax(here)]), float(here.sum())))
+        return found
+
+    def _alone(self, option: int, upper: FloatArray) -> FloatArray:
+        """These limits, with no other type in the region of ``option``."""
+        limits: FloatArray = upper.copy()
+        for options in self._choices:
+            if option in options:
+                limits[options[options != option]] = 0.0
+        return limits

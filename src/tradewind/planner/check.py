@@ -147,6 +147,8 @@ def _machines(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
         if count > allowed:
             yield f"{region}: {count} machines, allowed are {allowed}"
         here = [m for m in plan.machines if m.region == region]
+        if len(here) > 1:
+            yield f"{region}: {len(here)} machine types, which links cannot be shared among evenly"
         egress = sum(m.count * m.offer.machine.egress_gbps for m in here) / limits.compression_ratio
         ingress = sum(m.count * m.offer.machine.ingress_gbps for m in here) / limits.compression_ratio
         if _above(_out(plan, region), egress):

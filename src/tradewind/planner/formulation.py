@@ -1,8 +1,10 @@
 """The mixed-integer programme of one source and one destination; `multicast.py` has that of several.
 
-Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option. Each function below writes one family of
-rows; docs/concepts/planner.md shows equation, function and symbols side by side. Machine time enters the cost with a
-factor (``machine_factor``) through which machines paid while booting are accounted for.
+Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option, of which a region has one: side by side,
+machines of different strength would each have to be filled by the links that suit them, and the rows below, which add
+a region's machines up, would promise what no machine carries. Each function below writes one family of rows;
+docs/concepts/planner.md shows equation, function and symbols side by side. Machine time enters the cost with a factor
+(``machine_factor``) through which machines paid while booting are accounted for.
 """
 
 from __future__ import annotations
@@ -174,6 +176,13 @@ class Formulation:
         """Number of machine columns."""
         return len(self.machine_usd_per_s)
 
+    @property
+    def choices(self) -> tuple[IntArray, ...]:
+        """Machine columns of each region that has several types to choose one from."""
+        regions = self.network.region_of_option
+        counts = np.bincount(regions, minlength=len(self.network.regions))
+        return tuple(np.flatnonzero(regions == region) for region in np.flatnonzero(counts > 1))
+
     def rows_so_far(self) -> Rows:
         """All rows that are written down, late ones included."""
         late = self.shared.rows() if self.shared else None
@@ -264,7 +273,6 @@ def build_formulation(network: Network, source: int, sink: int, *, links: IntArr
     write_machine_rows(writer, network, chosen, source, sink)
     write_store_row(writer, network, np.flatnonzero(network.tail[chosen] == source), source, "read")
     write_store_row(writer, network, np.flatnonzero(network.head[chosen] == sink), sink, "write")
-    region_of_option = np.array([o.region_index for o in network.options], dtype=np.int64)
     ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
     return Formulation(
         network=network,
@@ -273,7 +281,7 @@ def build_formulation(network: Network, source: int, sink: int, *, links: IntArr
         links=chosen,
         egress_usd_per_s=network.usd_per_gb[chosen] / BITS_PER_BYTE,
         machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
-        machine_max=network.machines_max[region_of_option].astype(np.float64),
+        machine_max=network.machines_max[network.region_of_option].astype(np.float64),
         flow_max=network.link_gbps[chosen] * ends,
         out_of_source=np.flatnonzero(network.tail[chosen] == source),
         rows=writer.rows(),
@@ -322,7 +330,7 @@ def _per_region(
     position = np.full(len(network.regions), -1)
     position[regions] = np.arange(len(regions))
     of_link = position[ends]
-    of_option = position[np.array([o.region_index for o in network.options], dtype=np.int64)]
+    of_option = position[network.region_of_option]
     keep_link, keep_option = of_link >= 0, of_option >= 0
     writer.family(
         [f"{what} {network.regions[v]}" for v in regions],
@@ -362,7 +370,7 @@ def _share_incoming_connections(writer: RowWriter, network: Network, links: IntA
 
 def _limit_machines(writer: RowWriter, network: Network) -> None:
     """Σ_k N_vk ≤ limit_v (4j), a row only where a region has several options; else it is the column's bound."""
-    regions = np.array([o.region_index for o in network.options], dtype=np.int64)
+    regions = network.region_of_option
     for v in np.flatnonzero(np.bincount(regions, minlength=len(network.regions)) > 1):
         of_region = np.flatnonzero(regions == v)
         writer.family(
@@ -380,7 +388,7 @@ def write_store_row(writer: RowWriter, network: Network, flows: IntArray, region
 
     Nothing is written where the store's limits are not known. ``verb`` is ``read`` or ``write``.
     """
-    options = np.array([k for k, o in enumerate(network.options) if o.region_index == region], dtype=np.int64)
+    options = np.flatnonzero(network.region_of_option == region)
     rates = np.array(
         [network.options[k].read_gbps if verb == "read" else network.options[k].write_gbps for k in options]
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 
 from tradewind.model.overlay import OverlayPlan
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
@@ -29,9 +30,9 @@ def gateway_plan(overlay: OverlayPlan, *, lead_region: str = "site:local") -> Pl
         overlay: the planner's answer.
         lead_region: where the lead runs; data never flows through it.
     """
-    weights = _weights(overlay)
+    counts = overlay.machine_counts
     gateways = [PlannedGateway("lead", lead_region)]
-    gateways += [PlannedGateway(_name(r, i), str(r)) for r in weights for i in range(len(weights[r]))]
+    gateways += [PlannedGateway(_name(r, i), str(r)) for r in counts for i in range(counts[r])]
     price = {(e.src, e.dst): e.usd_per_gb for e in overlay.edges}
     flow = {(e.src, e.dst): e.gbps for e in overlay.edges}
     connections = {(e.src, e.dst): e.connections for e in overlay.edges}
@@ -40,7 +41,7 @@ def gateway_plan(overlay: OverlayPlan, *, lead_region: str = "site:local") -> Pl
     for route in overlay.routes:
         hops = list(zip(route.regions, route.regions[1:], strict=False))
         usd_per_gb = math.fsum(price[hop] for hop in hops)
-        for nodes, part in _cut(route.regions, weights):
+        for nodes, part in _cut(route.regions, counts):
             routes.append(PlannedRoute(nodes, route.share * part, usd_per_gb))
             for hop, ends in zip(hops, itertools.pairwise(nodes), strict=True):
                 hop_connections[ends] += connections[hop] * route.gbps * part / flow[hop]
@@ -52,31 +53,18 @@ def gateway_plan(overlay: OverlayPlan, *, lead_region: str = "site:local") -> Pl
     return Plan(tuple(gateways), hops_planned, tuple(routes), prediction=prediction, overlay=overlay)
 
 
-def _weights(overlay: OverlayPlan) -> dict[Region, list[float]]:
-    """Per region the part that each machine carries: equal for one type, by egress cap for several."""
-    caps: dict[Region, list[float]] = defaultdict(list)
-    for machines in overlay.machines:
-        caps[machines.region] += [machines.offer.machine.egress_gbps] * machines.count
-    return {region: [cap / sum(of) for cap in of] for region, of in caps.items()}
-
-
 def _name(region: Region, index: int) -> str:
     return f"{region_name(region)}-{index + 1}"
 
 
-def _cut(regions: tuple[Region, ...], weights: dict[Region, list[float]]) -> list[tuple[tuple[str, ...], float]]:
+def _cut(regions: tuple[Region, ...], counts: Mapping[Region, int]) -> list[tuple[tuple[str, ...], float]]:
     """Cut a route at every region's machine boundaries: each piece has one gateway per region."""
-    bounds = {region: _cumulative(weights[region]) for region in regions}
-    cuts = sorted({0.0, 1.0, *(cut for region in regions for cut in bounds[region])})
+    cuts = sorted({part / counts[region] for region in regions for part in range(counts[region] + 1)})
     pieces = []
     for low, high in itertools.pairwise(cuts):
         if high - low <= CUT_SLACK:
             continue
         middle = (low + high) / 2
-        nodes = tuple(_name(r, sum(1 for bound in bounds[r][:-1] if bound <= middle)) for r in regions)
+        nodes = tuple(_name(region, math.floor(middle * counts[region])) for region in regions)
         pieces.append((nodes, high - low))
     return pieces
-
-
-def _cumulative(weights: list[float]) -> list[float]:
-    return [min(1.0, math.fsum(weights[: i + 1])) for i in range(len(weights))]

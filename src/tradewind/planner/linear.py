@@ -15,6 +15,7 @@ __all__ = [
     "COST_SCALE",
     "Meter",
     "SolverSettings",
+    "chosen_options",
     "costs_of",
     "new_highs",
     "objective_of",
@@ -162,17 +163,64 @@ def _boot_rows(formulation: Formulation, ask: Ask, boot: BootWindow) -> Rows:
     )
 
 
+def _one_type_rows(formulation: Formulation, first: int) -> Rows:
+    """N_k − limit · z_k ≤ 0 and Σ_k z_k ≤ 1 over the types of each region; the z are columns from ``first`` on."""
+    options = chosen_options(formulation)
+    z = first + np.arange(len(options))
+    each = np.arange(len(options))
+    region = np.repeat(np.arange(len(formulation.choices)), [len(choice) for choice in formulation.choices])
+    count = len(options) + len(formulation.choices)
+    return Rows(
+        tuple(f"machines of type {k} only if chosen" for k in options)
+        + tuple(f"one type for choice {number}" for number in range(len(formulation.choices))),
+        np.concatenate([each, each, len(options) + region]),
+        np.concatenate([formulation.link_count + options, z, z]),
+        np.concatenate([np.ones(len(options)), -formulation.machine_max[options], np.ones(len(options))]),
+        np.full(count, -np.inf),
+        np.concatenate([np.zeros(len(options)), np.ones(len(formulation.choices))]),
+    )
+
+
+def chosen_options(formulation: Formulation) -> IntArray:
+    """Machine columns that rule each other out; each has a column z, one if it is the type of its region."""
+    return np.concatenate([np.zeros(0, dtype=np.int64), *formulation.choices])
+
+
+def _usable(formulation: Formulation, rows: Rows) -> Rows:
+    """Caps lowered to the region's fastest link: no more fits through one machine's connections.
+
+    Machines of one type lose nothing by it; what a relaxation gains by mixing types becomes less.
+    """
+    number = {name: row for row, name in enumerate(rows.names)}
+    flows = rows.column < formulation.link_count
+    per_gbps = np.full(len(rows.names), np.inf)
+    np.minimum.at(per_gbps, rows.row[flows], rows.value[flows])
+    most = np.full(len(rows.names), np.inf)
+    for cap, links in (("egress cap at", "links out of"), ("ingress cap at", "links into")):
+        for name, row in number.items():
+            if name.startswith(cap):
+                most[row] = 1 / per_gbps[number[links + name.removeprefix(cap)]]
+    value = np.where(flows, rows.value, np.maximum(rows.value, -most[rows.row]))
+    return replace(rows, value=value)
+
+
 def pass_model(
     highs: Any, formulation: Formulation, ask: Ask, *, relax: bool, machines: IntArray | None = None
 ) -> None:
-    """Hand the programme over: relaxed, with whole machines, or with machines fixed at ``machines``."""
+    """Hand the programme over: relaxed, with whole machines of one type per region, or with ``machines`` fixed."""
     extra = _window_and_ceiling(formulation, ask)
     costs = costs_of(formulation, ask)
     if ask.boot is not None:
         extra = _boot_rows(formulation, ask, ask.boot).joined(extra)
         costs = np.append(costs, 1.0)
     boot_columns = len(costs) - formulation.link_count - formulation.option_count
+    chosen = np.zeros(0, dtype=np.int64) if relax else chosen_options(formulation)
+    if len(chosen):
+        extra = _one_type_rows(formulation, len(costs)).joined(extra)
+        costs = np.append(costs, np.zeros(len(chosen)))
     base = formulation.rows_so_far()
+    if machines is None:
+        base = _usable(formulation, base)
     row = np.concatenate([base.row, extra.row + len(base.names)])
     column = np.concatenate([base.column, extra.column])
     value = np.concatenate([base.value, extra.value])
@@ -187,7 +235,7 @@ def pass_model(
     if machines is not None:
         lower[formulation.link_count : formulation.link_count + formulation.option_count] = whole
     lp.col_lower_ = lower
-    lp.col_upper_ = np.concatenate([formulation.flow_max, whole, np.full(boot_columns, np.inf)])
+    lp.col_upper_ = np.concatenate([formulation.flow_max, whole, np.full(boot_columns, np.inf), np.ones(len(chosen))])
     lp.row_lower_ = np.concatenate([base.lower, extra.lower])
     lp.row_upper_ = np.concatenate([base.upper, extra.upper])
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
@@ -198,5 +246,6 @@ def pass_model(
     if not relax:
         kinds = [highspy.HighsVarType.kContinuous] * formulation.link_count
         kinds += [highspy.HighsVarType.kInteger] * formulation.option_count
-        lp.integrality_ = kinds + [highspy.HighsVarType.kContinuous] * boot_columns
+        kinds += [highspy.HighsVarType.kContinuous] * boot_columns
+        lp.integrality_ = kinds + [highspy.HighsVarType.kInteger] * len(chosen)
     highs.passModel(lp)

@@ -151,7 +151,6 @@ def build_multicast_formulation(
             _same_rate(writer, network, leaving, sink, width, first)
         write_store_row(writer, network, first + np.flatnonzero(network.head[chosen] == sink), sink, "write")
     write_store_row(writer, network, width + leaving, source, "read")
-    region_of_option = np.array([o.region_index for o in network.options], dtype=np.int64)
     ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
     flow_max = network.link_gbps[chosen] * ends
     onward = [np.where(network.tail[chosen] == sink, 0.0, flow_max) for sink in sinks]
@@ -162,7 +161,7 @@ def build_multicast_formulation(
         links=np.tile(chosen, 1 + len(sinks)),
         egress_usd_per_s=np.concatenate([network.usd_per_gb[chosen] / BITS_PER_BYTE, np.zeros(width * len(sinks))]),
         machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
-        machine_max=network.machines_max[region_of_option].astype(np.float64),
+        machine_max=network.machines_max[network.region_of_option].astype(np.float64),
         flow_max=np.concatenate([flow_max, *onward]),
         out_of_source=width + leaving,
         rows=writer.rows(),

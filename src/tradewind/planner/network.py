@@ -79,6 +79,11 @@ class Network:
     held_by_quota: frozenset[int] = frozenset()
     """Regions whose `machines_max` is the account's quota, not what the user allows."""
 
+    @property
+    def region_of_option(self) -> IntArray:
+        """Index of the region of each machine option."""
+        return np.array([option.region_index for option in self.options], dtype=np.int64)
+
     def link_between(self, src: int, dst: int) -> int | None:
         """Position of the link between two regions, if there is one."""
         found = np.flatnonzero((self.tail == src) & (self.head == dst))

@@ -17,7 +17,16 @@ import numpy as np
 from tradewind.errors import SolverLimitReached
 from tradewind.planner.branch import search_machines
 from tradewind.planner.formulation import Ask, Formulation, SharedFlows
-from tradewind.planner.linear import COST_SCALE, SolverSettings, new_highs, objective_of, pass_model, scaled, unscaled
+from tradewind.planner.linear import (
+    COST_SCALE,
+    SolverSettings,
+    chosen_options,
+    new_highs,
+    objective_of,
+    pass_model,
+    scaled,
+    unscaled,
+)
 from tradewind.planner.network import FloatArray, IntArray
 
 __all__ = [
@@ -268,7 +277,7 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
     highs.setOptionValue("mip_feasibility_tolerance", WHOLE_TOLERANCE)
     pass_model(highs, formulation, ask, relax=False)
     if start is not None:
-        _offer_start(highs, start)
+        _offer_start(highs, formulation, start)
     highs.run()
     status = highs.getModelStatus()
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
@@ -279,7 +288,7 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
             f"no plan found within {settings.time_limit_s:g} s", hint="name fewer machine types with --vm-type"
         )
     values = np.array(highs.getSolution().col_value)
-    raw = values[formulation.link_count :]
+    raw = values[formulation.link_count : formulation.link_count + formulation.option_count]
     machines = np.rint(raw).astype(np.int64)
     if np.abs(raw - machines).max(initial=0.0) > INTEGRALITY_SLACK:
         machines = np.ceil(raw - INTEGRALITY_SLACK).astype(np.int64)
@@ -325,7 +334,8 @@ def _flows_once(formulation: Formulation, ask: Ask, machines: IntArray, settings
     return Answer(flows, machines, objective, objective, True, duals)
 
 
-def _offer_start(highs: Any, start: Answer) -> None:
+def _offer_start(highs: Any, formulation: Formulation, start: Answer) -> None:
     solution = highspy.HighsSolution()
-    solution.col_value = np.concatenate([start.flow_gbps, start.machines.astype(np.float64)])
+    chosen = start.machines[chosen_options(formulation)] > 0
+    solution.col_value = np.concatenate([start.flow_gbps, start.machines.astype(np.float64), chosen.astype(np.float64)])
     highs.setSolution(solution)
