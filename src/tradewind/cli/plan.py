@@ -281,9 +281,13 @@ def _show(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None
     from shutil import get_terminal_size
 
     from tradewind.planning import words
+    from tradewind.planning.api import outruns_boot
 
     columns = get_terminal_size((words.COLUMNS, 24)).columns
     lines = words.plan_lines(plan.overlay, columns)
+    alone = outruns_boot(plan.transfer)
+    if alone is not None:
+        lines += ["", *words.without_machines_lines(alone, columns)]
     if args.explain:
         lines += words.explain_lines(plan.overlay, plan.would_help(), columns)
     if args.compare:

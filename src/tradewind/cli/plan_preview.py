@@ -31,8 +31,6 @@ __all__ = ["Preview", "goal_of", "goal_options", "preview_of"]
 
 NO_PROVIDER = "no fleet provider is set up: this machine moves everything"
 GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
-SHORTEST_S = 0.1
-"""Less than this is shown as this: durations have one decimal."""
 CLOUDS = {"s3", "gs", "az", "r2"}
 
 
@@ -109,6 +107,7 @@ class Preview:
         from tradewind.model.amounts import format_volume
         from tradewind.model.units import format_duration
         from tradewind.planning.api import MACHINES_PER_REGION, goal_of_direct, outruns_boot, planned, prepared
+        from tradewind.planning.words import SHORTEST_S
 
         assert self.sides is not None
         started_s = perf_counter()

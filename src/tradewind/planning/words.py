@@ -25,6 +25,7 @@ __all__ = [
     "machine_lines",
     "plan_lines",
     "share_bar",
+    "without_machines_lines",
     "wrapped",
 ]
 
@@ -32,6 +33,8 @@ COLUMNS = 80
 """Width of a text whose reader is not known."""
 BAR_CHARACTERS = 10
 """A bar of this many characters stands for all bytes."""
+SHORTEST_S = 0.1
+"""Less than this is shown as this: durations have one decimal."""
 SHARE_SHOWN_MIN = 0.0005
 GAP_WORTH_SAYING = 1e-6
 GAP_SHOWN_MIN = 1e-4
@@ -50,6 +53,17 @@ def plan_lines(plan: OverlayPlan, columns: int = COLUMNS) -> list[str]:
     for route in plan.routes:
         lines += _route_lines(plan, route, columns)
     return [*lines, *machine_lines(plan, columns)]
+
+
+def without_machines_lines(direct: OverlayPlan, columns: int = COLUMNS) -> list[str]:
+    """That a copy is done before machines would have started, `direct` being what one at each end would do."""
+    return wrapped(
+        "a copy without machines may be done sooner, and pays for none: on the direct way "
+        f"{format_volume(direct.volume_gb)} take {format_duration(max(direct.transfer_s, SHORTEST_S))}, and machines "
+        f"{format_duration(direct.boot_s)} to start",
+        columns,
+        2,
+    )
 
 
 def figure_lines(plan: Overlay, of_rate: str = "") -> list[str]:

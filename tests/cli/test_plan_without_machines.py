@@ -1,0 +1,42 @@
+"""`tradewind plan` says where machines take longer to start than the bytes to move."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tradewind.cli.main import main
+
+
+def planned(folder: Path, capsys: pytest.CaptureFixture[str], volume_gb: float, boot_s: float) -> str:
+    (folder / "links.csv").write_text("src,dst,gbps\np:a,p:b,4\n")
+    (folder / "prices.csv").write_text("src,dst,usd_per_gb\np:a,p:b,0.02\n")
+    document = {
+        "throughput_csv": "links.csv",
+        "price_csv": "prices.csv",
+        "providers": {"p": {"egress_gbps": 5, "ingress_gbps": 10, "vm_usd_per_hour": 1.0}},
+        "vm_limit": 8,
+        "boot_s": boot_s,
+        "source": "p:a",
+        "destination": "p:b",
+        "volume_gb": volume_gb,
+        "goal": {"soonest": True},
+    }
+    (folder / "problem.json").write_text(json.dumps(document))
+    assert main(["plan", "--problem", str(folder / "problem.json")]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_copy_that_is_done_before_machines_start_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = planned(tmp_path, capsys, volume_gb=25, boot_s=60)
+    assert "a copy without machines may be done sooner, and pays for none" in said
+    assert "25.0 GB take 50.0 s, and machines 1 min 00 s to start" in said
+
+
+@pytest.mark.parametrize(("volume_gb", "boot_s"), [(35, 60), (25, 0)])
+def test_where_machines_start_sooner_nothing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], volume_gb: float, boot_s: float
+) -> None:
+    assert "without machines" not in planned(tmp_path, capsys, volume_gb, boot_s)
