@@ -23,6 +23,7 @@ from tradewind.planner.goals import Job, Point, cheapest, cheapest_exactly, fast
 from tradewind.planner.network import IntArray, Limits, Network, build_network
 from tradewind.planner.routes import overlay_plan
 from tradewind.planner.solver import SolverSettings
+from tradewind.planner.trickles import without_trickles
 
 __all__ = [
     "Transfer",
@@ -197,6 +198,7 @@ def answer_goal(transfer: Transfer, goal: Goal) -> OverlayPlan:
     point = solve_goal(transfer, goal)
     if point is None:
         raise infeasible(transfer, goal, checked_plan)
+    point = without_trickles(transfer.formulation, transfer.job, goal, point, transfer.settings)
     return checked_plan(transfer, goal, point)
 
 

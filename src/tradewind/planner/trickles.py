@@ -1,0 +1,98 @@
+"""Routes that carry next to nothing are left out of a plan, where it is as good without them.
+
+Exact flows use every link that saves a cent. A route with a thousandth of the bytes costs each gateway on it
+connections and queues, and is worth nothing; so the links that only such routes use are closed, the flows for the same
+machines are solved again, and the answer is taken if it meets the goal and costs no more. One destination only: links
+of trees are shared.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+
+from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.planner.formulation import Ask, Formulation
+from tradewind.planner.network import IntArray
+from tradewind.planner.point import RATE_UNBOUNDED_GBPS, Job, Point, cost_rate
+from tradewind.planner.routes import decompose
+from tradewind.planner.solver import SolverSettings, solve_flows
+
+__all__ = ["TRICKLE_SHARE", "without_trickles"]
+
+TRICKLE_SHARE = 0.005
+"""A route that carries a smaller part of the bytes is a trickle."""
+AS_GOOD = 1e-6
+"""Relative; a plan that costs more by less costs as much."""
+SLACK = 1e-4
+"""The same for goals that promise no figure (cheapest, soonest); what is given away is part of the plan's gap."""
+RATE_SLACK = 1e-9
+"""Relative; lets the flows reach the rate of the plan in spite of rounding."""
+ROUNDS_MAX = 5
+"""Links that are closed can bring other trickles; those that are left by then stay."""
+
+
+def without_trickles(formulation: Formulation, job: Job, goal: Goal, point: Point, settings: SolverSettings) -> Point:
+    """The point without trickles if it is as good for the goal without them, else with as few as were had."""
+    best, least = point, len(_trickles(formulation, point))
+    flow_max = formulation.flow_max.copy()
+    found = point
+    for _ in range(ROUNDS_MAX):
+        closed = _of_trickles_alone(formulation, found)
+        if not len(closed):
+            break
+        flow_max[closed] = 0.0
+        without = _flows(replace(formulation, flow_max=flow_max), job, goal, point, settings)
+        if without is None:
+            break
+        found, left = without, len(_trickles(formulation, without))
+        if left < least:
+            best, least = found, left
+    return best
+
+
+def _flows(formulation: Formulation, job: Job, goal: Goal, point: Point, settings: SolverSettings) -> Point | None:
+    """The cheapest flows for the machines of ``point``; ``None`` where they are not as good for the goal."""
+    low, high = _rates(job, goal, point)
+    ratio = cost_rate(formulation, point.answer, 1.0) / point.rate_gbps
+    answer = solve_flows(formulation, Ask(low, high, usd_per_gbit=ratio), point.answer.machines, settings)
+    if answer is None:
+        return None
+    found = Point.of(formulation, job, answer)
+    given_away = max(0.0, found.cost_usd / point.cost_usd - 1.0)
+    promises_nothing = isinstance(goal, Cheapest | Soonest)
+    too_dear = isinstance(goal, MaxCost) and found.cost_usd > goal.usd
+    if too_dear or given_away > (SLACK if promises_nothing else AS_GOOD):
+        return None
+    optimal = point.answer.optimal and given_away <= AS_GOOD
+    answer = replace(answer, objective=point.answer.objective, bound=point.answer.bound, optimal=optimal)
+    return replace(found, answer=answer, gap=point.gap + (given_away if given_away > AS_GOOD else 0.0))
+
+
+def _rates(job: Job, goal: Goal, point: Point) -> tuple[float, float]:
+    """Between which the goal is met as well as by ``point``."""
+    if isinstance(goal, Cheapest):
+        return 0.0, RATE_UNBOUNDED_GBPS
+    if isinstance(goal, MinThroughput):
+        return goal.gbps, goal.gbps if goal.exactly else RATE_UNBOUNDED_GBPS
+    if isinstance(goal, Deadline):
+        return job.gbit / (goal.seconds - job.boot_s), RATE_UNBOUNDED_GBPS
+    return point.rate_gbps * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS
+
+
+def _trickles(formulation: Formulation, point: Point) -> list[tuple[int, ...]]:
+    routes = decompose(formulation, point.answer.flow_gbps)
+    return [path for path, gbps in routes if gbps < TRICKLE_SHARE * point.rate_gbps]
+
+
+def _of_trickles_alone(formulation: Formulation, point: Point) -> IntArray:
+    """Columns of the links that no other route uses."""
+    network = formulation.network
+    routes = decompose(formulation, point.answer.flow_gbps)
+    least = TRICKLE_SHARE * point.rate_gbps
+    needed = {edge for path, gbps in routes if gbps >= least for edge in itertools.pairwise(path)}
+    spare = {edge for path, gbps in routes if gbps < least for edge in itertools.pairwise(path)} - needed
+    ends = zip(network.tail[formulation.links], network.head[formulation.links], strict=True)
+    return np.array([c for c, (u, v) in enumerate(ends) if (int(u), int(v)) in spare], dtype=np.int64)

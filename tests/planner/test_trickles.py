@@ -1,0 +1,84 @@
+"""Routes that carry next to nothing are left out where the goal does not miss them, and only there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.planner.worlds import MADE, offer, random_world
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.grid import Grid, Link
+from tradewind.model.price import EgressPrice, PriceBook, PriceTier
+from tradewind.model.region import Region
+from tradewind.planner.check import violations
+from tradewind.planner.network import Limits
+from tradewind.planner.plan import answer_goal, checked_plan, prepare, solve_goal
+from tradewind.planner.trickles import AS_GOOD, SLACK, TRICKLE_SHARE
+
+VOLUME_GB = 40.0
+S, ONE, TWO, T = (Region("p", name) for name in ("s", "one", "two", "t"))
+LIMITS = Limits(machines_per_region=1)
+
+
+def world(between_usd: float) -> Catalog:
+    """Two relays that both are needed for 3 Gbit/s, and a tiny link between them.
+
+    Over it goes what is cheaper by `0.01 − between_usd` per GB than straight on: some 8 Mbit/s.
+    """
+    links = {(S, ONE): (4.0, 0.02), (S, TWO): (2.0, 0.02), (ONE, T): (10.0, 0.05), (TWO, T): (10.0, 0.04)}
+    links[ONE, TWO] = (0.01, between_usd)
+    grid = Grid({pair: Link(gbps, MADE) for pair, (gbps, _) in links.items()})
+    prices = {pair: EgressPrice((PriceTier(0.0, usd),), MADE) for pair, (_, usd) in links.items()}
+    return Catalog({}, PriceBook(prices), grid, {"p": (offer("p", 10, 10, 0.01, 0.0),)})
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+def test_a_route_worth_nothing_is_left_out(exactly: bool) -> None:
+    transfer = prepare(world(0.00999), S, T, VOLUME_GB, LIMITS)
+    goal = MinThroughput(3.0, exactly)
+    point = solve_goal(transfer, goal)
+    assert point is not None
+    with_it, plan = checked_plan(transfer, goal, point), answer_goal(transfer, goal)
+    assert min(route.share for route in with_it.routes) < TRICKLE_SHARE, "the world provokes such a route"
+    assert [route.regions for route in plan.routes] == [(S, ONE, T), (S, TWO, T)]
+    assert violations(plan, transfer.catalog, LIMITS) == []
+    assert plan.throughput_gbps == pytest.approx(3.0)
+    assert plan.cost.total_usd <= with_it.cost.total_usd * (1 + AS_GOOD)
+    assert plan.optimal
+
+
+def test_a_route_that_saves_something_stays() -> None:
+    transfer = prepare(world(0.005), S, T, VOLUME_GB, LIMITS)
+    plan = answer_goal(transfer, MinThroughput(3.0))
+    assert (S, ONE, TWO, T) in [route.regions for route in plan.routes]
+
+
+def test_what_is_given_away_where_no_figure_is_promised_is_said_as_gap() -> None:
+    transfer = prepare(world(0.009), S, T, VOLUME_GB, LIMITS)
+    goal = Soonest()
+    point = solve_goal(transfer, goal)
+    assert point is not None
+    with_it, plan = checked_plan(transfer, goal, point), answer_goal(transfer, goal)
+    assert min(route.share for route in with_it.routes) < TRICKLE_SHARE, "the world provokes such a route"
+    assert len(plan.routes) == 2
+    assert plan.throughput_gbps >= with_it.throughput_gbps * (1 - AS_GOOD)
+    given_away = plan.cost.total_usd / with_it.cost.total_usd - 1
+    assert AS_GOOD < given_away <= plan.gap <= SLACK
+    assert not plan.optimal
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_goal_is_missed_for_it(seed: int) -> None:
+    transfer = prepare(random_world(seed, 6), Region("p", "r0"), Region("q", "r1"), VOLUME_GB, LIMITS)
+    fastest = answer_goal(transfer, Fastest())
+    rate = 0.7 * fastest.throughput_gbps
+    usd = answer_goal(transfer, MinThroughput(rate)).cost.total_usd
+    goals: list[Goal] = [Fastest(), Cheapest(), Soonest(), MinThroughput(rate), MinThroughput(rate, exactly=True)]
+    for goal in [*goals, Deadline(8 * VOLUME_GB / rate), MaxCost(usd * 1.02)]:
+        point = solve_goal(transfer, goal)
+        assert point is not None
+        plan = answer_goal(transfer, goal)
+        assert violations(plan, transfer.catalog, transfer.limits) == []
+        assert plan.cost.total_usd <= point.cost_usd * (1 + max(AS_GOOD, plan.gap))
+        if not isinstance(goal, Cheapest | MinThroughput | Deadline):
+            assert plan.throughput_gbps >= point.rate_gbps * (1 - AS_GOOD)
