@@ -24,6 +24,8 @@ class TcpProxy:
         self.bytes_back = 0
         self.connections_accepted = 0
         self._flip_at: int | None = None
+        self._cut_after_bytes = 0
+        self._cuts_left = 0
         self._open: set[socket.socket] = set()
         self._changed = threading.Condition()
         self._flowing = threading.Event()
@@ -48,6 +50,10 @@ class TcpProxy:
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 each.shutdown(socket.SHUT_RDWR)
         return len(clients[:connections_max])
+
+    def cut_each_after(self, forward_bytes: int, cuts_max: int) -> None:
+        """Ends every connection that has carried so many bytes to the target, until it has ended so many."""
+        self._cut_after_bytes, self._cuts_left = forward_bytes, cuts_max
 
     def freeze(self) -> None:
         """Carries nothing more, but keeps all connections."""
@@ -122,19 +128,23 @@ class TcpProxy:
                 threading.Thread(target=self._carry, args=(source, sink, forward), daemon=True).start()
 
     def _carry(self, source: socket.socket, sink: socket.socket, forward: bool) -> None:
-        buffer = bytearray(PIECE_BYTES)
+        buffer, carried = bytearray(PIECE_BYTES), 0
         try:
             while count := source.recv_into(buffer):
                 self._flowing.wait()
                 if forward:
                     self._flip(buffer, count)
                 sink.sendall(memoryview(buffer)[:count])
+                carried += count
                 with self._changed:
                     if forward:
                         self.bytes_forward += count
                     else:
                         self.bytes_back += count
                     self._changed.notify_all()
+                    if forward and self._cuts_left and carried >= self._cut_after_bytes:
+                        self._cuts_left -= 1
+                        return
         except OSError:
             # A reset on one side becomes the end of both; the gateways must cope with either.
             pass

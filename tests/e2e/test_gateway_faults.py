@@ -23,6 +23,9 @@ RATE = "25MB/s"
 """Slow enough that there is a middle to strike at."""
 MIDDLE_BYTES = TOTAL_BYTES // 4
 FREEZE_S = 20.0
+USD_PER_GB = 0.02
+FRAMING = 1.01
+"""Bytes of a hop to those of the objects: heads of frames, TLS records, handshakes."""
 
 
 @pytest.fixture
@@ -154,6 +157,25 @@ def test_a_cut_connection_costs_nothing_but_time(
     assert_arrived(s3, files)
 
 
+@pytest.mark.parametrize(("cuts", "exit_code"), [(1, 0), (16, 8)])
+def test_what_cut_connections_lose_is_paid_from_the_ceiling(
+    command: Command, tmp_path: Path, cuts: int, exit_code: int
+) -> None:
+    """Bodies of 32 MiB, cut off after 8; the ceiling has room for one that is lost."""
+    source = tmp_path / "large"
+    write_large(source, LARGE_BYTES)
+    ceiling_usd = 1.5 * LARGE_BYTES / 1e9 * USD_PER_GB
+    with TcpProxy() as between:
+        between.cut_each_after(8 * MIB, cuts)
+        topology = detoured(between, tmp_path, connections=1, usd_per_gb=USD_PER_GB)
+        words = ("cp", source, tmp_path / "copy", "--topology", topology, "--chunk-size", "32MiB")
+        done = command.run(*words, "--max-cost", f"{ceiling_usd}USD", "--json").expect(exit_code)
+        sent_usd = between.bytes_forward / 1e9 * USD_PER_GB
+    cost_usd = done.summary["progress"]["cost_usd"]
+    assert sent_usd <= cost_usd * FRAMING
+    assert cost_usd <= ceiling_usd
+
+
 def test_a_hop_that_falls_silent_is_given_up_and_made_anew(
     command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
 ) -> None:
@@ -182,11 +204,19 @@ def test_a_byte_flipped_on_a_plain_hop_never_reaches_the_store(
     assert_arrived(s3, files)
 
 
-def detoured(between: TcpProxy, tmp_path: Path, plain: bool = False, **limits: int) -> Path:
+def detoured(
+    between: TcpProxy,
+    tmp_path: Path,
+    plain: bool = False,
+    connections: int = 8,
+    usd_per_gb: float = 0.0,
+    **limits: int,
+) -> Path:
     """A topology file of source and sink with `between` in their hop."""
     listen = f"127.0.0.1:{free_port()}"
     between.target = listen
-    document = with_detour(chain(plain=plain), "source", "sink", listen, between.address)
+    document = with_detour(chain(connections=connections, plain=plain), "source", "sink", listen, between.address)
+    document["routes"][0]["usd_per_gb"] = usd_per_gb
     for gateway in document["gateways"].values():
         gateway["limits"] = limits
     return write(document, tmp_path / "topology.json")

@@ -145,28 +145,24 @@ impl Hop {
         &self.counts
     }
 
-    /// Sends a whole request, from its source. Every request is answered to `reply` in the end, whatever happens.
-    /// While the body is at hand a lost connection only means another one.
+    /// Sends a whole request, from its source. Every request is answered to `reply` in the end, whatever happens. What a
+    /// lost connection cuts off is not sent again from here: only the lead may spend those bytes a second time.
     pub async fn send(&self, coded: &Coded, reply: &ReplyTo) {
         let request = coded.head.request;
         let Ok(mut sending) = self.begin(request, reply).await else {
             return reply.fail_unsent(request, self.down());
         };
-        loop {
-            let mut sent = sending.head(coded).await;
-            for segment in &coded.body {
-                if sent.is_ok() {
-                    sent = sending.piece(segment).await;
-                }
+        let mut sent = sending.head(coded).await;
+        for segment in &coded.body {
+            if sent.is_ok() {
+                sent = sending.piece(segment).await;
             }
-            match sent {
-                Ok(()) => return sending.finish(),
-                Err(_) if sending.lost() => {}
-                Err(_) => return,
-            }
+        }
+        if sent.is_ok() {
+            sending.finish();
+        } else if sending.lost() {
             // Some of it has left by now.
-            let Some(again) = self.checkout(request, reply).await else { return };
-            sending = again;
+            reply.send(request, verdict_of(lost_below(self)));
         }
     }
 
@@ -379,7 +375,7 @@ impl Sending<'_> {
         }
     }
 
-    /// The connection broke. Returns whether the request is still ours to send again; if not, it has been answered.
+    /// The connection broke. Returns whether the request is still ours to answer; if not, it has been answered.
     pub fn lost(self) -> bool {
         self.outgoing.closed.cancel();
         self.hop.flights().answered(self.request).is_some()
@@ -419,7 +415,7 @@ async fn keep_alive(writer: Arc<AsyncMutex<FrameWriter>>, closed: CancellationTo
     }
 }
 
-/// A relay's words when the way below is lost in the middle of a body.
+/// The words of a source or a relay when the way below is lost in the middle of a body.
 pub fn lost_below(hop: &Hop) -> Failure {
     Failure::new(
         Fault::Lost,
@@ -429,46 +425,4 @@ pub fn lost_below(hop: &Hop) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::node::parcel::Parcel;
-    use crate::node::work::Manifest;
-    use tradewind_store::Payload;
-    use tradewind_wire::RouteId;
-    use tradewind_wire::frame::Verdict;
-
-    /// A hop to a port where nobody listens.
-    async fn dead_hop(stop: &CancellationToken) -> Arc<Hop> {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        drop(listener);
-        let spec = HopSpec { to: "below".to_owned(), address, connections: 1 };
-        let hello = Hello { version: tradewind_wire::WIRE_VERSION_MAJOR, job: "j".to_owned(), node: "here".to_owned() };
-        let silence_max = Duration::from_secs(10);
-        Hop::start(HopSetup { spec, security: Security::Plain, hello, silence_max }, stop.clone())
-    }
-
-    #[tokio::test]
-    async fn a_dead_hop_says_what_was_not_sent_to_a_source_and_lead_and_nothing_to_a_relay() {
-        let stop = CancellationToken::new();
-        let hop = dead_hop(&stop).await;
-        let (answers_in, mut answers) = mpsc::unbounded_channel();
-        let reply = ReplyTo::memory(answers_in);
-        let parcel = Parcel {
-            request: RequestId(1),
-            route: RouteId(0),
-            manifest: Manifest::Bundle(Vec::new()),
-            data: Payload::default(),
-            held: None,
-        };
-        hop.send(&parcel.encode(false, None).unwrap(), &reply).await;
-        hop.send_orders(&Frame::Orders(bytes::Bytes::new()), &[RequestId(2)], &reply).await;
-        assert!(hop.checkout(RequestId(3), &reply).await.is_none());
-        for wanted in [(RequestId(1), true), (RequestId(2), true), (RequestId(3), false)] {
-            let Reply { request, verdict } = answers.recv().await.unwrap();
-            let Verdict::Failed { fault: Fault::RouteDown, unsent, .. } = verdict else { panic!("{verdict:?}") };
-            assert_eq!((request, unsent), wanted);
-        }
-        stop.cancel();
-    }
-}
+mod tests;
