@@ -164,16 +164,36 @@ def test_what_cut_connections_lose_is_paid_from_the_ceiling(
     """Bodies of 32 MiB, cut off after 8; the ceiling has room for one that is lost."""
     source = tmp_path / "large"
     write_large(source, LARGE_BYTES)
-    ceiling_usd = 1.5 * LARGE_BYTES / 1e9 * USD_PER_GB
+    ceiling_usd_per_gb = 1.5 * USD_PER_GB
     with TcpProxy() as between:
         between.cut_each_after(8 * MIB, cuts)
         topology = detoured(between, tmp_path, connections=1, usd_per_gb=USD_PER_GB)
         words = ("cp", source, tmp_path / "copy", "--topology", topology, "--chunk-size", "32MiB")
-        done = command.run(*words, "--max-cost", f"{ceiling_usd}USD", "--json").expect(exit_code)
+        done = command.run(*words, "--max-cost", f"{ceiling_usd_per_gb}USD/GB", "--json").expect(exit_code)
         sent_usd = between.bytes_forward / 1e9 * USD_PER_GB
     cost_usd = done.summary["progress"]["cost_usd"]
     assert sent_usd <= cost_usd * FRAMING
-    assert cost_usd <= ceiling_usd
+    assert cost_usd <= ceiling_usd_per_gb * LARGE_BYTES / 1e9
+
+
+def test_what_a_killed_lead_has_sent_counts_towards_the_ceiling(command: Command, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    write_large(source, LARGE_BYTES)
+    ceiling_usd_per_gb = 3 * USD_PER_GB
+    with TcpProxy() as between:
+        topology = detoured(between, tmp_path, connections=1, usd_per_gb=USD_PER_GB)
+        words = ("cp", source, tmp_path / "copy", "--topology", topology, "--chunk-size", "32MiB")
+        running = command.start(*words, "--max-cost", f"{ceiling_usd_per_gb}USD/GB")
+        between.wait_forward(16 * MIB)
+        for pid in command.processes():
+            os.kill(pid, signal.SIGKILL)
+        running.process.wait()
+        command.wait_until_alone()
+        done = command.run("jobs", "resume", str(only_job(command)["id"]), "--json").expect(0)
+        sent_usd = between.bytes_forward / 1e9 * USD_PER_GB
+    cost_usd = done.summary["progress"]["cost_usd"]
+    assert sent_usd <= cost_usd * FRAMING
+    assert cost_usd <= ceiling_usd_per_gb * LARGE_BYTES / 1e9
 
 
 def test_a_hop_that_falls_silent_is_given_up_and_made_anew(

@@ -286,14 +286,19 @@ impl Shares {
         self.spent_before_usd + self.routes.iter().map(cost).sum::<f64>()
     }
 
+    /// What all that is listed by now may cost; `None` without a ceiling.
+    pub fn most_usd(&self) -> Option<f64> {
+        self.ceiling_usd_per_gb.map(|ceiling| cost_usd(self.listed_bytes, ceiling))
+    }
+
     fn allows(&self, route: &Route, bytes: u64) -> bool {
-        let Some(ceiling) = self.ceiling_usd_per_gb.filter(|_| bytes > 0) else { return true };
+        let Some(most_usd) = self.most_usd().filter(|_| bytes > 0) else { return true };
         let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
         let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes + bytes);
         let cheapest = self.wanted().map(|route| route.plan.usd_per_gb).fold(f64::INFINITY, f64::min);
         let needed_usd = cost_usd(bytes, route.plan.usd_per_gb) + cost_usd(rest_bytes, cheapest);
         // A relative 1e-9 absorbs the rounding of sums of prices that equal the ceiling exactly.
-        self.spent_usd() + needed_usd <= cost_usd(self.listed_bytes, ceiling) * (1.0 + 1e-9)
+        self.spent_usd() + needed_usd <= most_usd * (1.0 + 1e-9)
     }
 
     fn route_mut(&mut self, id: RouteId) -> Option<&mut Route> {

@@ -1,4 +1,5 @@
-//! The folder of one job: `lock`, `journal.sqlite`, `status.json`. One lead at a time works in it.
+//! The folder of one job: `lock`, `journal.sqlite`, `status.json`, and under a cost ceiling `spent_usd_max`. One lead at a
+//! time works in it.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;

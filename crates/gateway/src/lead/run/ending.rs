@@ -1,6 +1,7 @@
 //! The end of a job: deletions, leftovers, summary, status.
 
 use super::causes::{Cause, Place};
+use super::spending::SPENDING_FILE;
 use super::{Running, Stopping};
 use crate::lead::deletion::{self, Deleted, DeletionRun, Spool};
 use crate::lead::journal::{Entry, JOURNAL_FILE};
@@ -207,12 +208,13 @@ impl Running {
 
 /// A job that is done is never resumed; its journal may be large.
 fn forget_journal(state: &StateDir) {
-    for suffix in ["", "-wal", "-shm"] {
-        let path = state.path().join(format!("{JOURNAL_FILE}{suffix}"));
+    let journal = ["", "-wal", "-shm"].map(|suffix| format!("{JOURNAL_FILE}{suffix}"));
+    for name in journal.iter().map(String::as_str).chain([SPENDING_FILE]) {
+        let path = state.path().join(name);
         if let Err(error) = std::fs::remove_file(&path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, path = %path.display(), "the journal stays behind");
+            tracing::warn!(%error, path = %path.display(), "it stays behind");
         }
     }
 }

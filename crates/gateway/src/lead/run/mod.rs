@@ -4,7 +4,9 @@
 //! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`objects`](self::objects) takes
 //! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
 //! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
-//! objects failed, [`moved`](self::moved) what `mv` deletes, [`ending`](self::ending) ends the job.
+//! objects failed, [`moved`](self::moved) what `mv` deletes, [`spending`](self::spending) what was paid for,
+//! [`routes`](self::routes) which routes there are and which are down; [`opening`](self::opening) begins the job,
+//! [`ending`](self::ending) ends it.
 
 mod answers;
 mod cargo;
@@ -12,11 +14,14 @@ mod causes;
 mod ending;
 mod moved;
 mod objects;
+mod opening;
 mod orders;
+mod routes;
+mod spending;
 mod tally;
 
 use crate::control::events::EventSender;
-use crate::lead::journal::{Journal, JournalError, UnfinishedUpload};
+use crate::lead::journal::{Journal, UnfinishedUpload};
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError, UNREACHABLE_HINT, unreachable};
@@ -27,10 +32,13 @@ use crate::retry::RetryPolicy;
 use cargo::{Cargo, Prepared};
 use causes::Causes;
 use moved::Moved;
+pub use opening::{CannotBegin, begin};
 use orders::Dispatch;
 pub use orders::Way;
+pub use routes::Rerouted;
+use routes::route_plan;
+use spending::Spending;
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tally::Tally;
@@ -42,20 +50,10 @@ use tradewind_contract::{Event, JobSpec, Limits, Outcome, RouteSpec};
 use tradewind_store::{Store, Unreachable};
 use tradewind_wire::frame::Reply;
 use tradewind_wire::lead::{Action, Config, Idle, Lead, Work};
-use tradewind_wire::shares::RoutePlan;
 use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
 
 /// Objects being looked up (`HEAD`) before they are given to the state machine.
 const PREPARING_MAX: usize = 64;
-/// Bytes that may always be in flight on one route, in chunks. Beyond them it is given what it lately carried, so that a
-/// link that slows down soon holds only seconds of work.
-const WINDOW_CHUNKS_MIN: u64 = 8;
-/// Most bytes in flight on one route, in chunks: enough for the memory of source and sink and a long fat link between them.
-const WINDOW_CHUNKS_MAX: u64 = 24;
-/// The most bytes in flight on one route are at least so many, however small the chunks.
-const WINDOW_BYTES: u64 = 64 << 20;
-/// Requests in flight on one route.
-const WINDOW_REQUESTS: usize = 256;
 /// Object bytes of one bundle.
 const BUNDLE_BYTES_MAX: u64 = 4 << 20;
 /// Objects of one bundle between gateways, where each request costs a way there and back.
@@ -68,8 +66,6 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 const STATUS_TICKS: u64 = 4;
 /// A stopped job waits so long for what is in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
-/// A route that is down for so long is told; one that comes back sooner is not.
-const DOWN_TOLD_AFTER: Duration = Duration::from_secs(1);
 /// Mappings told by a dry run.
 const DRY_RUN_EVENTS_MAX: u64 = 1000;
 
@@ -99,27 +95,6 @@ pub struct LeadSetup {
     pub stop: CancellationToken,
 }
 
-/// The routes of a running job from now on.
-pub struct Rerouted {
-    /// All that are given work.
-    pub routes: Vec<RouteSpec>,
-    /// Where their orders go.
-    pub ways: HashMap<RouteId, Way>,
-    /// As [`JobSpec::ceiling_usd_per_gb`].
-    pub ceiling_usd_per_gb: Option<f64>,
-    /// As [`JobSpec::rate_limit_bytes_per_s`].
-    pub rate_limit_bytes_per_s: Option<u64>,
-}
-
-/// Why a job cannot begin.
-#[derive(Debug)]
-pub struct CannotBegin {
-    /// One line.
-    pub message: String,
-    /// One line of advice.
-    pub hint: Option<String>,
-}
-
 struct Running {
     setup: Arc<Shared>,
     /// Whether source and sinks are in this process.
@@ -134,6 +109,8 @@ struct Running {
     journal: Journal,
     report: Option<Report>,
     moved: Option<Moved>,
+    /// None without a folder.
+    spending: Option<Spending>,
     tally: Tally,
     causes: Causes,
     /// Routes that are down, since when (ms), and whether that was told.
@@ -171,39 +148,6 @@ struct Surveying {
     listed: bool,
 }
 
-/// Runs the job to its end and tells it. Never fails: what goes wrong is in the summary.
-///
-/// # Errors
-/// The job's folder, journal or report cannot be used: nothing was begun.
-pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotBegin> {
-    let state = open_state(&setup.job)?;
-    let journal = open_journal(&setup.job, state.as_ref())?;
-    let report = setup.job.report_file.as_ref().map(|path| Report::open(Path::new(path), setup.job.resume)).transpose();
-    let report = report
-        .map_err(|error| CannotBegin { message: format!("the report cannot be written: {error}"), hint: None })?;
-    let unfinished = journal.unfinished().await.map_err(journal_failed)?;
-    Ok(work(setup, state, journal, report, unfinished))
-}
-
-fn open_state(job: &JobSpec) -> Result<Option<StateDir>, CannotBegin> {
-    let Some(path) = job.state_dir.as_deref().map(Path::new) else { return Ok(None) };
-    let opened = if job.resume { StateDir::open_existing(path) } else { StateDir::create(path) };
-    opened.map(Some).map_err(|error| CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) })
-}
-
-fn open_journal(job: &JobSpec, state: Option<&StateDir>) -> Result<Journal, CannotBegin> {
-    match state {
-        None => Ok(Journal::disabled()),
-        Some(_) if job.dry_run => Ok(Journal::disabled()),
-        Some(dir) if job.resume => Journal::open_or_create(dir).map_err(journal_failed),
-        Some(dir) => Journal::create(dir).map_err(journal_failed),
-    }
-}
-
-fn journal_failed(error: JournalError) -> CannotBegin {
-    CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) }
-}
-
 async fn work(
     setup: LeadSetup,
     state: Option<StateDir>,
@@ -214,6 +158,7 @@ async fn work(
     let stop = setup.stop.clone();
     let limits = setup.limits.clone();
     let (mut running, replies) = Running::new(setup, journal, report, unfinished);
+    running.spending = state.as_ref().map(|state| Spending::of(state.path()));
     if let Some(state) = state.as_ref().filter(|_| running.setup.job.resume) {
         running.carry_over(state);
     }
@@ -266,6 +211,7 @@ impl Running {
             journal,
             report,
             moved: None,
+            spending: None,
             causes: Causes::default(),
             down: HashMap::new(),
             clock: Clock::start(),
@@ -273,15 +219,6 @@ impl Running {
             stopping: None,
         };
         (running, replies.1)
-    }
-
-    /// The cost ceiling is on all runs of the job together; the status file knows what the earlier ones spent.
-    fn carry_over(&mut self, state: &StateDir) {
-        match status::read(state.path()) {
-            Ok(Some(before)) => self.lead.carried_before(before.progress.bytes_done, before.progress.cost_usd),
-            Ok(None) => {}
-            Err(error) => self.notice(format!("what earlier runs spent is not known: {error}")),
-        }
     }
 
     /// Tells of stores out of reach, and ends when the job has waited for them long enough.
@@ -442,7 +379,10 @@ impl Running {
 
     async fn act(&mut self, action: Action) -> Result<(), SurveyError> {
         match action {
-            Action::Send { request, route, work } => self.send(request, route, &work),
+            Action::Send { request, route, work } => {
+                self.cover_booked()?;
+                self.send(request, route, &work);
+            }
             Action::Finished(object) => self.finished(object).await?,
             Action::Failed(object, fault) => {
                 if let Some(cargo) = self.cargo.remove(&object) {
@@ -488,26 +428,6 @@ impl Running {
         self.dispatch.push(order);
     }
 
-    fn take_routes(&mut self, change: Rerouted) {
-        let chunk_bytes = self.setup.job.chunk_bytes;
-        let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
-        self.tally.know(&change.routes);
-        self.dispatch.know(change.ways);
-        self.lead.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
-        self.down.retain(|route, _| plans.iter().any(|plan| plan.id == *route));
-    }
-
-    /// Tells of routes that stay down. One lost connection of several, or one that is made anew at once, is none.
-    fn tell_down(&mut self) {
-        let now_ms = self.clock.now_ms();
-        let stays = |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_TOLD_AFTER.as_millis() as u64;
-        let routes: Vec<RouteId> = self.down.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
-        for route in routes {
-            self.notice(format!("route {} is down", self.tally.route_name(route)));
-            self.down.insert(route, (now_ms, true));
-        }
-    }
-
     fn tick(&mut self, state: Option<&StateDir>) {
         self.tell_down();
         let progress = self.progress();
@@ -535,16 +455,5 @@ impl Surveying {
             self.cancel.cancel();
         }
         self.found.close();
-    }
-}
-
-fn route_plan(route: &RouteSpec, chunk_bytes: u64) -> RoutePlan {
-    RoutePlan {
-        id: RouteId(route.id),
-        share: route.share,
-        usd_per_gb: route.usd_per_gb,
-        window_bytes_min: WINDOW_CHUNKS_MIN * chunk_bytes,
-        window_bytes: (WINDOW_CHUNKS_MAX * chunk_bytes).max(WINDOW_BYTES),
-        window_requests: WINDOW_REQUESTS,
     }
 }

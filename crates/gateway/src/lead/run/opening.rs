@@ -1,0 +1,50 @@
+//! What must be there before a job begins: its folder, journal and report.
+
+use super::{LeadSetup, work};
+use crate::lead::journal::{Journal, JournalError};
+use crate::lead::report::Report;
+use crate::lead::state_dir::StateDir;
+use std::path::Path;
+use tradewind_contract::JobSpec;
+
+/// Why a job cannot begin.
+#[derive(Debug)]
+pub struct CannotBegin {
+    /// One line.
+    pub message: String,
+    /// One line of advice.
+    pub hint: Option<String>,
+}
+
+/// Runs the job to its end and tells it. Never fails: what goes wrong is in the summary.
+///
+/// # Errors
+/// The job's folder, journal or report cannot be used: nothing was begun.
+pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotBegin> {
+    let state = open_state(&setup.job)?;
+    let journal = open_journal(&setup.job, state.as_ref())?;
+    let report = setup.job.report_file.as_ref().map(|path| Report::open(Path::new(path), setup.job.resume)).transpose();
+    let report = report
+        .map_err(|error| CannotBegin { message: format!("the report cannot be written: {error}"), hint: None })?;
+    let unfinished = journal.unfinished().await.map_err(journal_failed)?;
+    Ok(work(setup, state, journal, report, unfinished))
+}
+
+fn open_state(job: &JobSpec) -> Result<Option<StateDir>, CannotBegin> {
+    let Some(path) = job.state_dir.as_deref().map(Path::new) else { return Ok(None) };
+    let opened = if job.resume { StateDir::open_existing(path) } else { StateDir::create(path) };
+    opened.map(Some).map_err(|error| CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) })
+}
+
+fn open_journal(job: &JobSpec, state: Option<&StateDir>) -> Result<Journal, CannotBegin> {
+    match state {
+        None => Ok(Journal::disabled()),
+        Some(_) if job.dry_run => Ok(Journal::disabled()),
+        Some(dir) if job.resume => Journal::open_or_create(dir).map_err(journal_failed),
+        Some(dir) => Journal::create(dir).map_err(journal_failed),
+    }
+}
+
+fn journal_failed(error: JournalError) -> CannotBegin {
+    CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) }
+}

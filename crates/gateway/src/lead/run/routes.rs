@@ -1,0 +1,66 @@
+//! Which routes there are: as the plan gave them, as a later plan changes them, and what is told of those that are down.
+
+use super::{Running, Way};
+use std::collections::HashMap;
+use std::time::Duration;
+use tradewind_contract::RouteSpec;
+use tradewind_wire::RouteId;
+use tradewind_wire::shares::RoutePlan;
+
+/// Bytes that may always be in flight on one route, in chunks. Beyond them it is given what it lately carried, so that a
+/// link that slows down soon holds only seconds of work.
+const WINDOW_CHUNKS_MIN: u64 = 8;
+/// Most bytes in flight on one route, in chunks: enough for the memory of source and sink and a long fat link between them.
+const WINDOW_CHUNKS_MAX: u64 = 24;
+/// The most bytes in flight on one route are at least so many, however small the chunks.
+const WINDOW_BYTES: u64 = 64 << 20;
+/// Requests in flight on one route.
+const WINDOW_REQUESTS: usize = 256;
+/// A route that is down for so long is told; one that comes back sooner is not.
+const DOWN_TOLD_AFTER: Duration = Duration::from_secs(1);
+
+/// The routes of a running job from now on.
+pub struct Rerouted {
+    /// All that are given work.
+    pub routes: Vec<RouteSpec>,
+    /// Where their orders go.
+    pub ways: HashMap<RouteId, Way>,
+    /// As [`tradewind_contract::JobSpec::ceiling_usd_per_gb`].
+    pub ceiling_usd_per_gb: Option<f64>,
+    /// As [`tradewind_contract::JobSpec::rate_limit_bytes_per_s`].
+    pub rate_limit_bytes_per_s: Option<u64>,
+}
+
+impl Running {
+    /// From now on these routes, at these limits.
+    pub(super) fn take_routes(&mut self, change: Rerouted) {
+        let chunk_bytes = self.setup.job.chunk_bytes;
+        let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
+        self.tally.know(&change.routes);
+        self.dispatch.know(change.ways);
+        self.lead.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
+        self.down.retain(|route, _| plans.iter().any(|plan| plan.id == *route));
+    }
+
+    /// Tells of routes that stay down. One lost connection of several, or one that is made anew at once, is none.
+    pub(super) fn tell_down(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let stays = |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_TOLD_AFTER.as_millis() as u64;
+        let routes: Vec<RouteId> = self.down.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
+        for route in routes {
+            self.notice(format!("route {} is down", self.tally.route_name(route)));
+            self.down.insert(route, (now_ms, true));
+        }
+    }
+}
+
+pub(super) fn route_plan(route: &RouteSpec, chunk_bytes: u64) -> RoutePlan {
+    RoutePlan {
+        id: RouteId(route.id),
+        share: route.share,
+        usd_per_gb: route.usd_per_gb,
+        window_bytes_min: WINDOW_CHUNKS_MIN * chunk_bytes,
+        window_bytes: (WINDOW_CHUNKS_MAX * chunk_bytes).max(WINDOW_BYTES),
+        window_requests: WINDOW_REQUESTS,
+    }
+}
