@@ -138,12 +138,7 @@ def _multicast_plan(transfer: Transfer, goal: Goal, point: Point) -> MulticastPl
     trees = tree_packing(formulation, point.answer.flow_gbps, point.rate_gbps).trees
     part = fitting_part(formulation, point, _flow_columns(formulation, trees))
     trees = tuple(sorted(((tree, gbps * part) for tree, gbps in trees), key=lambda item: -item[1]))
-    rate = math.fsum(gbps for _, gbps in trees)
-    flows: dict[Edge, float] = defaultdict(float)
-    for tree, gbps in trees:
-        for edge in tree:
-            flows[edge] += gbps
-    edges, machines, cost = figures(formulation, job, point, flows, rate)
+    rate, edges, machines, cost = figures(formulation, job, point, trees)
     return MulticastPlan(
         source=name[formulation.source],
         destinations=tuple(name[v] for v in formulation.sinks),

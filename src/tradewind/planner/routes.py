@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -39,12 +39,8 @@ def overlay_plan(
     wanted = sum(gbps for _, gbps in paths)
     part = fitting_part(formulation, point, _flow_columns(formulation, paths))
     paths = [(path, gbps * part) for path, gbps in paths]
-    rate = math.fsum(gbps for _, gbps in paths)
-    flows: dict[Edge, float] = defaultdict(float)
-    for path, gbps in paths:
-        for edge in itertools.pairwise(path):
-            flows[edge] += gbps
-    edges, machines, cost = figures(formulation, job, point, flows, rate)
+    ways = [(itertools.pairwise(path), gbps) for path, gbps in paths]
+    rate, edges, machines, cost = figures(formulation, job, point, ways)
     return OverlayPlan(
         source=name[formulation.source],
         destination=name[formulation.sink],
@@ -65,12 +61,17 @@ def overlay_plan(
 
 
 def figures(
-    formulation: Formulation, job: Job, point: Point, flows: Mapping[Edge, float], rate: float
-) -> tuple[tuple[OverlayEdge, ...], tuple[RegionMachines, ...], Cost]:
-    """Edges with whole connections, machines, and what a transfer with these flows costs.
+    formulation: Formulation, job: Job, point: Point, ways: Sequence[tuple[Iterable[Edge], float]]
+) -> tuple[float, tuple[OverlayEdge, ...], tuple[RegionMachines, ...], Cost]:
+    """Rate, edges with whole connections, machines, and what a transfer costs over ways (routes or trees) with rates.
 
     Machines of the answer that no flow passes, of solves that end before the best is proven, are left out.
     """
+    rate = math.fsum(gbps for _, gbps in ways)
+    flows: dict[Edge, float] = defaultdict(float)
+    for edges_of_way, gbps in ways:
+        for edge in edges_of_way:
+            flows[edge] += gbps
     network = formulation.network
     name = network.regions
     used = {region for edge in flows for region in edge}
@@ -91,7 +92,7 @@ def figures(
     time_s = job.gbit / rate
     machine_usd_per_s = math.fsum(m.count * m.offer.usd_per_s for m in machines)
     egress_usd = math.fsum(e.gbps * e.usd_per_gb for e in edges) / BITS_PER_BYTE * time_s
-    return edges, machines, Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_s), job.requests_usd)
+    return rate, edges, machines, Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_s), job.requests_usd)
 
 
 def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tuple[int, ...], float]]:
