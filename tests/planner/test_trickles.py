@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.planner.worlds import MADE, offer, random_world
@@ -10,7 +12,9 @@ from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, Min
 from tradewind.model.grid import Grid, Link
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
-from tradewind.planner.check import violations
+from tradewind.planner.check import multicast_violations, violations
+from tradewind.planner.distribution import answer_multicast, prepare_multicast
+from tradewind.planner.multicast import tree_packing
 from tradewind.planner.network import Limits
 from tradewind.planner.plan import answer_goal, checked_plan, prepare, solve_goal
 from tradewind.planner.trickles import AS_GOOD, SLACK, TRICKLE_SHARE
@@ -65,6 +69,27 @@ def test_what_is_given_away_where_no_figure_is_promised_is_said_as_gap() -> None
     given_away = plan.cost.total_usd / with_it.cost.total_usd - 1
     assert AS_GOOD < given_away <= plan.gap <= SLACK
     assert not plan.optimal
+
+
+def test_a_tree_worth_nothing_is_left_out() -> None:
+    catalog = world(0.00999)
+    near = Region("p", "near")
+    links = {**catalog.grid.links, (T, near): Link(10.0, MADE)}
+    prices = {**catalog.prices.pairs, (T, near): EgressPrice((PriceTier(0.0, 0.02),), MADE)}
+    catalog = replace(catalog, grid=Grid(links), prices=PriceBook(prices))
+    transfer = prepare_multicast(catalog, S, [T, near], VOLUME_GB, LIMITS)
+    goal = MinThroughput(3.0)
+    point = solve_goal(transfer, goal)
+    assert point is not None
+    trees = tree_packing(transfer.formulation, point.answer.flow_gbps, point.rate_gbps).trees
+    assert min(gbps for _, gbps in trees) < TRICKLE_SHARE * point.rate_gbps, "the world provokes such a tree"
+    plan = answer_multicast(transfer, goal)
+    assert [tree.hops for tree in plan.trees] == [
+        ((S, ONE), (ONE, T), (T, near)),
+        ((S, TWO), (TWO, T), (T, near)),
+    ]
+    assert multicast_violations(plan, catalog, LIMITS) == []
+    assert plan.cost.total_usd <= point.cost_usd * (1 + AS_GOOD)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -35,6 +35,7 @@ from tradewind.planner.plan import (
 from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
 from tradewind.planner.solver import WHOLE_COLUMNS_MAX, SolverSettings
 from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
+from tradewind.planner.trickles import without_trickles
 
 __all__ = [
     "MulticastAlternative",
@@ -98,6 +99,7 @@ def answer_multicast(transfer: Transfer, goal: Goal) -> MulticastPlan:
     point = solve_goal(transfer, goal)
     if point is None:
         raise infeasible(transfer, goal, _checked)
+    point = without_trickles(transfer.formulation, transfer.job, goal, point, transfer.settings)
     return _checked(transfer, goal, point)
 
 

@@ -2,28 +2,31 @@
 
 Exact flows use every link that saves a cent. A route with a thousandth of the bytes costs each gateway on it
 connections and queues, and is worth nothing; so the links that only such routes use are closed, the flows for the same
-machines are solved again, and the answer is taken if it meets the goal and costs no more. One destination only: links
-of trees are shared.
+machines are solved again, and the answer is taken if it meets the goal and costs no more. Trees to several destinations
+are treated as routes are.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tradewind.errors import SolverLimitReached
 from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.planner.formulation import Ask, Formulation
+from tradewind.planner.multicast import shared_links, tree_packing
 from tradewind.planner.network import IntArray
 from tradewind.planner.point import RATE_UNBOUNDED_GBPS, Job, Point, cost_rate
 from tradewind.planner.routes import decompose
 from tradewind.planner.solver import SolverSettings, solve_flows
+from tradewind.planner.steiner import Edge
 
 __all__ = ["TRICKLE_SHARE", "without_trickles"]
 
 TRICKLE_SHARE = 0.005
-"""A route that carries a smaller part of the bytes is a trickle."""
+"""A route or tree that carries a smaller part of the bytes is a trickle."""
 AS_GOOD = 1e-6
 """Relative; a plan that costs more by less costs as much."""
 SLACK = 1e-4
@@ -36,20 +39,19 @@ ROUNDS_MAX = 5
 
 def without_trickles(formulation: Formulation, job: Job, goal: Goal, point: Point, settings: SolverSettings) -> Point:
     """The point without trickles if it is as good for the goal without them, else with as few as were had."""
-    best, least = point, len(_trickles(formulation, point))
+    best = point
+    ways = fewest = _ways(formulation, point)
     flow_max = formulation.flow_max.copy()
-    found = point
     for _ in range(ROUNDS_MAX):
-        closed = _of_trickles_alone(formulation, found)
-        if not len(closed):
+        if not len(ways.spare):
             break
-        flow_max[closed] = 0.0
+        flow_max[ways.spare] = 0.0
         without = _flows(replace(formulation, flow_max=flow_max), job, goal, point, settings)
         if without is None:
             break
-        found, left = without, len(_trickles(formulation, without))
-        if left < least:
-            best, least = found, left
+        ways = _ways(formulation, without)
+        if ways.trickles < fewest.trickles:
+            best, fewest = without, ways
     return best
 
 
@@ -57,7 +59,10 @@ def _flows(formulation: Formulation, job: Job, goal: Goal, point: Point, setting
     """The cheapest flows for the machines of ``point``; ``None`` where they are not as good for the goal."""
     low, high = _rates(job, goal, point)
     ratio = cost_rate(formulation, point.answer, 1.0) / point.rate_gbps
-    answer = solve_flows(formulation, Ask(low, high, usd_per_gbit=ratio), point.answer.machines, settings)
+    try:
+        answer = solve_flows(formulation, Ask(low, high, usd_per_gbit=ratio), point.answer.machines, settings)
+    except SolverLimitReached:
+        return None
     if answer is None:
         return None
     found = Point.of(formulation, job, answer)
@@ -82,17 +87,28 @@ def _rates(job: Job, goal: Goal, point: Point) -> tuple[float, float]:
     return point.rate_gbps * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS
 
 
-def _trickles(formulation: Formulation, point: Point) -> list[tuple[int, ...]]:
-    routes = decompose(formulation, point.answer.flow_gbps)
-    return [path for path, gbps in routes if gbps < TRICKLE_SHARE * point.rate_gbps]
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """What a point's routes or trees use."""
+
+    trickles: int
+    spare: IntArray
+    """Columns of the links that trickles alone use."""
 
 
-def _of_trickles_alone(formulation: Formulation, point: Point) -> IntArray:
-    """Columns of the links that no other route uses."""
-    network = formulation.network
-    routes = decompose(formulation, point.answer.flow_gbps)
+def _ways(formulation: Formulation, point: Point) -> _Ways:
+    network, links = formulation.network, formulation.links
+    ways: list[tuple[frozenset[Edge], float]]
+    if formulation.shared is None:
+        routes = decompose(formulation, point.answer.flow_gbps)
+        ways = [(frozenset(itertools.pairwise(path)), gbps) for path, gbps in routes]
+    else:
+        links = shared_links(formulation)
+        ways = list(tree_packing(formulation, point.answer.flow_gbps, point.rate_gbps).trees)
     least = TRICKLE_SHARE * point.rate_gbps
-    needed = {edge for path, gbps in routes if gbps >= least for edge in itertools.pairwise(path)}
-    spare = {edge for path, gbps in routes if gbps < least for edge in itertools.pairwise(path)} - needed
-    ends = zip(network.tail[formulation.links], network.head[formulation.links], strict=True)
-    return np.array([c for c, (u, v) in enumerate(ends) if (int(u), int(v)) in spare], dtype=np.int64)
+    trickles = [edges for edges, gbps in ways if gbps < least]
+    needed = frozenset[Edge]().union(*(edges for edges, gbps in ways if gbps >= least))
+    spare = frozenset[Edge]().union(*trickles) - needed
+    ends = zip(network.tail[links], network.head[links], strict=True)
+    columns = [c for c, (u, v) in enumerate(ends) if (int(u), int(v)) in spare] if spare else []
+    return _Ways(len(trickles), np.array(columns, dtype=np.int64))
