@@ -103,6 +103,30 @@ def test_goals_without_unit_or_sense(
 
 
 @pytest.mark.parametrize(
+    ("option", "value", "what"),
+    [
+        ("--max-cost", "-1USD", "an amount of money must be more than zero, not '-1USD'"),
+        ("--max-cost", "-$.5", "an amount of money"),
+        ("--volume", "-3GB", "an amount must be above zero, not '-3GB'"),
+        ("--min-throughput", "-.5Gbit/s", "an amount must be above zero, not '-.5Gbit/s'"),
+        ("--deadline", "-30min", "an amount must be above zero, not '-30min'"),
+        ("--max-vms", "-2", "a number of machines, at least 1, not '-2'"),
+    ],
+)
+def test_a_negative_amount_is_no_option(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, what: str
+) -> None:
+    error, hint = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", option, value], 2)
+    assert error.startswith(f"error: argument {option}: {what}")
+    assert hint
+
+
+def test_an_option_without_its_amount_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error, _ = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", "--max-cost", "--explain"], 2)
+    assert error == "error: argument --max-cost: expected one argument"
+
+
+@pytest.mark.parametrize(
     ("quota", "words", "error", "hint"),
     [
         (0, [], "the account's quota at aws:us-east-1 is 0 machines", "catalog show aws:us-east-1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from types import ModuleType
 from typing import Any, NoReturn
@@ -12,6 +13,9 @@ from tradewind.errors import UsageError
 
 HINT_MARK = "\0hint: "
 """Between the message and the hint of a value's error, on its way through argparse; no argument can contain it."""
+
+NEGATIVE_AMOUNT = re.compile(r"-\$?\.?\d")
+"""How `-3GB`, `-.5USD` and `-$1` begin; no option does."""
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -24,7 +28,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def parse_strictly(self, words: list[str]) -> argparse.Namespace:
         """Like parse_args, but names the nearest option for an unknown one."""
-        namespace, unknown = self.parse_known_intermixed_args(words)
+        namespace, unknown = self.parse_known_intermixed_args(self._with_negative_amounts(words))
         if unknown:
             from difflib import get_close_matches
 
@@ -37,6 +41,17 @@ class VerbParser(argparse.ArgumentParser):
                 hint=f"did you mean {near[0]}?" if near else f"`{self.prog} --help` says how",
             )
         return namespace
+
+    def _with_negative_amounts(self, words: list[str]) -> list[str]:
+        """`--volume -3GB` as one word: argparse would take the second for an option, and miss the value it refuses."""
+        taking = {option for action in self._actions if action.nargs is None for option in action.option_strings}
+        joined: list[str] = []
+        for word in words:
+            if joined and joined[-1] in taking and "--" not in joined and NEGATIVE_AMOUNT.match(word):
+                joined[-1] += f"={word}" if joined[-1].startswith("--") else word
+            else:
+                joined.append(word)
+        return joined
 
 
 def build_parser(verb: str, module: ModuleType) -> VerbParser:

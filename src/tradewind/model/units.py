@@ -80,6 +80,8 @@ def format_count(number: int, one: str, many: str | None = None) -> str:
 
 def _split(text: str) -> tuple[float, str]:
     stripped = text.strip()
+    if stripped.startswith("-"):
+        raise UsageError(f"an amount must be above zero, not {text!r}")
     end = 0
     while end < len(stripped) and (stripped[end].isdigit() or stripped[end] == "."):
         end += 1
