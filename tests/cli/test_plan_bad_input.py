@@ -64,7 +64,16 @@ def refused(capsys: pytest.CaptureFixture[str], words: Sequence[str], code: int)
         (["aws:us-east-1", "gcp:europe-west44"], "unknown region gcp:europe-west44", "gcp:europe-west4"),
         (["aws:frankfurt", "gcp:us-east1"], "unknown region aws:frankfurt", "did you mean aws:eu-central-1"),
         (["aws:nowhere-at-all-9", "gcp:us-east1"], "unknown region aws:nowhere-at-all-9", "catalog show"),
-        (["us-east-1", "gcp:us-east1"], "'us-east-1' is not a region; write provider:name", "catalog show"),
+        (
+            ["us-east-1", "gcp:us-east1"],
+            "'us-east-1' is not a region; write provider:name",
+            "did you mean aws:us-east-1",
+        ),
+        (["frankfurt", "gcp:us-east1"], "'frankfurt' is not a region; write provider:name", "aws:eu-central-1"),
+        (["zzz", "gcp:us-east1"], "'zzz' is not a region; write provider:name", "catalog show"),
+        (["s3://b", "gs://b"], "'s3://b' is a place of data, not a region", "`tradewind cp SRC DST --dry-run`"),
+        (["/data", "gs://b"], "'/data' is a place of data, not a region", "`tradewind cp SRC DST --dry-run`"),
+        (["aws:us-east-1", "gs://b"], "'gs://b' is a place of data, not a region", "`tradewind cp SRC DST --dry-run`"),
         (["aws:us-east-1", "aws:us-east-1"], "source and destination are both aws:us-east-1", "nothing to plan"),
         (["aws:us-east-1"], "a plan needs a source and a destination region", "--problem"),
     ],
@@ -268,6 +277,12 @@ def test_what_is_wrong_in_a_problem_points_to_its_format(
     Path(name).write_text(json.dumps(document | {key: value}))
     _, hint = refused(capsys, ["plan", "--problem", name], 2)
     assert "docs/concepts/planner-problem.md" in hint
+
+
+def test_catalog_show_takes_the_same_names_for_regions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error, hint = refused(capsys, ["catalog", "show", "us-east-1"], 2)
+    assert error.startswith("error: 'us-east-1' is not a region")
+    assert hint.startswith("hint: did you mean aws:us-east-1")
 
 
 def test_more_regions_than_a_pair_are_not_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

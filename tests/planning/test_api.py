@@ -71,13 +71,16 @@ def test_goals_are_those_of_the_command_line() -> None:
         ({"goal": "cheapest", "deadline_s": 60}, "one goal at a time, not cheapest and deadline_s"),
         ({"goal": "best"}, "goal is one of soonest, cheapest, fastest, not 'best'"),
         ({"min_throughput_gbps": -1}, "min_throughput_gbps must be more than zero, and finite, not -1"),
+        ({"max_cost_usd": -1}, "max_cost_usd must be more than zero, and finite, not -1"),
+        ({"deadline_s": 0}, "deadline_s must be more than zero, and finite, not 0"),
         ({"exactly": True}, "exactly goes with min_throughput_gbps"),
         ({"vm_types": ["m5.huge"]}, "unknown machine type m5.huge"),
     ],
 )
 def test_goals_that_make_no_sense_are_refused(goal: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=words) as refused:
         planned(**goal)
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,7 @@ def test_goals_that_make_no_sense_are_refused(goal: dict[str, Any], words: str) 
         ({"max_cost_usd": "5"}, "max_cost_usd is a number, not '5'"),
         ({"min_throughput_gbps": True}, "min_throughput_gbps is a number, not True"),
         ({"max_vms": 1.5}, "at least one machine per region is needed, in whole numbers, not 1.5"),
+        ({"max_vms": 0}, "in whole numbers, not 0"),
         ({"max_vms": "2"}, "in whole numbers, not '2'"),
         ({"vm_types": "m5.xlarge"}, "vm_types is a list of machine types, not 'm5.xlarge'"),
         ({"vm_types": []}, r"vm_types is a list of machine types, not \[\]"),
@@ -102,8 +106,19 @@ def test_goals_that_make_no_sense_are_refused(goal: dict[str, Any], words: str) 
 )
 def test_arguments_of_another_kind_are_refused_in_words(asked: dict[str, Any], words: str) -> None:
     usual = {"source": str(TORONTO), "destination": str(TOKYO), "volume_gb": 50, "max_vms": 2, "catalog": small_world()}
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=words) as refused:
         tradewind.plan(**{**usual, **asked})
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "asked", [{"max_vms": 0}, {"volume_gb": -1}, {"vm_types": []}, {"destination": "tokyo"}, {"destination": TOKYO}]
+)
+def test_a_frontier_refuses_what_a_plan_does(asked: dict[str, Any]) -> None:
+    usual = {"source": str(TORONTO), "destination": str(TOKYO), "volume_gb": 50, "catalog": small_world()}
+    with pytest.raises(UsageError) as refused:
+        tradewind.frontier(**{**usual, **asked})
+    assert refused.value.hint
 
 
 def test_the_error_is_the_line_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.grid import LinkPart
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
-from tradewind.model.region import Place, Region, parse_region
+from tradewind.model.region import Place, Region
 from tradewind.model.units import format_count
 
 FIGURE_COLUMNS = 32
@@ -51,7 +51,7 @@ def show(args: Namespace, folder: Path) -> int:
             hint="for example `tradewind catalog show aws:us-east-1 gcp:europe-west4`",
         )
     catalog = load_catalog(folder)
-    regions = [_known(catalog, parse_region(text)) for text in args.what]
+    regions = [_known(catalog, catalog.region_named(text)) for text in args.what]
     if len(regions) == 2 and regions[0] == regions[1]:
         raise UsageError("both regions are the same", hint="name one region to see its machines and prices")
     if not regions:

@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tradewind.errors import UsageError
 from tradewind.model.grid import Grid
 from tradewind.model.machine import MachineOffer, StoreLimits
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceBook
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Place, Region, parse_region
 
 __all__ = ["Catalog"]
 
@@ -46,6 +47,14 @@ class Catalog:
         if src_place is None or dst_place is None:
             return self.prices.pairs.get((src, dst))
         return self.prices.egress(src_place, dst_place)
+
+    def region_named(self, text: str) -> Region:
+        """A region as a user typed it, which need not be known. Raises UsageError, with names like a bare one."""
+        try:
+            return parse_region(text)
+        except UsageError as error:
+            near = () if ":" in text or "/" in text else self.nearest_names(Region("", text.strip()))
+            raise UsageError(str(error), hint=f"did you mean {' or '.join(near)}?" if near else error.hint) from None
 
     def nearest_names(self, region: Region) -> tuple[str, ...]:
         """Known regions whose names are like ``region``'s, or that lie in a city of that name, for a hint."""

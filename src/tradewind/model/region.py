@@ -35,6 +35,11 @@ class Region:
 
 def parse_region(text: str) -> Region:
     """A region as a user typed it. Raises UsageError."""
+    if "/" in text:
+        raise UsageError(
+            f"{text!r} is a place of data, not a region; write provider:name, e.g. aws:us-east-1",
+            hint="`tradewind cp SRC DST --dry-run` shows the plan between two places of data",
+        )
     try:
         return Region.parse(text)
     except ValueError as error:

@@ -14,7 +14,7 @@ from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import OverlayPlan
-from tradewind.model.region import Region, parse_region
+from tradewind.model.region import Region
 from tradewind.planner.baseline import direct, gridftp
 from tradewind.planner.distribution import answer_multicast, prepare_multicast
 from tradewind.planner.network import Limits
@@ -41,6 +41,10 @@ _NAMED: Mapping[str, Goal] = {"soonest": Soonest(), "cheapest": Cheapest(), "fas
 
 MACHINES_PER_REGION = 8
 """Machines per region unless the caller says otherwise."""
+
+ONE_GOAL = "leave one of them out; `frontier` has every efficient pair of cost and rate"
+EXAMPLES = {"volume_gb": 500, "min_throughput_gbps": 5, "max_cost_usd": 50, "deadline_s": 1800}
+"""Figures that make sense, for hints."""
 
 if TYPE_CHECKING:
     from typing_extensions import Required, Unpack
@@ -160,14 +164,18 @@ def _refuse_figure(name: str, value: float) -> None:
             f"{name} is a number, not {value!r}", hint="the name has the unit: 5 for 5 GB, Gbit/s, USD or s"
         )
     if not 0 < value < float("inf"):
-        raise UsageError(f"{name} must be more than zero, and finite, not {value:g}")
+        raise UsageError(
+            f"{name} must be more than zero, and finite, not {value:g}", hint=f"for example {name}={EXAMPLES[name]}"
+        )
 
 
-def _region(region: str) -> Region:
+def _region(known: Catalog, region: str) -> Region:
     """Raises UsageError."""
     if not isinstance(region, str):
-        raise UsageError(f"a region is a text like aws:us-east-1, not {region!r}")
-    return parse_region(region)
+        raise UsageError(
+            f"a region is a text like aws:us-east-1, not {region!r}", hint="`tradewind catalog show` lists all regions"
+        )
+    return known.region_named(region)
 
 
 def outruns_boot(transfer: Transfer) -> OverlayPlan | None:
@@ -188,15 +196,20 @@ def _goal(
     figures = {"min_throughput_gbps": min_throughput_gbps, "max_cost_usd": max_cost_usd, "deadline_s": deadline_s}
     given = {key: value for key, value in figures.items() if value is not None}
     if len(given) > 1:
-        raise UsageError(f"one goal at a time, not {' and '.join(given)}")
+        raise UsageError(f"one goal at a time, not {' and '.join(given)}", hint=ONE_GOAL)
     for key, value in given.items():
         _refuse_figure(key, value)
     if exactly and min_throughput_gbps is None:
-        raise UsageError("exactly goes with min_throughput_gbps")
+        raise UsageError(
+            "exactly goes with min_throughput_gbps", hint="for example min_throughput_gbps=5, exactly=True"
+        )
     if name not in get_args(GoalName):
-        raise UsageError(f"goal is one of {', '.join(get_args(GoalName))}, not {name!r}")
+        raise UsageError(
+            f"goal is one of {', '.join(get_args(GoalName))}, not {name!r}",
+            hint=f"others have a figure: {', '.join(f'{key}={EXAMPLES[key]}' for key in figures)}",
+        )
     if given and name != "soonest":
-        raise UsageError(f"one goal at a time, not {name} and {next(iter(given))}")
+        raise UsageError(f"one goal at a time, not {name} and {next(iter(given))}", hint=ONE_GOAL)
     if min_throughput_gbps is not None:
         return MinThroughput(min_throughput_gbps, exactly)
     if max_cost_usd is not None:
@@ -219,13 +232,18 @@ def prepared(
     """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast."""
     _refuse_figure("volume_gb", volume_gb)
     if isinstance(max_vms, bool) or not isinstance(max_vms, int) or max_vms < 1:
-        raise UsageError(f"at least one machine per region is needed, in whole numbers, not {max_vms!r}")
+        raise UsageError(
+            f"at least one machine per region is needed, in whole numbers, not {max_vms!r}",
+            hint=f"max_vms=1 or more; without it up to {MACHINES_PER_REGION} are used",
+        )
     if vm_types is not None and (isinstance(vm_types, str) or not vm_types):
         raise UsageError(f"vm_types is a list of machine types, not {vm_types!r}", hint="None takes all")
     known = catalog if isinstance(catalog, Catalog) else load_catalog(Path(catalog) if catalog else catalog_folder())
     require_machine_types(known, vm_types or ())
     if not 0 < compression_ratio <= 1:
-        raise UsageError(f"a compression ratio is above 0 and at most 1, not {compression_ratio:g}")
+        raise UsageError(
+            f"a compression ratio is above 0 and at most 1, not {compression_ratio:g}", hint="for example 0.6"
+        )
     limits = Limits(
         machines_per_region=max_vms,
         spot=spot,
@@ -233,11 +251,12 @@ def prepared(
         compression_ratio=compression_ratio,
         monthly_egress_used_gb=egress_used_gb,
     )
+    begin = _region(known, source)
     asked = [destination] if isinstance(destination, str) or not isinstance(destination, Sequence) else destination
-    destinations = [_region(region) for region in asked]
+    destinations = [_region(known, region) for region in asked]
     if len(destinations) > 1:
-        return prepare_multicast(known, _region(source), destinations, volume_gb, limits)
-    return prepare(known, _region(source), destinations[0], volume_gb, limits)
+        return prepare_multicast(known, begin, destinations, volume_gb, limits)
+    return prepare(known, begin, destinations[0], volume_gb, limits)
 
 
 def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:
