@@ -21,6 +21,7 @@ from tradewind.planner.baseline import direct, ron
 from tradewind.planner.goals import SOONEST_TIE, SOONEST_TIE_S
 from tradewind.planning import plans
 from tradewind.planning.plans import trace
+from tradewind.planning.words import compare_lines
 
 ENDS = (str(TORONTO), str(TOKYO))
 
@@ -147,6 +148,39 @@ def test_what_cannot_be_had_names_the_nearest_and_that_works() -> None:
     assert fast.value.hint is not None
     nearest_gbps = float(fast.value.hint.split("at most ")[1].split("Gbit/s")[0])
     assert planned(min_throughput_gbps=nearest_gbps).throughput_gbps >= nearest_gbps * (1 - 1e-9)
+
+
+def test_a_comparison_has_the_papers_rows() -> None:
+    plan = planned(max_cost_usd=5.0)
+    ways = {way.name: way for way in plan.compare()}
+    straight = ways["direct"].plan
+    assert list(ways) == [
+        "gridftp (direct, 1 machine)",
+        "direct",
+        "ron",
+        "this plan",
+        "cost optimised",
+        "throughput optimised",
+        "cheapest at any rate",
+        "fastest at any cost",
+    ]
+    assert ways["this plan"].plan == plan.overlay
+    assert ways["this plan"].remark == "fastest for at most $5.00"
+    assert ways["cost optimised"].plan.throughput_gbps >= straight.throughput_gbps * (1 - 1e-9)
+    assert ways["cost optimised"].plan.cost.total_usd <= straight.cost.total_usd * (1 + 1e-9)
+    assert ways["cost optimised"].remark == "cheapest at direct's rate, 8 Gbit/s or more"
+    assert ways["throughput optimised"].plan.cost.total_usd <= straight.cost.total_usd * (1 + 1e-9)
+    assert ways["throughput optimised"].plan.throughput_gbps >= straight.throughput_gbps * (1 - 1e-9)
+    assert ways["throughput optimised"].remark == f"fastest for direct's cost, ${straight.cost.total_usd:.2f} or less"
+
+
+def test_what_a_comparison_is_asked_for_is_below_its_line() -> None:
+    lines = compare_lines(planned(goal="cheapest").compare(), 80)
+    names = [line.split("  ")[1] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert names[4:] == ["this plan", "cost optimised", "throughput optimised", "fastest at any cost"]
+    at = next(n for n, line in enumerate(lines) if "cost optimised" in line)
+    assert lines[at + 1] == "      cheapest at direct's rate, 8 Gbit/s or more"
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_a_plan_reads_as_text_and_as_html() -> None:

@@ -96,7 +96,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="already sent this month, e.g. 12TB: prices with volume tiers go on from there",
     )
     shown = parser.add_argument_group("what to show")
-    shown.add_argument("--compare", action="store_true", help="beside direct, RON and GridFTP")
+    shown.add_argument(
+        "--compare", action="store_true", help="beside direct, RON and GridFTP, as the Skyplane paper's Table 2"
+    )
     shown.add_argument("--explain", action="store_true", help="what binds, and what one more machine or 10%% would buy")
     shown.add_argument("--frontier", action="store_true", help="every efficient pair of cost and rate")
     shown.add_argument(
@@ -269,7 +271,7 @@ def _refuse_beside_a_problem(args: Namespace) -> None:
 def _document(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None) -> dict[str, object]:
     document: dict[str, object] = plan.to_document()
     if args.compare:
-        document["compare"] = [{"name": a.name, **plan_document(a.plan)} for a in plan.compare()]
+        document["compare"] = [{"name": a.name, "remark": a.remark, **plan_document(a.plan)} for a in plan.compare()]
     if args.explain:
         document |= offers_document(plan)
     if args.frontier and frontier is not None:

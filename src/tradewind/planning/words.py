@@ -157,23 +157,25 @@ def against_direct_lines(plan: OverlayPlan, direct: OverlayPlan | None) -> list[
 
 
 def compare_lines(alternatives: Sequence[Alternative], columns: int = COLUMNS) -> list[str]:
-    """Table 2 of the Skyplane paper, for this transfer; relays beside a line or, where that is too narrow, below it."""
-    names = [a.name.removeprefix("tradewind, ") for a in alternatives]
-    width = max(len(name) for name in names)
+    """Table 2 of the Skyplane paper, for this transfer; relays beside a line, or below it where it is full."""
+    width = max(len(alternative.name) for alternative in alternatives)
     lines = ["", f"  {'way':<{width}}  {'machines':>8}  {'time':>11}  {'rate':>12}  {'cost':>9}"]
-    for name, alternative in zip(names, alternatives, strict=True):
+    for alternative in alternatives:
         plan = alternative.plan
+        machines = sum(m.count for m in plan.machines)
         line = (
-            f"  {name:<{width}}  {sum(m.count for m in plan.machines):>8}  {format_duration(plan.time_s):>11}"
+            f"  {alternative.name:<{width}}  {machines:>8}  {format_duration(plan.time_s):>11}"
             f"  {format_gbps(plan.throughput_gbps):>12}  {format_usd(plan.cost.total_usd):>9}"
         )
+        lines.append(line)
         relays = ", ".join(sorted({str(r) for route in plan.routes for r in route.regions[1:-1]}))
-        if not relays:
-            lines.append(line)
-        elif len(line) + 6 + len(relays) <= columns:
-            lines.append(f"{line}  via {relays}")
-        else:
-            lines += [line, *wrapped(f"via {relays}", columns, 6)]
+        via = f"via {relays}" if relays else ""
+        if alternative.remark:
+            lines += wrapped("; ".join(filter(None, (alternative.remark, via))), columns, 6)
+        elif via and len(line) + 2 + len(via) <= columns:
+            lines[-1] += f"  {via}"
+        elif via:
+            lines += wrapped(via, columns, 6)
     return lines
 
 
