@@ -20,6 +20,8 @@ pub struct RoutePlan {
     pub usd_per_gb: f64,
     /// Bytes that may always be in flight; beyond them as many as the route lately carried ([`Window`]).
     pub window_bytes_min: u64,
+    /// Bytes that may be in flight before anything was carried.
+    pub window_bytes_start: u64,
     /// Most bytes in flight.
     pub window_bytes: u64,
     /// Most requests in flight.
@@ -312,7 +314,7 @@ impl Route {
             // A window of no requests would be a route that is up and never has room.
             plan: RoutePlan { window_requests: plan.window_requests.max(1), ..*plan },
             retired: false,
-            window: Window::new(plan.window_bytes_min, plan.window_bytes),
+            window: Window::new(plan.window_bytes_min, plan.window_bytes_start, plan.window_bytes),
             health: Health::Up,
             done_bytes: 0,
             level_bytes: 0.0,
@@ -366,6 +368,7 @@ mod tests {
             share,
             usd_per_gb,
             window_bytes_min: 1 << 30,
+            window_bytes_start: 1 << 30,
             window_bytes: 1 << 30,
             window_requests: 1_000,
         }

@@ -1,6 +1,6 @@
 //! How much a route may have in flight: what it carried lately, so that one that slows down holds seconds of work.
 //!
-//! The window is a floor and [`GAIN`] times what was acked over the last [`SPAN_MS`] (or over the time that a request
+//! The window begins at its start. Then it is a floor and [`GAIN`] times what was acked over the last [`SPAN_MS`] (or over the time that a request
 //! takes at least, if that is longer). Each ack thus makes room for more than it frees: while a route carries all it is
 //! given its window doubles and more with each round, as TCP's slow start does; when it carries no more, the window
 //! stays at that many seconds of its rate; when its rate falls, so does the window. Time is the caller's.
@@ -17,17 +17,20 @@ pub struct Window {
     most_bytes: u64,
     /// Acked bytes, each fading with its age.
     recent_bytes: f64,
-    recent_ms: u64,
+    /// When the last ack came.
+    recent_ms: Option<u64>,
     /// The largest request acked so far, and the shortest time that one of at least half its size took.
     largest_bytes: u64,
     least_ms: f64,
 }
 
 impl Window {
-    /// A window between two bounds, at the lower one.
-    pub fn new(least_bytes: u64, most_bytes: u64) -> Self {
+    /// A window between two bounds. It is `start_bytes` until the first ack; what is above the lower bound then fades
+    /// as if it had just been acked.
+    pub fn new(least_bytes: u64, start_bytes: u64, most_bytes: u64) -> Self {
         let least_bytes = least_bytes.min(most_bytes);
-        Self { least_bytes, most_bytes, recent_bytes: 0.0, recent_ms: 0, largest_bytes: 0, least_ms: 0.0 }
+        let recent_bytes = start_bytes.saturating_sub(least_bytes) as f64 / GAIN;
+        Self { least_bytes, most_bytes, recent_bytes, recent_ms: None, largest_bytes: 0, least_ms: 0.0 }
     }
 
     /// Bytes that may be in flight.
@@ -48,9 +51,9 @@ impl Window {
             self.least_ms = self.least_ms.min(took_ms);
         }
         self.largest_bytes = self.largest_bytes.max(bytes);
-        let age_ms = now_ms.saturating_sub(self.recent_ms) as f64;
+        let age_ms = now_ms.saturating_sub(self.recent_ms.unwrap_or(now_ms)) as f64;
         self.recent_bytes = self.recent_bytes * (-age_ms / self.least_ms.max(SPAN_MS)).exp() + bytes as f64;
-        self.recent_ms = now_ms;
+        self.recent_ms = Some(now_ms);
     }
 }
 
@@ -77,7 +80,11 @@ mod tests {
 
     impl Link {
         fn new(most_bytes: u64) -> Self {
-            let window = Window::new(LEAST_BYTES, most_bytes);
+            Self::starting_with(LEAST_BYTES, most_bytes)
+        }
+
+        fn starting_with(start_bytes: u64, most_bytes: u64) -> Self {
+            let window = Window::new(LEAST_BYTES, start_bytes, most_bytes);
             Self { window, queue: VecDeque::new(), over: VecDeque::new(), carried_bytes: 0.0, now_ms: 0 }
         }
 
@@ -133,8 +140,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_route_begins_with_fades_if_it_is_not_carried() {
+        let start_bytes = 64 * CHUNK_BYTES;
+        let mut link = Link::starting_with(start_bytes, 1 << 40);
+        assert_eq!(link.window.bytes(), start_bytes);
+        link.run(60, 1_000.0, 60.0);
+        assert_eq!(link.window.bytes(), start_bytes, "nothing is known before the first ack");
+        link.run(30_000, 1_000.0, 60.0);
+        let steady = LEAST_BYTES + (GAIN * SPAN_MS * 1_000.0) as u64;
+        assert!(link.window.bytes() < steady * 12 / 10, "{} of {steady}", link.window.bytes());
+    }
+
+    #[test]
     fn small_requests_between_large_ones_do_not_hide_how_long_large_ones_take() {
-        let mut window = Window::new(LEAST_BYTES, u64::MAX);
+        let mut window = Window::new(LEAST_BYTES, LEAST_BYTES, u64::MAX);
         for second in 10..100_u64 {
             window.acked(1_000, second * 1_000 - 10, second * 1_000);
             window.acked(CHUNK_BYTES, second * 1_000 - 8_000, second * 1_000);
@@ -147,9 +166,10 @@ mod tests {
         #[test]
         fn a_window_stays_within_its_bounds(
             bounds in (1u64..1 << 40, 1u64..1 << 40),
+            start_bytes in 0u64..1 << 41,
             acks in prop::collection::vec((0u64..1 << 30, 0u64..5_000, 0u64..100_000), 0..200),
         ) {
-            let mut window = Window::new(bounds.0, bounds.1);
+            let mut window = Window::new(bounds.0, start_bytes, bounds.1);
             let mut now_ms = 0;
             for (bytes, pause_ms, took_ms) in acks {
                 now_ms += pause_ms;

@@ -13,6 +13,7 @@ fn route(id: u16, share: f64, usd_per_gb: f64) -> RoutePlan {
         share,
         usd_per_gb,
         window_bytes_min: 8 * MIB,
+        window_bytes_start: 8 * MIB,
         window_bytes: 8 * MIB,
         window_requests: 4,
     }

@@ -18,6 +18,7 @@ fn route(id: u16, usd_per_gb: f64) -> RoutePlan {
         share: 1.0,
         usd_per_gb,
         window_bytes_min: 64 * MIB,
+        window_bytes_start: 64 * MIB,
         window_bytes: 64 * MIB,
         window_requests: 8,
     }

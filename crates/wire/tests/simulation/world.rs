@@ -475,6 +475,7 @@ fn topology(net: &mut Net) -> (Vec<Vec<NodeId>>, Vec<RoutePlan>) {
             share: net.rng.random_range(0.1..1.0),
             usd_per_gb: net.rng.random_range(0.0..0.2),
             window_bytes_min: net.rng.random_range(1_000..20_000),
+            window_bytes_start: net.rng.random_range(1_000..40_000),
             window_bytes: net.rng.random_range(1_000..60_000),
             window_requests: net.rng.random_range(1..10),
         });

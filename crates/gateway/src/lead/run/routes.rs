@@ -10,6 +10,9 @@ use tradewind_wire::shares::RoutePlan;
 /// Bytes that may always be in flight on one route, in chunks. Beyond them it is given what it lately carried, so that a
 /// link that slows down soon holds only seconds of work.
 const WINDOW_CHUNKS_MIN: u64 = 8;
+/// Bytes in flight before the first ack, in chunks: one for each connection of the widest hop, all of which a long link
+/// needs from the start. It fades as acks come.
+const WINDOW_CHUNKS_START: u64 = 64;
 /// Most bytes in flight on one route, in chunks: enough for the memory of source and sink and a long fat link between them.
 const WINDOW_CHUNKS_MAX: u64 = 24;
 /// The most bytes in flight on one route are at least so many, however small the chunks.
@@ -60,6 +63,7 @@ pub(super) fn route_plan(route: &RouteSpec, chunk_bytes: u64) -> RoutePlan {
         share: route.share,
         usd_per_gb: route.usd_per_gb,
         window_bytes_min: WINDOW_CHUNKS_MIN * chunk_bytes,
+        window_bytes_start: WINDOW_CHUNKS_START * chunk_bytes,
         window_bytes: (WINDOW_CHUNKS_MAX * chunk_bytes).max(WINDOW_BYTES),
         window_requests: WINDOW_REQUESTS,
     }

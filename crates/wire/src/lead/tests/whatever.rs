@@ -43,7 +43,7 @@ proptest! {
     ) {
         let mut config = config(0);
         config.routes = prices.iter().enumerate().map(|(id, price)| RoutePlan {
-            window_requests, window_bytes_min: 100, window_bytes: 100, ..route(id as u16, *price)
+            window_requests, window_bytes_min: 100, window_bytes_start: 100, window_bytes: 100, ..route(id as u16, *price)
         }).collect();
         config.ceiling_usd_per_gb = ceiling;
         config.rate_limit_bytes_per_s = rate;
