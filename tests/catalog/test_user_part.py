@@ -153,6 +153,23 @@ def test_show_says_layer_source_date_and_method_of_each_figure(
     assert [layer["origin"]["layer"] for layer in rate["layers"]] == ["learned", "modelled"]
 
 
+def test_a_pair_says_where_its_machines_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    machines = {
+        f["about"]: f["value"] for f in shown(capsys, "aws:us-east-1", "gcp:europe-west4") if f["unit"] == "types"
+    }
+    assert list(machines) == ["aws:us-east-1", "gcp:europe-west4"]
+    assert "c5n.2xlarge" in machines["aws:us-east-1"]
+    assert main(["catalog", "show", "aws:us-east-1", "gcp:europe-west4"]) == 0
+    text = capsys.readouterr().out
+    for region, types in machines.items():
+        line = f"{len(types)} types; `tradewind catalog show {region}` has caps, prices and quota"
+        assert line in text
+        assert {f["figure"].removesuffix(" caps") for f in shown(capsys, region) if "caps" in f["figure"]} == {*types}
+
+
 def test_every_figure_that_is_shown_has_an_origin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +177,8 @@ def test_every_figure_that_is_shown_has_an_origin(
     assert len(shown(capsys)) == len(load_catalog().places)
     for words in (["azure:uksouth"], ["azure:uksouth", "aws:sa-east-1"]):
         for figure in shown(capsys, *words):
+            if figure["unit"] == "types":
+                continue  # Counted here; the figures are in what it points to.
             if figure["figure"] in ("quota", "store, per machine"):
                 assert not figure["value"] and figure["origin"] is None, "nothing is packaged of these"
                 continue

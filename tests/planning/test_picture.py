@@ -6,6 +6,7 @@ import itertools
 import re
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,7 +20,9 @@ from tradewind.catalog.load import load_catalog
 from tradewind.cli.main import main
 from tradewind.errors import TradewindError, UsageError
 from tradewind.model.region import Region
+from tradewind.planner.frontier import Frontier
 from tradewind.planning import raster, style
+from tradewind.planning.chart import BOTTOM, HEIGHT, draw_chart
 from tradewind.planning.globe import coastlines, great_circle, window_on
 from tradewind.planning.labels import Box, Labels, text_width
 
@@ -76,6 +79,26 @@ def test_the_legend_is_below_the_map_and_inside_the_picture() -> None:
     legend = next(group for group in svg.iter(f"{SVG}g") if words[0] in list(group))
     assert legend.find(f"{SVG}clipPath") is None, "not drawn onto the map"
     assert float(words[0].get("x", "0")) + text_width(words[0].text or "", 12) <= style.WIDTH
+
+
+def drawn_chart(frontier: Frontier) -> ElementTree.Element:
+    return ElementTree.fromstring(f"<svg>{''.join(draw_chart(frontier, None, []))}</svg>")
+
+
+def test_rates_begin_at_zero_even_where_all_are_alike() -> None:
+    whole = tradewind.frontier(str(TORONTO), str(TOKYO), volume_gb=50, max_vms=2, catalog=small_world()).frontier
+    alike = replace(whole, segments=whole.segments[-1:])
+    assert alike.segments[0].rate_from_gbps > 0.5 * alike.segments[0].rate_to_gbps
+    chart = drawn_chart(alike)
+    zero = next(text for text in chart.iter("text") if text.text == "0")
+    axis = [line for line in chart.iter("line") if line.get("y1") == str(HEIGHT - BOTTOM)]
+    assert axis
+    assert float(zero.get("y", "0")) == pytest.approx(HEIGHT - BOTTOM + 4)
+
+
+def test_an_axis_of_costs_that_does_not_begin_at_zero_is_marked() -> None:
+    whole = tradewind.frontier(str(TORONTO), str(TOKYO), volume_gb=50, max_vms=2, catalog=small_world()).frontier
+    assert [title.text for title in drawn_chart(whole).iter("title")] == ["not from $0"]
 
 
 def test_labels_cover_neither_each_other_nor_stations() -> None:

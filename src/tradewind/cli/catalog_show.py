@@ -228,6 +228,12 @@ def _pair(catalog: Catalog, src: Region, dst: Region) -> Iterator[Shown]:
         else:
             tiers = [{"from_gb": tier.from_gb, "usd_per_gb": tier.usd_per_gb} for tier in price.tiers]
             yield Shown("egress", _tier_words(price), tiers, "USD/GB", price.origin)
+    for region in (src, dst):
+        yield _heading(str(region))
+        types = [offer.machine.name for offer in catalog.machine_offers(region) if not offer.spot]
+        known = format_count(len(types), "type") if types else "no type known"
+        text = f"{known}; `tradewind catalog show {region}` has caps, prices and quota"
+        yield Shown("machines", text, types, "types", None)
 
 
 def _tier_words(price: EgressPrice) -> str:

@@ -21,8 +21,6 @@ __all__ = ["Mark", "draw_chart"]
 HEIGHT = 380
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 30, 58
 SAMPLES_PER_SEGMENT = 24
-FROM_ZERO_BELOW = 0.5
-"""The axis of rates begins at zero if the slowest plan shown is slower than this part of the fastest."""
 ELBOWS_SHOWN_MAX = 40
 """With more elbows than this their dots would be a second line."""
 
@@ -99,9 +97,6 @@ def _scales(
     spread = max(max(costs) - min(costs), 0.02 * max(costs))
     low, high = max(0.0, min(costs) - 0.08 * spread), max(costs) + 0.12 * spread
     bottom, top = 0.0, max(rates) * 1.14
-    if min(rates) >= FROM_ZERO_BELOW * max(rates):
-        room = max(0.25 * (max(rates) - min(rates)), 0.05 * max(rates))
-        bottom, top = min(rates) - room, max(rates) + room
     x = _scale(low, high, LEFT, style.WIDTH - RIGHT)
     y = _scale(bottom, top, HEIGHT - BOTTOM, TOP)
     return x, y, (low, high), (bottom, top)
@@ -118,9 +113,16 @@ def _axes(x: Scale, y: Scale, costs: tuple[float, float], rates: tuple[float, fl
         yield f'<line x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{bottom}" y2="{bottom + 5}" stroke="{style.MUTED}"/>'
         yield style.text(x(value), bottom + 20, _money(value, ticks), size=12, colour=style.MUTED, anchor="middle")
     yield f'<line x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}" stroke="{style.MUTED}"/>'
+    if costs[0] > 0:
+        yield f'<path d="{_break(LEFT, bottom)}" fill="none" stroke="{style.MUTED}"><title>not from $0</title></path>'
     yield style.text(
         right, bottom + 42, "cost of the transfer, machines included", size=12, colour=style.MUTED, anchor="end"
     )
+
+
+def _break(x: float, y: float) -> str:
+    """Two slanting strokes over the beginning of an axis that does not begin at zero."""
+    return f"M{x + 2} {y + 5}l4 -10M{x + 7} {y + 5}l4 -10"
 
 
 def _money(value: float, ticks: Sequence[float]) -> str:
