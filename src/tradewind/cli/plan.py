@@ -243,7 +243,11 @@ def _problem(args: Namespace) -> tuple[Transfer, Goal]:
 
     _refuse_beside_a_problem(args)
     problem = read_problem(Path(args.problem))
-    limits = Limits(problem.machines_per_region, connections_per_machine=problem.connections_per_machine)
+    limits = Limits(
+        problem.machines_per_region,
+        connections_per_machine=problem.connections_per_machine,
+        machines_setting=f"{SAID_BY_A_PROBLEM['max_vms']} in {args.problem}",
+    )
     if len(problem.destinations) > 1:
         from tradewind.planner.distribution import prepare_multicast
 

@@ -44,6 +44,8 @@ class Limits:
     """Bytes on the wire per byte of data, at most 1."""
     monthly_egress_used_gb: float = 0.0
     """Egress already paid this month, which decides the price tier."""
+    machines_setting: str = "--max-vms"
+    """What sets `machines_per_region` where the user says it, for hints."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,14 +261,15 @@ def infeasible(
         return InfeasibleGoal(
             f"{format_duration(goal.seconds)} is too short: the soonest is {format_duration(nearest.time_s)}{boot}; "
             f"limited by {limit}",
-            hint=f"allow {math.ceil(nearest.time_s * (1 - ROUNDING))}s, or more machines (--max-vms)",
+            hint=f"allow {math.ceil(nearest.time_s * (1 - ROUNDING))}s, or more machines ({transfer.limits.machines_setting})",
             nearest=nearest,
         )
     wanted = goal.gbps if isinstance(goal, MinThroughput) else best.rate_gbps
     return InfeasibleGoal(
         f"{format_gbps(wanted, ASKED_DIGITS)} is out of reach: "
         f"the fastest plan moves {format_gbps(nearest.throughput_gbps)}; limited by {limit}",
-        hint=f"ask for at most {_rounded_down(nearest.throughput_gbps)}Gbit/s, or allow more machines (--max-vms)",
+        hint=f"ask for at most {_rounded_down(nearest.throughput_gbps)}Gbit/s, or allow more machines "
+        f"({transfer.limits.machines_setting})",
         nearest=nearest,
     )
 

@@ -44,7 +44,8 @@ def what_would_help(transfer: Transfer, plan: AnyPlan) -> list[Offer]:
     full = [r for r in plan.machine_counts if plan.machine_counts[r] >= _limit(transfer, r)]
     asked = [(f"one more machine at {region}", [region]) for region in full[:REGIONS_ASKED_MAX]]
     if len(full) > 1:
-        asked.append(("one more machine in every region (--max-vms)", list(transfer.network.regions)))
+        setting = transfer.limits.machines_setting
+        asked.append((f"one more machine in every region ({setting})", list(transfer.network.regions)))
     for change, regions in asked:
         better = _with_one_more(transfer, plan, regions)
         if better is not None and (gain := _gain(plan, better)):
