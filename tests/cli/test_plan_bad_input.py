@@ -248,7 +248,7 @@ def test_a_rate_out_of_reach_says_the_highest_and_what_limits_it(
 ) -> None:
     error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"min_throughput_gbps": 50})], 1)
     assert "50 Gbit/s is out of reach: the fastest plan moves 8 Gbit/s; limited by the links out of p:a" in error
-    assert hint == "hint: ask for at most 8Gbit/s, or allow more machines (vm_limit in problem.json)"
+    assert hint == "hint: ask for at most 8Gbit/s, or allow more machines (vm_limit of the problem file)"
 
 
 @pytest.mark.parametrize("goal", [["--min-throughput", "500Gbit/s"], ["--deadline", "71s"]])
@@ -263,14 +263,14 @@ def test_without_a_problem_more_machines_are_an_option(
 def test_what_would_help_names_the_limit_of_the_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--problem", problem(folder, "p:c", {"fastest": True}), "--explain"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "one more machine in every region (vm_limit in problem.json): 12 Gbit/s" in text
+    assert "one more machine in every region (vm_limit of the problem file): 12 Gbit/s" in text
     assert "--max-vms" not in text
 
 
 def test_a_deadline_too_soon_says_the_soonest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"deadline_s": 10})], 1)
     assert "10.0 s is too short: the soonest is 50.0 s" in error
-    assert hint == "hint: allow 50s, or more machines (vm_limit in problem.json)"
+    assert hint == "hint: allow 50s, or more machines (vm_limit of the problem file)"
 
 
 def test_a_pair_without_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,7 @@ def test_explain_and_frontier_in_words(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["plan", "--problem", str(path), "--explain", "--frontier"]) == 0
     out = capsys.readouterr().out
     assert "what binds\n    the cost ceiling of $3.00" in out
-    assert "one more machine in every region (--max-vms): " in out
+    assert "one more machine in every region (vm_limit of the problem file): " in out
     assert "10% more money: " in out
     assert "frontier: each line is one set of machines" in out
     assert all(len(line) <= 80 for line in out.splitlines())
@@ -126,7 +126,7 @@ def test_explain_and_frontier_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
     offers = {offer["change"]: offer["plan"] for offer in plan["would_help"]}
     assert offers["10% more money"]["throughput_gbps"] > plan["throughput_gbps"]
     assert offers["10% more money"]["cost_usd"]["total"] <= 3.3 * (1 + 1e-9)
-    assert offers["one more machine in every region (--max-vms)"]["trees"]
+    assert offers["one more machine in every region (vm_limit of the problem file)"]["trees"]
     costs = [end["usd"] for piece in plan["frontier"] for end in (piece["from"], piece["to"])]
     assert costs == sorted(costs)
     assert costs[0] <= plan["cost_usd"]["total"] <= costs[-1]

@@ -246,7 +246,7 @@ def _problem(args: Namespace) -> tuple[Transfer, Goal]:
     limits = Limits(
         problem.machines_per_region,
         connections_per_machine=problem.connections_per_machine,
-        machines_setting=f"{SAID_BY_A_PROBLEM['max_vms']} in {args.problem}",
+        machines_setting=f"{SAID_BY_A_PROBLEM['max_vms']} of the problem file",
     )
     if len(problem.destinations) > 1:
         from tradewind.planner.distribution import prepare_multicast

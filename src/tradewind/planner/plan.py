@@ -253,6 +253,7 @@ def infeasible(
     nearest = write(transfer, MinThroughput(best.rate_gbps * (1 - 1e-9)), best)
     limits = binding_limits(transfer.formulation, transfer.job, best, Fastest())
     limit = limits[0] if limits else "the links"
+    more = f"more machines ({transfer.limits.machines_setting})"
     if isinstance(goal, Deadline):
         nearest = replace(nearest, goal=Deadline(nearest.time_s * (1 + NEAREST_SLACK)))
         boot = (
@@ -261,15 +262,14 @@ def infeasible(
         return InfeasibleGoal(
             f"{format_duration(goal.seconds)} is too short: the soonest is {format_duration(nearest.time_s)}{boot}; "
             f"limited by {limit}",
-            hint=f"allow {math.ceil(nearest.time_s * (1 - ROUNDING))}s, or more machines ({transfer.limits.machines_setting})",
+            hint=f"allow {math.ceil(nearest.time_s * (1 - ROUNDING))}s, or {more}",
             nearest=nearest,
         )
     wanted = goal.gbps if isinstance(goal, MinThroughput) else best.rate_gbps
     return InfeasibleGoal(
         f"{format_gbps(wanted, ASKED_DIGITS)} is out of reach: "
         f"the fastest plan moves {format_gbps(nearest.throughput_gbps)}; limited by {limit}",
-        hint=f"ask for at most {_rounded_down(nearest.throughput_gbps)}Gbit/s, or allow more machines "
-        f"({transfer.limits.machines_setting})",
+        hint=f"ask for at most {_rounded_down(nearest.throughput_gbps)}Gbit/s, or allow {more}",
         nearest=nearest,
     )
 
