@@ -89,6 +89,28 @@ def test_little_is_not_worth_waiting_for_machines(command: Command, buckets: tup
     assert buckets[1].sizes() == {"copy/x": 400_000}
 
 
+def test_json_says_why_there_is_no_plan(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
+    done = command.run(*words(*buckets, *NEAR, "--dry-run", "--json")).expect(0)
+    plan, summary = done.events[-2:]
+    because = "machines take 1 min 10 s to start, and 400 kB only 0.1 s to move"
+    assert plan == {"event": "plan", "status": "none", "because": because}
+    assert summary["event"] == "done"
+
+
+@pytest.mark.parametrize("why", [["--dry-run"], ["--deadline", "1h"]])
+def test_a_region_that_nobody_knows_is_refused_before_anything_is_listed(command: Command, why: list[str]) -> None:
+    (command.home / "here").mkdir()
+    (command.home / "here" / "x").write_bytes(b"abc")
+    unknown = ["--src-region", "aws:us-est-1", "--dst-region", "gcp:europe-west4"]
+    done = command.run("cp", "-r", "here", "there", *unknown, *why).expect(2)
+    assert done.stdout == ""
+    error, hint = done.stderr.splitlines()
+    assert error == "error: unknown region aws:us-est-1"
+    assert hint.startswith("hint: did you mean ")
+    assert "aws:us-east-1" in hint
+    assert not (command.home / "there").exists()
+
+
 def test_without_a_goal_nothing_is_asked_and_one_line_is_said(
     command: Command, buckets: tuple[S3Place, S3Place]
 ) -> None:

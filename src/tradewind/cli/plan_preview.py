@@ -25,12 +25,15 @@ from tradewind.transfer.request import Options
 from tradewind.transfer.where import Whereabouts, asked_whereabouts, named_region, said_whereabouts
 
 if TYPE_CHECKING:
+    from tradewind.planner.plan import Transfer
     from tradewind.planning.plans import TransferPlan
 
 __all__ = ["Preview", "goal_of", "goal_options", "preview_of"]
 
 NO_PROVIDER = "no fleet provider is set up: this machine moves everything"
 GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
+ANY_VOLUME_GB = 1.0
+"""For asking whether there is planning at all, before it is known how much there is to move."""
 CLOUDS = {"s3", "gs", "az", "r2"}
 
 
@@ -91,11 +94,11 @@ class Preview:
                 hint = f"{name} names the region, e.g. {name} aws:us-east-1; or give --topology"
                 raise UsageError(f"a goal needs the regions: {because}", hint=hint)
             options = " and ".join(f"{option} PROVIDER:REGION" for option in missing)
-            self._say(f"no plan: {because}; {options} {'says' if len(missing) == 1 else 'say'} it")
+            self._say_no_plan(f"{because}; {options} {'says' if len(missing) == 1 else 'say'} it")
             return False
         source, destination = self.sides
         if source.region == destination.region:
-            self._say(f"no plan: source and destination are both in {source.region}")
+            self._say_no_plan(f"source and destination are both in {source.region}")
             return False
         return True
 
@@ -103,29 +106,41 @@ class Preview:
         """The plan; None, and said why, where waiting for machines would take longer than the transfer."""
         from time import perf_counter
 
-        from tradewind.catalog.load import catalog_folder
         from tradewind.model.amounts import format_volume
         from tradewind.model.units import format_duration
-        from tradewind.planning.api import MACHINES_PER_REGION, goal_of_direct, outruns_boot, planned, prepared
+        from tradewind.planning.api import goal_of_direct, outruns_boot, planned
         from tradewind.planning.words import SHORTEST_S
 
-        assert self.sides is not None
         started_s = perf_counter()
-        transfer = prepared(
+        transfer = self._prepared(volume_gb)
+        alone = outruns_boot(transfer)
+        if alone is not None:
+            self._say_no_plan(
+                f"machines take {format_duration(alone.boot_s)} to start, and {format_volume(volume_gb)} "
+                f"only {format_duration(max(alone.transfer_s, SHORTEST_S))} to move"
+            )
+            return None
+        return planned(transfer, goal_of(self.args, volume_gb) or goal_of_direct(transfer), started_s)
+
+    def _prepared(self, volume_gb: float) -> Transfer:
+        """The transfer between the two regions, which are known. Raises UsageError if the catalog does not have one."""
+        from tradewind.catalog.load import catalog_folder
+        from tradewind.planning.api import MACHINES_PER_REGION, prepared
+
+        assert self.sides is not None
+        return prepared(
             str(self.sides[0].region),
             str(self.sides[1].region),
             volume_gb=volume_gb,
             max_vms=self.args.max_vms or MACHINES_PER_REGION,
             catalog=catalog_folder(self.args.state_dir),
         )
-        alone = outruns_boot(transfer)
-        if alone is not None:
-            self._say(
-                f"no plan: machines take {format_duration(alone.boot_s)} to start, and {format_volume(volume_gb)} "
-                f"only {format_duration(max(alone.transfer_s, SHORTEST_S))} to move"
-            )
-            return None
-        return planned(transfer, goal_of(self.args, volume_gb) or goal_of_direct(transfer), started_s)
+
+    def refuse_regions(self) -> None:
+        """Before anything is listed: raises UsageError if both regions are known and there is no planning for them."""
+        regions = {side.region for side in self.sides or ()}
+        if len(regions) == 2 and None not in regions:
+            self._prepared(ANY_VOLUME_GB)
 
     def _counted(self) -> Summary:
         """Counts what there is to move, by the same rules, since what a goal needs depends on it."""
@@ -176,6 +191,12 @@ class Preview:
                 kept.append(word)
         return shlex.join(["tradewind", self.args.verb, *kept]) + f" {wish}"
 
+    def _say_no_plan(self, because: str) -> None:
+        """Why there is no plan; of a dry run in JSON, too, where a plan would be."""
+        self._say(f"no plan: {because}")
+        if self.args.json and self.args.dry_run:
+            print(json.dumps({"event": "plan", "status": "none", "because": because}, ensure_ascii=False))
+
     def _say(self, *lines: str) -> None:
         if not (self.args.quiet or self.args.json):
             print("\n".join(lines), file=sys.stderr)
@@ -185,7 +206,7 @@ def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
     """What can be said of a transfer. Asks stores where they are only for --dry-run and for a goal.
 
     Raises:
-        UsageError: two goals, or a goal where there is nothing to plan.
+        UsageError: two goals, a goal where there is nothing to plan, or regions that cannot be planned for.
     """
     goals = goal_options(args)
     if args.via != "local":
@@ -212,7 +233,10 @@ def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
         source, destination = asked_whereabouts(pairs, client.gateway)
     else:
         source, destination = (said_whereabouts(*pair) for pair in pairs)
-    return Preview(args, options, client, (source, destination))
+    preview = Preview(args, options, client, (source, destination))
+    if args.dry_run or goals:
+        preview.refuse_regions()
+    return preview
 
 
 def goal_options(args: Namespace) -> list[str]:
