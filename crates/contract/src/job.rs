@@ -48,6 +48,9 @@ pub struct JobSpec {
     /// Ceiling on the mean egress price over all bytes sent, USD per GB; dearer routes are never used beyond it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_usd_per_gb: Option<f64>,
+    /// Ceiling on egress, all runs of the job together, USD. Under both ceilings the lower one holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_usd: Option<f64>,
     /// Stop before moving more than this many bytes (exit code 8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_bytes: Option<u64>,

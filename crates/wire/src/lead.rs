@@ -141,7 +141,7 @@ impl Lead {
     /// A lead with nothing to do yet.
     pub fn new(config: Config) -> Self {
         Self {
-            shares: Shares::new(&config.routes, config.ceiling_usd_per_gb),
+            shares: Shares::new(&config.routes, config.ceiling_usd_per_gb).within(config.ceiling_usd),
             next_request: config.first_request,
             config,
             objects: HashMap::new(),

@@ -76,7 +76,9 @@ pub enum Blocked {
 pub struct Shares {
     routes: Vec<Route>,
     ceiling_usd_per_gb: Option<f64>,
+    ceiling_usd: Option<f64>,
     /// By earlier runs.
+    carried_before_bytes: u64,
     spent_before_usd: f64,
     listed_bytes: u64,
     owed_bytes: u64,
@@ -103,7 +105,21 @@ impl Shares {
     /// `ceiling_usd_per_gb` bounds the mean price of the job: spent ≤ ceiling × bytes [listed](Shares::listed), always.
     pub fn new(plans: &[RoutePlan], ceiling_usd_per_gb: Option<f64>) -> Self {
         let routes = plans.iter().map(Route::new).collect();
-        Self { routes, ceiling_usd_per_gb, spent_before_usd: 0.0, listed_bytes: 0, owed_bytes: 0 }
+        Self {
+            routes,
+            ceiling_usd_per_gb,
+            ceiling_usd: None,
+            carried_before_bytes: 0,
+            spent_before_usd: 0.0,
+            listed_bytes: 0,
+            owed_bytes: 0,
+        }
+    }
+
+    /// Also bounds what the whole job costs: spent ≤ `ceiling_usd`, always. What is lost is then paid from what this
+    /// leaves, and the mean price is that of all other bytes.
+    pub fn within(self, ceiling_usd: Option<f64>) -> Self {
+        Self { ceiling_usd, ..self }
     }
 
     /// Other routes from now on, all level. A route of an id that is known takes its new share, and keeps its price; one
@@ -144,6 +160,7 @@ impl Shares {
     /// Earlier runs of the same job carried `bytes` and spent `usd`: the ceiling is on all runs together.
     pub fn carried_before(&mut self, bytes: u64, usd: f64) {
         self.listed_bytes += bytes;
+        self.carried_before_bytes += bytes;
         self.spent_before_usd += usd;
     }
 
@@ -288,9 +305,21 @@ impl Shares {
         self.spent_before_usd + self.routes.iter().map(cost).sum::<f64>()
     }
 
-    /// What all that is listed by now may cost; `None` without a ceiling.
+    /// What all that is listed by now may cost, by the lower of both ceilings; `None` without any.
     pub fn most_usd(&self) -> Option<f64> {
-        self.ceiling_usd_per_gb.map(|ceiling| cost_usd(self.listed_bytes, ceiling))
+        let lost_usd = self.ceiling_usd.map_or(0.0, |_| self.lost_usd());
+        let by_mean_price = self.ceiling_usd_per_gb.map(|ceiling| cost_usd(self.listed_bytes, ceiling) + lost_usd);
+        by_mean_price.into_iter().chain(self.ceiling_usd).reduce(f64::min)
+    }
+
+    /// What was paid and did not arrive; of earlier runs, what was paid above the ceiling on the mean price.
+    fn lost_usd(&self) -> f64 {
+        let mean_usd = self.ceiling_usd_per_gb.map_or(0.0, |ceiling| cost_usd(self.carried_before_bytes, ceiling));
+        let lost = |route: &Route| {
+            let useful_bytes = route.done_bytes + route.flight_bytes;
+            cost_usd(route.paid_bytes.saturating_sub(useful_bytes), route.plan.usd_per_gb)
+        };
+        (self.spent_before_usd - mean_usd).max(0.0) + self.routes.iter().map(lost).sum::<f64>()
     }
 
     fn allows(&self, route: &Route, bytes: u64) -> bool {
@@ -421,6 +450,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_is_paid_from_what_the_whole_jobs_ceiling_leaves() {
+        let mut strict = Shares::new(&[plan(0, 1.0, 0.02)], Some(0.02));
+        let mut roomy = Shares::new(&[plan(0, 1.0, 0.02)], Some(0.02)).within(Some(cost_usd(1_200, 0.02)));
+        for shares in [&mut strict, &mut roomy] {
+            shares.listed(1_000);
+            shares.sent(RouteId(0), 200);
+            shares.undone(RouteId(0), 200);
+        }
+        assert_eq!(strict.pick(200, &[], 0), Err(Blocked::Ceiling), "the mean price of all that is sent");
+        for _ in 0..5 {
+            assert!(carry(&mut roomy, 200, 0).is_ok());
+            roomy.settled(200);
+        }
+        roomy.listed(1);
+        assert_eq!(roomy.pick(1, &[], 0), Err(Blocked::Ceiling), "all is spent");
+    }
+
+    #[test]
+    fn what_earlier_runs_lost_does_not_end_a_job_that_can_pay_for_it() {
+        let mut shares = Shares::new(&[plan(0, 1.0, 0.02)], Some(0.02)).within(Some(1e-3));
+        shares.carried_before(1_000, cost_usd(1_100, 0.02));
+        shares.listed(1_000);
+        assert!(carry(&mut shares, 1_000, 0).is_ok());
+    }
+
+    #[test]
     fn a_body_longer_than_the_window_goes_alone_and_control_passes_beside_it() {
         let mut shares = Shares::new(&[RoutePlan { window_bytes: 10, ..plan(0, 1.0, 0.0) }], None);
         shares.sent(RouteId(0), 100);
@@ -462,15 +517,16 @@ mod tests {
         fn the_job_never_costs_more_than_its_ceiling(
             prices in prop::collection::vec(0.0..0.2f64, 1..5),
             ceiling in 0.0..0.2f64,
+            total_usd in prop::option::of(0.0..2e-6f64),
             steps in prop::collection::vec((0u8..5, 1u64..1_000, any::<prop::sample::Index>()), 1..300),
             losses in any::<bool>(),
         ) {
             let plans: Vec<RoutePlan> = prices.iter().enumerate().map(|(id, price)| plan(id as u16, 1.0, *price)).collect();
-            let mut shares = Shares::new(&plans, Some(ceiling));
+            let mut shares = Shares::new(&plans, Some(ceiling)).within(total_usd);
             let (mut listed, mut now_ms, mut really_usd) = (0, 0, 0.0);
             let mut flying: Vec<(RouteId, u64)> = Vec::new();
             let mut owed: Vec<u64> = Vec::new();
-            let most_usd = |listed: u64| cost_usd(listed, ceiling) * (1.0 + 1e-6) + 1e-15;
+            let most_usd = |listed| total_usd.unwrap_or_else(|| cost_usd(listed, ceiling)) * (1.0 + 1e-6) + 1e-15;
             for (step, bytes, which) in steps {
                 now_ms += 100;
                 match step {
@@ -514,7 +570,7 @@ mod tests {
                 prop_assert!(shares.spent_usd() <= most_usd(listed));
             }
             let cheapest = prices.iter().copied().fold(f64::INFINITY, f64::min);
-            if !losses && cheapest <= ceiling {
+            if !losses && cheapest <= ceiling && total_usd.is_none() {
                 for (route, bytes) in flying {
                     shares.done(route, bytes);
                     shares.settled(bytes);

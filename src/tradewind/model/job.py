@@ -117,6 +117,7 @@ class JobSpec:
     tags: Mapping[str, str] = field(default_factory=dict)
     compress: bool = False
     ceiling_usd_per_gb: float | None = None
+    ceiling_usd: float | None = None
     ceiling_bytes: int | None = None
     rate_limit_bytes_per_s: int | None = None
     stall_s: int = 60

@@ -118,6 +118,7 @@ def resolve(source: str, destinations: tuple[str, ...], options: Options, plan: 
         tags=options.tags,
         compress=options.compress,
         ceiling_usd_per_gb=price,
+        ceiling_usd=options.max_cost_usd,
         ceiling_bytes=_ceiling_bytes(options, plan, price),
         rate_limit_bytes_per_s=options.limit_bytes_per_s,
         stall_s=options.stall_s,

@@ -265,8 +265,10 @@ fn check_job(job: &JobSpec, limits: &Limits) -> Checked {
             format!("a chunk is {} to {} bytes and at most half of the memory", CHUNK_BYTES.start(), CHUNK_BYTES.end()),
         );
     }
-    if job.ceiling_usd_per_gb.is_some_and(|ceiling| !(ceiling.is_finite() && ceiling >= 0.0)) {
-        return refuse("ceiling_usd_per_gb is no price", "a price is 0 or more");
+    for (name, ceiling) in [("ceiling_usd_per_gb", job.ceiling_usd_per_gb), ("ceiling_usd", job.ceiling_usd)] {
+        if ceiling.is_some_and(|usd| !(usd.is_finite() && usd >= 0.0)) {
+            return refuse(format!("{name} is no price"), "a price is 0 or more");
+        }
     }
     if job.rate_limit_bytes_per_s == Some(0) || !(1..=PROGRAM_TIMEOUT_S_MAX).contains(&job.stall_s) {
         return refuse(

@@ -23,6 +23,7 @@ fn lead(routes: Vec<RoutePlan>, ceiling_usd_per_gb: Option<f64>) -> Lead {
     Lead::new(Config {
         routes,
         ceiling_usd_per_gb,
+        ceiling_usd: None,
         bundle_bytes_max: MIB,
         bundle_objects_max: 100,
         rate_limit_bytes_per_s: None,

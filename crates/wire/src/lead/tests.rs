@@ -28,6 +28,7 @@ fn config(routes: usize) -> Config {
     Config {
         routes: (0..routes as u16).map(|id| route(id, 0.01)).collect(),
         ceiling_usd_per_gb: None,
+        ceiling_usd: None,
         bundle_bytes_max: 16 * MIB,
         bundle_objects_max: 100,
         rate_limit_bytes_per_s: None,

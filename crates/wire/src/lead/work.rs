@@ -10,6 +10,8 @@ pub struct Config {
     pub routes: Vec<RoutePlan>,
     /// See [`Shares::new`](crate::shares::Shares::new).
     pub ceiling_usd_per_gb: Option<f64>,
+    /// Ceiling on the whole job's cost; see [`Shares::within`](crate::shares::Shares::within).
+    pub ceiling_usd: Option<f64>,
     /// Most object bytes in a bundle (one larger object goes alone).
     pub bundle_bytes_max: u64,
     /// Most objects in a bundle.

@@ -105,6 +105,7 @@ fn faults_of_a_local_program_are_named() {
         ("/lead/chunk_bytes", json!(1), "chunk_bytes 1 with memory_bytes 268435456"),
         ("/lead/chunk_bytes", json!(256 << 20), "chunk_bytes 268435456 with memory_bytes 268435456"),
         ("/lead/ceiling_usd_per_gb", json!(-1.0), "ceiling_usd_per_gb is no price"),
+        ("/lead/ceiling_usd", json!(-1.0), "ceiling_usd is no price"),
         ("/lead/rate_limit_bytes_per_s", json!(0), "a job cannot move with rate_limit_bytes_per_s or stall_s of 0"),
         ("/lead/stall_s", json!(0), "a job cannot move with rate_limit_bytes_per_s or stall_s of 0"),
         ("/limits", json!({ "store_tries_max": 0 }), "limits.store_tries_max is 0"),

@@ -186,6 +186,7 @@ impl Running {
         let lead = Lead::new(Config {
             routes: routes.iter().map(|route| route_plan(route, job.chunk_bytes)).collect(),
             ceiling_usd_per_gb: job.ceiling_usd_per_gb,
+            ceiling_usd: job.ceiling_usd,
             bundle_bytes_max: BUNDLE_BYTES_MAX.min(job.chunk_bytes),
             bundle_objects_max: if local { BUNDLE_OBJECTS_MEMORY } else { BUNDLE_OBJECTS_HOP },
             rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
