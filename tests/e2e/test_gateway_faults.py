@@ -176,6 +176,20 @@ def test_what_cut_connections_lose_is_paid_from_the_ceiling(
     assert cost_usd <= ceiling_usd_per_gb * LARGE_BYTES / 1e9
 
 
+def test_a_cut_connection_is_paid_from_what_a_ceiling_in_usd_leaves(command: Command, tmp_path: Path) -> None:
+    """The plan costs its mean price and no less; the sum has room for a body that is sent twice."""
+    source = tmp_path / "large"
+    write_large(source, LARGE_BYTES)
+    ceiling_usd = 1.5 * USD_PER_GB * LARGE_BYTES / 1e9
+    with TcpProxy() as between:
+        between.cut_each_after(8 * MIB, 1)
+        topology = detoured(between, tmp_path, connections=1, usd_per_gb=USD_PER_GB)
+        words = ("cp", source, tmp_path / "copy", "--topology", topology, "--chunk-size", "32MiB")
+        done = command.run(*words, "--max-cost", f"{ceiling_usd}USD", "--json").expect(0)
+    assert done.summary["progress"]["retries"] > 0
+    assert USD_PER_GB * LARGE_BYTES / 1e9 < done.summary["progress"]["cost_usd"] <= ceiling_usd
+
+
 def test_what_a_killed_lead_has_sent_counts_towards_the_ceiling(command: Command, tmp_path: Path) -> None:
     source = tmp_path / "large"
     write_large(source, LARGE_BYTES)
