@@ -47,8 +47,12 @@ PROVEN_GAP = 1e-6
 """Relative; what nothing beats by more than this is called proven."""
 BOOT_GAP = 1e-3
 """Relative gap that is asked for first where machines are paid while they start, before `PROVEN_GAP` is."""
-CHALLENGE_WORK = WORK_MAX / 5
+CHALLENGE_WORK = WORK_MAX / 2
 """Of one solve (`linear.Meter`)."""
+BOOT_CHALLENGE_WORK = WORK_MAX / 5
+"""The same where machines are paid while they start: pieces are many there, and seldom proven by more work."""
+BOUND_ROUNDING = 1e-3
+"""Part of the gap asked for by which a solver's bound may miss what it had to beat."""
 
 Line = tuple[float, float]
 """Intercept and slope in the plane (T, R)."""
@@ -150,7 +154,8 @@ def trace_frontier(
     if bottom.rate_gbps >= top.rate_gbps * (1 - WINDOW_MIN):
         segment = _single_point(top, job)
         return Frontier((segment,), 2, job, formulation)
-    hasty = replace(settings, work_max=min(settings.work_max, CHALLENGE_WORK))
+    work_max = BOOT_CHALLENGE_WORK if job.boot_s > 0.0 else CHALLENGE_WORK
+    hasty = replace(settings, work_max=min(settings.work_max, work_max))
     tracer = _Tracer(formulation, job, hasty, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
     tracer.add(bottom.answer.machines)
     tracer.add(top.answer.machines)
@@ -255,7 +260,7 @@ class _Tracer:
         beat = intercept - tolerance
         found = challenge(self.formulation, ask, self.settings.afresh(), beat)
         self.solves += 1
-        if found.answer is None and found.bound >= beat:
+        if found.answer is None and found.bound >= beat - BOUND_ROUNDING * abs(tolerance):
             self._proven.append((low, high, line, self._relative))
         elif found.answer is None:
             self._given_up.append((low, high))
