@@ -43,7 +43,7 @@ class Size:
     """Of destinations; ``None`` for all."""
 
 
-FULL = Size({"january": 400, "november": None}, exactly_pairs=40, speed_pairs=20, frontiers=8, regret_pairs=20)
+FULL = Size({"january": None, "november": None}, exactly_pairs=40, speed_pairs=20, frontiers=8, regret_pairs=20)
 QUICK = Size({"january": 20, "november": 40}, exactly_pairs=8, speed_pairs=4, frontiers=2, regret_pairs=4, sets=1)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.planner.grids import GRID_FOLDER, Grids, transfer
 from benchmarks.planner.pairs import AllPairs, PairPlanner, Planned
 from tests.planner.worlds import random_world
+from tradewind.model.region import Region
 from tradewind.planner.goals import fastest
 from tradewind.planner.plan import prepare
 
@@ -34,3 +36,15 @@ def test_plans_of_all_pairs_can_be_kept_and_read_again() -> None:
     _, found = planned_of(0)
     every = AllPairs(tuple(found), 30, 1.0, 2.0, 2, 0.5, 0.6)
     assert AllPairs.from_json(every.to_json()) == every
+
+
+def test_a_pair_whose_first_programme_defeats_the_simplex_is_proven_all_the_same() -> None:
+    """The solver answers "unknown" to it unless it is presolved."""
+    grids = Grids(GRID_FOLDER)
+    if reason := grids.missing():
+        pytest.skip(reason)
+    ends = Region("aws", "eu-north-1"), Region("azure", "uaenorth")
+    made = transfer(grids.november, *ends, 1)
+    best = fastest(made.formulation, made.job, made.settings)
+    assert best is not None
+    assert best.gap < 1e-6

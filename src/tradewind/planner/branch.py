@@ -144,8 +144,11 @@ class _Tree:
             highs.setBasis(parent.basis)
         self._run()
         if highs.getModelStatus() not in DECIDED:
-            highs.clearSolver()  # Numbers went astray from that basis: begin anew.
+            # Numbers went astray from that basis: begin anew, with the presolve that may scale them better.
+            highs.clearSolver()
+            highs.setOptionValue("presolve", "on")
             self._run()
+            highs.setOptionValue("presolve", "off")
         status = highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             if status != highspy.HighsModelStatus.kInfeasible:  # Nothing is known of this part but what its whole says.
