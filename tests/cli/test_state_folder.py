@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,13 +75,26 @@ def test_the_jobs_are_the_state_folders(state: Path, capsys: pytest.CaptureFixtu
     assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ["job-1"]
 
 
-def test_the_skies_are_the_state_folders(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file stands where the sky's socket would be: what is found there is no sky, and that is said."""
+def hang_up(listener: socket.socket) -> None:
+    """On whoever asks whether somebody listens, and on the question that follows."""
+    for _ in range(2):
+        listener.accept()[0].close()
+
+
+def test_the_skies_are_the_state_folders(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody listens where the sky's emulator would: what is found there is no sky, and that is said."""
     file = write_world(tmp_path)
     place = sky_folder(str(state), file)
     place.mkdir(parents=True)
-    (place / "control.sock").touch()
-    assert main(["sky", "status", str(file)]) == 1
+    monkeypatch.chdir(place)  # Names of sockets are short.
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("control.sock")
+        listener.listen()
+        threading.Thread(target=hang_up, args=[listener], daemon=True).start()
+        monkeypatch.chdir(tmp_path)
+        assert main(["sky", "status", str(file)]) == 1
     assert "is not up" not in capsys.readouterr().err
 
 
