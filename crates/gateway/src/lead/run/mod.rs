@@ -330,11 +330,7 @@ impl Running {
         match idle {
             Idle::Stalled => {
                 let message = format!("no route has worked for {} s", self.setup.job.stall_s);
-                self.stop(
-                    Outcome::Unavailable,
-                    Some(message),
-                    Some("start the gateways and run `tradewind jobs resume`"),
-                );
+                self.stop(Outcome::Unavailable, Some(message), None);
                 true
             }
             // While the list goes on every object that it adds brings money with it.
