@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from tradewind.catalog.load import load_catalog
+from tradewind.cli.main import main
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay_document import plan_document
 from tradewind.model.region import parse_region
@@ -72,6 +74,27 @@ def test_what_is_not_proven_says_by_how_much() -> None:
     longer = answer_goal(transfer_of(0.003), Fastest())
     assert longer.cost.total_usd >= plan.cost.total_usd * (1 - plan.gap)
     assert longer.gap <= plan.gap
+
+
+def test_more_effort_closes_gaps(capsys: pytest.CaptureFixture[str]) -> None:
+    gaps = []
+    for effort in ("0.1", "2"):
+        words = [
+            "azure:canadacentral",
+            "gcp:asia-northeast1",
+            "--volume",
+            "50GB",
+            "--max-vms",
+            "2",
+            "--max-cost",
+            "4.60USD",
+        ]
+        assert main(["plan", *words, "--effort", effort, "--json"]) == 0
+        gaps.append(json.loads(capsys.readouterr().out)["gap"])
+    assert gaps[1] < gaps[0]
+    for effort in ("0", "1000", "nan", "much"):
+        assert main(["plan", "aws:us-east-1", "gcp:us-east1", "--effort", effort]) == 2
+        assert "hint: " in capsys.readouterr().err
 
 
 def test_a_ceiling_just_above_the_cheapest_gives_the_cheapest_or_faster() -> None:

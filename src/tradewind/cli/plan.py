@@ -82,6 +82,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     limits.add_argument("--vm-type", metavar="TYPE", action="append", help="only this machine type; can be repeated")
     limits.add_argument("--spot", action="store_true", help="spot machines too")
+    limits.add_argument(
+        "--effort",
+        metavar="N",
+        type=typed(parse_effort),
+        default=1.0,
+        help="look so many times as long before what is not proven is said with its gap: 0.1 to 100, 1 is some 3 CPU-s",
+    )
     billed = parser.add_argument_group("what is billed")
     billed.add_argument(
         "--compression-ratio",
@@ -117,6 +124,14 @@ def parse_used_gb(text: str) -> float:
     return parse_bytes(text) / BYTES_PER_GB
 
 
+def parse_effort(text: str) -> float:
+    """A number. Raises UsageError."""
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no effort", hint="a number, for example 10") from None
+
+
 def parse_plot(text: str) -> str:
     """The name of a picture. Raises UsageError unless it can be drawn."""
     from tradewind.planning.picture import check_picture_path
@@ -127,10 +142,11 @@ def parse_plot(text: str) -> str:
 
 def run(args: Namespace) -> int:
     """Plans and shows."""
-    from tradewind.planning.api import planned
+    from tradewind.planning.api import planned, with_effort
 
     started_s = time.perf_counter()
     transfer, goal = _problem(args) if args.problem else _asked(args)
+    transfer = with_effort(transfer, args.effort)
     if len(transfer.formulation.sinks) > 1:
         from tradewind.cli.plan_many import run_many
 

@@ -34,6 +34,7 @@ __all__ = [
     "planned_trees",
     "prepared",
     "trace",
+    "with_effort",
 ]
 
 GoalName = Literal["soonest", "cheapest", "fastest"]
@@ -41,6 +42,9 @@ _NAMED: Mapping[str, Goal] = {"soonest": Soonest(), "cheapest": Cheapest(), "fas
 
 MACHINES_PER_REGION = 8
 """Machines per region unless the caller says otherwise."""
+
+EFFORT_MIN, EFFORT_MAX = 0.1, 100.0
+"""Of `effort`: some 0.3 CPU-s to 5 minutes for one question."""
 
 ONE_GOAL = "leave one of them out; `frontier` has every efficient pair of cost and rate"
 EXAMPLES = {"volume_gb": 500, "min_throughput_gbps": 5, "max_cost_usd": 50, "deadline_s": 1800}
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
         exactly: bool
         max_cost_usd: float | None
         deadline_s: float | None
+        effort: float
 
 
 @overload
@@ -83,6 +88,7 @@ def plan(
     max_vms: int = MACHINES_PER_REGION,
     vm_types: Collection[str] | None = None,
     spot: bool = False,
+    effort: float = 1.0,
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> TransferPlan | DistributionPlan:
     """Plans a transfer between two regions, or from one to several. Starts nothing and asks nothing of any cloud.
@@ -100,6 +106,7 @@ def plan(
         max_vms: most machines in one region.
         vm_types: only these machine types; None for all.
         spot: spot machines too.
+        effort: how long to look before what is not proven is said with its gap, in some 3 CPU-s; 0.1 to 100.
         catalog: what is known, or the folder of the user's part of it; None for the user's own folder.
 
     Raises:
@@ -112,6 +119,7 @@ def plan(
     transfer = prepared(
         source, destination, volume_gb=volume_gb, max_vms=max_vms, vm_types=vm_types, spot=spot, catalog=catalog
     )
+    transfer = with_effort(transfer, effort)
     return planned_trees(transfer, wanted, started_s) if _several(transfer) else planned(transfer, wanted, started_s)
 
 
@@ -215,6 +223,17 @@ def _goal(
     if max_cost_usd is not None:
         return MaxCost(max_cost_usd)
     return Deadline(deadline_s) if deadline_s is not None else _NAMED[name]
+
+
+def with_effort(transfer: Transfer, effort: float) -> Transfer:
+    """The same question, looked at so many times as long. Raises UsageError."""
+    if not EFFORT_MIN <= effort <= EFFORT_MAX:
+        raise UsageError(
+            f"an effort is {EFFORT_MIN:g} to {EFFORT_MAX:g}, not {effort:g}", hint="1 is some 3 CPU-s, and the default"
+        )
+    settings = transfer.settings
+    longer = replace(settings, work_max=settings.work_max * effort, time_limit_s=settings.time_limit_s * effort)
+    return replace(transfer, settings=longer)
 
 
 def prepared(
