@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sky.carry import OBJECT_BYTES
-from benchmarks.sky.plot import HEIGHT, WIDTH, line_plot
+from benchmarks.sky.plot import HEIGHT, WIDTH, Frame, line_plot
 from benchmarks.sky.table import INVALID, Table
 from testbed.drive import find_binary
 from testbed.sky import valid
@@ -65,6 +65,12 @@ class Seen:
         first, last = self._bytes(begin_s, way), self._bytes(end_s, way)
         return (last - first) * 8e-6 / (end_s - begin_s)
 
+    def over_time(self, way: str | None = None) -> list[tuple[float, float]]:
+        """Ends of steps of time, and the mean rate in each."""
+        count = int(self.reports[-1].elapsed_s / STEP_S)
+        ends = [STEP_S * step for step in range(1, count + 1)]
+        return [(end_s, self.mbps(end_s - STEP_S, end_s, way)) for end_s in ends]
+
     def _bytes(self, at_s: float, way: str | None) -> float:
         """Acked by then, straight lines between reports."""
         before = (0.0, 0)
@@ -84,7 +90,7 @@ def measure_adaptation(quick: bool) -> Table:
         ["transfer", "before", "5 to 10 s after", "15 to 25 s after", "seconds in all", "what was said"],
     )
     seconds = SLOW_AFTER_S + 30.0 if quick else SECONDS
-    pictures = []
+    seen_by_title: dict[str, Seen] = {}
     for replan, name in ((False, "without --replan"), (True, "with --replan")):
         with Sky.up(network_from_document(WORLD, Path())) as sky:
             try:
@@ -103,8 +109,9 @@ def measure_adaptation(quick: bool) -> Table:
                 "; ".join(seen.notices),
             ]
         )
-        pictures.append(_picture(f"{name}: the direct link slows at {slow_s:.0f} s", seen))
-    table.picture = _stacked(pictures)
+        seen_by_title[f"{name}: the direct link slows at {slow_s:.0f} s"] = seen
+    most = max((rate for seen in seen_by_title.values() for _, rate in seen.over_time()), default=0.0)
+    table.picture = _stacked([_picture(title, seen, most) for title, seen in seen_by_title.items()])
     return table
 
 
@@ -137,14 +144,13 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     return seen
 
 
-def _picture(title: str, seen: Seen) -> str:
-    end_s = seen.reports[-1].elapsed_s
-    steps = [STEP_S * step for step in range(1, int(end_s / STEP_S) + 1)]
-    ways = dict.fromkeys(_way(hop.name) for hop in seen.reports[-1].hops)
-    lines = {"all": [seen.mbps(at - STEP_S, at) for at in steps]}
-    lines |= {way: [seen.mbps(at - STEP_S, at, way) for at in steps] for way in ways}
-    top = max(max(line) for line in lines.values())
-    return line_plot(title, "seconds", "Mbit/s", steps, lines, top, logarithmic=False)
+def _picture(title: str, seen: Seen, most_mbps: float) -> str:
+    everything = seen.over_time()
+    lines = {"all": [rate for _, rate in everything]}
+    for way in dict.fromkeys(_way(hop.name) for hop in seen.reports[-1].hops):
+        lines[way] = [rate for _, rate in seen.over_time(way)]
+    frame = Frame(title, "seconds", "Mbit/s", event_x=seen.slow_s, y_max=most_mbps)
+    return line_plot(frame, [end_s for end_s, _ in everything], lines)
 
 
 def _way(route: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from benchmarks.sky.plot import line_plot
+from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Table, counted
 from testbed.sky import GOODPUT_PER_WIRE, send, sink
 from tradewind.sky.file import network_from_document
@@ -40,7 +40,7 @@ def measure_connections(quick: bool) -> Table:
             row = [counted(sky, partial(goodput, count, *each)) for each in series]
             table.rows.append([count, *row])
     lines = {name: [row[index] for row in table.rows] for index, name in enumerate(table.columns[1:], 1)}
-    table.picture = line_plot(
-        "Goodput over parallel connections", "connections", "Mbit/s", counts, lines, RATE_MBPS * GOODPUT_PER_WIRE
-    )
+    limit = (RATE_MBPS * GOODPUT_PER_WIRE, "what TCP can carry")
+    frame = Frame("Goodput over parallel connections", "connections", "Mbit/s", logarithmic=True, limit=limit)
+    table.picture = line_plot(frame, counts, lines)
     return table

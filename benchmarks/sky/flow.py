@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.sky.carry import OBJECT_BYTES, carry_way
-from benchmarks.sky.plot import line_plot
+from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Table
 from testbed.sky import valid
 from tradewind.errors import SkyInvalid
@@ -52,9 +52,9 @@ def measure_flow(quick: bool) -> Table:
     step = max(1, len(samples) // SAMPLES)
     chosen = samples[::step]
     lines = {name: [row[name] for _, row in chosen] for name in GATEWAYS}
-    top = max(max(figures) for figures in lines.values())
     seconds = [at_s for at_s, _ in chosen]
-    table.picture = line_plot("Memory while the sink is slow", "seconds", "MiB", seconds, lines, top, logarithmic=False)
+    frame = Frame("Memory while the sink is slow", "seconds", "MiB", event_x=FAST_S)
+    table.picture = line_plot(frame, seconds, lines)
     return table
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.sky.carry import carried, rates
-from benchmarks.sky.plot import line_plot
+from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Figure, Table
 from tradewind.catalog.load import load_catalog
 from tradewind.fleet.sky_catalog import sky_catalog
@@ -43,11 +43,8 @@ def measure_machines(quick: bool) -> Table:
         for count in counts:
             overlay = world.straight(count)
             table.rows.append([count, *rates(overlay, carried(sky, SCALE, overlay, 6.0 if quick else SECONDS))])
-    limit = float(table.rows[-1][1])
     lines = {"predicted": [row[1] for row in table.rows], "measured": [row[2] for row in table.rows]}
-    table.picture = line_plot(
-        "Rate over machines", "machines per region", "Mbit/s", counts, lines, limit, logarithmic=False
-    )
+    table.picture = line_plot(Frame("Rate over machines", "machines per region", "Mbit/s"), counts, lines)
     return table
 
 

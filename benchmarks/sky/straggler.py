@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.sky.carry import OBJECT_BYTES, carry_way
 from benchmarks.sky.gridftp import PORT, START_S, fetch_s
-from benchmarks.sky.plot import line_plot
+from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Figure, Table, counted
 from testbed.sky import GOODPUT_PER_WIRE
 from testbed.sockets import connections_to, pace, process_tree
@@ -80,9 +80,9 @@ def measure_straggler(quick: bool) -> Table:
             table.rows.append([shown, *row, RATE_MBPS * GOODPUT_PER_WIRE * part])
     slowness = [1 / part for part in parts]
     lines = {name: [row[index] for row in table.rows] for index, name in enumerate(table.columns[1:], 1)}
-    table.picture = line_plot(
-        "Goodput with one straggler", "times slower", "Mbit/s", slowness, lines, RATE_MBPS * GOODPUT_PER_WIRE
-    )
+    limit = (RATE_MBPS * GOODPUT_PER_WIRE, "what TCP can carry")
+    frame = Frame("Goodput with one straggler", "times slower", "Mbit/s", logarithmic=True, limit=limit)
+    table.picture = line_plot(frame, slowness, lines)
     return table
 
 
