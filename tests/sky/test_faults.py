@@ -29,6 +29,8 @@ VOLUME_BYTES = 60_000_000
 GOAL = ("--min-throughput", "75Mbit/s")
 OUTAGE_S = 30.0
 PATIENCE_S = 200.0
+ADVICE = "--replan would ask the planner for another way"
+"""The end of what is said of a route that carries less than its promise for some seconds."""
 
 SKEW = r"""
 #define _GNU_SOURCE
@@ -129,7 +131,8 @@ def test_a_lost_relay_s_work_goes_the_direct_way(
     assert bytes_of(last, True) < bytes_of(last, False)
     assert bytes_of(last, True) - bytes_of(before, True) < VOLUME_BYTES / 4
     assert last["retries"] > 0
-    assert notices(done.events) == [f"route {name} is down" for name in routes(last, True)]
+    said = [message for message in notices(done.events) if not message.endswith(ADVICE)]
+    assert said == [f"route {name} is down" for name in routes(last, True)], notices(done.events)
 
 
 def test_a_link_that_loses_packets_carries_on(stage: Stage, tmp_path: Path) -> None:
@@ -165,8 +168,8 @@ def test_a_source_that_was_cut_off_goes_on_where_it_was(stage: Stage, tmp_path: 
 
 def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path) -> None:
     """Nothing moves, so egress costs nothing more; the machines do, until the ceiling is near."""
-    running = stage.start(tmp_path / "copy", "--max-cost", "0.0059USD")
-    running.wait_for(over_both)
+    running = stage.start(tmp_path / "copy", "--max-cost", "0.0059USD", "--stall", "3m")
+    running.wait_for(lambda event: over_both(event) and event["bytes_done"] > 0.7 * VOLUME_BYTES)
     for end in (RELAY, SINK):
         stage.sky.set_link(SOURCE, end, rate_mbps=0.1)
     done = running.finish(PATIENCE_S)
