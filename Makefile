@@ -36,7 +36,7 @@ test: setup ## All tests that finish in about 15 minutes
 	$(BIN)/python -m pytest -m "not slow"
 
 test-all: setup ## Also the slow ones
-	cargo test --workspace --locked --quiet -- --include-ignored
+	SIMULATION_SEEDS=10000 cargo test --workspace --locked --quiet -- --include-ignored
 	$(BIN)/python -m pytest
 
 check: setup ## Format, lint, types, schema drift

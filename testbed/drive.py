@@ -22,8 +22,8 @@ from typing import Any
 
 from testbed.servers.process import guarded, process_cpu_s
 
-MARK = "TESTBED_TRADEWIND_RUN"
-"""Environment variable that marks a process and all that it starts."""
+MARK = "LC_TESTBED_TRADEWIND_RUN"
+"""Environment variable that marks a process and all that it starts. Relays inherit little, but all of LC_*."""
 RUN_TIMEOUT_S = 240.0
 """A command that runs longer is killed, and the test fails."""
 

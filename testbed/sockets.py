@@ -7,6 +7,7 @@ Linux 5.6 or newer, and root or the right to trace the process.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -64,9 +65,22 @@ def pace(pid: int, descriptor: int, rate_mbps: float | None) -> None:
 
 
 def cut(pid: int, descriptor: int) -> None:
-    """Ends this connection for both sides, at once and without the program's doing. Raises OSError."""
-    with _borrowed(pid, descriptor) as connection:
-        connection.shutdown(socket.SHUT_RDWR)
+    """Ends this connection for both sides, at once and without the program's doing. Raises OSError.
+
+    A connection that the program has closed meanwhile is left alone.
+    """
+    try:
+        connection = _borrowed(pid, descriptor)
+    except OSError as error:
+        if error.errno in (errno.EBADF, errno.ESRCH):
+            return
+        raise
+    with connection:
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
 
 
 def _borrowed(pid: int, descriptor: int) -> socket.socket:

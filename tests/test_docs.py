@@ -149,3 +149,12 @@ def test_generated_pages_name_all_that_there_is(page: str) -> None:
     wanted: dict[str, list[str]] = {"cli.md": [*VERBS], "settings.md": [*SETTINGS], "python.md": tradewind.__all__}
     missing = [name for name in wanted[page] if name not in text and not name.startswith("__")]
     assert not missing, "run make docs"
+
+
+def test_the_tests_that_promises_name_are_there() -> None:
+    text = (ROOT / "docs" / "concepts" / "integrity.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|crates)/[\w/.]+?)(?:::(\w+))?`", text)
+    assert len(named) > 20
+    for path, test in named:
+        content = (ROOT / path).read_text(encoding="utf-8")
+        assert not test or f"def {test}(" in content, f"{path} has no {test}"

@@ -18,9 +18,10 @@ from tradewind.model.overlay import OverlayPlan
 from tradewind.planner.gateways import gateway_plan
 from tradewind.sky.file import MTU_BYTES
 from tradewind.sky.running import Sky
-from tradewind.transfer.client import Client, RunningJob
+from tradewind.transfer.client import Client
 from tradewind.transfer.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
 from tradewind.transfer.request import Options
+from tradewind.transfer.running import RunningJob
 from tradewind.transfer.way import Way, planned_way
 
 #: Each gateway of a destination keeps what it gets, so an object must be whole in one chunk.

@@ -23,7 +23,7 @@ from testbed.sockets import connections_to, pace, process_tree
 from tradewind.model.event import Progress
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
-from tradewind.transfer.client import RunningJob
+from tradewind.transfer.running import RunningJob
 from tradewind.transfer.topology import topology_from_document
 from tradewind.transfer.way import Way, planned_way
 

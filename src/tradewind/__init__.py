@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from tradewind.planning.api import frontier, plan
     from tradewind.planning.picture import Picture
     from tradewind.planning.plans import DistributionPlan, TransferFrontier, TransferPlan
-    from tradewind.transfer.client import Client, Result, RunningJob, copy, sync
+    from tradewind.transfer.client import Client, copy, sync
     from tradewind.transfer.jobs import JobRecord
     from tradewind.transfer.request import Options
+    from tradewind.transfer.running import Result, RunningJob
 
 __all__ = [
     "Access",
@@ -76,8 +77,8 @@ _HOMES = {
     "Options": "tradewind.transfer.request",
     "Picture": "tradewind.planning.picture",
     "Progress": "tradewind.model.event",
-    "Result": "tradewind.transfer.client",
-    "RunningJob": "tradewind.transfer.client",
+    "Result": "tradewind.transfer.running",
+    "RunningJob": "tradewind.transfer.running",
     "Summary": "tradewind.model.event",
     "TransferFrontier": "tradewind.planning.plans",
     "TransferPlan": "tradewind.planning.plans",

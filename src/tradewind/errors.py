@@ -13,6 +13,7 @@
     │   ├── SolverLimitReached     1    time ran out before any plan was found
     │   └── InvalidPlan            1    the check refused a plan: a bug
     ├── JobNotFound                1    no such job in the state folder
+    ├── JobUnreadable              1    a job's record in the state folder is damaged
     ├── JobBusy                    1    another process works on this job
     ├── PriceApiError              1    a cloud's price API answered what cannot be understood
     │   ├── PriceApiUnavailable    5    it does not answer, or not in time
@@ -24,6 +25,7 @@
     │   └── SkyInvalid             1    the emulator was overloaded: what was measured over it does not count
     └── TransferError                   a job ended, and not well; has `.summary` and `.job_id`
         ├── JobFailed              1    failed as a whole
+        ├── JobRefused             2    it would lose or overwrite data; nothing was begun
         ├── SourceNotFound         3    the source, or everything under it, is not there
         ├── SomeObjectsFailed      4    the other objects are done and proven
         ├── Unavailable            5    only errors that a retry may mend
@@ -105,6 +107,10 @@ class JobNotFound(TradewindError):
     """No such job in the state folder."""
 
 
+class JobUnreadable(TradewindError):
+    """A job's record in the state folder is damaged."""
+
+
 class JobBusy(TradewindError):
     """Another process works on this job."""
 
@@ -166,6 +172,12 @@ class JobFailed(TransferError):
     exit_code = 1
 
 
+class JobRefused(TransferError):
+    """What was asked for would lose or overwrite data. Nothing was begun."""
+
+    exit_code = 2
+
+
 class SourceNotFound(TransferError):
     """The source, or everything under it, is not there."""
 
@@ -211,6 +223,7 @@ class Interrupted(TransferError):
 #: The error for each way a job can end that is not `done`.
 ERROR_BY_OUTCOME: dict[Outcome, type[TransferError]] = {
     "failed": JobFailed,
+    "refused": JobRefused,
     "source_not_found": SourceNotFound,
     "some_failed": SomeObjectsFailed,
     "unavailable": Unavailable,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tradewind.catalog import locked
 from tradewind.catalog.ageing import Figure
 from tradewind.catalog.learned import Sample, store_samples
 from tradewind.catalog.load import catalog_folder, load_catalog
+from tradewind.catalog.refreshed import MachinePrice, read_refreshed, store_refreshed
 from tradewind.catalog.user_files import import_table, write_links
 from tradewind.cli.main import main
 from tradewind.errors import ConfigError
@@ -36,6 +39,54 @@ def test_prices_may_have_tiers(tmp_path: Path) -> None:
     assert price is not None
     assert price.tiers == (PriceTier(0, 0.05), PriceTier(10240, 0.04))
     assert (price.origin.kind, price.origin.source, price.origin.date) == ("imported", "contract 7", "2026-11-21")
+
+
+def test_imports_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    """Each reads the table, changes it and writes it whole: without a lock the last one wins."""
+    regions = ["us-east-2", "us-west-1", "us-west-2", "eu-west-1", "eu-west-2", "eu-west-3", "eu-north-1", "sa-east-1"]
+    begin = threading.Barrier(len(regions))
+    folder = tmp_path / "catalog"
+
+    def take(region: str) -> None:
+        table = tmp_path / f"{region}.csv"
+        begin.wait()
+        for gbps in range(1, 6):
+            table.write_text(f"src,dst,gbps\naws:us-east-1,aws:{region},{gbps}\n")
+            import_table(table, folder, date="2026-11-21")
+
+    takers = [threading.Thread(target=take, args=(region,)) for region in regions]
+    for taker in takers:
+        taker.start()
+    for taker in takers:
+        taker.join()
+    grid = load_catalog(folder, today=TODAY).grid
+    links = {region: grid.link(VIRGINIA, Region("aws", region)) for region in regions}
+    assert {region: link.gbps for region, link in links.items() if link is not None} == dict.fromkeys(regions, 5.0)
+
+
+def test_refreshes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    begin = threading.Barrier(8)
+
+    def take(number: int) -> None:
+        begin.wait()
+        origin = Origin("refreshed", "a test", "2026-11-21", "")
+        machines = [
+            MachinePrice(Region("aws", f"region-{number}"), f"t{each}", False, 1.0, origin) for each in range(5)
+        ]
+        store_refreshed(tmp_path / "catalog", "aws", [], machines)
+
+    takers = [threading.Thread(target=take, args=(number,)) for number in range(8)]
+    for taker in takers:
+        taker.start()
+    for taker in takers:
+        taker.join()
+    assert len(list(read_refreshed(tmp_path / "catalog" / "refreshed-aws.csv"))) == 40
+
+
+def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locked, "LOCK_S_MAX", 0.1)
+    with locked.one_writer(tmp_path / "catalog"), pytest.raises(ConfigError, match="another process has been writing"):
+        imported(tmp_path, "src,dst,gbps\naws:us-east-1,aws:us-west-2,4\n")
 
 
 def test_machine_prices_of_a_region_can_be_imported(tmp_path: Path) -> None:

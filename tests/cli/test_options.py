@@ -9,12 +9,13 @@ from tradewind.cli.amounts import parse_cost
 from tradewind.cli.arguments import parse
 from tradewind.cli.cp import run as run_cp
 from tradewind.cli.main import VERBS
-from tradewind.cli.options import accesses, object_filter, parse_time_ms, read_rules
-from tradewind.cli.transferring import options_from
+from tradewind.cli.options import access, accesses, object_filter, parse_time_ms, read_rules
+from tradewind.cli.transferring import options_from, split_paths
 from tradewind.errors import UsageError
 from tradewind.model.job import FilterRule
 from tradewind.model.store import Access
-from tradewind.transfer.request import Options
+from tradewind.transfer.request import Options, resolve
+from tradewind.transfer.way import local_way
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,14 @@ def options(*words: str, verb: str = "cp") -> Options:
 
 def test_the_library_and_the_command_line_have_the_same_defaults() -> None:
     assert options() == Options(recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "unsigned"),
+    [([], False), (["--no-sign"], True), (["--src-no-sign"], True), (["--no-src-no-sign"], False)],
+)
+def test_a_switch_whose_name_begins_with_no_is_no_negation(words: list[str], unsigned: bool) -> None:
+    assert access(parse("ls", import_module("tradewind.cli.ls"), ["s3://b", *words]), "src").anonymous is unsigned
 
 
 def test_rules_keep_their_order(tmp_path: Path) -> None:
@@ -80,7 +89,9 @@ def test_sides_are_apart() -> None:
 
 
 def reached(*words: str) -> list[tuple[str | None, str | None]]:
-    args = parse("cp", cp, ["a", *words])
+    places = list(words[: next(i for i, word in enumerate((*words, "--")) if word.startswith("--"))])
+    args = parse("cp", cp, ["a", *(part for place in places for part in ("--to", place)), *words[len(places) :]])
+    split_paths(args)
     return [(one.endpoint, one.region) for one in accesses(args, "dst", args.destinations)]
 
 
@@ -93,6 +104,48 @@ def test_a_value_holds_for_all_destinations_or_is_given_for_each() -> None:
         reached(*places, "--dst-endpoint", "http://x", "--dst-endpoint", "http://y")
     with pytest.raises(UsageError, match="one --dst-endpoint for az and s3"):
         reached(*places, "--dst-endpoint", "http://x")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--include", ""],
+        ["--include", "  "],
+        ["--exclude="],
+        ["--exclude", "/"],
+        ["--include", "//"],
+        ["--filter-from", ""],
+        ["--files-from", ""],
+        ["--to", ""],
+        ["--topology="],
+    ],
+)
+def test_an_empty_argument_is_refused(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="empty") as caught:
+        options(*words)
+    assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize(("source", "destination"), [("", "b"), ("a", ""), ("  ", "b")])
+def test_an_empty_place_is_refused(source: str, destination: str) -> None:
+    with pytest.raises(UsageError, match="empty"):
+        parse("cp", cp, [source, destination])
+    with pytest.raises(UsageError, match="empty"):
+        resolve(source, (destination,), Options(), local_way().plan)
+
+
+def test_an_empty_rule_of_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rules"
+    for line in ("+ ", "-", "+ /", "-  "):
+        file.write_text(f"# comment\n\n   \n{line}\n")
+        with pytest.raises(UsageError, match=r"neither|empty"):
+            options("--filter-from", str(file))
+
+
+@pytest.mark.parametrize("glob", ["", " ", "\t", "/"])
+def test_an_empty_rule_is_refused_from_python(glob: str) -> None:
+    with pytest.raises(UsageError, match="empty rule"):
+        FilterRule("include", glob)
 
 
 def test_tags() -> None:

@@ -120,6 +120,7 @@ def working(gateway: Gateway, fleet: Path) -> Gateway:
         "node": "sink",
         "routes": [{"id": 0, "nodes": ["lead", "source", "sink"], "share": 1.0}],
         "sinks": [{"url": "mem:"}],
+        "writes": [{"kind": "prefix", "prefix": ""}],
     }
     body = json.dumps(program).encode()
     answer = request(gateway, tls_as(fleet, "lead"), program_head(len(body)) + body)

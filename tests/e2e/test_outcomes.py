@@ -15,7 +15,7 @@ from testbed.drive import Command, Event, Finished
 from testbed.faults import Answer, HttpProxy, Rule
 from testbed.places import FilePlace, Place, S3Place
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
-from tradewind.transfer.client import RESTARTS_MAX
+from tradewind.transfer.supervisor import RESTARTS_MAX
 
 COUNT = 600
 """More objects than one bundle and than the failures in a row that close a store."""
@@ -100,7 +100,7 @@ def test_a_destination_that_forbids_everything_is_given_up_early(
 def test_one_missing_bucket_of_two_costs_only_that_destination(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, verb: list[str]
 ) -> None:
-    words = [*verb, files.url, "s3://no-such-bucket-here", bucket.url, *bucket.flags("dst")]
+    words = [*verb, files.url, "--to", "s3://no-such-bucket-here", "--to", bucket.url, *bucket.flags("dst")]
     done = command.run(*words).expect(4)
     (line,) = errors(done)
     assert line.startswith(f"error: {COUNT} objects: s3://no-such-bucket-here does not exist")
@@ -245,10 +245,13 @@ def test_mv_removes_the_directories_it_empties_and_no_others(
 def test_mv_deletes_only_what_every_destination_has(command: Command, s3: S3Place, tmp_path: Path) -> None:
     source = FilePlace(tmp_path / "from")
     write_tree(source.folder, {"a": 5, "b/c": 5})
-    done = command.run("mv", "-r", source.url, s3.url, "s3://no-such-bucket-here", *s3.flags("dst"))
+    for name in ("a", "b/c"):
+        # Copies of the second in which the source was written could be the source under another name.
+        os.utime(source.folder / name, (1_000_000_000, 1_000_000_000))
+    done = command.run("mv", "-r", source.url, "--to", s3.url, "--to", "s3://no-such-bucket-here", *s3.flags("dst"))
     done.expect(4)
     assert set(source.sizes()) == {"a", "b/c"}, "one destination has nothing"
-    command.run("mv", "-r", source.url, s3.url, tmp_path / "other", *s3.flags("dst")).expect(0)
+    command.run("mv", "-r", source.url, "--to", s3.url, "--to", tmp_path / "other", *s3.flags("dst")).expect(0)
     assert source.sizes() == {}
     assert set(FilePlace(tmp_path / "other").sizes()) == {"a", "b/c"}
 
@@ -328,7 +331,7 @@ def test_destinations_of_different_kinds_have_endpoints_of_their_own(
     one, other = place("versitygw"), place("gcs")
     places = [one.url, other.url, str(tmp_path / "third")]
     endpoints = [flags[flags.index("--dst-endpoint") + 1] for flags in (one.flags("dst"), other.flags("dst"))]
-    words = ["cp", "-r", files.url, *places, "--dst-region", "us-east-1"]
+    words = ["cp", "-r", files.url, *(f"--to={each}" for each in places), "--dst-region", "us-east-1"]
     words += [f"--dst-profile={each}" for each in ("versitygw", "-", "-")]
     refused = command.run(*words, "--dst-endpoint", endpoints[0]).expect(2)
     assert "--dst-endpoint once for each" in refused.stderr

@@ -85,14 +85,14 @@ def test_a_goal_that_cannot_be_met_moves_nothing(command: Command, much: list[st
 
 def test_little_is_not_worth_waiting_for_machines(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
     done = command.run(*words(*buckets, *NEAR, "--deadline", "10min")).expect(0)
-    assert re.search(r"no plan: machines take 1 min 10 s to start, and 400 kB only 0\.1 s to move", done.stderr)
+    assert re.search(r"no plan: machines take 50\.0 s to start, and 400 kB only 0\.1 s to move", done.stderr)
     assert buckets[1].sizes() == {"copy/x": 400_000}
 
 
 def test_json_says_why_there_is_no_plan(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
     done = command.run(*words(*buckets, *NEAR, "--dry-run", "--json")).expect(0)
     plan, summary = done.events[-2:]
-    because = "machines take 1 min 10 s to start, and 400 kB only 0.1 s to move"
+    because = "machines take 50.0 s to start, and 400 kB only 0.1 s to move"
     assert plan == {"event": "plan", "status": "none", "because": because}
     assert summary["event"] == "done"
 

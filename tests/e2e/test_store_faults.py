@@ -284,7 +284,7 @@ def test_a_forbidden_completion_leaves_no_upload_behind(
 def test_a_completion_whose_answer_is_lost_is_not_a_failure(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
-    topology = write(with_limits(chain(), store_idle_s=STORE_IDLE_S), tmp_path / "topology.json")
+    topology = write(with_limits(chain(), store_work_s=STORE_IDLE_S), tmp_path / "topology.json")
 
     def completes(request: Request) -> bool:
         return request.method == "POST" and "uploadId" in request.query

@@ -188,7 +188,7 @@ def test_filters_choose_and_the_last_match_wins(command: Command, place: MakePla
 def test_two_destinations_get_the_same(command: Command, place: MakePlace) -> None:
     source, one, other = place("file"), place("versitygw"), place("versitygw")
     fill(source, {"a": 10, "big": 20 * MIB})
-    command.run("cp", "-r", source.url, one.url, other.url, *one.flags("dst")).expect(0)
+    command.run("cp", "-r", source.url, "--to", one.url, "--to", other.url, *one.flags("dst")).expect(0)
     for destination in (one, other):
         assert_holds(destination, {"a": 10, "big": 20 * MIB})
 

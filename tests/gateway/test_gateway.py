@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import GatewayError, GatewayLost, UsageError
-from tradewind.gateway import version
+from tradewind.gateway import client, version
 from tradewind.gateway.client import FleetIdentity, GatewayClient
 from tradewind.gateway.find import find_gateway
 from tradewind.gateway.process import GatewayProcess
@@ -27,6 +27,18 @@ def local(tmp_path: Path) -> Iterator[GatewayProcess]:
     process.wait_ready()
     yield process
     process.stop()
+
+
+def test_a_gateway_that_is_silent_is_lost_and_its_reader_does_not_hang(
+    local: GatewayProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "EVENT_SILENCE_S", 1.0)
+    os.kill(local.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(GatewayLost, match="it sent nothing for 1 s"):
+            list(GatewayClient(local.control).events())
+    finally:
+        os.kill(local.pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")

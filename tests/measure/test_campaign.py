@@ -9,7 +9,7 @@ from tradewind.errors import UsageError
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.local import LocalProvider
 from tradewind.gateway.find import find_gateway
-from tradewind.measure.campaign import REGIONS_MAX, SETTLE_S, Campaign, figure_of
+from tradewind.measure.campaign import END_S, REGIONS_MAX, SETTLE_S, Campaign, figure_of
 from tradewind.measure.probe import ProbeSettings
 from tradewind.model.catalog import Catalog
 from tradewind.model.grid import Grid, Link
@@ -24,11 +24,11 @@ PAIRS = list(permutations((A, B, C), 2))
 SETTINGS = ProbeSettings(connections=2, warmup_s=0.1, measure_s=0.2)
 
 
-def catalog() -> Catalog:
+def catalog(usd_per_hour: float = 0.0, boot_s: float = 0.0) -> Catalog:
     """A GB costs a dollar, machines send 80 Gbit/s, and a → b is believed to carry 8."""
     prices = {pair: EgressPrice((PriceTier(0.0, 1.0),), ORIGIN) for pair in PAIRS}
-    machine = MachineType("site", "m", 1, 80.0, 80.0, 80.0, 0.0, ORIGIN)
-    offer = MachineOffer(machine, 0.0, False, ORIGIN)
+    machine = MachineType("site", "m", 1, 80.0, 80.0, 80.0, boot_s, ORIGIN)
+    offer = MachineOffer(machine, usd_per_hour, False, ORIGIN)
     return Catalog({}, PriceBook(prices), Grid({(A, B): Link(8.0, ORIGIN)}), {"site": (offer,)})
 
 
@@ -64,6 +64,33 @@ def test_it_stops_before_a_round_that_could_pass_the_budget(tmp_path: Path) -> N
     assert len(links) == 1 and 1e-9 < links[0].usd <= 3.0
     assert list(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=2.9)) == []
     assert list(journal.records()) == []
+
+
+def test_machines_are_part_of_the_quote() -> None:
+    quote = Campaign(catalog(usd_per_hour=3600.0, boot_s=50.0), PAIRS, SETTINGS).quote
+    machines_usd = 3 * (50.0 + 6 * (0.3 + SETTLE_S))
+    assert quote.machines_usd == pytest.approx(machines_usd)
+    assert quote.usd == pytest.approx(machines_usd + 5 * 3.0 + 0.3)
+    assert quote.usd_most == pytest.approx(machines_usd + 3 * END_S + 6 * 3.0)
+
+
+def test_a_budget_that_the_machines_alone_would_pass_starts_none(tmp_path: Path) -> None:
+    journal, binary = FleetJournal(tmp_path), find_gateway()
+    campaign = Campaign(catalog(usd_per_hour=3600.0, boot_s=50.0), PAIRS, SETTINGS)
+    assert list(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=3 * 50.0)) == []
+    assert campaign.machines_usd == 0.0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_time_of_the_machines_counts_towards_the_budget(tmp_path: Path) -> None:
+    """The clock jumps by 100 s, or 300 dollars, each time it is read: the second round is beyond the budget."""
+    journal, binary = FleetJournal(tmp_path), find_gateway()
+    campaign = Campaign(catalog(usd_per_hour=3600.0), PAIRS, SETTINGS)
+    seconds = iter(range(0, 100_000, 100))
+    provider = LocalProvider(binary, journal)
+    links = list(campaign.run(provider, journal, binary, max_cost_usd=500.0, clock=lambda: float(next(seconds))))
+    assert len(links) == 1
+    assert campaign.machines_usd == pytest.approx(3 * 300.0)
 
 
 def test_nothing_and_too_much_are_refused() -> None:

@@ -33,8 +33,8 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[Meter]:
     seen: list[Meter] = []
     afresh = SolverSettings.afresh
 
-    def noted(settings: SolverSettings) -> SolverSettings:
-        fresh = afresh(settings)
+    def noted(settings: SolverSettings, part: float = 1.0) -> SolverSettings:
+        fresh = afresh(settings, part)
         seen.append(fresh.meter)
         return fresh
 

@@ -60,7 +60,7 @@ def test_object_stores_limit_rates_and_bill_requests() -> None:
     plan = answer_goal(transfer, Fastest())
     assert plan.throughput_gbps == pytest.approx(3.0)
     assert any("object-store write rate at q:sink" in phrase for phrase in plan.binding)
-    assert plan.cost.requests_usd == pytest.approx(10_000 / 1000 * (0.0004 + 0.005)), "16 MB a request"
+    assert plan.cost.requests_usd == pytest.approx((9_537 * (0.0004 + 0.005) + 10 * 0.005) / 1000), "16 MiB each"
     with pytest.raises(InfeasibleGoal, match="object-store write rate"):
         answer_goal(transfer, MinThroughput(4.0))
     without = prepare(

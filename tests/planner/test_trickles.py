@@ -14,7 +14,6 @@ from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner.check import multicast_violations, violations
 from tradewind.planner.distribution import answer_multicast, prepare_multicast
-from tradewind.planner.multicast import tree_packing
 from tradewind.planner.network import Limits
 from tradewind.planner.plan import answer_goal, checked_plan, prepare, solve_goal
 from tradewind.planner.trickles import AS_GOOD, SLACK, TRICKLE_SHARE
@@ -81,7 +80,7 @@ def test_a_tree_worth_nothing_is_left_out() -> None:
     goal = MinThroughput(3.0)
     point = solve_goal(transfer, goal)
     assert point is not None
-    trees = tree_packing(transfer.formulation, point.answer.flow_gbps, point.rate_gbps).trees
+    trees = point.answer.trees
     assert min(gbps for _, gbps in trees) < TRICKLE_SHARE * point.rate_gbps, "the world provokes such a tree"
     plan = answer_multicast(transfer, goal)
     assert [tree.hops for tree in plan.trees] == [

@@ -174,7 +174,7 @@ def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path
         stage.sky.set_link(SOURCE, end, rate_mbps=0.1)
     done = running.finish(PATIENCE_S)
     assert done.code == 8, done.stderr
-    assert "stopped before egress and machines together cost more than the ceiling" in done.stderr
+    assert "stopped before egress, machines and requests together cost more than the ceiling" in done.stderr
     assert "go on with: tradewind jobs resume" in done.stderr
     stage.command.wait_until_alone()
     # What its machines have cost counts for all runs together, however fast the links are by then.
@@ -182,7 +182,7 @@ def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path
         stage.sky.set_link(SOURCE, end, rate_mbps=100)
     (job,) = stage.command.jobs()
     again = stage.command.run("jobs", "resume", job["id"]).expect(8)
-    assert "stopped before egress and machines together cost more than the ceiling" in again.stderr
+    assert "stopped before egress, machines and requests together cost more than the ceiling" in again.stderr
     stage.nothing_is_left()
 
 

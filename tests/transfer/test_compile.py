@@ -1,7 +1,7 @@
 from tradewind.model.deployment import Deployment, GatewayAddress
-from tradewind.model.job import JobSpec, PrefixSelection, Target
+from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Target
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
-from tradewind.model.program import HopSpec
+from tradewind.model.program import CopyScope, HopSpec, ObjectScope, PrefixScope
 from tradewind.model.store import StoreSpec
 from tradewind.transfer.compile import LEAD_CONNECTIONS, RunSettings, compile_programs, push_order
 
@@ -46,6 +46,21 @@ def test_stores_and_key_go_only_where_they_are_needed() -> None:
     assert [store.url for store in programs["dst"].sinks] == ["gs://one", "gs://two"]
     assert {name for name, program in programs.items() if program.seal_key_hex} == {"src", "dst"}
     assert all(KEY not in repr(program) for program in programs.values())
+
+
+def test_sources_and_sinks_are_told_which_keys_the_job_is_about() -> None:
+    targets = (Target(StoreSpec("gs://one"), "a/"), Target(StoreSpec("gs://two"), ""))
+    tree = compile_programs(
+        two_routes(), JobSpec(StoreSpec("az://account/source"), PrefixSelection("x/"), targets), RunSettings("job-1")
+    )
+    assert tree["src"].reads == PrefixScope("x/")
+    assert tree["dst"].writes == (PrefixScope("a/"), PrefixScope(""))
+    assert tree["dst"].copies == CopyScope("source", PrefixScope("x/"))
+    assert {name for name, program in tree.items() if program.reads or program.writes} == {"src", "dst"}
+    one = JobSpec(StoreSpec("s3://source"), ObjectSelection("x"), (Target(StoreSpec("gs://one"), "y"),))
+    programs = compile_programs(two_routes(), one, RunSettings("job-1"))
+    assert programs["src"].reads == ObjectScope("x")
+    assert programs["dst"].writes == (ObjectScope("y"),)
 
 
 def test_sinks_are_told_first_and_the_lead_last() -> None:

@@ -1,15 +1,15 @@
-import fcntl
 import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tradewind.errors import JobBusy, JobNotFound
+from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
 from tradewind.model.job import JobSpec, ObjectSelection, Target
+from tradewind.model.locks import try_lock
 from tradewind.model.store import StoreSpec
 from tradewind.transfer import jobs
 from tradewind.transfer.jobs import JobStore, new_job_id
@@ -30,7 +30,7 @@ def led(store: JobStore, job_id: str) -> Iterator[None]:
     """What a living lead does to the lock."""
     descriptor = os.open(Path(store.path(job_id), "lock"), os.O_CREAT | os.O_RDWR)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        assert try_lock(descriptor)
         yield
     finally:
         os.close(descriptor)
@@ -61,20 +61,52 @@ def test_the_lock_tells_running_from_interrupted(store: JobStore, state: str | N
     store.require_unled("job-1")
 
 
-def test_waiting_for_the_lead_to_go(store: JobStore) -> None:
+def test_waiting_for_the_lead_to_go(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     make(store, "job-1")
-    gone = threading.Event()
-    with led(store, "job-1"):
+    looks = []
+    lead = ExitStack()
 
-        def wait() -> None:
-            store.wait_unled("job-1")
-            gone.set()
+    def look(_: float) -> None:
+        looks.append(store.is_led("job-1"))
+        if len(looks) == 3:
+            lead.close()
 
-        waiter = threading.Thread(target=wait)
-        waiter.start()
-        assert not gone.is_set()
-    waiter.join()
-    assert gone.is_set()
+    monkeypatch.setattr("tradewind.model.locks.time.sleep", look)
+    with lead:
+        lead.enter_context(led(store, "job-1"))
+        store.wait_unled("job-1")
+    assert looks == [True, True, True], "it returned while the lead was there"
+    assert not store.is_led("job-1")
+
+
+def test_a_lead_that_does_not_go_is_not_waited_for_without_end(store: JobStore) -> None:
+    make(store, "job-1")
+    with led(store, "job-1"), pytest.raises(JobBusy, match="still runs"):
+        store.wait_unled("job-1", timeout_s=0.0)
+
+
+def test_looking_never_takes_the_lock(store: JobStore) -> None:
+    """With a shared `flock` for a look, a lead that started at that moment failed with "Busy"."""
+    make(store, "job-1")
+    lock = Path(store.path("job-1"), "lock")
+    lock.touch()
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            store.is_led("job-1")
+
+    watchers = [threading.Thread(target=watch) for _ in range(2)]
+    for watcher in watchers:
+        watcher.start()
+    try:
+        for _ in range(2000):
+            with led(store, "job-1"):
+                pass
+    finally:
+        stop.set()
+        for watcher in watchers:
+            watcher.join()
 
 
 @pytest.mark.parametrize("job_id", ["nothing", "../..", "", "UPPER", "x" * 65])
@@ -131,3 +163,42 @@ def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
         assert found() is None, "it runs"
     make(store, "20250101-000002-aaaaa", "done")
     assert found() is None, "a later one has done it"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{}",
+        "null",
+        "7",
+        "not JSON",
+        "[" * 200_000,
+        '{"id": "job-2"}',
+        json.dumps({**REQUEST, "created_unix_ms": 10**20, "spec": {}}),
+        json.dumps({**REQUEST, "created_unix_ms": "now", "spec": {}}),
+        json.dumps({**REQUEST, "created_unix_ms": 1, "spec": {}, "destinations": [1]}),
+    ],
+)
+def test_a_damaged_job_is_named_and_left_out(store: JobStore, content: str) -> None:
+    make(store, "job-1", "done")
+    make(store, "job-2")
+    Path(store.path("job-2"), "job.json").write_text(content)
+    make(store, "job-3", "interrupted")
+    damaged: list[JobUnreadable] = []
+    assert [record.id for record in store.records(damaged.append)] == ["job-1", "job-3"]
+    assert len(damaged) == 1
+    assert store.path("job-2") in str(damaged[0])
+    assert len(str(damaged[0])) < 500
+    with pytest.raises(JobUnreadable):
+        store.load("job-2")
+    found = store.unfinished(REQUEST["source"], REQUEST["destinations"])  # type: ignore[arg-type]
+    assert found is not None
+    assert found.id == "job-3"
+
+
+@pytest.mark.parametrize("status", ["[]", "{}", "[" * 200_000, '{"state": "done", "progress": {"objects_done": "3"}}'])
+def test_a_damaged_status_counts_as_none(store: JobStore, status: str) -> None:
+    make(store, "job-1")
+    Path(store.path("job-1"), "status.json").write_text(status)
+    assert store.load("job-1").state == "interrupted"

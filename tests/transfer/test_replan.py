@@ -165,16 +165,19 @@ def test_a_plan_that_is_hardly_better_is_not_taken() -> None:
     assert ask_again(question(Cheapest()), state()) is None, "the cheapest way is the slow one still"
 
 
-def test_a_ceiling_is_less_by_what_was_spent_and_never_passed() -> None:
-    for ceiling_usd in (0.07, 0.1, 0.13):
-        found = ask_again(question(MaxCost(ceiling_usd), ceiling_usd), state())
-        if found is None:
-            continue
-        assert found.plan.prediction is not None and found.ceiling_usd_per_gb is not None
-        assert found.plan.prediction.cost_usd <= ceiling_usd - 0.051
-        machines_usd = found.plan.overlay.cost.machines_usd if found.plan.overlay else 0.0
-        assert found.ceiling_usd_per_gb * 1.0 + machines_usd + 0.001 <= ceiling_usd
-    assert ask_again(question(MaxCost(0.052), 0.052), state()) is None
+@pytest.mark.parametrize("ceiling_usd", [0.1, 0.13, 0.2])
+def test_a_ceiling_is_less_by_what_was_spent_and_never_passed(ceiling_usd: float) -> None:
+    found = ask_again(question(MaxCost(ceiling_usd), ceiling_usd), state())
+    assert found is not None
+    assert found.plan.prediction is not None and found.ceiling_usd_per_gb is not None
+    assert found.plan.prediction.cost_usd <= ceiling_usd - 0.051
+    assert found.plan.overlay is not None
+    assert found.ceiling_usd_per_gb * 1.0 + found.plan.overlay.cost.machines_usd + 0.001 <= ceiling_usd
+
+
+@pytest.mark.parametrize("ceiling_usd", [0.052, 0.07])
+def test_no_plan_is_taken_where_the_ceiling_has_no_room_for_one(ceiling_usd: float) -> None:
+    assert ask_again(question(MaxCost(ceiling_usd), ceiling_usd), state()) is None
 
 
 def test_a_deadline_or_rate_that_cannot_be_had_any_more_is_missed_by_little() -> None:

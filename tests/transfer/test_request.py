@@ -95,11 +95,21 @@ def test_files_from_names_the_keys(tmp_path: Path) -> None:
         ("s3://b/a", "s3://b/a/", True),
         ("s3://b/a", "s3://b/a/inner", True),
         ("s3://b", "s3://b/copy", True),
+        ("s3://b/a/inner", "s3://b/a", True),
+        ("s3://b/a", "s3://b", True),
     ],
 )
 def test_a_source_is_never_copied_onto_or_into_itself(source: str, destination: str, recursive: bool) -> None:
-    with pytest.raises(UsageError, match=r"same|inside"):
+    with pytest.raises(UsageError, match=r"same|overlap"):
         job(source, destination, options=Options(recursive=recursive, delete_source=True))
+
+
+def test_a_list_may_be_copied_below_its_source_and_not_moved() -> None:
+    job("s3://b", "s3://b/copy", options=Options(files_from="list"))
+    with pytest.raises(UsageError, match="overlap"):
+        job("s3://b", "s3://b/copy", options=Options(files_from="list", delete_source=True))
+    with pytest.raises(UsageError, match="overlap"):
+        job("s3://b/copy", "s3://b", options=Options(files_from="list"))
 
 
 def test_other_names_and_other_endpoints_are_no_overlap() -> None:
@@ -116,8 +126,10 @@ def test_local_overlap_is_seen_through_links(tmp_path: Path) -> None:
         job(f"{tmp_path}/real/f", f"{tmp_path}/link/f")
     with pytest.raises(UsageError, match="same"):
         job(f"{tmp_path}/real", f"{tmp_path}/link", options=TREE)
-    with pytest.raises(UsageError, match="inside"):
+    with pytest.raises(UsageError, match="overlap"):
         job(f"{tmp_path}/real", f"{tmp_path}/link/below", options=TREE)
+    with pytest.raises(UsageError, match="overlap"):
+        job(f"{tmp_path}/link/below", f"{tmp_path}/real", options=TREE)
 
 
 def test_each_side_has_its_own_access() -> None:

@@ -54,7 +54,7 @@ def test_the_end_says_all() -> None:
         "also    3 deleted, 1 failed",
         "proven  990 by CRC64NVME on both sides, 10 by length at the source, reading back at the destination, "
         "1 in an earlier run",
-        "cost    $0.10 predicted, $0.125 actual",
+        "cost    $0.10 predicted, $0.125 metered",
     ]
 
 
@@ -96,7 +96,7 @@ def test_a_ceiling_is_what_the_way_costs_at_most() -> None:
     words = plan_lines("cp", "a", ("b",), priced(), 0.002)[1]
     assert words == "via     2 gateways (0 relaying) on 1 route; at most $0.002 per GB, by --max-cost"
     assert "; $0.10 per GB" in plan_lines("cp", "a", ("b",), priced(), 0.2)[1]
-    assert summary_lines(Summary("done", PROGRESS), priced(), 0.002)[-1] == "cost    $0.002 predicted, $0.125 actual"
+    assert summary_lines(Summary("done", PROGRESS), priced(), 0.002)[-1] == "cost    $0.002 predicted, $0.125 metered"
 
 
 def test_what_costs_nothing_has_no_line_of_cost() -> None:

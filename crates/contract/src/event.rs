@@ -112,6 +112,8 @@ pub enum Outcome {
     Done,
     /// Failed as a whole (exit 1).
     Failed,
+    /// What was asked for would lose or overwrite data: nothing was begun (exit 2).
+    Refused,
     /// The source, or everything under it, is not there (exit 3).
     SourceNotFound,
     /// Some objects failed (exit 4).
@@ -149,10 +151,23 @@ pub struct Summary {
     /// Objects that were to be deleted and are still there.
     #[serde(default)]
     pub objects_not_deleted: u64,
+    /// What `--delete` would delete: of a dry run, or of a job that waits for a confirmation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_delete: Option<ToDelete>,
     /// How the objects were proven.
     pub proofs: Proofs,
     /// Per destination.
     pub destinations: Vec<DestinationSummary>,
+}
+
+/// What would be deleted at all destinations together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToDelete {
+    /// Objects.
+    pub objects: u64,
+    /// Their lengths together.
+    pub bytes: u64,
 }
 
 /// What one destination got.

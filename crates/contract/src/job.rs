@@ -1,6 +1,6 @@
 //! What the user wants moved, after the command line has been resolved.
 
-use crate::StoreSpec;
+use crate::{CopyScope, KeyScope, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,6 +74,45 @@ pub struct JobSpec {
     pub resume: bool,
 }
 
+impl JobSpec {
+    /// The keys that its source objects may have.
+    pub fn reads(&self) -> KeyScope {
+        match &self.selection {
+            Selection::Object { key } => KeyScope::Object { key: key.clone() },
+            Selection::Prefix { prefix, .. } | Selection::List { prefix, .. } => {
+                KeyScope::Prefix { prefix: prefix.clone() }
+            }
+            Selection::Several { members, .. } => KeyScope::Prefix { prefix: common_prefix(members).to_owned() },
+        }
+    }
+
+    /// The keys that its objects may have at each destination.
+    pub fn writes(&self) -> Vec<KeyScope> {
+        let is_one = matches!(self.selection, Selection::Object { .. });
+        let scope = |target: &Target| match is_one {
+            true => KeyScope::Object { key: target.key.clone() },
+            false => KeyScope::Prefix { prefix: target.key.clone() },
+        };
+        self.targets.iter().map(scope).collect()
+    }
+
+    /// What the destinations may have their store copy.
+    pub fn copies(&self) -> Option<CopyScope> {
+        self.server_side_copy.then(|| CopyScope { bucket: self.source.bucket().to_owned(), keys: self.reads() })
+    }
+}
+
+/// What the keys of all members begin with.
+fn common_prefix(members: &[Member]) -> &str {
+    let mut keys = members.iter().map(|member| member.key.as_str());
+    let first = keys.next().unwrap_or_default();
+    keys.fold(first, |common, key| {
+        let differs = common.char_indices().zip(key.chars()).find(|((_, one), other)| one != other);
+        let end = differs.map_or(common.len().min(key.len()), |((at, _), _)| at);
+        &common[..end]
+    })
+}
+
 fn yes() -> bool {
     true
 }
@@ -113,6 +152,24 @@ pub enum Selection {
         #[serde(default)]
         filter: ObjectFilter,
     },
+    /// Several objects and prefixes of one store, each under a name of its own.
+    Several {
+        /// In the order given, 1 to 10,000.
+        members: Vec<Member>,
+        /// Which of their objects, by the name at the destination.
+        #[serde(default)]
+        filter: ObjectFilter,
+    },
+}
+
+/// One source of several. At the destination it is called `name`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Key of an object; or, if it ends in `/`, a prefix of which all keys are taken.
+    pub key: String,
+    /// Name at the destination, without `/` at its end. No two members have one name.
+    pub name: String,
 }
 
 /// One destination.
@@ -180,6 +237,12 @@ pub struct Deletion {
     /// Delete nothing at all if more than this many would go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_max: Option<u64>,
+    /// Delete also where more than half of what a destination holds would go.
+    #[serde(default)]
+    pub over_half: bool,
+    /// Delete nothing yet: end with [`crate::Summary::to_delete`], for somebody to be asked, and be resumed without this.
+    #[serde(default)]
+    pub ask: bool,
 }
 
 /// How hard to prove that an object arrived.

@@ -16,9 +16,10 @@ pub use control::{
 };
 pub use event::{
     DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary,
+    ToDelete,
 };
-pub use job::{Comparison, Deletion, FilterRule, JobSpec, ObjectFilter, Selection, Target, VerifyMode};
-pub use program::{HopSpec, Limits, Program, RouteSpec, Routes, Version};
+pub use job::{Comparison, Deletion, FilterRule, JobSpec, Member, ObjectFilter, Selection, Target, VerifyMode};
+pub use program::{CopyScope, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
 pub use store::StoreSpec;
 pub use task::Task;
 

@@ -46,6 +46,16 @@ pub struct Program {
     /// For a sink: the stores to write, in the order of [`JobSpec::targets`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sinks: Vec<StoreSpec>,
+    /// For a source that is not the lead: the keys that it may read. A lead takes them from its job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<KeyScope>,
+    /// For a sink that is not the lead: the keys that it may write, one scope for each of `sinks`. A lead takes them
+    /// from its job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<KeyScope>,
+    /// For a sink that is not the lead: what it may have the store copy. Absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopyScope>,
     /// Key of `--seal` (64 hex digits), for source and sink only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal_key_hex: Option<String>,
@@ -57,7 +67,8 @@ pub struct Program {
 /// By hand, so that no log line ever shows the seal key.
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { contract, job_id, node, routes, hops, lead, source, sinks, seal_key_hex, limits } = self;
+        let Self { contract, job_id, node, routes, hops, lead, source, sinks, .. } = self;
+        let Self { reads, writes, copies, seal_key_hex, limits, .. } = self;
         f.debug_struct("Program")
             .field("contract", contract)
             .field("job_id", job_id)
@@ -67,10 +78,49 @@ impl fmt::Debug for Program {
             .field("lead", lead)
             .field("source", source)
             .field("sinks", sinks)
+            .field("reads", reads)
+            .field("writes", writes)
+            .field("copies", copies)
             .field("seal_key_hex", &seal_key_hex.as_ref().map(|_| "redacted"))
             .field("limits", limits)
             .finish()
     }
+}
+
+/// Keys of one store that a gateway may touch for its job, whoever asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum KeyScope {
+    /// One object.
+    Object {
+        /// Its key.
+        key: String,
+    },
+    /// All keys that begin with `prefix`; with an empty one, all keys.
+    Prefix {
+        /// The prefix.
+        prefix: String,
+    },
+}
+
+impl KeyScope {
+    /// Whether `key` is in it.
+    pub fn holds(&self, key: &str) -> bool {
+        match self {
+            Self::Object { key: only } => key == only,
+            Self::Prefix { prefix } => key.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+/// What may be copied inside a store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CopyScope {
+    /// Bucket or container to copy from.
+    pub bucket: String,
+    /// Keys there.
+    pub keys: KeyScope,
 }
 
 /// One way through the overlay.
@@ -133,8 +183,14 @@ pub struct Limits {
     pub store_retry_s: u32,
     /// No byte of an answer for so long: the request is given up and tried again.
     pub store_idle_s: u32,
+    /// Longest silence of a store that works by itself (a copy, the completion of an upload, an fsync). White space in
+    /// an answer and reports that a copy is pending end a silence; a dead connection ends the request sooner.
+    pub store_work_s: u32,
     /// A peer silent for so long is dead.
     pub peer_silence_s: u32,
+    /// For the lead: a request that nobody answers for so long is given up and tried again. The backstop behind all
+    /// other limits, so it is longer than any store's slowest work.
+    pub request_s: u32,
 }
 
 impl Default for Limits {
@@ -145,7 +201,9 @@ impl Default for Limits {
             store_tries_max: 10,
             store_retry_s: 120,
             store_idle_s: 30,
+            store_work_s: 3_600,
             peer_silence_s: 15,
+            request_s: 7_200,
         }
     }
 }

@@ -41,3 +41,11 @@ pub struct StoreSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, String>,
 }
+
+impl StoreSpec {
+    /// The bucket or container of the URL: what stands last in it (`s3://bucket`, `az://account/container`).
+    pub fn bucket(&self) -> &str {
+        let path = self.url.split_once("://").map_or(self.url.as_str(), |(_, path)| path);
+        path.rsplit('/').next().unwrap_or(path)
+    }
+}

@@ -77,6 +77,7 @@ impl From<LogLevel> for tracing::Level {
 }
 
 fn main() -> ExitCode {
+    report_file_size_limit_as_error();
     let cli = Cli::parse();
     start_log(tracing::Level::from(cli.log_level));
     match cli.command {
@@ -124,7 +125,7 @@ fn run_gateway(args: &serve::ServeArgs, workers: Option<u16>) -> ExitCode {
     refuse_huge_pages();
     let served = serve::Bound::new(args).and_then(|bound| {
         let runtime = runtime(workers)?;
-        let code = runtime.block_on(bound.run(NodeRunner));
+        let code = runtime.block_on(bound.run(NodeRunner::default()));
         // What still runs (a blocked system call of a store, a thread on stdin) ends with the process.
         runtime.shutdown_background();
         code
@@ -154,6 +155,15 @@ fn runtime(workers: Option<u16>) -> std::io::Result<tokio::runtime::Runtime> {
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .enable_all()
         .build()
+}
+
+/// Beyond `ulimit -f` the kernel sends a signal that ends the process; ignored, the write fails and is reported.
+fn report_file_size_limit_as_error() {
+    // SAFETY: no handler is installed, and no other thread runs yet.
+    #[expect(unsafe_code, reason = "no safe wrapper sets a signal to be ignored")]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 /// Many connections and files are a gateway's work, and the soft limit of 1,024 dates from `select`.

@@ -13,12 +13,6 @@ use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, Precondition, Res
 
 /// Length of one request.
 pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
-/// The condition that the object is still the one `info` describes.
-fn condition_of(info: &ObjectInfo) -> Precondition {
-    let has_tag = info.etag.is_some() || info.version.is_some();
-    let file_state = if has_tag { None } else { Some((info.size_bytes, info.modified_unix_ms)) };
-    Precondition { etag: info.etag.clone(), version: info.version.clone(), file_state }
-}
 
 /// The windows of an object, in order, each as segments. `windows_max` of them are read at once; [`WINDOW_BYTES`] × that
 /// is the memory of the reading.
@@ -64,7 +58,7 @@ impl Window<'_> {
     }
 
     async fn read_on(&mut self, idle_max: Duration) -> Result<()> {
-        let (key, condition) = (&self.info.key, condition_of(self.info));
+        let (key, condition) = (&self.info.key, Precondition::listed(self.info));
         let silent = || {
             let message = format!("no byte for {} s", idle_max.as_secs());
             Error::new(ErrorKind::Timeout, "get", object_url(self.store, key), message)

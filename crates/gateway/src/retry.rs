@@ -23,6 +23,8 @@ pub struct RetryPolicy {
     pub total_max: Duration,
     /// A try that gives no answer for so long is a [`ErrorKind::Timeout`].
     pub idle_max: Duration,
+    /// The same where the store works by itself; see [`RetryPolicy::working`].
+    pub work_max: Duration,
     /// While no connection can be made, tries are not counted and go on for so long; `None`: as for any other error.
     pub connect_max: Option<Duration>,
 }
@@ -33,6 +35,7 @@ impl From<&Limits> for RetryPolicy {
             tries_max: limits.store_tries_max.max(1),
             total_max: Duration::from_secs(u64::from(limits.store_retry_s)),
             idle_max: Duration::from_secs(u64::from(limits.store_idle_s.max(1))),
+            work_max: Duration::from_secs(u64::from(limits.store_work_s.max(1))),
             connect_max: None,
         }
     }
@@ -42,6 +45,11 @@ impl RetryPolicy {
     /// How a job's lead asks stores: one that cannot be reached is waited for as long as the job may stall.
     pub fn of_job(limits: &Limits, job: &JobSpec) -> Self {
         Self { connect_max: Some(Duration::from_secs(job.stall_s.into())), ..Self::from(limits) }
+    }
+
+    /// For requests that let the store work, as the completion of an upload does: an answer may take as long as that.
+    pub fn working(self) -> Self {
+        Self { idle_max: self.work_max, ..self }
     }
 
     /// Runs `attempt` until it succeeds, fails for good, or the policy is exhausted; the last error is returned.
@@ -97,7 +105,7 @@ mod tests {
 
     fn policy() -> RetryPolicy {
         let (total_max, idle_max) = (Duration::from_secs(600), Duration::from_secs(30));
-        RetryPolicy { tries_max: 4, total_max, idle_max, connect_max: None }
+        RetryPolicy { tries_max: 4, total_max, idle_max, work_max: idle_max, connect_max: None }
     }
 
     fn error(kind: ErrorKind) -> Error {

@@ -22,7 +22,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 /// How the hops of a gateway are protected.
@@ -251,20 +251,22 @@ pub fn server_name(peer: &str) -> Result<ServerName<'static>, TlsError> {
 ///
 /// # Errors
 /// The peer is another or of another fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
-pub async fn connect(
-    identity: &Identity,
-    peer: &str,
-    tcp: TcpStream,
-) -> Result<client::TlsStream<TcpStream>, TlsError> {
-    in_time(TlsConnector::from(client_config(identity)).connect(server_name(peer)?, tcp)).await
+pub async fn connect<S>(identity: &Identity, peer: &str, stream: S) -> Result<client::TlsStream<S>, TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    in_time(TlsConnector::from(client_config(identity)).connect(server_name(peer)?, stream)).await
 }
 
 /// Runs the handshake on a connection that was opened to us, and tells the peer's name.
 ///
 /// # Errors
 /// The peer shows no certificate of the fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
-pub async fn accept(identity: &Identity, tcp: TcpStream) -> Result<(server::TlsStream<TcpStream>, String), TlsError> {
-    let stream = in_time(TlsAcceptor::from(server_config(identity)).accept(tcp)).await?;
+pub async fn accept<S>(identity: &Identity, stream: S) -> Result<(server::TlsStream<S>, String), TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let stream = in_time(TlsAcceptor::from(server_config(identity)).accept(stream)).await?;
     let name = peer_name(stream.get_ref().1.peer_certificates())?;
     Ok((stream, name))
 }

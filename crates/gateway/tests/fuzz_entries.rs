@@ -1,20 +1,24 @@
-//! Drives the fuzz entry of manifests and orders with mutated good input, so that every test run covers it on stable.
+//! Drives the fuzz entries of manifests, orders and the journal with mutated good input, so that every test run covers it on stable.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 #[path = "../../../fuzz/entries/bodies.rs"]
 mod bodies;
+#[path = "../../../fuzz/entries/journal.rs"]
+mod journal;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tradewind_contract::VerifyMode;
 use tradewind_gateway::node::work::{
-    Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace,
+    Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, Unsynced, WholePlace,
 };
-use tradewind_store::{Checksums, PartSource, PartTag, Precondition, PutOptions, UploadId};
+use tradewind_store::{Checksums, FileIdentity, PartSource, PartTag, Precondition, PutOptions, UploadId};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// Inputs per seed document.
 const MUTATIONS: usize = 5_000;
+/// Inputs of each kind for the journal, where each is a file.
+const JOURNALS: usize = 150;
 
 fn place() -> WholePlace {
     let options = PutOptions { size_bytes: Some(7), storage_class: Some("COLD".to_owned()), ..PutOptions::default() };
@@ -37,7 +41,7 @@ fn manifests() -> Vec<Manifest> {
     let close = Close {
         place: place(),
         upload: UploadId("u".to_owned()),
-        parts: vec![tag; 4],
+        parts: vec![tag.clone(); 4],
         size_bytes: 20,
         checksums,
         source_proof: Proof::Crc32c,
@@ -45,6 +49,7 @@ fn manifests() -> Vec<Manifest> {
     };
     vec![
         Manifest::Part { place: part_place(), checksums },
+        Manifest::CheckPart { place: part_place(), part: tag.clone() },
         Manifest::CopyPart { place: part_place(), source: source.clone() },
         Manifest::Bundle(vec![
             Entry::Write { place: place(), size_bytes: 7, checksums, source_proof: Proof::Md5 },
@@ -58,11 +63,15 @@ fn manifests() -> Vec<Manifest> {
 fn orders() -> Vec<Order> {
     let fetch = Fetch {
         source_key: "s".to_owned(),
-        condition: Precondition { file_state: Some((7, -3)), ..Precondition::default() },
+        condition: Precondition {
+            file: Some(FileIdentity { inode: 7, ..FileIdentity::default() }),
+            ..Precondition::default()
+        },
         size_bytes: 7,
         listed: Checksums::default(),
         place: place(),
         copy_from_bucket: None,
+        check: Some(Unsynced { boot: "b".to_owned(), checksums: Checksums::default() }),
     };
     let condition = Precondition::default();
     let part = SourceTask::Part { source_key: "s".to_owned(), condition, range: 0..5, place: part_place() };
@@ -94,6 +103,39 @@ fn manifests_and_orders_survive_any_bytes() {
         bodies::run(seed);
         for _ in 0..MUTATIONS {
             bodies::run(&mutated(seed, &mut random));
+        }
+    }
+}
+
+/// One row of each table, as the journal's fuzz entry reads rows.
+fn journal_rows() -> Vec<u8> {
+    fn integer(value: i64) -> Vec<u8> {
+        [vec![2], value.to_le_bytes().to_vec()].concat()
+    }
+    fn text(value: &str) -> Vec<u8> {
+        [vec![4], (value.len() as u16).to_le_bytes().to_vec(), value.as_bytes().to_vec()].concat()
+    }
+    let options = serde_json::to_string(&PutOptions::default()).unwrap();
+    let done = [integer(0), text("a"), integer(1), integer(5), text("boot"), integer(-1), integer(9)];
+    let upload = [
+        vec![integer(1), integer(0), text("a"), text("s/a"), integer(20), integer(1), integer(10), text(&options)],
+        vec![integer(1_700_000_000_000), text("u"), integer(0)],
+    ];
+    let part = [integer(1), integer(1), integer(10), text("boot"), integer(-5), integer(7), vec![0]];
+    let boot = [text("boot"), integer(3)];
+    [vec![1, 0], done.concat(), vec![1], upload.concat().concat(), vec![2], part.concat(), vec![3], boot.concat()]
+        .concat()
+}
+
+#[test]
+fn the_journal_survives_any_file_and_any_rows() {
+    let rows = journal_rows();
+    let file = [vec![0], journal::good_journal().to_vec()].concat();
+    let mut random = StdRng::seed_from_u64(20_261_122);
+    for seed in [rows, file] {
+        journal::run(&seed);
+        for _ in 0..JOURNALS {
+            journal::run(&mutated(&seed, &mut random));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How to reach one store, and [`open`].
 
 use crate::azure::AzureStore;
-use crate::file::FileStore;
+use crate::file::{Disk, FileStore, Kernel};
 use crate::mem::MemStore;
 use crate::s3::{open_gcs, open_r2, open_s3};
 use crate::{Error, ErrorKind, Result, Store};
@@ -45,7 +45,7 @@ pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
     }
     let (scheme, rest) = config.url.split_once("://").ok_or_else(|| wrong("the URL has no scheme".to_owned()))?;
     if scheme == "file" {
-        return Ok(Arc::new(FileStore::new(Path::new(rest), config)?));
+        return open_on(config, Arc::new(Kernel));
     }
     let name = rest.strip_suffix('/').unwrap_or(rest);
     let pair = || name.split_once('/').ok_or_else(|| wrong(format!("a root here is {scheme}://account/bucket")));
@@ -62,6 +62,17 @@ pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
         }
         other => return Err(wrong(format!("stores of kind `{other}` are not known"))),
     })
+}
+
+/// Opens a store of files whose changes go through `disk`. For tests of what a power loss leaves.
+///
+/// # Errors
+/// As [`open`], also for a URL that is not `file:`.
+pub fn open_on(config: &StoreConfig, disk: Arc<dyn Disk>) -> Result<Arc<dyn Store>> {
+    let Some(root) = config.url.strip_prefix("file://") else {
+        return Err(Error::new(ErrorKind::Configuration, "open", config.url.clone(), "not a directory tree"));
+    };
+    Ok(Arc::new(FileStore::new(Path::new(root), config, disk)?))
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub enum ErrorKind {
     BadRequest,
     /// This store cannot do that.
     Unsupported,
+    /// The server, or a proxy in front of it, breaks its protocol: the answer is none to what was asked.
+    Protocol,
     /// The configuration of this side cannot work (bad endpoint, bad CA file, missing account).
     Configuration,
 }
@@ -91,6 +93,9 @@ impl Error {
             NoSpace => "free some space and run `tradewind jobs resume`",
             Connection => "check the endpoint and the network with `tradewind doctor URL`, then try again",
             SlowDown | Timeout | Server | Truncated => "the store may be busy: try again later",
+            Protocol => {
+                "the server, or a proxy in front of it, breaks the protocol: report this to its operator, or use another endpoint"
+            }
             Configuration => "see `tradewind config show`",
             _ => return None,
         })

@@ -13,24 +13,34 @@ mod cloud;
 mod config;
 mod error;
 mod file;
+#[doc(hidden)]
+pub mod fuzz;
 mod key_range;
 mod listing;
 mod mem;
 mod model;
+mod page_check;
+mod place;
+mod precondition;
+mod progress;
 mod rest;
 mod s3;
 mod xml;
 
 pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme};
 pub use cloud::{CloudReport, CredentialState, look_at_cloud};
-pub use config::{StoreConfig, open};
+pub use config::{StoreConfig, open, open_on};
 pub use error::{Error, ErrorKind, Result};
+pub use file::{Disk, Kernel};
 pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
-    Attributes, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
+    Attributes, Doomed, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload,
     PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
+pub use place::{BucketIdentity, Identity, Kinship, Relation, kinship, may_be_same_object, object_kinship};
+pub use precondition::{FileIdentity, Precondition};
+pub use progress::with_progress;
 pub use rest::Unreachable;
 
 use async_trait::async_trait;
@@ -45,6 +55,9 @@ use std::ops::Range;
 pub trait Store: Debug + Send + Sync {
     /// The URL of the root of this store as a user would write it, e.g. `s3://bucket`. Never holds a secret.
     fn url(&self) -> &str;
+
+    /// What this store is, apart from how it is named. Makes no request.
+    fn identity(&self) -> Identity;
 
     /// What this store can hold and how parts must be cut.
     fn limits(&self) -> StoreLimits;
@@ -74,14 +87,24 @@ pub trait Store: Debug + Send + Sync {
         true
     }
 
-    /// One page of keys in ascending byte order, strictly after `start_after`.
-    async fn list(&self, request: &ListRequest) -> Result<ListPage>;
+    /// One page of keys, strictly after `start_after`. Each page is checked against the request; a server that answers
+    /// another question fails the listing with [`ErrorKind::Protocol`].
+    ///
+    /// With `start_after` or `end_at` keys come in ascending byte order. Without a bound that is so for all stores that
+    /// keep the order; who needs it must check.
+    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
+        page_check::list(self, request).await
+    }
+
+    /// One page as the store gives it, for [`Store::list`], which all others call. It may hold keys beyond `end_at`.
+    async fn list_page(&self, request: &ListRequest) -> Result<ListPage>;
 
     /// Size, version, checksums and attributes of one object.
     async fn head(&self, key: &str) -> Result<ObjectInfo>;
 
     /// Reads bytes `range` (all when `None`) provided the object is still the one `condition` names;
-    /// otherwise [`ErrorKind::PreconditionFailed`]. A body that ends early is an error on the stream
+    /// otherwise [`ErrorKind::PreconditionFailed`]. The store is asked to check the condition, and its answer is
+    /// checked again here, because some servers ignore conditions. A body that ends early is an error on the stream
     /// ([`ErrorKind::Truncated`]), never a short success.
     async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download>;
 
@@ -115,6 +138,30 @@ pub trait Store: Debug + Send + Sync {
         options: &PutOptions,
     ) -> Result<Written>;
 
+    /// For a store that acks before the bytes are on its disk: the boot of the machine that holds them until then. When it
+    /// is another one later, what was acked may be lost, unless it was written with [`PutOptions::durable`]. `None` for
+    /// stores whose acks survive a power loss.
+    fn volatile_boot(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether the store still has `part` of an upload, which lies at `offset`, as its checksums say. May read the part.
+    /// [`ErrorKind::UploadNotFound`] when the whole upload is gone.
+    async fn has_part(&self, _key: &str, _upload: &UploadId, _offset: u64, _part: &PartTag) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// When anything of the object, its bytes or its attributes, was last changed by this machine's clock, milliseconds
+    /// since the Unix epoch. `None` where the store does not tell.
+    async fn changed_unix_ms(&self, _key: &str) -> Option<i64> {
+        None
+    }
+
+    /// Waits until the object would survive a power loss.
+    async fn sync(&self, _key: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// Forgets an upload and frees its parts. An upload that is already gone is no error.
     async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()>;
 
@@ -131,9 +178,13 @@ pub trait Store: Debug + Send + Sync {
     /// Server-side copy of `source.range` as part `part` of an upload.
     async fn copy_part(&self, key: &str, upload: &UploadId, part: u32, source: &PartSource) -> Result<PartTag>;
 
-    /// Deletes the keys (at most `limits().delete_keys_max`), one verdict per key in the same order.
+    /// Deletes the objects (at most `limits().delete_keys_max`), one verdict per object in the same order.
     /// A key that is not there is no error.
-    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>>;
+    ///
+    /// An object that is not in the state of its condition stays: [`ErrorKind::PreconditionFailed`]. Stores that can
+    /// check the condition while they delete are asked to. The others look at the object right before they delete it;
+    /// a write between the two is lost. Each back end documents which it is.
+    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>>;
 
     /// For downcasting in [`Store::can_copy_from`].
     fn as_any(&self) -> &dyn std::any::Any;

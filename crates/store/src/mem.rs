@@ -5,9 +5,9 @@
 //! As a sink it checks what it is given (sizes, parts, checksums) and keeps nothing but counts: what was put cannot be
 //! read back ([`ErrorKind::NotFound`]), and says so rather than pretend.
 
-use crate::s3::cut_page;
+use crate::precondition::another_state;
 use crate::{
-    Checksums, Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
+    Checksums, Doomed, Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
     PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits, UploadId,
     Written,
 };
@@ -150,6 +150,10 @@ impl Store for MemStore {
         &self.url
     }
 
+    fn identity(&self) -> crate::Identity {
+        crate::Identity::Memory
+    }
+
     fn limits(&self) -> StoreLimits {
         LIMITS
     }
@@ -162,7 +166,7 @@ impl Store for MemStore {
         }
     }
 
-    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
+    async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
         let first = match &request.continuation {
             None => 0,
             Some(text) => text
@@ -181,7 +185,6 @@ impl Store for MemStore {
             }
         }
         page.continuation = (index < self.objects).then(|| index.to_string());
-        cut_page(&mut page, request.end_at.as_deref());
         Ok(page)
     }
 
@@ -191,8 +194,8 @@ impl Store for MemStore {
 
     async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download> {
         let info = self.info("get", key)?;
-        if condition.etag.is_some() && condition.etag != info.etag {
-            return Err(self.error(ErrorKind::PreconditionFailed, "get", key, "the object has another ETag"));
+        if let Some(difference) = condition.difference(&info) {
+            return Err(self.error(ErrorKind::PreconditionFailed, "get", key, another_state(difference)));
         }
         let range = range.unwrap_or(0..info.size_bytes);
         if range.start > range.end || range.end > info.size_bytes {
@@ -295,8 +298,8 @@ impl Store for MemStore {
         Err(self.error(ErrorKind::Unsupported, "copy part", key, "memory has nothing to copy from"))
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        Ok(keys.iter().map(|_| Ok(())).collect())
+    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+        Ok(objects.iter().map(|_| Ok(())).collect())
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

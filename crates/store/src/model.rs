@@ -1,5 +1,6 @@
 //! The nouns of a store.
 
+use crate::precondition::{FileIdentity, Precondition};
 use crate::{Checksums, Error, Result};
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -100,17 +101,8 @@ pub struct ObjectInfo {
     pub attributes: Attributes,
     /// Storage class as the store names it.
     pub storage_class: Option<String>,
-}
-
-/// Which state of an object a read is meant for. Default: whatever is there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Precondition {
-    /// Read only if the ETag is this (HTTP If-Match, RFC 9110 §13.1.1).
-    pub etag: Option<String>,
-    /// Read this generation or version.
-    pub version: Option<String>,
-    /// For files: read only if size and modification time are these.
-    pub file_state: Option<(u64, i64)>,
+    /// Of files only.
+    pub file: Option<FileIdentity>,
 }
 
 /// A started read.
@@ -163,7 +155,7 @@ pub struct PartTag {
     pub part: u32,
     /// Length in bytes.
     pub size_bytes: u64,
-    /// ETag or block id.
+    /// ETag or block id. Of files: the boot in which the part was written.
     pub tag: String,
     /// Checksums of the part's bytes that were passed to, or returned by, the store.
     pub checksums: Checksums,
@@ -178,6 +170,8 @@ pub struct Written {
     pub version: Option<String>,
     /// Checksums of the whole object that the **store** states (or a file system where we read back), never our own echo.
     pub checksums: Checksums,
+    /// Identity of the new file. Of files only.
+    pub file: Option<FileIdentity>,
 }
 
 /// An unfinished upload found in the store.
@@ -202,6 +196,9 @@ pub struct PutOptions {
     pub modified_unix_ms: Option<i64>,
     /// Expected length of the whole object, where known.
     pub size_bytes: Option<u64>,
+    /// Files: write to the disk, with all directory entries, before the object counts as written.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 /// Where a server-side copy reads from.
@@ -215,6 +212,22 @@ pub struct PartSource {
     pub condition: Precondition,
     /// Bytes to copy; `None` for all.
     pub range: Option<Range<u64>>,
+}
+
+/// One object to delete.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Doomed {
+    /// Its key.
+    pub key: String,
+    /// State the object must be in; the default deletes whatever is there.
+    pub condition: Precondition,
+}
+
+impl Doomed {
+    /// Whatever has this key.
+    pub fn any(key: impl Into<String>) -> Self {
+        Self { key: key.into(), condition: Precondition::default() }
+    }
 }
 
 /// What a store can hold.

@@ -180,7 +180,7 @@ pub struct Head {
     pub codec: Codec,
     /// Whether the coded body is sealed (AES-256-GCM).
     pub sealed: bool,
-    /// BLAKE3 of the decoded body.
+    /// BLAKE3 of the decoded body and all other fields; zero when sealed.
     pub blake3: [u8; 32],
 }
 

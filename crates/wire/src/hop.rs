@@ -36,6 +36,11 @@ impl<U> Flights<U> {
         lost.into_iter().filter_map(|request| self.answered(request).map(|upstream| (request, upstream))).collect()
     }
 
+    /// Whether `request` is in flight.
+    pub fn is_in_flight(&self, request: RequestId) -> bool {
+        self.by_request.contains_key(&request)
+    }
+
     /// Whether anything is in flight on `connection`.
     pub fn is_on(&self, connection: ConnectionId) -> bool {
         self.by_request.values().any(|(on, _)| *on == connection)

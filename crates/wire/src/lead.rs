@@ -38,6 +38,8 @@ pub const ABORT_TRIES_MAX: u32 = 3;
 pub const OPEN_OBJECTS_MAX: usize = 64;
 /// A further object is opened while fewer than this many open ones have parts to send.
 pub const SENDING_OBJECTS_MIN: usize = 3;
+/// A request that waits behind others of its route is not overdue before they could have passed at this rate.
+pub const SLOWEST_BYTES_PER_S: u64 = 64 << 10;
 /// Objects the lead holds at once; [`Lead::wants_more`] is false beyond.
 pub const OBJECTS_MAX: usize = 20_000;
 
@@ -87,6 +89,8 @@ struct Flight {
     /// Of `bytes`, what is paid for.
     paid_bytes: u64,
     sent_ms: u64,
+    /// Bytes that were in flight on its route when it was sent, its own with them.
+    queued_bytes: u64,
     work: Work,
     tries: Tries,
     /// Whether the one object of a request that is no bundle has been reported on.
@@ -342,6 +346,29 @@ impl Lead {
     /// A whole request came back undone: every object of it has the same fault.
     pub fn failed(&mut self, request: RequestId, fault: Fault, now_ms: u64) {
         self.answered(request, Some(fault), now_ms);
+    }
+
+    /// Requests that nobody has answered within `limit_ms` and the time that what was in flight on their route takes at
+    /// [`SLOWEST_BYTES_PER_S`]. The caller gives each up with [`Lead::give_up`].
+    pub fn overdue(&self, now_ms: u64, limit_ms: u64) -> Vec<RequestId> {
+        let is_overdue = |flight: &Flight| {
+            let moving_ms = flight.queued_bytes.saturating_mul(1000) / SLOWEST_BYTES_PER_S;
+            now_ms.saturating_sub(flight.sent_ms) > limit_ms.saturating_add(moving_ms)
+        };
+        let mut overdue: Vec<RequestId> =
+            self.flights.iter().filter(|(_, flight)| is_overdue(flight)).map(|(request, _)| *request).collect();
+        overdue.sort_unstable();
+        overdue
+    }
+
+    /// An overdue request is no longer waited for. Its objects have one try less, as if a store had failed, so that a
+    /// route that swallows requests cannot hold up a job for ever; the route rests, as if the request were lost.
+    pub fn give_up(&mut self, request: RequestId, now_ms: u64) {
+        let Some(flight) = self.flights.get(&request) else { return };
+        for object in flight.work.objects() {
+            self.fault(request, object, Fault::Unavailable);
+        }
+        self.answered(request, Some(Fault::Lost), now_ms);
     }
 
     /// The next thing to do, or why there is none.

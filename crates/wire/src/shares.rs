@@ -188,6 +188,11 @@ impl Shares {
         route.paid_bytes += bytes;
     }
 
+    /// Bytes in flight on `route`.
+    pub fn in_flight_bytes(&self, route: RouteId) -> u64 {
+        self.routes.iter().find(|known| known.plan.id == route).map_or(0, |route| route.flight_bytes)
+    }
+
     /// `bytes` that were to go out on `route` certainly did not: they cost nothing. They are in flight until it is said
     /// what became of them.
     pub fn unsent(&mut self, route: RouteId, bytes: u64) {

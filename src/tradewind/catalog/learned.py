@@ -21,6 +21,7 @@ from tradewind.catalog.ageing import Figure, age_weight
 from tradewind.catalog.tables import GBPS_MAX, read_rows, write_table
 from tradewind.errors import ConfigError
 from tradewind.model.origin import Origin
+from tradewind.model.private import private_folder
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 from tradewind.model.units import format_bytes, format_duration
@@ -124,7 +125,7 @@ def store_samples(folder: Path, samples: Iterable[Sample]) -> bool:
     Raises:
         OSError: the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     with _locked(folder / f".{LEARNED_FILE}.lock") as locked:
         if not locked:
             return False

@@ -15,6 +15,7 @@ from tradewind.model.region import Region
 
 __all__ = [
     "MACHINES_MAX",
+    "OTHER_REQUEST_PRICES",
     "QUOTAS_FILE",
     "RATES",
     "REQUEST_PRICES",
@@ -32,6 +33,8 @@ MACHINES_MAX = 100_000
 USD_PER_1000_MAX = 100.0
 RATES = ("read_gbps", "write_gbps")
 REQUEST_PRICES = ("get_usd_per_1000", "put_usd_per_1000")
+OTHER_REQUEST_PRICES = ("list_usd_per_1000", "head_usd_per_1000")
+"""A table may leave them out: a LIST costs as much as a PUT then, and a HEAD as much as a GET."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class StoreFigures:
     put_usd_per_1000: float | None
     """Of requests; a table has both prices or neither."""
     origin: Origin
+    list_usd_per_1000: float | None = None
+    head_usd_per_1000: float | None = None
 
 
 def read_quotas(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Region, Quota]]:
@@ -74,7 +79,8 @@ def read_quotas(path: Path, source: str = "", check: RowCheck | None = None) -> 
 def read_stores(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[str, StoreFigures]]:
     """Object stores of a CSV file, by provider: provider and rates [Gbit/s a machine], request prices, or both.
 
-    The columns are provider[, read_gbps][, write_gbps][, get_usd_per_1000, put_usd_per_1000][, source][, date].
+    The columns are provider[, read_gbps][, write_gbps][, get_usd_per_1000, put_usd_per_1000][, list_usd_per_1000]
+    [, head_usd_per_1000][, source][, date].
 
     Raises:
         ConfigError: names file, line and column; also for a line without any figure, or with one price alone.
@@ -95,7 +101,8 @@ def store_figures(row: Row, origin: Origin) -> StoreFigures:
     if not any(row.has(column) for column in REQUEST_PRICES):
         return StoreFigures(read, write, None, None, origin)
     get, put = (row.number(column, low=0, high=USD_PER_1000_MAX) for column in REQUEST_PRICES)
-    return StoreFigures(read, write, get, put, origin)
+    other = (row.number(c, low=0, high=USD_PER_1000_MAX) if row.has(c) else None for c in OTHER_REQUEST_PRICES)
+    return StoreFigures(read, write, get, put, origin, *other)
 
 
 def over(known: Mapping[str, StoreLimits], told: Mapping[str, StoreFigures]) -> dict[str, StoreLimits]:
@@ -115,4 +122,6 @@ def _over(provider: str, known: StoreLimits | None, said: StoreFigures) -> Store
         base.put_usd_per_1000 if said.put_usd_per_1000 is None else said.put_usd_per_1000,
         said.origin if priced else base.origin,
         said.origin if rated else base.rate_origin,
+        said.list_usd_per_1000 if priced else base.list_usd_per_1000,
+        said.head_usd_per_1000 if priced else base.head_usd_per_1000,
     )

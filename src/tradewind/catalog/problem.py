@@ -5,7 +5,6 @@ Any planner can be held against ours on such a file. Its format is in docs/conce
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from tradewind.catalog.tables import GBPS_MAX, USD_PER_GB_MAX, read_rows
 from tradewind.errors import ConfigError
 from tradewind.model.catalog import Catalog
+from tradewind.model.document import parse_json
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
@@ -80,10 +80,10 @@ def read_problem(path: Path) -> Problem:
 
 def _read_problem(path: Path) -> Problem:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file", hint=FORMAT) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: a problem is a JSON object")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tradewind.catalog.locked import one_writer
 from tradewind.catalog.tables import USD_PER_HOUR_MAX, Row, format_tiers, read_rows, write_table
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, EgressRule
@@ -68,6 +69,12 @@ def store_refreshed(
     """Put a provider's figures in the place of those of the same kind and region; the rest stays. Says where."""
     path = folder / f"refreshed-{provider}.csv"
     new_rules, new_machines = list(rules), list(machines)
+    with one_writer(folder):
+        _store_locked(path, new_rules, new_machines)
+    return path
+
+
+def _store_locked(path: Path, new_rules: list[EgressRule], new_machines: list[MachinePrice]) -> None:
     told = {("egress", rule.src) for rule in new_rules} | {("machine", str(m.region)) for m in new_machines}
     for kept in read_refreshed(path) if path.exists() else ():
         if isinstance(kept, EgressRule):
@@ -79,7 +86,6 @@ def store_refreshed(
     new_rules.sort(key=lambda rule: rule.src)
     new_machines.sort(key=lambda machine: (machine.region, machine.type, machine.spot))
     write_table(path, HEADER, [*map(_rule_row, new_rules), *map(_machine_row, new_machines)])
-    return path
 
 
 def _rule_row(rule: EgressRule) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from tradewind.catalog import strict
 from tradewind.catalog.ageing import Figure, age_weight
 from tradewind.catalog.limits import (
+    OTHER_REQUEST_PRICES,
     QUOTAS_FILE,
     RATES,
     REQUEST_PRICES,
@@ -32,6 +33,7 @@ from tradewind.catalog.load import (
     read_machine_prices,
     read_prices,
 )
+from tradewind.catalog.locked import one_writer
 from tradewind.catalog.packaged import read_packaged
 from tradewind.catalog.refreshed import MachinePrice
 from tradewind.catalog.strict import RowCheck
@@ -151,7 +153,11 @@ def write_links(path: Path, links: Iterable[tuple[Pair, Figure]]) -> None:
 
 def _store(table: Table[Key, Value], folder: Path, entries: Iterable[tuple[Key, Value]], date: str) -> Imported:
     """Put entries over those that are there, save where those are newer; ``date`` is for those without one."""
-    path = folder / table.file
+    with one_writer(folder):
+        return _store_locked(table, folder / table.file, entries, date)
+
+
+def _store_locked(table: Table[Key, Value], path: Path, entries: Iterable[tuple[Key, Value]], date: str) -> Imported:
     kept = dict(table.read(path, "", None)) if path.exists() else {}
     new = {key: _dated(value, date) for key, value in entries}
     stayed = [key for key, value in new.items() if key in kept and kept[key].origin.date > value.origin.date]
@@ -187,12 +193,19 @@ def _number(figure: float | None) -> str:
 
 
 def _store_fields(provider: str, store: StoreFigures) -> list[str]:
-    figures = (store.read_gbps, store.write_gbps, store.get_usd_per_1000, store.put_usd_per_1000)
+    figures = (
+        store.read_gbps,
+        store.write_gbps,
+        store.get_usd_per_1000,
+        store.put_usd_per_1000,
+        store.list_usd_per_1000,
+        store.head_usd_per_1000,
+    )
     return [provider, *map(_number, figures)]
 
 
 def _store_words(store: StoreFigures) -> str:
-    columns = (*RATES, *REQUEST_PRICES)
+    columns = (*RATES, *REQUEST_PRICES, *OTHER_REQUEST_PRICES)
     return ", ".join(f"{c} {text}" for c, text in zip(columns, _store_fields("", store)[1:], strict=True) if text)
 
 
@@ -235,7 +248,7 @@ QUOTAS: Table[Region, Quota] = Table(
 STORES: Table[str, StoreFigures] = Table(
     what="store",
     file=STORES_FILE,
-    columns=("provider", *RATES, *REQUEST_PRICES),
+    columns=("provider", *RATES, *REQUEST_PRICES, *OTHER_REQUEST_PRICES),
     read=read_stores,
     fields=_store_fields,
     about=lambda provider: f"the store of {provider}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -27,7 +28,8 @@ class VerbParser(argparse.ArgumentParser):
         raise UsageError(what, hint=hint or f"`{self.prog} --help` says how")
 
     def parse_strictly(self, words: list[str]) -> argparse.Namespace:
-        """Like parse_args, but names the nearest option for an unknown one."""
+        """Like parse_args, but names the nearest option for an unknown one, and refuses empty arguments."""
+        self._refuse_empty(words)
         namespace, unknown = self.parse_known_intermixed_args(self._with_negative_amounts(words))
         if unknown:
             from difflib import get_close_matches
@@ -41,6 +43,16 @@ class VerbParser(argparse.ArgumentParser):
                 hint=f"did you mean {near[0]}?" if near else f"`{self.prog} --help` says how",
             )
         return namespace
+
+    def _refuse_empty(self, words: list[str]) -> None:
+        """No argument may be empty: it comes from an unset shell variable, and never means what was wanted."""
+        before = ""
+        for word in words:
+            name, equals, content = word.partition("=")
+            if not word.strip() or (name.startswith("--") and equals and not content.strip()):
+                what = name.strip() or (before if before.startswith("-") else "")
+                raise UsageError(f"an empty argument{f' to {what}' if what else ''}", hint="is a shell variable unset?")
+            before = word
 
     def _with_negative_amounts(self, words: list[str]) -> list[str]:
         """`--volume -3GB` as one word: argparse would take the second for an option, and miss the value it refuses."""
@@ -94,6 +106,20 @@ def parse(verb: str, module: ModuleType, words: list[str]) -> argparse.Namespace
     return args
 
 
+class Switch(argparse.BooleanOptionalAction):
+    """A switch and its negation. argparse takes every name that begins with ``--no-`` for a negation: ``--no-sign``."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **others: Any) -> None:
+        self._names = frozenset(option_strings)
+        super().__init__(option_strings, dest, **others)
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        """Called by argparse for each use."""
+        setattr(namespace, self.dest, option_string in self._names)
+
+
 def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None, repeated: bool = False) -> None:
     """Adds the flag of a setting: `--limit-rate VALUE`, or `--seal/--no-seal` for a switch.
 
@@ -106,7 +132,7 @@ def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None,
     default = f" (default {setting.default})" if setting.default and setting.parse is not parse_switch else ""
     help_text = (setting.help + default).replace("%", "%%")
     if setting.parse is parse_switch:
-        parser.add_argument(*names, dest=name, action=argparse.BooleanOptionalAction, default=None, help=help_text)
+        parser.add_argument(*names, dest=name, action=Switch, default=None, help=help_text)
     else:
         action = "append" if repeated else "store"
         kind = typed(setting.parse)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.one_store import add_store_arguments, object_of
+from tradewind.cli.streams import require_output
 
 USAGE = "[OPTION]… URL [URL…]"
 HELP = "Writes objects to standard output, one after the other, each verified as far as its store gives a checksum."
@@ -28,6 +29,7 @@ def write_objects(args: Namespace, urls: list[str]) -> int:
     from tradewind.gateway.find import find_gateway
     from tradewind.gateway.task import run_task
 
+    require_output()
     tasks: list[dict[str, object]] = []
     keys: list[str] = []
     for url in urls:

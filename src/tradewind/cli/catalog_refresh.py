@@ -14,6 +14,7 @@ from tradewind.catalog.refresh.gcp import KEY_VARIABLE
 from tradewind.catalog.refresh.run import Endpoints, Outcome, Refresh, refresh
 from tradewind.cli.catalog import today
 from tradewind.cli.output import PLAIN_EVERY_S, printable
+from tradewind.cli.streams import write_codes
 from tradewind.errors import PriceApiRefused, PriceApiUnavailable, UsageError
 from tradewind.model.region import parse_region
 from tradewind.model.units import format_bytes, format_count
@@ -103,7 +104,8 @@ class _Waiting:
         """So many bytes of a list have been read."""
         line = f"{what}: {format_bytes(count_bytes)} read"
         if self._live:
-            sys.stderr.write(f"\r\x1b[K{line}")
+            write_codes(sys.stderr, "\r\x1b[K")
+            sys.stderr.write(line)
             sys.stderr.flush()
             self._shown = True
         elif not self._quiet and time.monotonic() >= self._next_plain_s:
@@ -113,6 +115,6 @@ class _Waiting:
     def end(self) -> None:
         """Takes the line away."""
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
+            write_codes(sys.stderr, "\r\x1b[K")
             sys.stderr.flush()
             self._shown = False

@@ -205,8 +205,14 @@ def _region(catalog: Catalog, region: Region) -> Iterator[Shown]:
         known = {verb: gbps for verb, gbps in rates.items() if math.isfinite(gbps)}
         text = ", ".join(f"{verb} {format_gbps(gbps)}" for verb, gbps in known.items())
         yield Shown("store, per machine", text or "no limit known", known, "Gbit/s", store.rate_origin)
-        requests = {"get": store.get_usd_per_1000, "put": store.put_usd_per_1000}
-        text = f"{store.get_usd_per_1000:g} get, {store.put_usd_per_1000:g} put USD"
+        prices = store.request_prices
+        requests = {
+            "get": prices.get_usd_per_1000,
+            "put": prices.put_usd_per_1000,
+            "list": prices.list_usd_per_1000,
+            "head": prices.head_usd_per_1000,
+        }
+        text = ", ".join(f"{usd:g} {verb}" for verb, usd in requests.items()) + " USD"
         yield Shown("store, per 1000 requests", text, requests, "USD per 1000", store.origin)
 
 

@@ -260,11 +260,11 @@ def run(args: Namespace) -> int:
         import json
 
         for name, origin, unset in rows:
-            row = {"setting": name, "value": origin.text, "origin": origin.place}
+            row = {"setting": name, "value": _shown(name, origin), "origin": origin.place}
             print(json.dumps(row if origin.text is not None else {**row, "unset": unset}))
         return 0
     width = max(len(name) for name in SETTINGS)
-    shown = [f"({unset})" if origin.text is None else origin.text for _, origin, unset in rows]
+    shown = [_shown(name, origin) or f"({unset})" for name, origin, unset in rows]
     value_width = min(max(map(len, shown)), VALUE_COLUMNS_MAX)
     for (name, origin, _), value in zip(rows, shown, strict=True):
         print(f"{name:<{width}}  {value:<{value_width}}  {origin.place}")
@@ -297,9 +297,18 @@ def _endpoints_of_clouds(profile: str | None) -> Iterator[Origin]:
             yield Origin(_without_credentials(os.environ[variable]), f"{variable}, {scheme}:// only")
 
 
+def _shown(name: str, origin: Origin) -> str | None:
+    """A value without the credentials that an endpoint may hold, even though a transfer would refuse it."""
+    if origin.text is not None and name.endswith("_endpoint"):
+        return _without_credentials(origin.text)
+    return origin.text
+
+
 def _without_credentials(url: str) -> str:
+    """An address without user name, password, query and fragment."""
     scheme, separator, rest = url.rpartition("://")
-    host, slash, path = rest.partition("/")
+    address = rest.partition("#")[0].partition("?")[0]
+    host, slash, path = address.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
@@ -337,6 +346,8 @@ def _read(path: str, *, required: bool) -> dict[str, Any]:
         document: dict[str, Any] = loads(content.decode())
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply") from None
     return document
 
 

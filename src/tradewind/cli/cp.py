@@ -5,21 +5,24 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.options import accesses
-from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
+from tradewind.cli.streams import require_input
+from tradewind.cli.transferring import add_transfer_arguments, options_from, split_paths, transfer
 from tradewind.errors import UsageError
 
-USAGE = "[OPTION]… SRC DST [DST…]"
+USAGE = "[OPTION]… SRC… DST | SRC… --to DST [--to DST]…"
 HELP = """\
 Copies one object, or with -r everything below a prefix, and proves that every byte arrived.
 
 One object to x/ lands in x/NAME, to x it is called x. -r copies the contents of a directory, with or without a slash
-behind it; --as-subdir adds its name. Nothing depends on whether the destination exists. A prefix means a directory:
-s3://b/te never matches test/. `-` is standard input (one destination) or standard output."""
+behind it; --as-subdir adds its name. Several sources, directories too, keep their names and need a DST that ends in
+/; two of one name are refused. --to names several destinations. Nothing depends on whether the destination exists. A
+prefix means a directory: s3://b/te never matches test/. `-` is standard input (one destination) or standard output."""
 EXAMPLES = """\
   tradewind cp report.pdf s3://bucket/reports/            # lands in reports/report.pdf
   tradewind cp -r s3://bucket/data gs://other/copy        # the contents of data/
   tradewind cp -r logs/ az://account/container/logs --exclude '**.tmp' --exclude 'cache/**'
   tradewind cp -r s3://here/x s3://there/x --src-profile lab --dst-endpoint https://minio.lab:9000
+  tradewind cp *.log s3://bucket/logs/ --to s3://other/logs/
   pg_dump db | tradewind cp - s3://bucket/db.sql
   tradewind cp -r /data s3://bucket/data --topology two-routes.json --max-cost 5USD"""
 
@@ -32,10 +35,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Copies."""
-    pipes = args.source == "-" or "-" in args.destinations
+    split_paths(args)
+    pipes = "-" in args.sources or "-" in args.destinations
     if pipes and args.detach:
         raise UsageError("--detach lets go of standard input and output")
     if args.source == "-":
+        require_input()
         return _put(args)
     if pipes:
         return _write_out(args)
@@ -54,7 +59,7 @@ def _put(args: Namespace) -> int:
     from tradewind.model.url import parse_url
     from tradewind.transfer.request import object_place
 
-    if len(args.destinations) != 1 or args.recursive:
+    if len(args.destinations) != 1 or len(args.sources) != 1 or args.recursive:
         raise UsageError("standard input is one object and goes to one destination")
     place = parse_url(args.destinations[0], cwd=os.getcwd())
     if place.kind == "pipe":
@@ -80,6 +85,6 @@ def _write_out(args: Namespace) -> int:
     """One object to standard output."""
     from tradewind.cli.cat import write_objects
 
-    if args.destinations != ["-"] or args.recursive:
+    if args.destinations != ["-"] or len(args.sources) != 1 or args.recursive:
         raise UsageError("standard output takes one object", hint="`tradewind cat` writes several")
     return write_objects(args, [args.source])

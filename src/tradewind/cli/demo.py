@@ -21,9 +21,10 @@ from tradewind.cli.output import Talk
 from tradewind.errors import JobFailed, SkyError
 from tradewind.model.event import ObjectFailed, Progress, Summary
 from tradewind.model.units import format_bytes, format_rate, parse_bytes
-from tradewind.transfer.client import Client, RunningJob
+from tradewind.transfer.client import Client
 from tradewind.transfer.report import summary_lines
 from tradewind.transfer.request import Options
+from tradewind.transfer.running import RunningJob
 
 USAGE = "[OPTION]…"
 HELP = """\

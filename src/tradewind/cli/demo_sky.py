@@ -35,10 +35,11 @@ from tradewind.planner.plan import answer_goal, prepare
 from tradewind.sky.file import network_from_document
 from tradewind.sky.network import Network
 from tradewind.sky.running import Sky
-from tradewind.transfer.client import Client, RunningJob
+from tradewind.transfer.client import Client
 from tradewind.transfer.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
-from tradewind.transfer.report import proof_words, spent_usd
+from tradewind.transfer.report import proof_words
 from tradewind.transfer.request import Options
+from tradewind.transfer.running import RunningJob
 from tradewind.transfer.way import planned_way
 
 __all__ = ["run_in_sky"]
@@ -272,7 +273,7 @@ def _row(racer: Racer) -> str:
     progress, overlay = racer.progress, racer.overlay
     routes: list[Any] = sorted(progress.hops, key=lambda hop: -hop.bytes)
     carried = ", ".join(f"{_middle(hop.name)} {hop.bytes / max(1, progress.bytes_done):.0%}" for hop in routes)
-    spent = spent_usd(overlay, progress.cost_usd, progress.elapsed_s)
+    spent = racer.job.spent_usd()
     return (
         f"{racer.name:<8} {format_duration(progress.elapsed_s):>8}  {format_gbps(progress.bytes_per_s * 8e-9):>14}"
         f"  {format_gbps(overlay.throughput_gbps):>14}  {format_usd(spent):>9}"

@@ -17,10 +17,11 @@ from tradewind.cli.config import unknown_variables
 from tradewind.cli.one_store import place_of
 from tradewind.cli.options import access, add_side_arguments
 from tradewind.cli.output import printable
-from tradewind.errors import TradewindError
+from tradewind.errors import ConfigError, TradewindError
 from tradewind.gateway.find import find_gateway
 from tradewind.gateway.task import ask_task, run_task
 from tradewind.model.document import to_document
+from tradewind.model.private import private_folder, state_folder
 from tradewind.model.store import Access
 from tradewind.model.units import format_bytes
 from tradewind.model.url import Kind, Location
@@ -130,7 +131,10 @@ def _gateway(args: Namespace) -> Finding:
 def _state_folder(args: Namespace) -> Finding:
     folder = JobStore(args.state_dir).folder
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        state_folder(Path(folder).parent)
+        private_folder(folder)
+    except ConfigError as error:
+        return Finding("jobs", False, str(error), error.hint)
     except OSError as error:
         return Finding("jobs", False, f"{folder}: {error.strerror}", "set TRADEWIND_STATE_DIR to a folder of yours")
     if not os.access(folder, os.W_OK | os.X_OK):

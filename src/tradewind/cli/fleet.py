@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
@@ -17,7 +18,11 @@ USAGE = "list|down [ID…]"
 HELP = """\
 Shows and ends fleets: the machines that transfers and measurements started. A fleet ends with the command that made it.
 One whose command was killed ends by itself, at once or when its lease lapses; `down` ends it now and forgets it. `down`
-without ID takes only fleets whose command is gone; with ID also one that is in use, whose job can then be resumed."""
+without ID takes only fleets whose command is gone; with ID also one that is in use, whose job can then be resumed.
+
+A fleet is in use while its command holds the fleet's lock, also in another container. One of another host that shares
+the state folder is listed and never ended here. A record that cannot be read, or belongs to another user, is reported
+by name, with exit code 1: its machines may live."""
 EXAMPLES = """\
   tradewind fleet list
   tradewind fleet down
@@ -42,7 +47,8 @@ def run(args: Namespace) -> int:
         return _list(args, journal)
     records = [journal.load(fleet_id) for fleet_id in args.fleets]
     chosen = records if args.fleets else [record for record in journal.records() if record.abandoned]
-    return _down(args, journal, chosen)
+    code = _down(args, journal, chosen)
+    return code if args.fleets else max(code, _tell_unreadable(args, journal))
 
 
 def _list(args: Namespace, journal: FleetJournal) -> int:
@@ -51,23 +57,56 @@ def _list(args: Namespace, journal: FleetJournal) -> int:
         if args.json:
             print(json.dumps(_document(record, living)))
             continue
-        state = "abandoned" if record.abandoned else f"in use by process {record.client.pid}"
+        state = _state(record)
         age = format_duration(max(0.0, time.time() - record.created_unix_ms / 1000))
         alive = "machines unknown" if living is None else f"{len(living)} of {len(record.machines)} machines alive"
         print(f"{record.id}  {record.provider['kind']:<6} {alive}, {state}, {age} old, {record.purpose}")
-    return 0
+    return _tell_unreadable(args, journal)
+
+
+def _state(record: FleetRecord) -> str:
+    from tradewind.fleet.owner import pid_namespace
+
+    if record.ownership == "abandoned":
+        return "abandoned"
+    if record.ownership == "elsewhere":
+        seen = format_duration(max(0.0, time.time() - record.heartbeat_unix_s))
+        return f"on host {record.owner.host_name or 'unknown'}, last heard {seen} ago"
+    where = "" if record.owner.pid_namespace == pid_namespace() else " of another PID namespace"
+    return f"in use by process {record.owner.process.pid}{where}"
+
+
+def _tell_unreadable(args: Namespace, journal: FleetJournal) -> int:
+    """Report records that cannot be read: their machines may live. Returns 1 if there are any."""
+    unreadable = journal.unreadable()
+    for fleet in unreadable:
+        if args.json:
+            print(json.dumps({"id": fleet.id, "unreadable": fleet.because}))
+        print(f"error: fleet {fleet.id} cannot be read: {fleet.because}", file=sys.stderr)
+    if unreadable:
+        print(f"hint: look into {journal.folder}, and remove what is not yours", file=sys.stderr)
+    return 1 if unreadable else 0
 
 
 def _down(args: Namespace, journal: FleetJournal, records: list[FleetRecord]) -> int:
+    """End fleets. One that cannot be ended does not hold up the others; the exit code is then its error's."""
     from tradewind.fleet.fleet import end_fleet
 
+    code = 0
     for record in records:
-        ended = end_fleet(record, journal, args.gateway or "")
+        try:
+            ended = end_fleet(record, journal, args.gateway or "")
+        except TradewindError as error:
+            code = error.exit_code
+            print(f"error: fleet {record.id} could not be ended: {error}", file=sys.stderr)
+            if error.hint:
+                print(f"hint: {error.hint}", file=sys.stderr)
+            continue
         if args.json:
             print(json.dumps({"id": record.id, "ended": ended}))
         else:
             print(f"{record.id}: {ended} machines ended")
-    return 0
+    return code
 
 
 def _living(args: Namespace, journal: FleetJournal, record: FleetRecord) -> list[str] | None:
@@ -89,6 +128,8 @@ def _document(record: FleetRecord, living: list[str] | None) -> dict[str, object
         "machines": dict(record.machines),
         "alive": living,
         "abandoned": record.abandoned,
-        "client_pid": record.client.pid,
+        "ownership": record.ownership,
+        "host": record.owner.host_name,
+        "client_pid": record.owner.process.pid,
         "created_unix_ms": record.created_unix_ms,
     }

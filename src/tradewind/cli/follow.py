@@ -10,20 +10,24 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, TracebackType
 
 from tradewind.cli.failures import Failures
 from tradewind.cli.output import Talk
-from tradewind.cli.signals import STOPPING, StopHandlers
+from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
 from tradewind.errors import Interrupted, TransferError
-from tradewind.model.event import Summary, event_from_document
+from tradewind.gateway.process import kill_started
+from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection
-from tradewind.model.units import format_count
-from tradewind.transfer.client import RunningJob
-from tradewind.transfer.report import plan_lines, summary_lines
+from tradewind.model.units import format_bytes, format_count
+from tradewind.transfer.report import JobCost, job_cost, plan_lines, summary_lines
+from tradewind.transfer.running import RunningJob, kill_unclosed, resume_hint
 
-#: Signals this close together are one wish to stop: `timeout` and terminals send to the process and to its group.
-ONE_WISH_S = 0.3
+#: After a second wish to stop all processes are killed at once; what is written down of them is removed within so long,
+#: or left for `fleet down`.
+LEAVE_S = 3.0
+#: A line about a signal that cannot be written within so long is not waited for.
+SAY_S = 0.5
 
 
 class Follower(StopHandlers):
@@ -35,16 +39,30 @@ class Follower(StopHandlers):
         self._json: bool = args.json
         self._verb: str = args.verb
         self._talk = Talk(quiet=args.quiet or args.json)
+        #: What a wish to stop is about; without a job the main thread is interrupted.
         self._job: RunningJob | None = None
-        self._interrupts = 0
-        self._interrupted_s = 0.0
+        #: Set by the handler, which does nothing else once there is a job.
+        self._asked = False
+        #: Set by the thread of the signals.
+        self._wishes = 0
+        self._signals: SignalThread | None = None
 
     def __enter__(self) -> Follower:
+        self._signals = SignalThread(self._wished)
         for number in STOPPING:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # The user wants the job to outlive the terminal: nohup.
-            self.take(number, self._interrupt)
+            self.take(number, self._flag)
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Gives the signals back. A job that was started and never handed over, because of a signal, is ended."""
+        kill_unclosed()
+        if self._signals is not None:
+            self._signals.close()
+        super().__exit__(kind, error, trace)
 
     def run(
         self,
@@ -59,7 +77,7 @@ class Follower(StopHandlers):
         `begun` is called when all has been said that there is to say before the start.
         """
         self._job = job
-        if self._interrupts:
+        if self._wishes or self._asked:
             job.drain()
         if self._json:
             print(json.dumps({"event": "started", "job_id": job.id}), flush=True)
@@ -94,7 +112,8 @@ class Follower(StopHandlers):
     def _follow(self, job: RunningJob) -> None:
         for line in job.lines():
             if self._json:
-                if job.summary is None:
+                # The last line comes with the exit code.
+                if not (b'"done"' in line and json.loads(line)["event"] == "done"):
                     sys.stdout.write(line.decode())
                     sys.stdout.flush()
                 continue
@@ -103,7 +122,7 @@ class Follower(StopHandlers):
                 self._talk.event(event)
 
     def _json_end(self, job: RunningJob) -> int:
-        """The last line: the summary with job id and exit code."""
+        """The last line: the summary with what the job has cost, job id and exit code."""
         try:
             job.result()
             code = 0
@@ -112,31 +131,55 @@ class Follower(StopHandlers):
             print(f"error: {error}", file=sys.stderr)
             if error.hint:
                 print(f"hint: {error.hint}", file=sys.stderr)
-        print(json.dumps({**(job.summary_document or {}), "job_id": job.id, "exit_code": code}))
+        progress = Progress() if job.summary is None else job.summary.progress
+        cost = _cost(job, progress).document()
+        print(json.dumps({**(job.summary_document or {}), "cost": cost, "job_id": job.id, "exit_code": code}))
         return code
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        now_s = time.monotonic()
-        if self._interrupts and now_s - self._interrupted_s < ONE_WISH_S:
-            return
-        self._interrupted_s = now_s
-        self._interrupts += 1
-        if self._job is None:
+    def _flag(self, number: int, frame: FrameType | None) -> None:
+        """The handler: takes no lock. Before there is a job the main thread is interrupted, once."""
+        first, self._asked = not self._asked, True
+        if first and self._job is None:
             raise KeyboardInterrupt
-        if self._interrupts == 1:
-            # Not through the stream object: the signal may have come in the middle of a write to it.
-            try:
-                os.write(2, b"\nstopping: what is under way is closed or kept for later; once more leaves at once\n")
-            except OSError:
-                _mute()  # The terminal is gone. That is no reason to stop in disorder.
-            # Nor here: the answer comes when all is closed, and until then events are to be read.
-            threading.Thread(target=self._job.drain, daemon=True).start()
-            return
-        job_id, resumable = self._job.id, self._job.spec.state_dir is not None
-        self._job.kill()
-        raise Interrupted(
-            "left at once", hint=f"go on with: tradewind jobs resume {job_id}" if resumable else None, job_id=job_id
-        )
+
+    def _wished(self, wishes: int) -> None:
+        """In the thread of the signals: the main thread may hold any lock, or be stuck in a write."""
+        self._wishes = wishes  # Before the job is looked at: `run` does it the other way round.
+        job = self._job
+        if wishes > 1:
+            self._leave(job)
+        elif job is not None:
+            job.drain()
+            _say("\nstopping: what is under way is closed or kept for later; once more leaves at once\n")
+
+    def _leave(self, job: RunningJob | None) -> None:
+        """End all processes, and this one."""
+        kill_started()
+        ending = threading.Thread(target=kill_unclosed, daemon=True)
+        ending.start()
+        ending.join(LEAVE_S)
+        said = "error: left at once\n"
+        if job is not None and job.spec.state_dir is not None:
+            said += f"hint: {resume_hint(job.id)}\n"
+        _say(said)
+        os._exit(Interrupted.exit_code)
+
+
+def _say(text: str) -> None:
+    """Write to standard error, past the stream object, which may be in the middle of a write, and without waiting long.
+
+    Who reads it may have stopped: a full pipe must not hold up the next wish.
+    """
+
+    def write() -> None:
+        try:
+            os.write(2, text.encode())
+        except OSError:
+            _mute()  # The terminal is gone. That is no reason to stop in disorder.
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    writer.join(SAY_S)
 
 
 def _mute() -> None:
@@ -154,9 +197,16 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
     if summary.outcome != "done" and not (progress.objects_done or progress.objects_failed or progress.bytes_done):
         return []
     if job.spec.dry_run:
-        return [f"would move {format_count(progress.objects_total, 'object')}; nothing was done"]
-    total_usd = job.spent_usd(progress.cost_usd, progress.elapsed_s)
-    return summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb, total_usd)
+        lines = [f"would move {format_count(progress.objects_total, 'object')}; nothing was done"]
+        if summary.to_delete is not None and summary.to_delete.objects:
+            objects, size = format_count(summary.to_delete.objects, "object"), format_bytes(summary.to_delete.bytes)
+            lines.insert(0, f"would delete {objects}, {size}")
+        return lines
+    return summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb, _cost(job, progress))
+
+
+def _cost(job: RunningJob, progress: Progress) -> JobCost:
+    return job_cost(job.ledger, job.plan, progress, job.spec.ceiling_usd_per_gb, time.time())
 
 
 def follow(args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> Follower:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from tradewind.cli.output import printable
-from tradewind.errors import UsageError
+from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.plan import local_plan
 from tradewind.model.units import format_bytes
 from tradewind.transfer.client import Client
 from tradewind.transfer.jobs import JobRecord
-from tradewind.transfer.report import summary_lines
+from tradewind.transfer.report import cost_lines, job_cost, summary_lines
 
 USAGE = "[OPTION]… list | show ID | resume ID | cancel ID"
 HELP = """\
@@ -44,7 +45,7 @@ def run(args: Namespace) -> int:
     if args.id is None:
         raise UsageError(f"jobs {args.action} needs the ID of a job", hint="`tradewind jobs list` shows all")
     if args.action == "show":
-        return _show(args, client.job(args.id))
+        return _show(args, client, client.job(args.id))
     if args.action == "resume":
         return _resume(args, client)
     record = client.cancel(args.id)
@@ -54,7 +55,7 @@ def run(args: Namespace) -> int:
 
 
 def _list(args: Namespace, client: Client) -> int:
-    for record in client.store.records():
+    for record in client.store.records(_report_unreadable):
         if args.json:
             print(json.dumps(_document(record), ensure_ascii=False))
             continue
@@ -65,12 +66,18 @@ def _list(args: Namespace, client: Client) -> int:
     return 0
 
 
-def _show(args: Namespace, record: JobRecord) -> int:
+def _report_unreadable(error: JobUnreadable) -> None:
+    print(f"warning: {error}; it is left out", file=sys.stderr)
+
+
+def _show(args: Namespace, client: Client, record: JobRecord) -> int:
+    ceiling = record.document["spec"].get("ceiling_usd_per_gb")
+    plan = _plan(record)
+    cost = job_cost(client.ledger(record), plan, record.progress, ceiling, time.time())
     if args.json:
         summary = None if record.summary is None else to_document(record.summary)
-        print(
-            json.dumps({**_document(record), "summary": summary, "spec": record.document["spec"]}, ensure_ascii=False)
-        )
+        more = {"cost": cost.document(), "summary": summary, "spec": record.document["spec"]}
+        print(json.dumps({**_document(record), **more}, ensure_ascii=False))
         return 0
     created = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created_unix_ms / 1000))
     rows = [("job", record.id), ("state", record.state), ("created", created), ("source", record.source)]
@@ -83,16 +90,20 @@ def _show(args: Namespace, record: JobRecord) -> int:
     for name, content in rows:
         print(printable(f"{name:<8}{content}"))
     if record.summary is not None:
-        for line in summary_lines(record.summary, _plan(record), record.document["spec"].get("ceiling_usd_per_gb")):
+        for line in summary_lines(record.summary, plan, ceiling, cost):
             print(printable(line))
         if record.summary.message:
             print(printable(f"error   {record.summary.message}"))
+    else:
+        for line in cost_lines(cost):
+            print(line)
     if record.state == "interrupted":
         print(f"resume  tradewind jobs resume {record.id}")
     return 0
 
 
 def _resume(args: Namespace, client: Client) -> int:
+    from tradewind.cli.deleting import run_with_question
     from tradewind.cli.follow import follow
     from tradewind.cli.via import provider_again
 
@@ -101,7 +112,7 @@ def _resume(args: Namespace, client: Client) -> int:
     args.verb = record.verb
     with provider_again(record, args.state_dir) as provider, follow(args) as follower:
         job = client.resume(args.id, keep_logs=args.keep_logs, provider=provider)
-        return follower.run(job, record.source, record.destinations)
+        return run_with_question(follower, client, job, record.source, record.destinations, yes=args.yes)
 
 
 def _plan(record: JobRecord) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -52,15 +51,16 @@ _GLOBAL_VALUES = ("--config", "--profile")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command line and returns its exit code."""
+    """Run one command line and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
     if words in (["--version"], ["-V"]):
         print(f"tradewind {__version__}")
         return 0
     try:
         from tradewind.cli.signals import Interrupts
+        from tradewind.cli.streams import standard_streams
 
-        with Interrupts() as interrupts:
+        with standard_streams(), Interrupts(last=argv is None) as interrupts:
             return _guarded(words, interrupts)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -71,10 +71,6 @@ def _guarded(words: list[str], interrupts: Interrupts) -> int:
     try:
         code = _run(words, interrupts)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has what it wanted. Python must not complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:  # The one place; the rest raises by meaning.
         if interrupts.explain(error):
             raise KeyboardInterrupt from error

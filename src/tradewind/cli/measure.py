@@ -84,8 +84,12 @@ def run(args: Namespace) -> int:
         if args.out and links:
             _write(args, links, settings)
         if links and not args.json:
-            spent_usd = sum(link.usd for link in links)
-            print(f"{format_count(len(links), 'link')} for {format_usd(spent_usd)}", file=sys.stderr)
+            egress_usd, machines_usd = sum(link.usd for link in links), campaign.machines_usd
+            print(
+                f"{format_count(len(links), 'link')} for {format_usd(egress_usd + machines_usd)}: "
+                f"{format_usd(egress_usd)} egress, {format_usd(machines_usd)} machines",
+                file=sys.stderr,
+            )
     if len(links) < len(pairs):
         raise CeilingReached(
             f"{len(links)} of {format_count(len(pairs), 'link')} measured; the next ones could have passed --max-cost",

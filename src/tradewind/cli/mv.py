@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
 
-USAGE = "[OPTION]… SRC DST [DST…]"
+USAGE = "[OPTION]… SRC… DST | SRC… --to DST [--to DST]…"
 HELP = """\
 Copies like cp, and deletes each source object once its copy is proven at every destination. What could not be copied
 stays where it is. Local directories that this empties are removed; SRC itself stays."""

@@ -95,6 +95,9 @@ def read_rules(path: str) -> list[FilterRule]:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8") from None
+    if not rules:
+        # An empty file is more often a command that failed than a wish to take everything.
+        raise UsageError(f"{path}: no rule in it", hint="leave --filter-from out to take everything")
     return rules
 
 

@@ -8,6 +8,7 @@ import time
 from typing import TextIO
 
 from tradewind.cli.failures import Failures
+from tradewind.cli.streams import write_codes
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 from tradewind.model.units import format_bytes
 from tradewind.transfer.progress import ProgressLines, plain_line
@@ -95,7 +96,7 @@ class Talk:
 
     def _erase(self) -> None:
         if self._shown:
-            self._stream.write(f"\x1b[{self._shown}A\x1b[J")
+            write_codes(self._stream, f"\x1b[{self._shown}A\x1b[J")
             self._shown = 0
 
 

@@ -97,6 +97,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="bytes sent per byte of data, above 0 and at most 1: egress is billed on what is sent (default 1)",
     )
     billed.add_argument(
+        "--objects",
+        metavar="N",
+        type=typed(parse_objects),
+        help="how many objects are moved: each costs requests (default: objects of 16 MiB)",
+    )
+    billed.add_argument(
         "--egress-used",
         metavar="SIZE",
         type=typed(parse_used_gb),
@@ -117,6 +123,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     shown.add_argument(
         "--plot", metavar="FILE", type=typed(parse_plot), help="draw routes and frontier: FILE.svg or FILE.png"
     )
+
+
+def parse_objects(text: str) -> int:
+    """A number of objects, at least one. Raises UsageError."""
+    try:
+        count = int(text.replace(",", ""))
+    except ValueError:
+        raise UsageError(f"{text!r} is no number of objects", hint="a whole number, for example 1000000") from None
+    if count < 1:
+        raise UsageError(f"at least one object is moved, not {count}", hint="without --objects, 16 MiB each is assumed")
+    return count
 
 
 def parse_used_gb(text: str) -> float:
@@ -236,6 +253,7 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
         spot=args.spot,
         compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
         egress_used_gb=args.egress_used or 0.0,
+        objects=args.objects,
         catalog=catalog_folder(args.state_dir),
     )
     return transfer, _goal(args, volume_gb)

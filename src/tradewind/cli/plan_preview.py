@@ -62,8 +62,9 @@ class Preview:
             return
         if not self._can_be_planned(strictly=True):
             return
-        volume_gb = self._counted().progress.bytes_total / 1e9
-        plan = self._plan(volume_gb) if volume_gb > 0 else None
+        counted = self._counted().progress
+        volume_gb = counted.bytes_total / 1e9
+        plan = self._plan(volume_gb, counted.objects_total) if volume_gb > 0 else None
         if plan is not None:
             self._say(f"plan    {plan.overlay}", f"        {NO_PROVIDER}")
 
@@ -74,7 +75,7 @@ class Preview:
         volume_gb = summary.progress.bytes_total / 1e9
         if volume_gb <= 0 or not self._can_be_planned(strictly=bool(goal_options(self.args))):
             return
-        plan = self._plan(volume_gb)
+        plan = self._plan(volume_gb, summary.progress.objects_total)
         if plan is None:
             return
         if self.args.json:
@@ -102,7 +103,7 @@ class Preview:
             return False
         return True
 
-    def _plan(self, volume_gb: float) -> TransferPlan | None:
+    def _plan(self, volume_gb: float, objects: int) -> TransferPlan | None:
         """The plan; None, and said why, where waiting for machines would take longer than the transfer."""
         from time import perf_counter
 
@@ -112,7 +113,7 @@ class Preview:
         from tradewind.planning.words import SHORTEST_S
 
         started_s = perf_counter()
-        transfer = self._prepared(volume_gb)
+        transfer = self._prepared(volume_gb, objects)
         alone = outruns_boot(transfer)
         if alone is not None:
             self._say_no_plan(
@@ -122,7 +123,7 @@ class Preview:
             return None
         return planned(transfer, goal_of(self.args, volume_gb) or goal_of_direct(transfer), started_s)
 
-    def _prepared(self, volume_gb: float) -> Transfer:
+    def _prepared(self, volume_gb: float, objects: int | None = None) -> Transfer:
         """The transfer between the two regions, which are known. Raises UsageError if the catalog does not have one."""
         from tradewind.catalog.load import catalog_folder
         from tradewind.planning.api import MACHINES_PER_REGION, prepared
@@ -133,6 +134,7 @@ class Preview:
             str(self.sides[1].region),
             volume_gb=volume_gb,
             max_vms=self.args.max_vms or MACHINES_PER_REGION,
+            objects=objects or None,
             catalog=catalog_folder(self.args.state_dir),
         )
 
@@ -145,7 +147,7 @@ class Preview:
     def _counted(self) -> Summary:
         """Counts what there is to move, by the same rules, since what a goal needs depends on it."""
         job = self.client.start(
-            self.args.source, self.args.destinations, replace(self.options, dry_run=True), verb=self.args.verb
+            self.args.sources, self.args.destinations, replace(self.options, dry_run=True), verb=self.args.verb
         )
         return job.wait().summary
 

@@ -36,6 +36,8 @@ def run(args: Namespace) -> int:
     rules = object_filter(args)
     if not args.recursive and rules != ObjectFilter():
         raise UsageError("filters choose among the objects of a directory", hint="add -r")
+    if args.recursive:
+        _refuse_link(args.url)
     store, key = (directory_of if args.recursive else object_of)(args, args.url)
     if args.recursive and not (args.yes or args.dry_run):
         _refuse_whole(args.url)
@@ -57,6 +59,15 @@ def run(args: Namespace) -> int:
         },
         mute=args.quiet and not args.json,
     )
+
+
+def _refuse_link(url: str) -> None:
+    """A link may lead anywhere, and who removes it seldom means what it leads to. Raises UsageError."""
+    place = place_of(url)
+    if place.kind == "file" and os.path.islink(place.key):
+        raise UsageError(
+            f"{url} is a symbolic link", hint=f"to delete what is in the directory that it leads to, write {url}/"
+        )
 
 
 def _refuse_whole(url: str) -> None:

@@ -1,9 +1,17 @@
-"""What signals do wherever no job is followed (there `cli/follow.py` has its own way)."""
+"""What the signals do that ask to stop.
+
+A handler sets a flag, and may raise KeyboardInterrupt where the main thread has only begun: it never takes a lock,
+because the main thread may hold that lock. Where a job is followed a thread waits for the signals (`SignalThread`), so
+that they work whatever the main thread does.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
@@ -12,6 +20,8 @@ from tradewind.errors import TransferError
 #: Each asks to stop: Ctrl-C, `kill`, the end of the terminal or of the ssh session.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
+#: Signals this close together are one wish to stop: `timeout` and terminals send to the process and to its group.
+ONE_WISH_S = 0.3
 #: The first unwinds; a closed terminal often sends a second at once, which must not stop the unwinding.
 SIGNALS_UNTIL_EXIT = 3
 
@@ -33,14 +43,49 @@ class StopHandlers:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
 
+class SignalThread:
+    """Calls `wished(n)` in a thread of its own for the n-th wish to stop. For the main thread alone.
+
+    The kernel's signal is written to a pipe in C at once (`signal.set_wakeup_fd`), so the thread learns of it also when
+    the main thread is in a system call or waits for a lock.
+    """
+
+    def __init__(self, wished: Callable[[int], None]) -> None:
+        self._wished = wished
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._thread = threading.Thread(target=self._wait, name="signals", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, after the wish that it is busy with."""
+        signal.set_wakeup_fd(self._before)
+        os.write(self._write, b"\0")
+        self._thread.join()
+        os.close(self._read)
+        os.close(self._write)
+
+    def _wait(self) -> None:
+        wishes, last_s = 0, 0.0
+        while (number := os.read(self._read, 1)[0]) != 0:
+            now_s = time.monotonic()
+            if number not in STOPPING or (wishes and now_s - last_s < ONE_WISH_S):
+                continue
+            wishes, last_s = wishes + 1, now_s
+            self._wished(wishes)
+
+
 class Interrupts(StopHandlers):
     """Within, a signal that asks to stop ends the process: at once while it starts up, then by KeyboardInterrupt.
 
-    What was ignored when the process began stays ignored, as `nohup` wants it.
+    What was ignored when the process began stays ignored, as `nohup` wants it. With `last` the process has nothing to
+    do afterwards but to end, and such signals are ignored from then on: the exit code is decided.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, last: bool = False) -> None:
         super().__init__()
+        self._last = last
         self._starting = True
         self._seen = 0
 
@@ -49,6 +94,15 @@ class Interrupts(StopHandlers):
             if signal.getsignal(number) != signal.SIG_IGN:
                 self.take(number, self._stop)
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._last:
+            return super().__exit__(kind, error, trace)
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+        return None
 
     def started(self) -> None:
         """From now on there may be something to clean up."""
@@ -69,6 +123,8 @@ class Interrupts(StopHandlers):
         self._seen += 1
         if self._starting or self._seen >= SIGNALS_UNTIL_EXIT:
             # An exception could come out of an import, a destructor or the parser as anything, or not at all.
+            if (process := sys.modules.get("tradewind.gateway.process")) is not None:
+                process.kill_started()
             os.write(2, b"interrupted\n")
             os._exit(EXIT_INTERRUPTED)
         if self._seen == 1:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 
+from tradewind.cli.deleting import asks_before_deleting
 from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
 
-USAGE = "[OPTION]… SRC DST [DST…]"
+USAGE = "[OPTION]… SRC DST | SRC --to DST [--to DST]…"
 HELP = """\
 Makes DST hold what SRC holds: copies what is missing or differs, always the contents of SRC, with or without a slash.
 
 Compares size and checksum where both listings give one without further requests, else size and time: between local
 directories copies keep their time, so any other time is a change; elsewhere DST must not be older. Never deletes
 without --delete; --delete refuses when the source is missing, empty or was not listed to the end, and deletes only
-after verified copies."""
+after verified copies. On a terminal it asks first. More than half of what DST holds goes only with -y or
+--max-delete."""
 EXAMPLES = """\
   tradewind sync /data s3://bucket/data
   tradewind sync s3://bucket/data gs://other/data --delete --max-delete 100
@@ -43,5 +45,7 @@ def run(args: Namespace) -> int:
         compare=args.compare,
         delete=args.delete,
         max_delete=args.max_delete if args.delete else None,
+        delete_over_half=args.yes,
+        ask_delete=args.delete and asks_before_deleting(args),
     )
     return transfer(args, options)

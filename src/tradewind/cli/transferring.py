@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,10 +21,20 @@ if TYPE_CHECKING:
     from tradewind.transfer.client import Client
 
 
+#: So many sources are named in the first line of a job.
+SOURCES_SHOWN_MAX = 3
+
+
 def add_transfer_arguments(parser: ArgumentParser) -> None:
     """All options of a transfer."""
-    parser.add_argument("source", metavar="SRC", help="what to take")
-    parser.add_argument("destinations", metavar="DST", nargs="+", help="where it goes; each gets everything")
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="what to take, and last where it goes")
+    parser.add_argument(
+        "--to",
+        dest="to",
+        action="append",
+        metavar="DST",
+        help="where it goes; repeated, each gets everything. Then every PATH is a source",
+    )
     parser.add_argument(
         "--as-subdir", action="store_true", help="put a directory below its own name at the destination"
     )
@@ -101,8 +112,17 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     )
 
 
+def split_paths(args: Namespace) -> None:
+    """Sets `sources`, `source` (the first) and `destinations` of the arguments. Raises UsageError."""
+    sources, destinations = (args.paths, args.to) if args.to else (args.paths[:-1], args.paths[-1:])
+    if not sources:
+        raise UsageError(f"{args.paths[0]}: no destination", hint=f"`tradewind {args.verb} SRC… DST`, or --to DST")
+    args.sources, args.source, args.destinations = sources, sources[0], destinations
+
+
 def options_from(args: Namespace, *, recursive: bool) -> Options:
     """The options of a transfer as the library has them. Raises UsageError."""
+    split_paths(args)
     kind, usd = (args.max_cost if args.topology else None) or (None, None)
     reached = accesses(args, "dst", args.destinations, fsync=args.fsync)
     return Options(
@@ -145,6 +165,7 @@ def transfer(args: Namespace, options: Options) -> int:
 
 
 def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
+    from tradewind.cli.deleting import run_with_question
     from tradewind.cli.follow import follow
     from tradewind.cli.plan_preview import preview_of
     from tradewind.cli.via import chosen_way
@@ -159,7 +180,7 @@ def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
     note = None if args.dry_run else _unfinished(client, args)
     with chosen_way(args, options, client) as (way, options), follow(args, preview.after_dry_run) as follower:
         job = client.start(
-            args.source,
+            args.sources,
             args.destinations,
             options,
             topology=args.topology,
@@ -169,12 +190,20 @@ def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
             keep_logs=args.keep_logs,
         )
         begun = None if keeper is None else partial(keeper.leave, job.id, client.store.path(job.id))
-        return follower.run(job, args.source, tuple(args.destinations), note, begun)
+        source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
+        return run_with_question(follower, client, job, source, destinations, yes=args.yes, note=note, begun=begun)
+
+
+def shown_as_typed(sources: Sequence[str]) -> str:
+    """`a, b`, or `a, b and 40 more`."""
+    if len(sources) <= SOURCES_SHOWN_MAX:
+        return ", ".join(sources)
+    return f"{', '.join(sources[: SOURCES_SHOWN_MAX - 1])} and {len(sources) - SOURCES_SHOWN_MAX + 1:,} more"
 
 
 def _unfinished(client: Client, args: Namespace) -> str | None:
     """What to say when an earlier job from here to there waits to be resumed."""
-    job = client.unfinished(args.source, args.destinations)
+    job = client.unfinished(args.sources, args.destinations)
     if job is None:
         return None
     return f"job {job.id} from here to there is unfinished; `tradewind jobs resume {job.id}` would go on with it"
@@ -188,7 +217,7 @@ def explain(args: Namespace, options: Options) -> NoReturn:
     from tradewind.transfer.request import resolve
     from tradewind.transfer.way import local_way
 
-    job = resolve(args.source, tuple(args.destinations), options, local_way().plan)
+    job = resolve(args.sources, tuple(args.destinations), options, local_way().plan)
     become_task(
         args.gateway or find_gateway(),
         {

@@ -122,7 +122,7 @@ def _planned(
         raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
     provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(args.sky)}
     counted = client.start(
-        args.source, args.destinations, replace(options, dry_run=True), way=single_way(str(regions[0]), provider)
+        args.sources, args.destinations, replace(options, dry_run=True), way=single_way(str(regions[0]), provider)
     ).wait()
     volume_gb = counted.progress.bytes_total / 1e9
     if volume_gb <= 0:
@@ -131,7 +131,8 @@ def _planned(
     catalog = sky_catalog(network, load_catalog(catalog_folder(args.state_dir)))
     limits = Limits(machines_per_region=args.max_vms or len(sky.machines))
     goal = goal_of(args, volume_gb) or Fastest()
-    plan = plan_overlay(catalog, *regions, volume_gb, goal, limits)
+    objects = counted.progress.objects_total or None
+    plan = plan_overlay(catalog, *regions, volume_gb, goal, limits, objects=objects)
     if args.dry_run:
         if not (args.quiet or args.json):
             print(f"plan    {plan.overlay}", file=sys.stderr)
@@ -141,7 +142,14 @@ def _planned(
     plan = with_room_for(plan, options.chunk_bytes)
     ceiling_usd = _ceiling_usd(args, volume_gb)
     question = Question(
-        catalog, *regions, goal, limits, options.chunk_bytes, ceiling_usd, limit_bytes_per_s=options.limit_bytes_per_s
+        catalog,
+        *regions,
+        goal,
+        limits,
+        options.chunk_bytes,
+        ceiling_usd,
+        limit_bytes_per_s=options.limit_bytes_per_s,
+        objects=objects,
     )
     pace = pace_bytes_per_s(plan)
     if pace is not None:

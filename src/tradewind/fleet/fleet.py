@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
-from tradewind.errors import GatewayError, SkyError
+from tradewind.errors import GatewayError, SkyError, TradewindError, UsageError
 from tradewind.fleet.journal import FleetJournal, FleetRecord, new_fleet_id
+from tradewind.fleet.owner import HEARTBEAT_S
 from tradewind.fleet.provider import Machine, MachineOrder, Provider
 from tradewind.fleet.providers import make_provider
-from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.client import CLIENT_NAME, GatewayClient
 from tradewind.gateway.process import READY_S
 from tradewind.gateway.tls import make_identities
 from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.plan import Plan, PlannedGateway
 from tradewind.sky.folders import remove_left
 
-__all__ = ["LEASE_S", "Fleet", "FleetSettings", "end_fleet"]
+__all__ = ["LEASE_S", "Fleet", "FleetSettings", "Meter", "end_fleet"]
 
 #: A machine ends so long after the last renewal. Long enough for a client that was stopped (Ctrl-Z) for a while, short
 #: enough that a client which stands still for good costs no more than minutes of machines.
 LEASE_S = 900
 #: Leases are renewed so many times before they lapse.
 RENEWALS_PER_LEASE = 3
+#: So many leases of one fleet are renewed at the same time.
+RENEWALS_AT_ONCE_MAX = 16
+#: A machine answers a renewal within so long, or the renewal counts as failed until the next one.
+RENEWAL_S_MAX = 10.0
+
+_LOG = logging.getLogger("tradewind.fleet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,18 @@ class FleetSettings:
     """Whether machines may be added later: the key that signs their certificates is then kept in the fleet's folder."""
 
 
+class Meter(Protocol):
+    """Counts how long machines live. Any thread may call it; it returns at once."""
+
+    def launched(self, fleet: str, name: str, region: str) -> None:
+        """A machine is about to be ordered; nothing for one that lives already."""
+        ...
+
+    def ended(self, fleet: str, names: Collection[str] | None = None) -> None:
+        """Machines of a fleet are gone, all of them without `names`; nothing for those that were gone before."""
+        ...
+
+
 class Fleet:
     """A running fleet. To close it ends its machines and removes what is known of it; more than once is no error."""
 
@@ -57,10 +78,14 @@ class Fleet:
         *,
         purpose: str,
         settings: FleetSettings | None = None,
+        report: Callable[[str], None] = _LOG.warning,
+        meter: Meter | None = None,
     ) -> None:
         """Starts the machines and returns when all answer.
 
-        `purpose` is what `fleet list` shows of it. Raises GatewayError, with everything closed that was started.
+        `purpose` is what `fleet list` shows of it; `report` is called from other threads with one line about what goes
+        wrong while the fleet runs; `meter` is told of each machine's launch and end, whatever happens in between.
+        Raises GatewayError, with everything closed that was started.
         """
         self.id = new_fleet_id()
         self.plan = plan
@@ -68,6 +93,10 @@ class Fleet:
         self._provider, self._journal, self._binary = provider, journal, binary
         self._settings = settings or FleetSettings()
         self._addresses: dict[str, GatewayAddress] = {}
+        self._report = report
+        self._meter = meter
+        #: Machines whose last renewal failed.
+        self._unrenewed: set[str] = set()
         self._ended = threading.Event()
         #: Held while machines are ordered or ended.
         self._ordering = threading.Lock()
@@ -85,7 +114,11 @@ class Fleet:
 
     def deployment(self) -> Deployment:
         """The plan with the addresses that the machines told."""
-        return Deployment(self.plan, self._addresses, self._settings.detours)
+        return self._deployment(self.plan)
+
+    def _deployment(self, plan: Plan) -> Deployment:
+        identities = self._identities if self._secured else None
+        return Deployment(plan, self._addresses, self._settings.detours, identities)
 
     def grow(self, plan: Plan) -> Deployment:
         """Starts the machines that another plan has beside those of this one, and returns when all answer.
@@ -104,7 +137,7 @@ class Fleet:
                 self._identify(fresh)
                 for order in self._orders():
                     if order.name in fresh:
-                        self.machines[order.name] = self._provider.create(order)
+                        self._create(order)
             except BaseException:
                 self._give_up(fresh, before)
                 raise
@@ -114,7 +147,7 @@ class Fleet:
             with self._ordering:
                 self._give_up(fresh, before)
             raise
-        return Deployment(plan, self._addresses, self._settings.detours)
+        return self._deployment(plan)
 
     def shrink(self, plan: Plan) -> None:
         """Ends the machines that a plan does not have, of those that `grow` left."""
@@ -135,12 +168,28 @@ class Fleet:
         surplus = [machine for name, machine in there.items() if name not in orders]
         if surplus:
             self._provider.delete(surplus)
-        for name, order in orders.items():
-            self.machines[name] = self._provider.create(order)
+        self._told_gone({*(machine.name for machine in surplus), *(self.machines.keys() - there.keys())})
+        for order in orders.values():
+            self._create(order)
+
+    def _create(self, order: MachineOrder) -> None:
+        # The lead shares its region's first machine where no bytes pass it.
+        if self._meter is not None and not self._is_guest(order):
+            self._meter.launched(self.id, order.name, order.region)
+        self.machines[order.name] = self._provider.create(order)
+
+    def _is_guest(self, order: MachineOrder) -> bool:
+        """Whether it is a lead that no bytes pass: it stands on another gateway's machine."""
+        return order.name == self.plan.lead and all(order.name not in route.nodes for route in self.plan.routes)
+
+    def _told_gone(self, names: Collection[str]) -> None:
+        if self._meter is not None and names:
+            self._meter.ended(self.id, names)
 
     def last_words(self, name: str, timeout_s: float) -> str:
         """How a machine that should be alive ended."""
-        return self._provider.last_words(self.machines[name], timeout_s)
+        machine = self.machines.get(name)
+        return "it was ended" if machine is None else self._provider.last_words(machine, timeout_s)
 
     def close(self, *, at_once: bool = False) -> None:
         """Ends all machines; `at_once` without letting them put down what they hold."""
@@ -153,6 +202,8 @@ class Fleet:
         machines.update((machine.id, machine) for machine in self.machines.values())
         self._provider.delete(list(machines.values()), at_once=at_once)
         self.machines = {}
+        if self._meter is not None:
+            self._meter.ended(self.id)
         self._journal.close(self.id)
 
     def _write_down(self) -> Path:
@@ -165,13 +216,20 @@ class Fleet:
         self._write_down()
 
     def _end(self, names: set[str]) -> None:
-        gone = [machine for name in sorted(names) if (machine := self.machines.pop(name, None)) is not None]
+        # Also what the provider started and could not report: it is paid for all the same.
+        gone = {machine.id: machine for machine in self._provider.machines(self.id) if machine.name in names}
+        for name in names:
+            if (machine := self.machines.pop(name, None)) is not None:
+                gone[machine.id] = machine
         if gone:
-            self._provider.delete(gone)
+            self._provider.delete(list(gone.values()))
+        self._told_gone(names)
         for name in names:
             self._addresses.pop(name, None)
 
     def _check_capabilities(self) -> None:
+        if CLIENT_NAME in _named(self.plan):
+            raise GatewayError(f"no gateway may be called {CLIENT_NAME}", hint="that is the client's own name")
         most = self._provider.capabilities().machines
         if most is None:
             return
@@ -194,8 +252,8 @@ class Fleet:
 
     def _identify(self, names: set[str]) -> None:
         """Makes certificates, for those who need one and have none."""
-        fresh = [name for name in sorted(names) if not (self._identities / name).exists()]
-        if fresh and self._networked and not self._settings.plain:
+        fresh = [name for name in sorted({*names, CLIENT_NAME}) if not (self._identities / name).exists()]
+        if fresh and self._secured:
             make_identities(self._binary, self._identities, fresh, grows=self._settings.grows)
 
     def _wait_ready(self, names: set[str]) -> None:
@@ -216,8 +274,8 @@ class Fleet:
 
     def _orders(self) -> list[MachineOrder]:
         orders = []
+        with_stores = self._gateways_with_stores()
         for gateway in self.plan.gateways:
-            secured = self._networked and not self._settings.plain
             orders.append(
                 MachineOrder(
                     self.id,
@@ -228,10 +286,20 @@ class Fleet:
                     ordinal=self._ordinal(gateway),
                     dialled=gateway.name in self._dialled,
                     listen=self._settings.listen.get(gateway.name),
-                    identity=str(self._identities / gateway.name) if secured else None,
+                    reaches_stores=gateway.name in with_stores,
+                    identity=str(self._identities / gateway.name) if self._secured else None,
+                    controller=CLIENT_NAME if self._secured else None,
                 )
             )
         return orders
+
+    def _gateways_with_stores(self) -> set[str]:
+        """Lead, sources and sinks. Where the routes may change, all gateways of their regions."""
+        ends = {end for route in self.plan.routes for end in (route.nodes[0], route.nodes[-1])}
+        if self._settings.grows:
+            regions = {gateway.region for gateway in self.plan.gateways if gateway.name in ends}
+            ends |= {gateway.name for gateway in self.plan.gateways if gateway.region in regions}
+        return ends | {self.plan.lead}
 
     def _ordinal(self, gateway: PlannedGateway) -> int:
         """Which of its region's machines it is. None is given to two gateways, not even when the first one is gone."""
@@ -253,22 +321,70 @@ class Fleet:
         return bool(self._dialled)
 
     @property
+    def _secured(self) -> bool:
+        """Whether the gateways have certificates."""
+        return self._networked and not self._settings.plain
+
+    @property
     def _identities(self) -> Path:
         return self.folder / "identities"
 
     def _renew(self) -> None:
-        """Says that we are alive. A machine that does not answer is the business of those who use it."""
-        while not self._ended.wait(self._settings.lease_s / RENEWALS_PER_LEASE):
-            for address in list(self._addresses.values()):
-                with suppress(GatewayError):
-                    GatewayClient(address.control).renew_lease(self._settings.lease_s)
+        """Renew all leases, all at the same time, and the record's heartbeat, until the fleet ends."""
+        renew_every_s = self._settings.lease_s / RENEWALS_PER_LEASE
+        due_s = time.monotonic() + renew_every_s
+        while not self._ended.wait(min(HEARTBEAT_S, renew_every_s)):
+            with self._ordering:
+                if not self._ended.is_set():
+                    self._journal.beat(self.id)
+                    self._look_for_dead()
+            if time.monotonic() < due_s:
+                continue
+            due_s = time.monotonic() + renew_every_s
+            names = list(self._addresses)
+            for first in range(0, len(names), RENEWALS_AT_ONCE_MAX):
+                # No executor: at the end of the process it would wait for a machine that does not answer.
+                calls = [
+                    threading.Thread(target=self._renew_one, args=(name,), daemon=True)
+                    for name in names[first : first + RENEWALS_AT_ONCE_MAX]
+                ]
+                for call in calls:
+                    call.start()
+                for call in calls:
+                    call.join()
+
+    def _look_for_dead(self) -> None:
+        """Tell the meter of machines that died: they are charged until this is noticed, HEARTBEAT_S at most."""
+        if self._meter is not None:
+            with suppress(TradewindError, OSError):
+                living = {machine.name for machine in self._provider.machines(self.id)}
+                self._told_gone(self.machines.keys() - living)
+
+    def _renew_one(self, name: str) -> None:
+        """Renew one lease. The first failure in a row is reported; who needs the machine notices when it ends."""
+        try:
+            client = GatewayClient.of(self.deployment(), name)
+            client.renew_lease(self._settings.lease_s, min(RENEWAL_S_MAX, self._settings.lease_s / RENEWALS_PER_LEASE))
+        except KeyError:
+            return  # Its machine was ended meanwhile.
+        except GatewayError as error:
+            if name not in self._unrenewed and name in self._addresses and not self._ended.is_set():
+                self._unrenewed.add(name)
+                self._report(f"the lease of machine {name} could not be renewed: {error}")
+        else:
+            self._unrenewed.discard(name)
 
 
 def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
     """Ends the machines of a fleet whose client does not, and forgets it; says how many there still were.
 
-    Raises GatewayError for a provider that this version does not know.
+    Raises UsageError for a fleet of another host, GatewayError for a provider that this version does not know.
     """
+    if record.ownership == "elsewhere":
+        raise UsageError(
+            f"fleet {record.id} is on host {record.owner.host_name or 'unknown'} and can only be ended there",
+            hint="run `tradewind fleet down` on that host; its machines end by themselves when their client is gone",
+        )
     machines: tuple[Machine, ...] = ()
     try:
         provider = make_provider(record.provider, binary, journal)

@@ -12,25 +12,34 @@ import os
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import GatewayError, GatewayLost, UsageError
+from tradewind.errors import ConfigError, GatewayError, GatewayLost, UsageError
 from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import Capabilities, Machine, MachineOrder
 from tradewind.fleet.running import POLL_S, RunningProcess, find_process
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S, GatewayProcess
 from tradewind.model.deployment import GatewayAddress
+from tradewind.model.private import private_folder, require_own
 
 __all__ = ["ControlFolder", "ProcessProvider"]
 
 #: Unix socket paths have at most 107 bytes on Linux, 103 elsewhere.
 SOCKET_PATH_BYTES_MAX = 103
+#: A gateway in another PID namespace answers the wish to end within so long.
+LAPSE_S = 5.0
 #: Longest name of a gateway: a DNS label.
 GATEWAY_NAME_CHARS_MAX = 63
+
+
+#: Variables that a gateway without stores inherits: search path, language, time zone, settings of its runtime.
+RELAY_VARIABLES = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
+RELAY_VARIABLE_PREFIXES = ("LC_", "RUST_", "MIMALLOC_")
 
 
 class ControlFolder:
@@ -44,7 +53,7 @@ class ControlFolder:
         path = fleet_folder / "control"
         self.descriptors: tuple[int, ...] = ()
         if make:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(path)
         self._base = str(path)
         if len(os.fsencode(path)) + 1 + GATEWAY_NAME_CHARS_MAX > SOCKET_PATH_BYTES_MAX:
             if not os.path.isdir("/proc/self/fd"):
@@ -97,6 +106,10 @@ class ProcessProvider(ABC):
     def _listen(self, order: MachineOrder) -> str:
         """Where it listens for other gateways unless the order says, `ip:port`."""
 
+    def _control_address(self, order: MachineOrder, control: ControlFolder) -> str:
+        """Where its control API answers."""
+        return control.address(order.name)
+
     def machines(self, fleet_id: str) -> tuple[Machine, ...]:
         """Those whose processes live."""
         folder = self._journal.path(fleet_id) / "machines"
@@ -105,29 +118,64 @@ class ProcessProvider(ABC):
         return tuple(
             _machine(fleet_id, name, record)
             for name, record in records
-            if record is not None and RunningProcess.from_document(record).alive
+            if record is not None and self._lives(fleet_id, name, record)
         )
+
+    def _lives(self, fleet_id: str, name: str, record: dict[str, Any]) -> bool:
+        """By its process id where that means the process that was meant, else by its control socket."""
+        if record["pid_namespace"] == pid_namespace():
+            return RunningProcess.from_document(record).alive
+        return self._answers(fleet_id, name)
+
+    def _answers(self, fleet_id: str, name: str) -> bool:
+        try:
+            GatewayClient(self._control(fleet_id).address(name)).version()
+        except GatewayLost:
+            return False
+        except GatewayError:
+            return True  # Of another version.
+        return True
 
     def create(self, order: MachineOrder) -> Machine:
         """Starts a process, or finds the one that was ordered with this token."""
         record = self._record(order.fleet_id, order.name)
-        if record is not None and RunningProcess.from_document(record).alive:
+        if record is not None and self._lives(order.fleet_id, order.name, record):
             if record["token"] != order.token:
                 raise GatewayError(f"fleet {order.fleet_id} has another machine {order.name}")
             return _machine(order.fleet_id, order.name, record)
         folder = self._journal.path(order.fleet_id)
         control = self._control(order.fleet_id, make=True)
-        arguments = ["--control", control.address(order.name), "--lease-s", str(order.lease_s)]
+        arguments = ["--control", self._control_address(order, control), "--lease-s", str(order.lease_s)]
+        if order.controller is not None:
+            arguments += ["--controller", order.controller]
         if order.dialled:
             arguments += ["--data", order.listen or self._listen(order)]
         arguments += ["--identity", order.identity] if order.identity else ["--plain"]
         logs = self._logs or folder / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
+        private_folder(logs)
         log_file = str(logs / f"{order.name}.log")
         enter = self._enter(order)
-        process = GatewayProcess(self._binary, order.name, arguments, log_file, control.descriptors, enter)
+        process = GatewayProcess(
+            self._binary,
+            order.name,
+            arguments,
+            log_file,
+            control.descriptors,
+            enter,
+            None if order.reaches_stores else relay_environment(os.environ),
+        )
+        started = find_process(process.pid)
+        if process.exit_code is not None:
+            # A record without a start time would name a process id that may soon be anybody's.
+            process.kill()
+            raise GatewayError(f"gateway {order.name} did not start: {process.log_tail()}")
         self._children[order.fleet_id, order.name] = process
-        found = {**find_process(process.pid).document(), "token": order.token, "region": order.region}
+        found = {
+            **started.document(),
+            "pid_namespace": pid_namespace(),
+            "token": order.token,
+            "region": order.region,
+        }
         try:
             self._write_record(order, found)
         except BaseException:
@@ -142,7 +190,9 @@ class ProcessProvider(ABC):
         if child is not None:
             if not child.control:
                 child.wait_ready(timeout_s)
-            return GatewayAddress(control, child.data_address)
+            # A socket's path may hold only for the child, which inherited the folder's descriptor.
+            reached = control if child.control.startswith("unix:") else child.control
+            return GatewayAddress(reached, child.data_address)
         process, deadline_s = _process(machine), time.monotonic() + timeout_s
         while process.alive and time.monotonic() < deadline_s:
             try:
@@ -155,7 +205,9 @@ class ProcessProvider(ABC):
         """Lets them end by themselves, all at the same time, and kills those that do not within STOP_S."""
         children = [(m, self._children.pop((m.fleet_id, m.name), None)) for m in machines]
         for machine, child in children:
-            if at_once:
+            if _is_elsewhere(machine):
+                self._let_lapse(machine)
+            elif at_once:
                 _process(machine).signal(signal.SIGKILL)
             elif child is not None:
                 child.begin_stop()
@@ -164,6 +216,8 @@ class ProcessProvider(ABC):
         for machine, child in children:
             if child is not None:
                 child.kill() if at_once else child.stop()
+            elif _is_elsewhere(machine):
+                self._wait_lapsed(machine)
             elif not _process(machine).wait(STOP_S):
                 _process(machine).signal(signal.SIGKILL)
                 _process(machine).wait(STOP_S)
@@ -175,9 +229,27 @@ class ProcessProvider(ABC):
             ):
                 control.close()
 
+    def _let_lapse(self, machine: Machine) -> None:
+        """End a process of another PID namespace, which no signal of ours reaches: by a lease of a second."""
+        with suppress(GatewayError):
+            GatewayClient(self._control(machine.fleet_id).address(machine.name)).renew_lease(1, LAPSE_S)
+
+    def _wait_lapsed(self, machine: Machine) -> None:
+        deadline_s = time.monotonic() + STOP_S
+        while self._answers(machine.fleet_id, machine.name):
+            if time.monotonic() >= deadline_s:
+                raise GatewayError(
+                    f"machine {machine.name} of fleet {machine.fleet_id} runs in another PID namespace and did not end "
+                    f"within {STOP_S:.0f} s",
+                    hint="run `tradewind fleet down` where it was started, or on the host",
+                )
+            time.sleep(POLL_S)
+
     def last_words(self, machine: Machine, timeout_s: float) -> str:
         """Its exit code or signal, and the last line of its log."""
         child = self._children.get((machine.fleet_id, machine.name))
+        if child is None and _is_elsewhere(machine):
+            return "it runs in another PID namespace"
         if child is None:
             return "it still runs" if _process(machine).alive else "it is gone"
         code = child.wait_exit(timeout_s)
@@ -194,22 +266,49 @@ class ProcessProvider(ABC):
         return self._journal.path(fleet_id) / "machines" / f"{name}.json"
 
     def _record(self, fleet_id: str, name: str) -> dict[str, Any] | None:
+        """What is written down of a machine; None if there is nothing. Raises GatewayError if it cannot be trusted."""
+        path = self._record_path(fleet_id, name)
         try:
-            record: dict[str, Any] = json.loads(self._record_path(fleet_id, name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            require_own(path)
+            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            started, wanted = record["started"], (record["pid"], record["pid_namespace"], record["token"])
+            if started is None and find_process(os.getpid()).started is not None:
+                raise ValueError("it has no start time, so its process id may be anybody's")
+            if not all(isinstance(number, int) for number in (*wanted[:2], started or 0)):
+                raise ValueError("its process id is no number")
+        except FileNotFoundError:
             return None
+        except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
+            raise GatewayError(f"{path} cannot be used: {error}", hint="look into it, and remove it") from error
         return record
 
     def _write_record(self, order: MachineOrder, record: dict[str, Any]) -> None:
         path = self._record_path(order.fleet_id, order.name)
-        path.parent.mkdir(exist_ok=True)
+        private_folder(path.parent)
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(record), encoding="utf-8")
         fresh.replace(path)
 
 
+def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a gateway without stores is given: neither credentials nor anything else that it does not use."""
+    return {
+        name: text
+        for name, text in environment.items()
+        if name in RELAY_VARIABLES or name.startswith(RELAY_VARIABLE_PREFIXES)
+    }
+
+
 def _machine(fleet_id: str, name: str, record: dict[str, Any]) -> Machine:
-    return Machine(fleet_id, name, record["region"], f"{record['pid']}@{record['started'] or ''}", record["pid"])
+    identity = f"{record['pid']}@{record['started'] or ''}"
+    if record["pid_namespace"] != pid_namespace():
+        return Machine(fleet_id, name, record["region"], f"{record['pid_namespace']}/{identity}")
+    return Machine(fleet_id, name, record["region"], identity, record["pid"])
+
+
+def _is_elsewhere(machine: Machine) -> bool:
+    """Whether it is a process of another PID namespace: its process id is nothing to us."""
+    return "/" in machine.id
 
 
 def _process(machine: Machine) -> RunningProcess:

@@ -39,8 +39,12 @@ class MachineOrder:
     """Whether other gateways connect to it."""
     listen: str | None = None
     """Where it listens for them, `ip:port`; None lets the provider choose."""
+    reaches_stores: bool = True
+    """Whether it lists, reads or writes a store, and so needs the credentials for one. A relay does not."""
     identity: str | None = None
     """Folder with its certificate and key; None where there are no hops, or plain ones."""
+    controller: str | None = None
+    """Name in the fleet's certificates of who may control it over TCP; None where there are no certificates."""
 
 
 @dataclass(frozen=True, slots=True)

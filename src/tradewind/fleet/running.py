@@ -56,8 +56,11 @@ class RunningProcess:
         return not self.alive
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to its process group, which it leads; nothing if it is gone."""
-        if self.alive:
+        """Sends a signal to its process group, which it leads; nothing if it is gone.
+
+        Nothing either where its start is not known: by then its number may be another process's.
+        """
+        if self.started is not None and self.alive:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 

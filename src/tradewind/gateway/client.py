@@ -14,6 +14,7 @@ from typing import Any
 from tradewind.errors import GatewayError, GatewayLost
 from tradewind.gateway.tls import client_context
 from tradewind.gateway.version import require_contract
+from tradewind.model.deployment import Deployment
 
 #: A gateway answers any request but events within so long, else it is lost.
 REQUEST_S = 30.0
@@ -21,6 +22,10 @@ REQUEST_S = 30.0
 ANSWER_BYTES_MAX = 16 << 20
 #: Longest line of events that is read.
 EVENT_BYTES_MAX = 4 << 20
+#: A gateway with nothing to tell sends an empty line of events every 5 s. One that is silent for so long is lost.
+EVENT_SILENCE_S = 60.0
+#: The client's own name in a fleet's certificates. No gateway may have it.
+CLIENT_NAME = "tradewind-client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,13 @@ class GatewayClient:
         self.control = control
         self._identity = identity
 
+    @classmethod
+    def of(cls, deployment: Deployment, name: str) -> GatewayClient:
+        """The client of a gateway of a fleet, with the fleet's identity where there is one. Raises KeyError."""
+        identities = deployment.identities
+        identity = None if identities is None else FleetIdentity(identities, CLIENT_NAME, name)
+        return cls(deployment.addresses[name].control, identity)
+
     def version(self) -> dict[str, Any]:
         """`GET /v1/version`. Raises GatewayError if the gateway speaks another major version of the contract."""
         answer: dict[str, Any] = json.loads(self._request("GET", "/v1/version"))
@@ -60,9 +72,9 @@ class GatewayClient:
         """`POST /v1/drain`: checkpoint and stop; the event stream then ends with outcome `interrupted`."""
         self._request("POST", "/v1/drain")
 
-    def renew_lease(self, lease_s: int) -> None:
+    def renew_lease(self, lease_s: int, timeout_s: float = REQUEST_S) -> None:
         """`POST /v1/lease`: it lives so many seconds more, whatever was left. Raises GatewayError."""
-        self._request("POST", "/v1/lease", json.dumps({"lease_s": lease_s}).encode())
+        self._request("POST", "/v1/lease", json.dumps({"lease_s": lease_s}).encode(), timeout_s)
 
     def receive_load(self, sender: str, connections: int, warmup_s: float, measure_s: float) -> dict[str, Any]:
         """`POST /v1/probe/receive`: counts what another gateway sends. Blocks meanwhile. Raises GatewayError."""
@@ -90,15 +102,22 @@ class GatewayClient:
         return self._request("GET", "/metrics").decode()
 
     def events(self) -> Iterator[bytes]:
-        """`GET /v1/events`: one JSON line per item, until the gateway ends the stream. Raises GatewayLost."""
-        connection = self._connect(timeout_s=None)
+        """`GET /v1/events`: one JSON line per item, until the gateway ends the stream.
+
+        Raises GatewayLost, also when the gateway is silent for EVENT_SILENCE_S.
+        """
+        connection = self._connect(timeout_s=EVENT_SILENCE_S)
         try:
             connection.request("GET", "/v1/events")
             response = connection.getresponse()
             if response.status != 200:
                 raise _refused("GET /v1/events", response)
             while line := response.readline(EVENT_BYTES_MAX):
-                yield line
+                if line != b"\n":
+                    yield line
+        except TimeoutError as error:
+            silent = f"it sent nothing for {EVENT_SILENCE_S:.0f} s"
+            raise GatewayLost(f"the gateway at {self.control} is lost: {silent}") from error
         except (OSError, HTTPException) as error:
             raise GatewayLost(f"the gateway at {self.control} is gone: {error}") from error
         finally:

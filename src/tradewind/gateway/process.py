@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from tradewind.errors import GatewayError
@@ -24,12 +24,28 @@ TAIL_BYTES = 2000
 READY_BYTES_MAX = 65536
 
 
+#: Process ids of the gateways that this process started and has not waited for. Changed by single operations, so that
+#: it can be read without a lock.
+_started: dict[int, str] = {}
+
+
+def kill_started() -> None:
+    """SIGKILL to all gateways that this process started. Takes no lock and waits for nothing.
+
+    For the moment at which nothing else may go on: whoever waits for one of them notices.
+    """
+    for pid in list(_started):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+
 class GatewayProcess:
     """A running `tradewind-gateway serve`.
 
     It has its own process group, so that Ctrl-C in the terminal reaches only the client. Its standard input is a pipe
     that we hold: when we die, however we die, it reads end of file and ends too. Its standard error goes to `log_file`.
     `enter` are the words of a command that becomes the one behind it, elsewhere: in another network namespace.
+    `environment` is ours unless given.
     """
 
     def __init__(
@@ -40,6 +56,7 @@ class GatewayProcess:
         log_file: str,
         descriptors: tuple[int, ...] = (),
         enter: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.log_file = log_file
@@ -54,9 +71,11 @@ class GatewayProcess:
                     stderr=log,
                     start_new_session=True,
                     pass_fds=descriptors,
+                    env=environment,
                 )
             except OSError as error:
                 raise GatewayError(f"{enter[0] if enter else binary} cannot be started: {error}") from error
+        _started[self._process.pid] = name
 
     @property
     def pid(self) -> int:
@@ -66,7 +85,13 @@ class GatewayProcess:
     @property
     def exit_code(self) -> int | None:
         """None while it runs; a negative number is the signal that ended it."""
-        return self._process.poll()
+        return self._reaped(self._process.poll())
+
+    def _reaped(self, code: int | None) -> int | None:
+        """The code; once there is one, the process id may be another process's."""
+        if code is not None:
+            _started.pop(self._process.pid, None)
+        return code
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Waits for the readiness line and takes the addresses from it.
@@ -109,7 +134,7 @@ class GatewayProcess:
     def wait_exit(self, timeout_s: float) -> int | None:
         """Its exit code once it has ended; None if it still runs after `timeout_s`."""
         try:
-            return self._process.wait(timeout_s)
+            return self._reaped(self._process.wait(timeout_s))
         except subprocess.TimeoutExpired:
             return None
 
@@ -123,18 +148,18 @@ class GatewayProcess:
         """Ends it and waits; kills it if it does not end within STOP_S."""
         self.begin_stop()
         try:
-            self._process.wait(STOP_S)
+            self._reaped(self._process.wait(STOP_S))
         except subprocess.TimeoutExpired:
             self.kill()
         self._close_output()
 
     def kill(self) -> None:
         """SIGKILL, and waits for it to be gone."""
-        if self._process.poll() is None:
+        if self.exit_code is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self.begin_stop()
-        self._process.wait()
+        self._reaped(self._process.wait())
         self._close_output()
 
     def _close_output(self) -> None:

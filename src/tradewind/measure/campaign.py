@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from tradewind.fleet.provider import Provider
 from tradewind.measure.probe import ProbeResult, ProbeSettings, run_probe
 from tradewind.measure.schedule import rounds
 from tradewind.model.catalog import Catalog
+from tradewind.model.machine import MachineOffer
 from tradewind.model.origin import Origin
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 from tradewind.model.region import Region
@@ -26,6 +27,9 @@ __all__ = ["REGIONS_MAX", "Campaign", "MeasuredLink", "Quote", "figure_of"]
 REGIONS_MAX = 30
 #: After each round the queues on the way empty, so long, before the next one times its round trips.
 SETTLE_S = 1.0
+#: A round takes at most this much longer than its load, and machines are paid until they have ended: what a budget
+#: keeps in reserve for both.
+END_S = 10.0
 
 RegionPair = tuple[Region, Region]
 
@@ -36,6 +40,9 @@ class Quote:
 
     rounds: tuple[tuple[RegionPair, ...], ...]
     seconds: float
+    """Of the rounds, without the start of the machines."""
+    machines_usd: float
+    """Of the machines, from launch; part of `usd` and `usd_most`."""
     usd: float
     """At the rates that the catalog believes."""
     usd_most: float
@@ -50,6 +57,7 @@ class MeasuredLink:
     dst: Region
     result: ProbeResult
     usd: float
+    """Egress alone: the machines serve all links."""
 
 
 class Campaign:
@@ -75,34 +83,51 @@ class Campaign:
         named = {(str(src), str(dst)): (src, dst) for src, dst in wanted}
         links = {(str(src), str(dst)): of for (src, dst), of in (shared or {}).items()}
         self._rounds = tuple(tuple(named[pair] for pair in of) for of in rounds(named, links))
+        offers = [offer for region in self.regions if (offer := self._offer(region)) is not None]
+        self._machines_usd_per_s = sum(offer.usd_per_s for offer in offers)
+        self._boot_s = max((offer.machine.boot_s for offer in offers), default=0.0)
+        self.machines_usd = 0.0
+        """What the machines of `run` have cost so far, from launch to end, at list prices."""
 
     @property
     def quote(self) -> Quote:
         """Rounds, time and cost."""
         pairs = [pair for of in self._rounds for pair in of]
         believed = {pair: link.gbps if (link := self._catalog.grid.link(*pair)) else self._cap(pair) for pair in pairs}
+        seconds = len(self._rounds) * (self.settings.load_s + SETTLE_S)
+        machines_usd = self._machines_usd_per_s * (self._boot_s + seconds)
+        machines_usd_most = machines_usd + self._machines_usd_per_s * END_S
         return Quote(
             self._rounds,
-            len(self._rounds) * (self.settings.load_s + SETTLE_S),
-            sum(self._usd(pair, self._bytes(min(believed[pair], self._cap(pair)))) for pair in pairs),
-            sum(self._usd(pair, self._bytes(self._cap(pair))) for pair in pairs),
+            seconds,
+            machines_usd,
+            machines_usd + sum(self._usd(pair, self._bytes(min(believed[pair], self._cap(pair)))) for pair in pairs),
+            machines_usd_most + sum(self._usd(pair, self._bytes(self._cap(pair))) for pair in pairs),
         )
 
     def run(
-        self, provider: Provider, journal: FleetJournal, binary: str, *, max_cost_usd: float | None = None
+        self,
+        provider: Provider,
+        journal: FleetJournal,
+        binary: str,
+        *,
+        max_cost_usd: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> Iterator[MeasuredLink]:
-        """Starts the machines, measures, and gives each link as it is known. Ends before a round that might pass the
-        budget.
+        """Start the machines, measure, and yield each link as it is known.
 
-        Raises GatewayError.
+        End before a round that might pass the budget, machines included; before the first, nothing is started.
+        `clock` gives seconds. Raises GatewayError.
         """
+        budget_usd = float("inf") if max_cost_usd is None else max_cost_usd
+        if self._after_round_usd(0, 0.0, self._boot_s) > budget_usd:
+            return
+        launched_s, spent_usd = clock(), 0.0
         fleet = Fleet(provider, journal, ring_of(self.regions), binary, purpose="measure", settings=FleetSettings())
-        spent_usd = 0.0
         try:
             deployment = fleet.deployment()
             for number, of in enumerate(self._rounds):
-                most_usd = sum(self._usd(pair, self._bytes(self._cap(pair))) for pair in of)
-                if max_cost_usd is not None and spent_usd + most_usd > max_cost_usd:
+                if self._after_round_usd(number, spent_usd, clock() - launched_s) > budget_usd:
                     return
                 if number:
                     time.sleep(SETTLE_S)
@@ -118,14 +143,26 @@ class Campaign:
                     yield MeasuredLink(*pair, result, usd)
         finally:
             fleet.close()
+            self.machines_usd = self._machines_usd_per_s * (clock() - launched_s)
+
+    def _after_round_usd(self, number: int, egress_usd: float, elapsed_s: float) -> float:
+        """Return the most that egress and machines can have cost after a round, with the machines ended behind it."""
+        most_usd = sum(self._usd(pair, self._bytes(self._cap(pair))) for pair in self._rounds[number])
+        end_s = elapsed_s + SETTLE_S + self.settings.load_s + END_S
+        return egress_usd + most_usd + self._machines_usd_per_s * end_s
 
     def _name(self, region: Region) -> str:
         return gateway_name(self.regions.index(region))
 
+    def _offer(self, region: Region) -> MachineOffer | None:
+        """Return the offer that a region is measured with: the one that sends most, and of those the cheapest."""
+        offers = self._catalog.machine_offers(region)
+        return max(offers, key=lambda offer: (offer.machine.egress_gbps, -offer.usd_per_hour), default=None)
+
     def _cap(self, pair: RegionPair) -> float:
         """What the sending machine may send at most [Gbit/s]."""
-        offers = self._catalog.machine_offers(pair[0])
-        return max((offer.machine.egress_gbps for offer in offers), default=0.0)
+        offer = self._offer(pair[0])
+        return offer.machine.egress_gbps if offer else 0.0
 
     def _bytes(self, gbps: float) -> float:
         return gbps * 1e9 / 8 * self.settings.load_s

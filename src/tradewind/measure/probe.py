@@ -43,8 +43,8 @@ class ProbeResult:
 
 def run_probe(deployment: Deployment, src: str, dst: str, settings: ProbeSettings) -> ProbeResult:
     """Measures from `src` to `dst`, which have no program and nothing else to do. Raises GatewayError."""
-    receiver = GatewayClient(deployment.addresses[dst].control)
-    sender = GatewayClient(deployment.addresses[src].control)
+    receiver = GatewayClient.of(deployment, dst)
+    sender = GatewayClient.of(deployment, src)
     with ThreadPoolExecutor(1) as pool:
         receiving = pool.submit(receiver.receive_load, src, settings.connections, settings.warmup_s, settings.measure_s)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tradewind.model.plan import Plan
 
@@ -19,12 +20,14 @@ class GatewayAddress:
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """`addresses` by gateway name. `detours` gives, for (start, end), an address to dial instead of the data port:
-    a tunnel or a proxy between the two.
+    a tunnel or a proxy between the two. `identities` is the folder of the fleet's certificates, which a control API
+    over HTTPS asks for; None where there are none.
     """
 
     plan: Plan
     addresses: Mapping[str, GatewayAddress]
     detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    identities: Path | None = None
 
     def dial(self, start: str, end: str) -> str:
         """The address that `start` dials to reach `end`. Raises KeyError if `end` has no data port."""

@@ -11,6 +11,7 @@ from tradewind.model.document import known_fields
 Outcome = Literal[
     "done",
     "failed",
+    "refused",
     "source_not_found",
     "some_failed",
     "unavailable",
@@ -116,6 +117,14 @@ class DestinationSummary:
 
 
 @dataclass(frozen=True)
+class ToDelete:
+    """What `--delete` would delete at all destinations together."""
+
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Summary:
     """How a job ended. `proofs` counts objects by how they were proven (docs/concepts/integrity.md)."""
 
@@ -126,6 +135,7 @@ class Summary:
     hint: str | None = None
     objects_deleted: int = 0
     objects_not_deleted: int = 0
+    to_delete: ToDelete | None = None
     proofs: Mapping[str, int] = field(default_factory=dict)
     destinations: tuple[DestinationSummary, ...] = ()
 
@@ -134,6 +144,8 @@ class Summary:
         """From the contract's JSON."""
         known = known_fields(cls, document)
         known["progress"] = Progress.from_document(document["progress"])
+        if document.get("to_delete") is not None:
+            known["to_delete"] = ToDelete(**known_fields(ToDelete, document["to_delete"]))
         known["destinations"] = tuple(
             DestinationSummary(**known_fields(DestinationSummary, entry)) for entry in document.get("destinations", ())
         )

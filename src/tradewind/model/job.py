@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from tradewind.errors import UsageError
 from tradewind.model.document import known_fields
 from tradewind.model.store import StoreSpec
 
@@ -25,11 +26,19 @@ class FilterRule:
     """One `--include` or `--exclude`, with a glob as `.gitignore` has it, against the relative name.
 
     Without `/` it means a name in any folder, with one the name from the top; a last `/` means all below such a folder.
-    `*` and `?` stay within a folder, `**` crosses folders.
+    `*` and `?` stay within a folder, `**` crosses folders. Raises UsageError for an empty glob.
     """
 
     rule: Literal["include", "exclude"]
     glob: str
+
+    def __post_init__(self) -> None:
+        # `rm -r d --include "$UNSET"` must not take everything, and `--exclude "$UNSET/"` must not leave nothing out.
+        if not self.glob.strip().strip("/"):
+            raise UsageError(
+                f"an empty rule: --{self.rule} {self.glob!r}",
+                hint="is a shell variable unset? A name of blanks is written [ ]",
+            )
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,24 @@ class ListSelection:
     filter: ObjectFilter = field(default_factory=ObjectFilter)
 
 
-Selection = ObjectSelection | PrefixSelection | ListSelection
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One source of several: an object, or all below `key` if it ends in `/`. `name` is its name at the destination."""
+
+    key: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralSelection:
+    """Several objects and prefixes of one store, each under a name of its own."""
+
+    TAG: ClassVar[tuple[str, str]] = ("kind", "several")
+    members: tuple[Member, ...]
+    filter: ObjectFilter = field(default_factory=ObjectFilter)
+
+
+Selection = ObjectSelection | PrefixSelection | ListSelection | SeveralSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +120,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Limits of `--delete`: with more than `keys_max` to delete, nothing is deleted."""
+    """Limits of `--delete`: with more than `keys_max` to delete, nothing is deleted.
+
+    Nor is more than half of what a destination holds, without `over_half`. With `ask` nothing is deleted yet: the job
+    ends with `Summary.to_delete`, and is resumed without `ask` once somebody has agreed.
+    """
 
     keys_max: int | None = None
+    over_half: bool = False
+    ask: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +182,6 @@ def selection_from_document(document: Mapping[str, Any]) -> Selection:
         return PrefixSelection(document["prefix"], object_filter)
     if kind == "list":
         return ListSelection(document["prefix"], document["list_file"], object_filter)
+    if kind == "several":
+        return SeveralSelection(tuple(Member(**member) for member in document["members"]), object_filter)
     raise ValueError(f"unknown selection {kind!r}")

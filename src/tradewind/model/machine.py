@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tradewind.model.amounts import SECONDS_PER_HOUR
 from tradewind.model.origin import UNKNOWN_ORIGIN, Origin
+from tradewind.model.requests import RequestPrices
 
 __all__ = ["MachineOffer", "MachineType", "StoreLimits"]
 
@@ -62,3 +63,17 @@ class StoreLimits:
     """Of the prices."""
     rate_origin: Origin | None = None
     """Of the rates; None where none is known."""
+    list_usd_per_1000: float | None = None
+    """None where it costs as much as a PUT."""
+    head_usd_per_1000: float | None = None
+    """None where it costs as much as a GET."""
+
+    @property
+    def request_prices(self) -> RequestPrices:
+        """Prices of all kinds of requests."""
+        return RequestPrices(
+            self.get_usd_per_1000,
+            self.put_usd_per_1000,
+            self.put_usd_per_1000 if self.list_usd_per_1000 is None else self.list_usd_per_1000,
+            self.get_usd_per_1000 if self.head_usd_per_1000 is None else self.head_usd_per_1000,
+        )

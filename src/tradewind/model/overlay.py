@@ -10,6 +10,7 @@ from tradewind.model.amounts import format_gbps, format_usd, format_volume, tran
 from tradewind.model.goal import Goal
 from tradewind.model.machine import MachineOffer
 from tradewind.model.region import Region
+from tradewind.model.requests import ObjectSet, Requests
 from tradewind.model.units import format_count, format_duration
 
 __all__ = [
@@ -114,6 +115,8 @@ class Overlay:
     gap: float = 0.0
     """No plan is better by more than this, relative to the goal's objective."""
     solve_s: float = 0.0
+    objects: ObjectSet | None = None
+    """What the requests are counted from."""
     binding: tuple[str, ...] = ()
     """What limits the plan, in words, the tightest first."""
 
@@ -126,6 +129,17 @@ class Overlay:
     def time_s(self) -> float:
         """Seconds from the request for machines to the last byte."""
         return self.boot_s + self.transfer_s
+
+    @property
+    def requests(self) -> Requests:
+        """Requests to the stores of the source and of all destinations."""
+        if self.objects is None:
+            return Requests()
+        written = self.objects.at_destination()
+        return sum((written for _ in self._destinations()), self.objects.at_source())
+
+    def _destinations(self) -> tuple[Region, ...]:
+        return ()
 
     @property
     def machine_counts(self) -> Mapping[Region, int]:
@@ -142,6 +156,9 @@ class MulticastPlan(Overlay):
 
     destinations: tuple[Region, ...]
     trees: tuple[DistributionTree, ...]
+
+    def _destinations(self) -> tuple[Region, ...]:
+        return self.destinations
 
     @property
     def copies(self) -> Mapping[Region, int]:
@@ -172,6 +189,9 @@ class OverlayPlan(Overlay):
     def destinations(self) -> tuple[Region, ...]:
         """The destination alone, as plans for several have theirs."""
         return (self.destination,)
+
+    def _destinations(self) -> tuple[Region, ...]:
+        return self.destinations
 
     def __str__(self) -> str:
         ways = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)

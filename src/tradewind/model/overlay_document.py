@@ -46,6 +46,13 @@ def plan_document(plan: OverlayPlan | MulticastPlan) -> dict[str, Any]:
             "requests": plan.cost.requests_usd,
             "total": plan.cost.total_usd,
         },
+        "objects": None if plan.objects is None else plan.objects.count,
+        "requests": {
+            "get": plan.requests.gets,
+            "put": plan.requests.puts,
+            "list": plan.requests.lists,
+            "head": plan.requests.heads,
+        },
         "vms": {str(region): count for region, count in plan.machine_counts.items()},
         "machines": [
             {"region": str(m.region), "type": m.offer.name, "count": m.count, "usd_per_hour": m.offer.usd_per_hour}

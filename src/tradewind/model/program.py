@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from tradewind.model.document import known_fields
 from tradewind.model.job import JobSpec
@@ -25,7 +25,9 @@ class Limits:
     store_tries_max: int = 10
     store_retry_s: int = 120
     store_idle_s: int = 30
+    store_work_s: int = 3600
     peer_silence_s: int = 15
+    request_s: int = 7_200
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,45 @@ class Routes:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectScope:
+    """Of all keys of a store, one."""
+
+    TAG: ClassVar[tuple[str, str]] = ("kind", "object")
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixScope:
+    """The keys of a store that begin with `prefix`."""
+
+    TAG: ClassVar[tuple[str, str]] = ("kind", "prefix")
+    prefix: str
+
+
+#: Keys that a gateway may touch for its job.
+KeyScope = ObjectScope | PrefixScope
+
+
+@dataclass(frozen=True, slots=True)
+class CopyScope:
+    """What may be copied inside a store: these keys of this bucket."""
+
+    bucket: str
+    keys: KeyScope
+
+
+def _key_scope(document: Mapping[str, Any]) -> KeyScope:
+    if document["kind"] == "object":
+        return ObjectScope(document["key"])
+    return PrefixScope(document["prefix"])
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Body of `PUT /v1/program`: the whole work of one gateway for one job.
 
-    `seal_key_hex` is the one secret; it is kept out of the representation and of every file.
+    `reads`, `writes` (one scope for each of `sinks`) and `copies` say which keys a source or sink may touch; the lead
+    takes them from its job. `seal_key_hex` is the one secret; it is kept out of the representation and of every file.
     """
 
     job_id: str
@@ -79,6 +116,9 @@ class Program:
     lead: JobSpec | None = None
     source: StoreSpec | None = None
     sinks: tuple[StoreSpec, ...] = ()
+    reads: KeyScope | None = None
+    writes: tuple[KeyScope, ...] = ()
+    copies: CopyScope | None = None
     seal_key_hex: str | None = field(default=None, repr=False)
     limits: Limits = field(default_factory=Limits)
     contract: int = CONTRACT_VERSION
@@ -90,6 +130,12 @@ class Program:
         known["routes"] = tuple(RouteSpec(**{**route, "nodes": tuple(route["nodes"])}) for route in document["routes"])
         known["hops"] = tuple(HopSpec(**hop) for hop in document.get("hops", ()))
         known["sinks"] = tuple(StoreSpec.from_document(sink) for sink in document.get("sinks", ()))
+        known["writes"] = tuple(_key_scope(scope) for scope in document.get("writes", ()))
+        if document.get("reads") is not None:
+            known["reads"] = _key_scope(document["reads"])
+        if document.get("copies") is not None:
+            copies = document["copies"]
+            known["copies"] = CopyScope(copies["bucket"], _key_scope(copies["keys"]))
         known["limits"] = Limits(**document.get("limits", {}))
         if document.get("lead") is not None:
             known["lead"] = JobSpec.from_document(document["lead"])

@@ -30,7 +30,8 @@ _MISTYPED = re.compile(r"(?i)(s3|gs|az|r2)(?::/|//|:(?=[a-z0-9]))")
 
 #: Query parameters that only a signed address has.
 _SIGNED = re.compile(
-    r"(?i)(^|&)(x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|awsaccesskeyid|googleaccessid)="
+    r"(?i)[?&](x-amz-(?:signature|credential|security-token)|x-goog-(?:signature|credential)|signature|sig"
+    r"|awsaccesskeyid|googleaccessid|access_token)="
 )
 
 
@@ -76,11 +77,13 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
     """Understands one argument; `cwd` (absolute) makes plain relative paths absolute. Raises UrlError."""
     if text == "-":
         return Location("pipe", "-", "")
-    if not text:
-        raise UrlError("an empty path", hint="to mean the working directory write .")
+    if not text.strip():
+        raise UrlError("an empty path", hint="is a shell variable unset? To mean the working directory write .")
     if "\0" in text:
         raise UrlError("a path cannot hold a NUL character")
     scheme, separator, rest = text.partition("://")
+    if separator or _MISTYPED.match(text):
+        _refuse_signature(text)
     if not separator:
         if text == "mem:" or text.startswith("mem:?"):
             return _memory(text)
@@ -96,6 +99,15 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
     if scheme in ("http", "https"):
         return _pasted(scheme, rest)
     raise UrlError(f"{text}: unknown scheme {scheme}://", hint=_nearest_scheme(scheme))
+
+
+def _refuse_signature(text: str) -> None:
+    """Raise UrlError for a URL with a signature, which would end up in messages, logs and the job's folder."""
+    if signed := _SIGNED.search(text):
+        raise UrlError(
+            f"the URL holds a credential: the parameter {signed[1]}",
+            hint="write the part before the ?, and give credentials through the cloud's own chain",
+        )
 
 
 def _nearest_scheme(scheme: str) -> str:
@@ -155,11 +167,11 @@ def _pasted(scheme: str, rest: str) -> Location:
     from urllib.parse import unquote
 
     host, _, tail = rest.partition("/")
-    tail, _, query = tail.partition("?")
-    if "@" in host or _SIGNED.search(query):
+    tail = tail.partition("?")[0]
+    if "@" in host:
         raise UrlError(
-            "the address holds a credential (a user name or a signature)",
-            hint="paste the part before the ? and give credentials through the cloud's own chain",
+            "the address holds a credential: a user name",
+            hint="paste the part behind the @, and give credentials through the cloud's own chain",
         )
     tail, host = unquote(tail.partition("#")[0]), host.lower()
     first, _, key = tail.partition("/")

@@ -17,19 +17,19 @@ from tradewind.model.overlay import DistributionTree, MulticastPlan
 from tradewind.model.region import Region
 from tradewind.planner.check import multicast_violations
 from tradewind.planner.explain import binding_limits
-from tradewind.planner.formulation import Formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier
 from tradewind.planner.goals import Point
-from tradewind.planner.multicast import build_multicast_formulation, shared_links, tree_packing
-from tradewind.planner.network import FloatArray, Limits, Network, build_network
+from tradewind.planner.meter import WORK_MAX
+from tradewind.planner.multicast import build_multicast_formulation, flow_columns
+from tradewind.planner.network import Limits, Network, build_network
 from tradewind.planner.plan import (
     Transfer,
     answer_goal,
+    best_start,
     infeasible,
     job_of,
     prepare,
     refuse_ends,
-    solve_goal,
     trace_transfer,
 )
 from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
@@ -45,8 +45,8 @@ __all__ = [
     "trace_multicast",
 ]
 
-SETTINGS = SolverSettings(time_limit_s=20.0, windows_max=6)
-"""A mixed-integer solve takes longer here; what has been found by its limits is shown with its gap."""
+SETTINGS = SolverSettings(time_limit_s=20.0, windows_max=6, work_max=12 * WORK_MAX)
+"""A question takes longer here, some 40 CPU-s at most; what has been found by then is shown with its gap."""
 SAMPLES = 4
 """Plans between the cheapest and the fastest with which a large frontier begins."""
 RIVAL_SOLVE_S = 3.0
@@ -65,6 +65,7 @@ def prepare_multicast(
     network: Network | None = None,
     boot_s: float | None = None,
     settings: SolverSettings | None = None,
+    objects: int | None = None,
 ) -> Transfer:
     """Set a transfer to several destinations up; arguments as in `plan.prepare`.
 
@@ -85,7 +86,7 @@ def prepare_multicast(
     formulation = build_multicast_formulation(
         network, network.index[source], tuple(network.index[d] for d in destinations)
     )
-    job = job_of(catalog, network, source, destinations, volume_gb, boot_s)
+    job = job_of(catalog, network, source, destinations, volume_gb, boot_s, objects)
     return Transfer(catalog, limits, network, formulation, job, settings or SETTINGS)
 
 
@@ -96,11 +97,12 @@ def answer_multicast(transfer: Transfer, goal: Goal) -> MulticastPlan:
         InfeasibleGoal: no plan meets the goal.
         InvalidPlan: the check refused the plan.
     """
-    point = solve_goal(transfer, goal)
-    if point is None:
+    found = best_start(transfer, goal)
+    if found is None:
         raise infeasible(transfer, goal, _checked)
-    point = without_trickles(transfer.formulation, transfer.job, goal, point, transfer.settings)
-    return _checked(transfer, goal, point)
+    started, point = found
+    point = without_trickles(started.formulation, started.job, goal, point, started.settings)
+    return _checked(started, goal, point)
 
 
 def trace_multicast(
@@ -137,8 +139,8 @@ def _multicast_plan(transfer: Transfer, goal: Goal, point: Point) -> MulticastPl
     """Write an answer as trees; all figures are those of the trees."""
     formulation, job = transfer.formulation, transfer.job
     name = formulation.network.regions
-    trees = tree_packing(formulation, point.answer.flow_gbps, point.rate_gbps).trees
-    part = fitting_part(formulation, point, _flow_columns(formulation, trees))
+    trees = point.answer.trees
+    part = fitting_part(formulation, point, flow_columns(formulation, trees))
     trees = tuple(sorted(((tree, gbps * part) for tree, gbps in trees), key=lambda item: -item[1]))
     rate, edges, machines, cost = figures(formulation, job, point, trees)
     return MulticastPlan(
@@ -147,8 +149,9 @@ def _multicast_plan(transfer: Transfer, goal: Goal, point: Point) -> MulticastPl
         volume_gb=job.volume_gb,
         goal=goal,
         throughput_gbps=rate,
-        boot_s=job.boot_s,
+        boot_s=job.boot_of(machines),
         cost=cost,
+        objects=job.objects,
         machines=machines,
         edges=edges,
         trees=tuple(
@@ -158,7 +161,7 @@ def _multicast_plan(transfer: Transfer, goal: Goal, point: Point) -> MulticastPl
             for tree, gbps in trees
         ),
         connections_per_machine=formulation.network.connections_per_machine,
-        optimal=point.answer.optimal and abs(rate - point.rate_gbps) <= FLOW_MIN_RELATIVE * 10 * rate,
+        optimal=point.proven and abs(rate - point.rate_gbps) <= FLOW_MIN_RELATIVE * 10 * rate,
         gap=point.gap,
         binding=binding_limits(formulation, job, point, goal),
     )
@@ -175,23 +178,6 @@ def _outwards(tree: Tree, source: int) -> list[Edge]:
         hops += [(u, v) for v in out[u]]
         reached += out[u]
     return hops
-
-
-def _flow_columns(formulation: Formulation, trees: Sequence[tuple[Tree, float]]) -> FloatArray:
-    """What trees put on each column: shared, and per destination along its path."""
-    network, links = formulation.network, shared_links(formulation)
-    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(links)}
-    flow = np.zeros(formulation.link_count)
-    for tree, gbps in trees:
-        before = {v: u for u, v in tree}
-        for edge in tree:
-            flow[column[edge]] += gbps
-        for number, sink in enumerate(formulation.sinks):
-            at = sink
-            while at != formulation.source:
-                flow[len(links) * (1 + number) + column[before[at], at]] += gbps
-                at = before[at]
-    return flow
 
 
 @dataclass(frozen=True)
@@ -258,8 +244,9 @@ def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlterna
             plan.volume_gb,
             transfer.limits,
             network=transfer.network,
-            boot_s=transfer.job.boot_s,
+            boot_s=transfer.job.boot_s if transfer.job.boot_given else None,
             settings=replace(transfer.settings, time_limit_s=RIVAL_SOLVE_S),
+            objects=transfer.job.object_count,
         )
         try:
             plans.append(answer_goal(alone, goal))

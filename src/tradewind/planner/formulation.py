@@ -15,7 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.planner.meter import Meter
 from tradewind.planner.network import FloatArray, IntArray, Network
+from tradewind.planner.steiner import Tree
 
 __all__ = [
     "CAPACITY_FAMILIES",
@@ -26,6 +28,7 @@ __all__ = [
     "RowWriter",
     "Rows",
     "SharedFlows",
+    "TreeFlows",
     "build_formulation",
     "write_machine_rows",
     "write_store_row",
@@ -65,17 +68,38 @@ class Rows:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeFlows:
+    """The best distribution trees for machines that are given."""
+
+    trees: tuple[tuple[Tree, float], ...]
+    """Trees and their rates [Gbit/s]."""
+    flow_gbps: FloatArray
+    """What they put on each flow column."""
+    bound: float
+    """No trees are better for these machines: USD/s, or Gbit/s when the rate was maximised."""
+    complete: bool
+    """Whether the trees are the best. They are not where the work was spent before."""
+    duals: FloatArray
+    """Per row of the programme, then of the rate and, if any, of the ceiling."""
+
+
 class SharedFlows(Protocol):
     """What a programme with several destinations has beside its rows (`multicast.py`)."""
 
     def rows(self) -> Rows | None:
         """Constraints too many to be written down, as far as answers were found to violate them."""
 
-    def add_violated(self, formulation: Formulation, flow_gbps: FloatArray) -> bool:
-        """Find and keep rows that these flows violate; ``False`` if there are none."""
+    def add_violated(
+        self, formulation: Formulation, ask: Ask, machines: IntArray, flow_gbps: FloatArray, meter: Meter
+    ) -> bool:
+        """Find and keep a row that these flows violate; ``False`` if none was found."""
 
-    def relax(self, ask: Ask) -> RelaxedTrees:
+    def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
         """A bound, and where the machines of the relaxation are."""
+
+    def flows(self, formulation: Formulation, ask: Ask, machines: IntArray, meter: Meter) -> TreeFlows | None:
+        """The best trees for these machines; ``None`` if there are none. Raises SolverLimitReached."""
 
     def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
         """The programme of these regions alone, and which flow columns of the whole one are its own."""

@@ -97,7 +97,7 @@ def soonest(formulation: Formulation, job: Job, settings: SolverSettings) -> Poi
     except SolverLimitReached:
         if formulation.shared is None:
             raise
-        usd_per_gbit = _relaxed_ratio(formulation, rate_gbps, job.machine_factor(rate_gbps))
+        usd_per_gbit = _relaxed_ratio(formulation, rate_gbps, job.machine_factor(rate_gbps), settings)
         gap = 1.0 - (usd_per_gbit * job.gbit + job.requests_usd) / top.cost_usd
         return replace(top, answer=replace(top.answer, optimal=False), gap=max(0.0, gap))
 
@@ -190,7 +190,7 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
             if best is None or best.cost_usd > ceiling_usd:
                 raise
             # Looked at again with a plan to begin with, under what no plan passes.
-            windows.append((low, min(high, formulation.shared.relax(ask).bound)))
+            windows.append((low, min(high, formulation.shared.relax(ask, settings.meter).bound)))
             continue
         if relaxed is None or relaxed.objective <= 0.0:
             continue
@@ -236,17 +236,17 @@ def _least_ratio(
         gain = 0.0 if found is None else -found.objective
         if found is None or gain <= settings.relative_gap * abs(ratio) * rate:
             slack = 0.0 if found is None else max(0.0, -found.bound) / max(low, rate * 1e-3)
-            return answer, max(ratio - slack, _relaxed_ratio(formulation, low, factor))
+            return answer, max(ratio - slack, _relaxed_ratio(formulation, low, factor, settings))
         answer = found
     return answer, 0.0
 
 
-def _relaxed_ratio(formulation: Formulation, low: float, factor: float) -> float:
+def _relaxed_ratio(formulation: Formulation, low: float, factor: float, settings: SolverSettings) -> float:
     """A bound on R/T from `low` on, where there is a relaxation: its R is convex and zero at zero, so R/T rises."""
     if formulation.shared is None:
         return 0.0
     rate = max(low, RATE_SMALL_GBPS)
-    relaxed = formulation.shared.relax(Ask(rate, rate, machine_factor=factor))
+    relaxed = formulation.shared.relax(Ask(rate, rate, machine_factor=factor), settings.meter)
     return max(0.0, relaxed.bound / rate) if relaxed.feasible else 0.0
 
 

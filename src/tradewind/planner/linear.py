@@ -9,10 +9,12 @@ import highspy
 import numpy as np
 
 from tradewind.planner.formulation import Ask, BootWindow, Formulation, Rows
+from tradewind.planner.meter import WORK_MAX, Meter
 from tradewind.planner.network import FloatArray, IntArray
 
 __all__ = [
     "COST_SCALE",
+    "WORK_MAX",
     "Meter",
     "SolverSettings",
     "chosen_options",
@@ -20,39 +22,13 @@ __all__ = [
     "new_highs",
     "objective_of",
     "pass_model",
+    "run_metered",
     "scaled",
     "unscaled",
 ]
 
 COST_SCALE = 1e3
 """Costs are handed over in milli-USD/s, so that HiGHS's absolute tolerances (1e-7) stay far below a cent."""
-
-
-WORK_MAX = 50_000
-"""Work of one question: some 3 CPU-s."""
-RELAXATION_WORK = 200
-"""What a relaxation costs beside its simplex iterations, in iterations of the same programme."""
-COLUMNS_MIN = 2000
-"""Smaller programmes cost no less: handing them over takes longer than solving them."""
-COLUMNS_OF_WORK = 1e4
-"""A simplex iteration of a programme with so many columns is one unit of work."""
-
-
-@dataclass(slots=True)
-class Meter:
-    """Counts the work of one question: the same on every machine and at any load, unlike time."""
-
-    work_max: float = WORK_MAX
-    done: float = 0.0
-
-    def count(self, iterations: int, columns: int) -> None:
-        """One linear programme was solved."""
-        self.done += (RELAXATION_WORK + iterations) * max(columns, COLUMNS_MIN) / COLUMNS_OF_WORK
-
-    @property
-    def spent(self) -> bool:
-        """Whether what has been found by now must do."""
-        return self.done >= self.work_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +42,15 @@ class SolverSettings:
     windows_max: int = 24
     """Rate windows looked at with several destinations, where boot time is paid, before the gap is reported."""
     work_max: float = WORK_MAX
-    """Of all solves for one destination together, in the units of `Meter`; then the gap is reported, not closed."""
+    """Of all solves of one question together, in the units of `Meter`; then the gap is reported, not closed."""
     relaxations_max: int = 500
     """Of one search for machines. Measured grids took up to 230."""
     meter: Meter = field(default_factory=Meter, compare=False)
     """Of the question that is being answered; each goal begins with a fresh one."""
 
-    def afresh(self) -> SolverSettings:
-        """The same limits for another question."""
-        return replace(self, meter=Meter(self.work_max))
+    def afresh(self, part: float = 1.0) -> SolverSettings:
+        """Return the same limits for another question, with ``part`` of the work."""
+        return replace(self, meter=Meter(self.work_max * part))
 
 
 def new_highs(settings: SolverSettings) -> Any:
@@ -86,6 +62,22 @@ def new_highs(settings: SolverSettings) -> Any:
     highs.setOptionValue("mip_rel_gap", settings.relative_gap)
     highs.setOptionValue("mip_abs_gap", settings.relative_gap)
     return highs
+
+
+def run_metered(highs: Any, meter: Meter, columns: int) -> None:
+    """Run a branch and bound, interrupt it when the work is spent, and count what it did."""
+    left = meter.checks_left(columns)
+
+    def check(kind: Any, message: str, out: Any, answer: Any, data: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            answer.user_interrupt = True
+
+    highs.setCallback(check, None)
+    highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
+    highs.run()
+    meter.count(max(0, int(highs.getInfo().simplex_iteration_count)), columns)
 
 
 def costs_of(formulation: Formulation, ask: Ask) -> FloatArray:

@@ -5,12 +5,15 @@ serves destination d; then N_vk. Per destination x^d is a flow of the rate T, an
 duplicate, so y need not be conserved. All that bounds machines bounds y.
 
 This alone is a relaxation: y has to be a packing of distribution trees (`steiner.py`). By linear programming duality it
-is one if and only if Σ w y ≥ T for all weights w under which every tree weighs at least one. `Trees` adds those of
-these rows that an answer violates until none is: the answer is then exact, and before that a bound.
+is one if and only if Σ w y ≥ T for all weights w under which every tree weighs at least one. With machines fixed the
+best trees are found column by column (`tree_columns.py`), and their duals are such weights: where the programme
+promised more for these machines than trees carry, its flows violate that row. `Trees` adds such rows until programme
+and trees agree: the answer is then exact, and before that the programme is a bound.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,20 +25,21 @@ from tradewind.planner.formulation import (
     RelaxedTrees,
     Rows,
     RowWriter,
+    TreeFlows,
     write_machine_rows,
     write_store_row,
 )
+from tradewind.planner.meter import Meter
 from tradewind.planner.network import FloatArray, IntArray, Network
-from tradewind.planner.steiner import PACKED, Edge, Packing, pack_trees
+from tradewind.planner.steiner import Tree
 from tradewind.planner.tree_columns import TreeColumns
 
-__all__ = ["Trees", "build_multicast_formulation", "shared_links", "tree_packing"]
+__all__ = ["Trees", "build_multicast_formulation", "flow_columns", "shared_links"]
 
-FLOW_MIN_RELATIVE = 1e-9
-"""Flows below this part of the rate are rounding of the solver."""
-CREEP_RELATIVE = (1e-3, 1e-5, 1e-7, 1e-9)
-"""Of the rate, tried in turn: what every link carries when weights for a row are sought, so that links not in use get a
-small weight each instead of the weight of a whole tree. A row is made of proven weights whatever this is."""
+SPARE_MACHINES = (1e-3, 1e-5, 1e-7, 1e-9)
+"""Tried in turn: how much of a machine more each region may have when weights for a row are sought."""
+VIOLATED = 1e-7
+"""Relative; flows that violate a row by less are rounding of the solver."""
 
 
 class Trees:
@@ -46,9 +50,20 @@ class Trees:
         self._columns = TreeColumns(network, links, source, sinks)
         self._within: dict[frozenset[int], tuple[Formulation, IntArray]] = {}
 
-    def relax(self, ask: Ask) -> RelaxedTrees:
+    def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
         """A bound, and where the machines of the relaxation are."""
-        return self._columns.relax(ask)
+        return self._columns.relax(ask, meter)
+
+    def flows(self, formulation: Formulation, ask: Ask, machines: IntArray, meter: Meter) -> TreeFlows | None:
+        """The best trees for these machines; ``None`` if there are none. Raises SolverLimitReached."""
+        closed = formulation.flow_max[: len(shared_links(formulation))] <= 0.0
+        found = self._columns.flows(ask, machines, closed, meter)
+        if found is None:
+            return None
+        tail = [found.rate_dual] if ask.ceiling_usd_per_gbit is None else [found.rate_dual, found.ceiling_dual]
+        duals = [found.duals.get(name, 0.0) for name in formulation.rows.names]
+        columns = flow_columns(formulation, found.trees)
+        return TreeFlows(found.trees, columns, found.bound, found.complete, np.array([*duals, *tail]))
 
     def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
         """The programme of these regions alone, and which flow columns of the whole one are its own."""
@@ -68,38 +83,25 @@ class Trees:
         """Those found so far."""
         return self._rows
 
-    def add_violated(self, formulation: Formulation, flow_gbps: FloatArray) -> bool:
-        """Pack trees into the shared flows; where they stay below the rate, keep the row that says so."""
+    def add_violated(
+        self, formulation: Formulation, ask: Ask, machines: IntArray, flow_gbps: FloatArray, meter: Meter
+    ) -> bool:
+        """Keep the row that the best trees for these machines prove and these flows violate."""
         rate = float(flow_gbps[formulation.out_of_source].sum())
-        if rate <= 0.0:
-            return False
-        packing = tree_packing(formulation, flow_gbps, rate)
-        if packing.rate_gbps >= rate * (1 - PACKED):
-            return False
-        row = _violated_row(formulation, flow_gbps, rate)
-        if row is None:
-            return False
-        self._rows = row if self._rows is None else self._rows.joined(row)
-        return True
+        shared_gbps = flow_gbps[: len(shared_links(formulation))]
+        for spare in SPARE_MACHINES:
+            if rate <= 0.0 or meter.spent:
+                return False
+            weights = self._columns.tree_weights(ask, machines, spare, meter)
+            if weights is not None and float(weights @ shared_gbps) < rate * (1 - VIOLATED):
+                row = _tree_row(formulation, weights)
+                self._rows = row if self._rows is None else self._rows.joined(row)
+                return True
+        return False
 
 
-def _violated_row(formulation: Formulation, flow_gbps: FloatArray, rate: float) -> Rows | None:
-    """From the proof that trees of this rate do not fit into what the links carry and a little more on each."""
-    network, links = formulation.network, shared_links(formulation)
-    tails, heads = network.tail[links], network.head[links]
-    shared_gbps = flow_gbps[: len(links)]
-    for creep in CREEP_RELATIVE:
-        capacity = {
-            (int(u), int(v)): float(gbps) + creep * rate for u, v, gbps in zip(tails, heads, shared_gbps, strict=True)
-        }
-        packing = pack_trees(capacity, len(network.regions), formulation.source, formulation.sinks, rate)
-        if packing.least_weight <= 0.0:  # a tree of links that are not full: no proof, and none is missing
-            continue
-        weights = np.minimum(packing.weights[tails, heads] / packing.least_weight, 1.0)
-        if float(weights @ shared_gbps) < rate * (1 - PACKED):
-            break
-    else:
-        return None
+def _tree_row(formulation: Formulation, weights: FloatArray) -> Rows:
+    """Σ w y − T ≥ 0."""
     out, kept = formulation.out_of_source, np.flatnonzero(weights)
     return Rows(
         ("distribution trees",),
@@ -116,14 +118,21 @@ def shared_links(formulation: Formulation) -> IntArray:
     return formulation.links[: len(formulation.links) // (1 + len(formulation.sinks))]
 
 
-def tree_packing(formulation: Formulation, flow_gbps: FloatArray, rate: float) -> Packing:
-    """Trees of ``rate`` within what an answer's links carry."""
+def flow_columns(formulation: Formulation, trees: Sequence[tuple[Tree, float]]) -> FloatArray:
+    """Return what trees put on each column: shared, and per destination along its path."""
     network, links = formulation.network, shared_links(formulation)
-    capacity: dict[Edge, float] = {
-        (int(network.tail[links[c]]), int(network.head[links[c]])): float(flow_gbps[c])
-        for c in np.flatnonzero(flow_gbps[: len(links)] > FLOW_MIN_RELATIVE * rate)
-    }
-    return pack_trees(capacity, len(network.regions), formulation.source, formulation.sinks, rate)
+    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(links)}
+    flow = np.zeros(formulation.link_count)
+    for tree, gbps in trees:
+        before = {v: u for u, v in tree}
+        for edge in tree:
+            flow[column[edge]] += gbps
+        for number, sink in enumerate(formulation.sinks):
+            at = sink
+            while at != formulation.source:
+                flow[len(links) * (1 + number) + column[before[at], at]] += gbps
+                at = before[at]
+    return flow
 
 
 def build_multicast_formulation(

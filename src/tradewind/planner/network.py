@@ -7,7 +7,7 @@ COST^egress, and per machine option LIMIT^egress, LIMIT^ingress and COST^VM.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,7 @@ class Network:
     """Per region."""
     connections_per_machine: int
     boot_s: float
-    """Until the slowest machine type that is offered answers: a fleet starts when all its gateways do."""
+    """Until the slowest machine type that is offered answers: no plan waits longer."""
     held_by_quota: frozenset[int] = frozenset()
     """Regions whose `machines_max` is the account's quota, not what the user allows."""
 
@@ -85,6 +85,20 @@ class Network:
     def region_of_option(self) -> IntArray:
         """Index of the region of each machine option."""
         return np.array([option.region_index for option in self.options], dtype=np.int64)
+
+    @property
+    def boot_times_s(self) -> tuple[float, ...]:
+        """Every time that a machine type on offer takes to start, the shortest first."""
+        return tuple(sorted({option.offer.machine.boot_s for option in self.options}))
+
+    def boots_at(self, region: int) -> tuple[float, ...]:
+        """The same of one region."""
+        return tuple(sorted(o.offer.machine.boot_s for o in self.options if o.region_index == region))
+
+    def started_within(self, boot_s: float) -> Network:
+        """This network with the machine types alone that start within ``boot_s``; links are numbered as here."""
+        options = tuple(o for o in self.options if o.offer.machine.boot_s <= boot_s)
+        return replace(self, options=options, boot_s=boot_s)
 
     def link_between(self, src: int, dst: int) -> int | None:
         """Position of the link between two regions, if there is one."""
@@ -156,9 +170,9 @@ def _offers(catalog: Catalog, region: Region, limits: Limits) -> list[MachineOff
 
 
 def _beats(other: MachineOffer, offer: MachineOffer, first: bool) -> bool:
-    """Whether ``other`` costs no more and carries no less; of two that are alike the first stays."""
-    theirs = (-other.usd_per_hour, other.machine.egress_gbps, other.machine.ingress_gbps)
-    ours = (-offer.usd_per_hour, offer.machine.egress_gbps, offer.machine.ingress_gbps)
+    """Whether ``other`` costs no more, carries no less and starts no later; of two that are alike the first stays."""
+    theirs = (-other.usd_per_hour, other.machine.egress_gbps, other.machine.ingress_gbps, -other.machine.boot_s)
+    ours = (-offer.usd_per_hour, offer.machine.egress_gbps, offer.machine.ingress_gbps, -offer.machine.boot_s)
     return all(a >= b for a, b in zip(theirs, ours, strict=True)) and (theirs != ours or first)
 
 

@@ -9,17 +9,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tradewind.errors import InfeasibleGoal, InvalidPlan, UsageError
-from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.amounts import BYTES_PER_GB, format_gbps, format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Region
+from tradewind.model.requests import ObjectSet, request_usd
 from tradewind.model.units import format_duration
 from tradewind.planner.check import violations
 from tradewind.planner.explain import binding_limits
 from tradewind.planner.formulation import Formulation, build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
-from tradewind.planner.goals import Job, Point, cheapest, cheapest_exactly, fastest, fastest_within, soonest
+from tradewind.planner.goals import (
+    SOONEST_TIE,
+    SOONEST_TIE_S,
+    Job,
+    Point,
+    cheapest,
+    cheapest_exactly,
+    fastest,
+    fastest_within,
+    soonest,
+)
+from tradewind.planner.multicast import build_multicast_formulation, shared_links
 from tradewind.planner.network import IntArray, Limits, Network, build_network
 from tradewind.planner.routes import overlay_plan
 from tradewind.planner.solver import SolverSettings
@@ -28,6 +40,7 @@ from tradewind.planner.trickles import without_trickles
 __all__ = [
     "Transfer",
     "answer_goal",
+    "best_start",
     "checked_plan",
     "infeasible",
     "job_of",
@@ -40,10 +53,10 @@ __all__ = [
 
 ROUNDING = 1e-8
 """Relative; figures of the solver that are nearer to a round one than this are that."""
+RATE_TIE = 1e-8
+"""Relative; of two plans whose rates differ by less the cheaper one is taken."""
 NEAREST_SLACK = 1e-9
 """Relative; the nearest goal is named this much on the side where it can be had."""
-CHUNK_MB = 16.0
-"""Size of one read and one write request, for request prices: the data plane's default chunk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +81,7 @@ def prepare(
     network: Network | None = None,
     boot_s: float | None = None,
     settings: SolverSettings | None = None,
+    objects: int | None = None,
 ) -> Transfer:
     """Set a transfer up.
 
@@ -80,6 +94,7 @@ def prepare(
         network: made from the same catalog and limits before, to save making it again.
         boot_s: seconds until machines answer, instead of the catalog's.
         settings: of the solver.
+        objects: how many, which decides the number of requests; ``None``: objects of 16 MiB.
 
     Raises:
         UsageError: unknown region, or nothing to plan.
@@ -88,7 +103,7 @@ def prepare(
     network = network or build_network(catalog, limits, volume_gb=volume_gb)
     refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_formulation(network, network.index[source], network.index[destination])
-    job = job_of(catalog, network, source, [destination], volume_gb, boot_s)
+    job = job_of(catalog, network, source, [destination], volume_gb, boot_s, objects)
     return Transfer(catalog, limits, network, formulation, job, settings or SolverSettings())
 
 
@@ -114,10 +129,14 @@ def job_of(
     destinations: Sequence[Region],
     volume_gb: float,
     boot_s: float | None,
+    objects: int | None,
 ) -> Job:
     """What the transfer costs beside flows and machines: requests, and boot time."""
-    requests_usd = _requests_usd(catalog, source, destinations, volume_gb)
-    return Job(volume_gb, network.boot_s if boot_s is None else boot_s, requests_usd)
+    volume_bytes = volume_gb * BYTES_PER_GB
+    moved = ObjectSet.of_chunk_size(volume_bytes) if objects is None else ObjectSet(objects, volume_bytes)
+    requests_usd = _requests_usd(catalog, source, destinations, moved)
+    longest_s = network.boot_s if boot_s is None else boot_s
+    return Job(volume_gb, longest_s, requests_usd, moved, boot_given=boot_s is not None)
 
 
 def _refuse_region(catalog: Catalog, region: Region, limits: Limits) -> None:
@@ -137,15 +156,14 @@ def _refuse_region(catalog: Catalog, region: Region, limits: Limits) -> None:
     raise UsageError(f"unknown region {region}", hint=hint)
 
 
-def _requests_usd(catalog: Catalog, source: Region, destinations: Sequence[Region], volume_gb: float) -> float:
-    """Each chunk is read once and written once per destination."""
-    requests = volume_gb * 1e3 / CHUNK_MB
+def _requests_usd(catalog: Catalog, source: Region, destinations: Sequence[Region], objects: ObjectSet) -> float:
+    """Each object is read once, and written once per destination."""
     read = catalog.stores.get(source.provider)
-    usd_per_1000 = read.get_usd_per_1000 if read else 0.0
+    usd = request_usd(objects.at_source(), read.request_prices) if read else 0.0
     for destination in destinations:
         write = catalog.stores.get(destination.provider)
-        usd_per_1000 += write.put_usd_per_1000 if write else 0.0
-    return requests / 1000 * usd_per_1000
+        usd += request_usd(objects.at_destination(), write.request_prices) if write else 0.0
+    return usd
 
 
 def plan_transfer(
@@ -173,6 +191,8 @@ def trace_transfer(
     Raises:
         InfeasibleGoal: the destination cannot be reached.
     """
+    if known and not transfer.job.boot_given:
+        transfer = _started_within(transfer, max(plan.boot_s for plan in known))
     machines = [_machines_of(plan, transfer.network) for plan in known]
     frontier = trace_frontier(
         transfer.formulation, transfer.job, transfer.settings, solves_max=solves_max, known=machines
@@ -195,11 +215,12 @@ def answer_goal(transfer: Transfer, goal: Goal) -> OverlayPlan:
         InfeasibleGoal: no plan meets the goal.
         InvalidPlan: the check refused the plan.
     """
-    point = solve_goal(transfer, goal)
-    if point is None:
+    found = best_start(transfer, goal)
+    if found is None:
         raise infeasible(transfer, goal, checked_plan)
-    point = without_trickles(transfer.formulation, transfer.job, goal, point, transfer.settings)
-    return checked_plan(transfer, goal, point)
+    started, point = found
+    point = without_trickles(started.formulation, started.job, goal, point, started.settings)
+    return checked_plan(started, goal, point)
 
 
 def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
@@ -210,6 +231,75 @@ def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
     if wrong:
         raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
     return plan
+
+
+def starts(transfer: Transfer) -> list[Transfer]:
+    """The transfer once per boot time that its plan can have, with the machine types that start within it.
+
+    A plan waits for the slowest machine that it uses. Among the machines that start within b seconds, all plans whose
+    slowest takes b are charged what they cost, and no other is charged too little: the best over all b is the best.
+    """
+    network, formulation, job = transfer.network, transfer.formulation, transfer.job
+    ends = [network.boots_at(region) for region in (formulation.source, *formulation.sinks)]
+    times = [] if job.boot_given or not all(ends) else network.boot_times_s
+    times_s = [boot_s for boot_s in times if boot_s >= max(boots[0] for boots in ends)]
+    if len(times_s) < 2:
+        return [transfer]
+    settings = replace(transfer.settings, work_max=transfer.settings.work_max / len(times_s))
+    return [_started_within(replace(transfer, settings=settings), boot_s) for boot_s in times_s]
+
+
+def _started_within(transfer: Transfer, boot_s: float) -> Transfer:
+    """The transfer with the machine types alone that start within ``boot_s``."""
+    job = replace(transfer.job, boot_s=boot_s)
+    network, formulation = transfer.network.started_within(boot_s), transfer.formulation
+    if len(network.options) == len(transfer.network.options):
+        return replace(transfer, job=job)
+    several = formulation.shared is not None
+    links = shared_links(formulation) if several else formulation.links
+    offered = np.zeros(len(network.regions), dtype=bool)
+    offered[network.region_of_option] = True
+    links = links[offered[network.tail[links]] & offered[network.head[links]]]
+    if several:
+        small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
+    else:
+        small = build_formulation(network, formulation.source, formulation.sink, links=links)
+    return replace(transfer, network=network, formulation=small, job=job)
+
+
+def best_start(transfer: Transfer, goal: Goal) -> tuple[Transfer, Point] | None:
+    """The best point for a goal over all boot times, and the transfer with the machines among which it was found."""
+    parts = starts(transfer)
+    if len(parts) == 1:
+        point = solve_goal(parts[0], goal)
+        return None if point is None else (parts[0], point)
+    if isinstance(goal, Soonest):
+        goal = _deadline_of_soonest(parts)
+    solved = [(part, solve_goal(part, goal)) for part in parts]
+    found = [(part, point) for part, point in solved if point is not None]
+    if not found:
+        return None
+    if isinstance(goal, MaxCost | Fastest):
+        part, best = min(found, key=lambda of: (-of[1].rate_gbps * (1 - RATE_TIE), of[1].cost_usd))
+        highest = max(point.rate_gbps * (1 + point.gap) for _, point in found)
+        gap = highest / best.rate_gbps - 1
+        near = [of for of in found if of[1].rate_gbps >= best.rate_gbps * (1 - RATE_TIE)]
+        part, best = min(near, key=lambda of: of[1].cost_usd)
+    else:
+        part, best = min(found, key=lambda of: of[1].cost_usd)
+        gap = 1 - min(point.cost_usd * (1 - point.gap) for _, point in found) / best.cost_usd
+    return part, replace(best, gap=max(best.gap, gap))
+
+
+def _deadline_of_soonest(parts: Sequence[Transfer]) -> Goal:
+    """The deadline that stands for `Soonest`: what is later by less than it is as soon as the soonest."""
+    ends_s = []
+    for part in parts:
+        top = fastest(part.formulation, part.job, part.settings, cheapest_too=False)
+        if top is not None:
+            ends_s.append(part.job.boot_s + part.job.gbit / top.rate_gbps)
+    soonest_s = min(ends_s, default=math.inf)
+    return Deadline(soonest_s + max(SOONEST_TIE_S, SOONEST_TIE * soonest_s)) if ends_s else Fastest()
 
 
 def solve_goal(transfer: Transfer, goal: Goal) -> Point | None:
@@ -236,9 +326,10 @@ def infeasible(
 ) -> InfeasibleGoal:
     """Say which limit, and find the nearest goal that works; ``write`` makes a plan of a point."""
     if isinstance(goal, MaxCost):
-        best = solve_goal(transfer, Cheapest())
-        if best is None:
+        found = best_start(transfer, Cheapest())
+        if found is None:
             return _unreachable(transfer)
+        transfer, best = found
         nearest = write(transfer, MaxCost(best.cost_usd), best)
         nearest = replace(nearest, goal=MaxCost(nearest.cost.total_usd * (1 + NEAREST_SLACK)))
         return InfeasibleGoal(
@@ -247,9 +338,10 @@ def infeasible(
             hint=f"raise the ceiling to {nearest.cost.total_usd + 0.005:.2f}USD",
             nearest=nearest,
         )
-    best = solve_goal(transfer, Fastest())
-    if best is None:
+    found = _earliest(transfer) if isinstance(goal, Deadline) else best_start(transfer, Fastest())
+    if found is None:
         return _unreachable(transfer)
+    transfer, best = found
     nearest = write(transfer, MinThroughput(best.rate_gbps * (1 - 1e-9)), best)
     limits = binding_limits(transfer.formulation, transfer.job, best, Fastest())
     limit = limits[0] if limits else "the links"
@@ -272,6 +364,13 @@ def infeasible(
         hint=f"ask for at most {_rounded_down(nearest.throughput_gbps)}Gbit/s, or allow {more}",
         nearest=nearest,
     )
+
+
+def _earliest(transfer: Transfer) -> tuple[Transfer, Point] | None:
+    """The fastest point over all boot times that is done first, the start of its machines included."""
+    solved = [(part, solve_goal(part, Fastest())) for part in starts(transfer)]
+    found = [(part, point) for part, point in solved if point is not None]
+    return min(found, key=lambda of: of[0].job.boot_s + of[0].job.gbit / of[1].rate_gbps, default=None)
 
 
 def _rounded_down(gbps: float) -> str:

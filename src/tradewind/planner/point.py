@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.model.overlay import RegionMachines
+from tradewind.model.requests import ObjectSet
 from tradewind.planner.formulation import Ask, Formulation
 from tradewind.planner.solver import Answer, SolverSettings, solve_flows
 
@@ -19,6 +22,8 @@ __all__ = [
 ]
 
 RATE_UNBOUNDED_GBPS = 1e6
+PROVEN_GAP = 2e-6
+"""Relative; what may be better by less is proven."""
 STEPS_MAX = 30
 """Of Dinkelbach's method. Never reached: it converges superlinearly, and takes two to five steps here."""
 
@@ -30,11 +35,24 @@ class Job:
     volume_gb: float
     boot_s: float = 0.0
     requests_usd: float = 0.0
+    objects: ObjectSet | None = None
+    """What the requests are counted from."""
+    boot_given: bool = False
+    """Whether all machines take ``boot_s`` to start; else that is the longest that a plan may wait."""
+
+    def boot_of(self, machines: Iterable[RegionMachines]) -> float:
+        """Seconds until the slowest of these machines answers."""
+        return self.boot_s if self.boot_given else max((m.offer.machine.boot_s for m in machines), default=0.0)
 
     @property
     def gbit(self) -> float:
         """Volume in Gbit."""
         return BITS_PER_BYTE * self.volume_gb
+
+    @property
+    def object_count(self) -> int | None:
+        """How many objects are moved, where that is known or assumed."""
+        return None if self.objects is None else self.objects.count
 
     def machine_factor(self, rate_gbps: float) -> float:
         """Weight of machine prices in R that pays boot time too, at one rate."""
@@ -49,6 +67,11 @@ class Point:
     rate_gbps: float
     cost_usd: float
     gap: float = 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing better exists: the search says so, and so does the gap."""
+        return self.answer.optimal and self.gap <= PROVEN_GAP
 
     @classmethod
     def of(cls, formulation: Formulation, job: Job, answer: Answer, gap: float = 0.0) -> Point:

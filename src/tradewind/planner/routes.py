@@ -47,13 +47,14 @@ def overlay_plan(
         volume_gb=job.volume_gb,
         goal=goal,
         throughput_gbps=rate,
-        boot_s=job.boot_s,
+        boot_s=job.boot_of(machines),
         cost=cost,
+        objects=job.objects,
         machines=machines,
         edges=edges,
         routes=tuple(OverlayRoute(tuple(name[v] for v in path), gbps, gbps / rate) for path, gbps in paths),
         connections_per_machine=formulation.network.connections_per_machine,
-        optimal=point.answer.optimal and abs(rate - wanted) <= FLOW_MIN_RELATIVE * wanted,
+        optimal=point.proven and abs(rate - wanted) <= FLOW_MIN_RELATIVE * wanted,
         gap=point.gap,
         solve_s=solve_s,
         binding=binding,
@@ -92,7 +93,12 @@ def figures(
     time_s = job.gbit / rate
     machine_usd_per_s = math.fsum(m.count * m.offer.usd_per_s for m in machines)
     egress_usd = math.fsum(e.gbps * e.usd_per_gb for e in edges) / BITS_PER_BYTE * time_s
-    return rate, edges, machines, Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_s), job.requests_usd)
+    return (
+        rate,
+        edges,
+        machines,
+        Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_of(machines)), job.requests_usd),
+    )
 
 
 def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tuple[int, ...], float]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tradewind.errors import SolverLimitReached
 from tradewind.planner.branch import search_machines
-from tradewind.planner.formulation import Ask, Formulation, SharedFlows
+from tradewind.planner.formulation import Ask, Formulation, RelaxedTrees, SharedFlows
 from tradewind.planner.linear import (
     COST_SCALE,
     SolverSettings,
@@ -24,10 +24,12 @@ from tradewind.planner.linear import (
     new_highs,
     objective_of,
     pass_model,
+    run_metered,
     scaled,
     unscaled,
 )
 from tradewind.planner.network import FloatArray, IntArray
+from tradewind.planner.steiner import Tree
 
 __all__ = [
     "Answer",
@@ -45,6 +47,9 @@ WHOLE_TOLERANCE = 1e-8
 """How far from whole the branch and bound may leave machines. HiGHS's own 1e-6 lets its bound save a millionth of a
 machine, more than the gap within which an answer is told to be the best."""
 INTEGRALITY_SLACK = 1e-5
+PROMISE_SLACK = 1e-7
+"""Relative; trees that miss what was promised by less keep the promise."""
+TINY = 1e-9
 WINDOW_SLACK = 1e-8
 """Relative; within it a known answer is inside a window of rates."""
 WINDOW_SLACK_MAX = 1e-6
@@ -57,8 +62,6 @@ WHOLE_TRY_S = 5.0
 REGIONS_OF_INTEREST_MAX = 14
 LATE_ROUNDS_MAX = 12
 """Solves after each of which late rows may be added; then the best answer stands with its gap."""
-LATE_FLOW_ROUNDS_MAX = 100
-"""The same for flows with machines fixed, whose rows are finitely many and were never more than a dozen in tests."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +78,8 @@ class Answer:
     optimal: bool
     duals: FloatArray | None = None
     """Per row, of the flow programme with machines fixed; the last two belong to rate window and ceiling."""
+    trees: tuple[tuple[Tree, float], ...] = ()
+    """With several destinations: distribution trees with their rates [Gbit/s], which make up the flows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,9 +116,7 @@ def solve_machines(
         return None
     if formulation.shared is None:
         return _search(formulation, ask, settings, start, beat)
-    if formulation.link_count > WHOLE_COLUMNS_MAX:
-        return _solve_around_relaxation(formulation, formulation.shared, ask, settings, start)
-    return _solve_with_late_rows(formulation, ask, settings, start)
+    return _solve_with_trees(formulation, formulation.shared, ask, settings, start)
 
 
 def challenge(formulation: Formulation, ask: Ask, settings: SolverSettings, beat: float) -> Challenge:
@@ -184,26 +187,68 @@ def _reevaluated(formulation: Formulation, ask: Ask, start: Answer) -> Answer | 
     return replace(start, objective=objective_of(formulation, ask, start.flow_gbps, start.machines))
 
 
-def _solve_around_relaxation(
+def _solve_with_trees(
     formulation: Formulation, shared: SharedFlows, ask: Ask, settings: SolverSettings, start: Answer | None
 ) -> Answer | None:
-    """Exact within the regions that the relaxation uses; the relaxation's bound says how good that is for all."""
-    relaxed = shared.relax(ask)
+    """Several destinations: a bound and a first answer from the relaxation, then the exact search."""
+    relaxed = shared.relax(ask, settings.meter)
     if not relaxed.feasible:
         return None
+    start = start or _rounded_up(formulation, relaxed, ask, settings)
+    if formulation.link_count > WHOLE_COLUMNS_MAX:
+        return _solve_around_relaxation(formulation, shared, relaxed, ask, settings, start)
+    return _bounded(_solve_with_late_rows(formulation, ask, settings, start), relaxed, ask, settings)
+
+
+def _bounded(answer: Answer | None, relaxed: RelaxedTrees, ask: Ask, settings: SolverSettings) -> Answer | None:
+    """An answer with the better of its own bound and the relaxation's."""
+    if answer is None:
+        return None
+    bound = min(answer.bound, relaxed.bound) if ask.maximise_rate else max(answer.bound, relaxed.bound)
+    met = abs(answer.objective - bound) <= settings.relative_gap * max(abs(bound), abs(answer.objective))
+    return replace(answer, bound=bound, optimal=answer.optimal or met)
+
+
+def _solve_around_relaxation(
+    formulation: Formulation,
+    shared: SharedFlows,
+    relaxed: RelaxedTrees,
+    ask: Ask,
+    settings: SolverSettings,
+    start: Answer | None,
+) -> Answer | None:
+    """Exact within the regions that the relaxation uses; the relaxation's bound says how good that is for all."""
     regions = _regions_of_interest(formulation, relaxed.machines, start)
     small, kept = shared.within(formulation, regions)
-    small_start = start and replace(start, flow_gbps=start.flow_gbps[kept])
+    small_start = None
+    if start is not None and np.count_nonzero(start.flow_gbps) == np.count_nonzero(start.flow_gbps[kept]):
+        small_start = replace(start, flow_gbps=start.flow_gbps[kept])
     found = _solve_with_late_rows(small, ask, settings, small_start)
     if found is None or (ask.maximise_rate and found.objective <= 0.0 < relaxed.bound):
         hasty = replace(settings, time_limit_s=min(settings.time_limit_s, WHOLE_TRY_S))
-        return _solve_with_late_rows(formulation, ask, hasty, start)
+        return _bounded(_solve_with_late_rows(formulation, ask, hasty, start), relaxed, ask, settings)
     flows = np.zeros(formulation.link_count)
     flows[kept] = found.flow_gbps
-    gap = abs(found.objective - relaxed.bound)
-    met = gap <= settings.relative_gap * max(abs(relaxed.bound), abs(found.objective))
     duals = None if found.duals is None else _duals_by_name(formulation, small, found.duals)
-    return Answer(flows, found.machines, found.objective, relaxed.bound, met, duals)
+    whole = replace(found, flow_gbps=flows, bound=relaxed.bound, optimal=False, duals=duals)
+    return _bounded(whole, relaxed, ask, settings)
+
+
+def _rounded_up(formulation: Formulation, relaxed: RelaxedTrees, ask: Ask, settings: SolverSettings) -> Answer | None:
+    """A first answer: whole machines where the relaxation has parts of them; all of the strongest where it mixes types.
+
+    ``None`` where these do not do, as under a ceiling that they pass.
+    """
+    machines = np.ceil(relaxed.machines - INTEGRALITY_SLACK).astype(np.int64)
+    for options in formulation.choices:
+        if np.count_nonzero(machines[options]) > 1:
+            strongest = max(options, key=lambda k: formulation.network.options[k].egress_gbps)
+            machines[options] = 0
+            machines[strongest] = int(formulation.machine_max[strongest])
+    try:
+        return solve_flows(formulation, ask, machines, settings)
+    except SolverLimitReached:
+        return None
 
 
 def _duals_by_name(formulation: Formulation, small: Formulation, duals: FloatArray) -> FloatArray:
@@ -228,23 +273,28 @@ def _regions_of_interest(formulation: Formulation, machines: FloatArray, start: 
 def _solve_with_late_rows(
     formulation: Formulation, ask: Ask, settings: SolverSettings, start: Answer | None
 ) -> Answer | None:
-    best: Answer | None = None
+    best = None if start is None else _reevaluated(formulation, ask, start)
+    if best is not None:
+        best = replace(best, bound=np.inf if ask.maximise_rate else -np.inf, optimal=False)
     for _ in range(LATE_ROUNDS_MAX):
         known = _late_count(formulation)
         round_ = _branch_and_bound(formulation, ask, settings, best or start)
         if not round_.feasible:
-            return None
+            return best
         if round_.answer is not None and (best is None or _is_better(round_.answer, best.objective, ask)):
             best = round_.answer
         if best is not None:
             met = abs(best.objective - round_.bound) <= settings.relative_gap * abs(round_.bound)
-            done = met or _late_count(formulation) == known
-            best = replace(best, bound=round_.bound, optimal=met or (done and round_.complete))
+            done = met or _late_count(formulation) == known or settings.meter.spent
+            best = replace(best, bound=round_.bound, optimal=met or (round_.exact and round_.complete))
             if done:
                 return best
+        elif settings.meter.spent:
+            break
     if best is None:
         raise SolverLimitReached(
-            f"no distribution trees found in {LATE_ROUNDS_MAX} solves", hint="plan for fewer destinations at a time"
+            f"no distribution trees found in {settings.meter.done:.0f} units of work",
+            hint="plan for fewer destinations at a time, or look longer with --effort",
         )
     return best
 
@@ -259,6 +309,8 @@ class _Round:
     feasible: bool
     complete: bool
     """Whether it ran to its end."""
+    exact: bool = False
+    """Whether trees carry what it promised for the machines it chose."""
 
 
 def _late_count(formulation: Formulation) -> int:
@@ -278,12 +330,15 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
     pass_model(highs, formulation, ask, relax=False)
     if start is not None:
         _offer_start(highs, formulation, start)
-    highs.run()
+    run_metered(highs, settings.meter, formulation.link_count)
     status = highs.getModelStatus()
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
         return _Round(None, 0.0, feasible=False, complete=True)
     info = highs.getInfo()
+    bound = unscaled(info.mip_dual_bound, ask)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        if start is not None:
+            return _Round(None, bound, feasible=True, complete=False)
         raise SolverLimitReached(
             f"no plan found within {settings.time_limit_s:g} s", hint="name fewer machine types with --vm-type"
         )
@@ -292,29 +347,55 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
     machines = np.rint(raw).astype(np.int64)
     if np.abs(raw - machines).max(initial=0.0) > INTEGRALITY_SLACK:
         machines = np.ceil(raw - INTEGRALITY_SLACK).astype(np.int64)
-    bound = unscaled(info.mip_dual_bound, ask)
     complete = status == highspy.HighsModelStatus.kOptimal
-    clean = solve_flows(formulation, ask, machines, settings)
-    if clean is None:
-        return _Round(None, bound, feasible=True, complete=complete)
-    answer = Answer(clean.flow_gbps, machines, clean.objective, bound, complete, clean.duals)
-    return _Round(answer, bound, feasible=True, complete=complete)
+    promised = unscaled(float(info.objective_function_value), ask)
+    return _with_trees(formulation, ask, settings, machines, _Promise(values, promised, bound, complete))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Promise:
+    """What a branch and bound says of the machines it chose."""
+
+    values: FloatArray
+    """Per column."""
+    objective: float
+    bound: float
+    complete: bool
+
+
+def _with_trees(
+    formulation: Formulation, ask: Ask, settings: SolverSettings, machines: IntArray, promise: _Promise
+) -> _Round:
+    """The best trees for the machines of a branch and bound; where they carry less than it promised, a row more."""
+    bound, complete, shared = promise.bound, promise.complete, formulation.shared
+    try:
+        clean = solve_flows(formulation, ask, machines, settings)
+    except SolverLimitReached:
+        return _Round(None, bound, feasible=True, complete=False)
+    answer = None if clean is None else replace(clean, bound=bound, optimal=complete)
+    slack = PROMISE_SLACK * max(abs(promise.objective), abs(ask.usd_per_gbit) * ask.rate_min_gbps, TINY)
+    exact = answer is not None and abs(answer.objective - promise.objective) <= slack
+    if not exact and shared is not None:
+        flows = promise.values[: formulation.link_count]
+        found = shared.add_violated(formulation, ask, machines, flows, settings.meter)
+        exact = answer is not None and not found and not settings.meter.spent
+    return _Round(answer, bound, feasible=True, complete=complete, exact=exact)
 
 
 def solve_flows(formulation: Formulation, ask: Ask, machines: IntArray, settings: SolverSettings) -> Answer | None:
     """Best flows for ``ask`` with the machines given; a small linear programme. ``None`` if there are none.
 
     Raises:
-        SolverLimitReached: if late rows were still violated after `LATE_FLOW_ROUNDS_MAX` solves.
+        SolverLimitReached: with several destinations, if the work was spent before any trees were found.
     """
-    for _ in range(LATE_FLOW_ROUNDS_MAX):
-        answer = _flows_once(formulation, ask, machines, settings)
-        shared = formulation.shared
-        if answer is None or shared is None or not shared.add_violated(formulation, answer.flow_gbps):
-            return answer
-    raise SolverLimitReached(
-        f"no distribution trees found in {LATE_FLOW_ROUNDS_MAX} solves", hint="plan for fewer destinations at a time"
-    )
+    if formulation.shared is None:
+        return _flows_once(formulation, ask, machines, settings)
+    found = formulation.shared.flows(formulation, ask, machines, settings.meter)
+    if found is None:
+        return None
+    objective = objective_of(formulation, ask, found.flow_gbps, machines)
+    bound = objective if found.complete else found.bound
+    return Answer(found.flow_gbps, machines, objective, bound, found.complete, found.duals, found.trees)
 
 
 def _flows_once(formulation: Formulation, ask: Ask, machines: IntArray, settings: SolverSettings) -> Answer | None:
@@ -324,6 +405,7 @@ def _flows_once(formulation: Formulation, ask: Ask, machines: IntArray, settings
     small, kept = formulation.with_machines_only_at(machines)
     pass_model(highs, small, ask, relax=True, machines=machines)
     highs.run()
+    settings.meter.count(max(0, int(highs.getInfo().simplex_iteration_count)), small.link_count)
     if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     solution = highs.getSolution()

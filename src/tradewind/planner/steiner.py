@@ -1,53 +1,27 @@
-"""Distribution trees: the cheapest one for given link weights, and packings of many into given capacities.
+"""Distribution trees: the cheapest one for given link weights.
 
 A tree leads from the source to every destination; each byte that takes it crosses each of its links once and is
-duplicated where it branches. What can be sent at all is a packing of trees. Flows per destination that share links
-(max instead of sum) promise more at times: the butterfly network carries 2 that way and 1.5 with trees, because relays
-forward bytes and do not add them up.
+duplicated where it branches. What can be sent at all is a packing of trees (`tree_columns.py`). Flows per destination
+that share links (max instead of sum) promise more at times: the butterfly network carries 2 that way and 1.5 with
+trees, because relays forward bytes and do not add them up.
 
 The cheapest tree is found by dynamic programming over sets of destinations (Dreyfus and Wagner 1971, directed), in
-O(3^k n + 2^k n² + n³) for k destinations and n regions. A packing is a linear programme with one column per tree, made
-as needed: the columns that are missing are those of less weight than one under the duals.
+O(3^k n + 2^k n² + n³) for k destinations and n regions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-import highspy
 import numpy as np
 
 from tradewind.planner.network import FloatArray, IntArray
 
-__all__ = ["PACKED", "SINKS_MAX", "Edge", "Packing", "Tree", "cheapest_tree", "pack_trees"]
+__all__ = ["SINKS_MAX", "Edge", "Tree", "cheapest_tree"]
 
 SINKS_MAX = 8
 """Destinations of one plan. 3^8 steps of the dynamic programme are some ten milliseconds."""
-TREES_MAX = 2000
-"""Columns of one packing; never reached on measured grids, which need some ten."""
-PACKED = 1e-7
-"""Relative; a packing that misses the rate by less has reached it."""
 
 Edge = tuple[int, int]
 Tree = frozenset[Edge]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Packing:
-    """Trees with rates within capacities; where they stay below the rate wanted, the proof."""
-
-    trees: tuple[tuple[Tree, float], ...]
-    weights: FloatArray
-    """Matrix over regions: Σ weight · capacity / ``least_weight`` is no less than any packing's rate."""
-    least_weight: float
-    """Of any tree."""
-
-    @property
-    def rate_gbps(self) -> float:
-        """Of all trees together."""
-        return float(sum(rate for _, rate in self.trees))
 
 
 def cheapest_tree(weights: FloatArray, root: int, sinks: tuple[int, ...]) -> tuple[float, Tree] | None:
@@ -134,57 +108,3 @@ def _as_tree(edges: set[Edge], root: int, sinks: tuple[int, ...]) -> Tree:
             kept.add((parent[at], at))
             at = parent[at]
     return frozenset(kept)
-
-
-def pack_trees(
-    capacity: Mapping[Edge, float], count: int, root: int, sinks: tuple[int, ...], wanted_gbps: float
-) -> Packing:
-    """Trees of ``wanted_gbps`` together within the capacities, or the proof that there are none.
-
-    Args:
-        capacity: per link [Gbit/s]; others carry nothing.
-        count: number of regions.
-        root: source.
-        sinks: destinations, at most `SINKS_MAX`.
-        wanted_gbps: stop there; no more is packed.
-    """
-    edges = list(capacity)
-    row_of = {edge: row for row, edge in enumerate(edges)}
-    tails, heads = np.array([u for u, _ in edges]), np.array([v for _, v in edges])
-    limits = np.array([capacity[edge] for edge in edges])
-    highs = _packing_model(limits, wanted_gbps)
-    trees: list[Tree] = []
-    duals = 1 / limits
-    rates: list[float] = []
-    while True:
-        weights = np.full((count, count), np.inf)
-        weights[tails, heads] = duals
-        found = cheapest_tree(weights, root, sinks)
-        packed = sum(rates)
-        if found is None or packed >= wanted_gbps * (1 - PACKED) or len(trees) == TREES_MAX:
-            break
-        least, tree = found
-        proven = least > 0 and float(duals @ limits) <= least * wanted_gbps * (1 - 2 * PACKED)
-        if proven or tree in trees:
-            break
-        trees.append(tree)
-        rows = np.array([*(row_of[edge] for edge in tree), len(edges)], dtype=np.int32)
-        highs.addCol(-1.0, 0.0, highspy.kHighsInf, len(rows), rows, np.ones(len(rows)))
-        highs.run()
-        solution = highs.getSolution()
-        rates = list(solution.col_value)
-        duals = np.maximum(-np.array(solution.row_dual)[: len(edges)], 0.0)
-    used = tuple((tree, rate) for tree, rate in zip(trees, rates, strict=True) if rate > PACKED * wanted_gbps)
-    return Packing(used, weights, found[0] if found else np.inf)
-
-
-def _packing_model(limits: FloatArray, wanted_gbps: float) -> Any:
-    """A row per link with its capacity, one that holds the sum to what is wanted, and no column yet."""
-    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    highs.setOptionValue("output_flag", False)
-    highs.setOptionValue("threads", 1)
-    highs.setOptionValue("primal_feasibility_tolerance", 1e-9)
-    highs.setOptionValue("dual_feasibility_tolerance", 1e-9)
-    for limit in [*limits, wanted_gbps]:
-        highs.addRow(-highspy.kHighsInf, float(limit), 0, [], [])
-    return highs

@@ -1,32 +1,85 @@
-"""A bound on multicast plans in large networks: the linear relaxation with one column per distribution tree.
+"""Distribution trees as columns: a bound with fractions of machines, and the exact flows for machines that are given.
 
-Machines may be fractions here and nothing else is relaxed, so no plan is better; and the regions in which the
-relaxation puts machines are those worth a closer look. Columns are made as needed: the tree that is missing most is the
-cheapest one under prices plus duals (`steiner.py`). Before the last column is found the bound is already one: what the
-restricted programme reaches, less what its most promising missing tree could add at the highest rate (Lagrange).
+One column per tree, made as needed: the tree that is missing most is the cheapest one under prices plus duals
+(`steiner.py`). Before the last column is found there is already a bound: what the restricted programme reaches, less
+what its most promising missing tree could add at the highest rate (Lagrange). Every programme and every search for a
+tree counts as work of the question (`meter.py`).
+
+Machines may be fractions in the bound and nothing else is relaxed, so no plan is better; and the regions in which the
+relaxation puts machines are those worth a closer look. With machines fixed the answer is exact.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import highspy
 import numpy as np
+from numpy.typing import NDArray
 
+from tradewind.errors import SolverLimitReached
 from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.planner.formulation import Ask, RelaxedTrees, RowWriter, write_machine_rows
+from tradewind.planner.meter import Meter
 from tradewind.planner.network import FloatArray, IntArray, Network
 from tradewind.planner.steiner import Tree, cheapest_tree
 
-__all__ = ["TreeColumns"]
+BoolArray = NDArray[np.bool_]
+
+__all__ = ["ColumnFlows", "TreeColumns"]
 
 PRICINGS_MAX = 400
-"""Trees looked for per bound."""
+"""Trees looked for per question; then the answer is the best so far, and not called the best there is."""
+POOL_MAX = 2000
+"""Trees kept from one question for the next; the oldest are forgotten."""
 BOUND_TOLERANCE = 1e-4
 """Relative; a bound this close to the restricted programme's value is good enough."""
+FLOWS_TOLERANCE = 1e-9
+"""The same for flows of machines that are given, which end up in a plan."""
+MISSED = 1e-8
+"""Relative; a rate that is missed by less is reached."""
+RATE_MIN_RELATIVE = 1e-7
+"""A tree that carries a smaller part of the rate is rounding of the solver."""
 COST_SCALE = 1e3
 MISSING_RATE_USD = 1e3
 """Price of a Gbit/s that no tree carries; far above any real one, so that it is left only where nothing else goes."""
+ARTIFICIAL = 2
+"""Columns behind those of the machines: the rate that is missed, and the cost above the ceiling."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnFlows:
+    """Trees for given machines."""
+
+    trees: tuple[tuple[Tree, float], ...]
+    bound: float
+    """No trees are better for these machines (USD/s, or Gbit/s when the rate is maximised)."""
+    complete: bool
+    duals: dict[str, float]
+    """Per capacity row, by name."""
+    rate_dual: float
+    ceiling_dual: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Generated:
+    """A restricted programme when no more columns are made."""
+
+    trees: tuple[Tree, ...]
+    values: FloatArray
+    duals: FloatArray
+    bound: float
+    """Of its objective, which is minimised."""
+    complete: bool
+    weights: FloatArray
+    """Per link: what its use costs under the duals."""
+    least_weight: float
+    """Of any tree; infinite where there is none."""
+
+    def artificial(self, options: int) -> float:
+        """Return how much of rate and ceiling is missed."""
+        return float(self.values[options : options + ARTIFICIAL].max())
 
 
 class TreeColumns:
@@ -41,55 +94,158 @@ class TreeColumns:
         writer = RowWriter(len(links))
         write_machine_rows(writer, network, links, source)
         self._rows = writer.rows()
-        self._trees: list[Tree] = []
-        self._known: set[Tree] = set()
+        self._pool: list[Tree] = []
         of_link = self._rows.column < len(links)
         order = np.argsort(self._rows.column[of_link], kind="stable")
         self._link_rows = self._rows.row[of_link][order]
         self._link_values = self._rows.value[of_link][order]
         self._link_start = np.searchsorted(self._rows.column[of_link][order], np.arange(len(links) + 1))
 
-    def relax(self, ask: Ask) -> RelaxedTrees:
+    def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
         """Answer a question with machines in fractions."""
-        highs = self._master(ask)
-        for tree in self._trees:
+        every = np.ones(len(self._tails), dtype=bool)
+        most = self._machines_max()
+        made = self._generate(ask, np.zeros(len(most)), most, every, BOUND_TOLERANCE, meter)
+        options = len(self._network.options)
+        reached = bool(np.isfinite(made.least_weight) and np.isfinite(made.bound))
+        feasible = reached and made.artificial(options) <= 1e-6 * max(ask.rate_min_gbps, 1e-9)
+        if not made.complete and not feasible:  # nothing is known, and that is no proof that there is nothing
+            rate_most = self._rate_most(ask)
+            bound = rate_most if ask.maximise_rate else -ask.usd_per_gbit * rate_most
+            return RelaxedTrees(bound, True, made.values[:options])
+        return RelaxedTrees(_unscaled(made.bound, ask), feasible, made.values[:options])
+
+    def flows(self, ask: Ask, machines: IntArray, closed: BoolArray, meter: Meter) -> ColumnFlows | None:
+        """The best trees for these machines; ``None`` if there are none.
+
+        Args:
+            ask: the question.
+            machines: per option.
+            closed: per link whether it may not be used.
+            meter: of the question; when it is spent the best so far is returned.
+
+        Raises:
+            SolverLimitReached: the work was spent before any trees were found.
+        """
+        network = self._network
+        manned = np.zeros(len(network.regions), dtype=bool)
+        manned[network.region_of_option[machines > 0]] = True
+        open_links = manned[self._tails] & manned[self._heads] & ~closed
+        fixed = machines.astype(np.float64)
+        made = self._generate(ask, fixed, fixed, open_links, FLOWS_TOLERANCE, meter)
+        options = len(network.options)
+        rates = made.values[options + ARTIFICIAL :]
+        rate = float(rates.sum())
+        if made.artificial(options) > MISSED * max(ask.rate_min_gbps, 1e-9):
+            if made.complete:
+                return None
+            raise SolverLimitReached(
+                f"no distribution trees found in {meter.work_max:.0f} units of work",
+                hint="plan for fewer destinations at a time, or look longer with --effort",
+            )
+        used = [(tree, float(gbps)) for tree, gbps in zip(made.trees, rates, strict=True)]
+        trees = tuple((tree, gbps) for tree, gbps in used if gbps > RATE_MIN_RELATIVE * rate)
+        scale = 1.0 if ask.maximise_rate else COST_SCALE
+        duals = dict(zip(self._row_names(), made.duals / scale, strict=False))
+        *_, rate_dual, ceiling_dual = made.duals / scale
+        return ColumnFlows(
+            trees, _unscaled(made.bound, ask), made.complete, duals, float(rate_dual), float(ceiling_dual)
+        )
+
+    def tree_weights(self, ask: Ask, machines: IntArray, spare: float, meter: Meter) -> FloatArray | None:
+        """Weights per link under which every tree weighs at least one, from duals of the best trees for ``machines``.
+
+        Each region may also have ``spare`` machines beyond, so that links not in use get a small weight each instead of
+        the weight of a whole tree. ``None`` where trees weigh nothing.
+        """
+        every = np.ones(len(self._tails), dtype=bool)
+        low = machines.astype(np.float64)
+        high = np.minimum(low + spare, np.maximum(self._machines_max(), low))
+        made = self._generate(ask, low, high, every, BOUND_TOLERANCE, meter)
+        if not np.isfinite(made.least_weight) or made.least_weight <= 0.0:
+            return None
+        weights: FloatArray = np.minimum(made.weights / made.least_weight, 1.0)
+        return weights
+
+    def _machines_max(self) -> FloatArray:
+        network = self._network
+        most: FloatArray = network.machines_max[network.region_of_option].astype(np.float64)
+        return most
+
+    def _row_names(self) -> list[str]:
+        region = self._network.regions
+        writes = [f"object-store write rate at {region[v]}" for v in self._sinks]
+        return [*self._rows.names, f"object-store read rate at {region[self._source]}", *writes]
+
+    def _generate(
+        self, ask: Ask, low: FloatArray, high: FloatArray, usable: BoolArray, tolerance: float, meter: Meter
+    ) -> _Generated:
+        """Make columns until no missing tree would improve the objective, or the work is spent."""
+        highs = self._master(ask, low, high)
+        trees = [tree for tree in self._pool if all(usable[self._position[edge]] for edge in tree)]
+        for tree in trees:
             self._add(highs, tree, ask)
-        best_bound = -np.inf
-        most = self._rate_most(ask)
+        known = set(trees)
+        bound, most, complete, least = -np.inf, self._rate_most(ask), False, np.inf
+        weights = np.zeros(len(self._tails))
         for _ in range(PRICINGS_MAX):
             highs.run()
+            info = highs.getInfo()
+            meter.count(max(0, int(info.simplex_iteration_count)), len(trees))
             solution = highs.getSolution()
-            value = float(highs.getInfo().objective_function_value)
-            missing = self._missing_tree(np.array(solution.row_dual), ask)
-            if missing is None:
+            value, duals = float(info.objective_function_value), np.array(solution.row_dual)
+            weights = self._weights(duals, ask)
+            found = self._cheapest(weights, usable, meter)
+            if found is None:
+                bound, complete = value, True
                 break
-            tree, reduced = missing
-            best_bound = max(best_bound, value + min(0.0, reduced) * most)
-            if value - best_bound <= BOUND_TOLERANCE * abs(value) or tree in self._known:
+            least, tree = found
+            reduced = least + self._constant(duals, ask)
+            bound = max(bound, value + min(0.0, reduced) * most)
+            scale = abs(value) + abs(ask.usd_per_gbit) * COST_SCALE * min(most, ask.rate_min_gbps)
+            if value - bound <= tolerance * scale or reduced >= -tolerance or tree in known:
+                complete = True
                 break
-            self._trees.append(tree)
-            self._known.add(tree)
+            if meter.spent:
+                break
+            trees.append(tree)
+            known.add(tree)
             self._add(highs, tree, ask)
+        self._pool = list(dict.fromkeys([*self._pool, *trees]))[-POOL_MAX:]
         values = np.array(highs.getSolution().col_value)
-        options = len(self._network.options)
-        feasible = bool(np.isfinite(best_bound)) and values[options] <= 1e-6 * max(ask.rate_min_gbps, 1e-9)
-        bound = -best_bound if ask.maximise_rate else best_bound / COST_SCALE
-        return RelaxedTrees(bound, feasible, values[:options])
+        return _Generated(tuple(trees), values, np.array(highs.getSolution().row_dual), bound, complete, weights, least)
+
+    def _cheapest(self, weights: FloatArray, usable: BoolArray, meter: Meter) -> tuple[float, Tree] | None:
+        """The tree of least weight over links that may be used, among the regions that these join."""
+        ends = (self._source, *self._sinks)
+        links = np.flatnonzero(usable)
+        regions = np.unique(np.concatenate([self._tails[links], self._heads[links], ends]))
+        place = np.full(len(self._network.regions), -1)
+        place[regions] = np.arange(len(regions))
+        matrix = np.full((len(regions),) * 2, np.inf)
+        matrix[place[self._tails[links]], place[self._heads[links]]] = weights[links]
+        meter.count_tree(len(regions), len(self._sinks))
+        found = cheapest_tree(matrix, int(place[self._source]), tuple(int(place[v]) for v in self._sinks))
+        if found is None:
+            return None
+        return found[0], frozenset((int(regions[u]), int(regions[v])) for u, v in found[1])
 
     def _rate_most(self, ask: Ask) -> float:
         """No plan moves more: what the machines allowed at the source let out."""
         caps = [o.egress_gbps for o in self._network.options if o.region_index == self._source]
         return min(ask.rate_max_gbps, max(caps, default=0.0) * float(self._network.machines_max[self._source]))
 
-    def _master(self, ask: Ask) -> Any:
+    def _master(self, ask: Ask, low: FloatArray, high: FloatArray) -> Any:
         """Rows of the machines, of the stores, of the rate and of the ceiling; columns of the machines."""
         network = self._network
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         highs.setOptionValue("output_flag", False)
         highs.setOptionValue("threads", 1)
+        highs.setOptionValue("primal_feasibility_tolerance", 1e-9)
+        highs.setOptionValue("dual_feasibility_tolerance", 1e-9)
         inf = highspy.kHighsInf
-        for low, high in zip(self._rows.lower, self._rows.upper, strict=True):
-            highs.addRow(max(float(low), -inf), float(high), 0, [], [])
+        for least, most in zip(self._rows.lower, self._rows.upper, strict=True):
+            highs.addRow(max(float(least), -inf), float(most), 0, [], [])
         first_store = len(self._rows.names)
         ends = (self._source, *self._sinks)
         for _ in ends:
@@ -109,11 +265,14 @@ class TreeColumns:
             if ask.ceiling_usd_per_gbit is not None:
                 rows.append(ceiling_row)
                 values.append(usd_per_s * COST_SCALE)
-            most = float(network.machines_max[option.region_index])
             cost = 0.0 if ask.maximise_rate else usd_per_s * COST_SCALE
-            highs.addCol(cost, 0.0, most, len(rows), np.array(rows, dtype=np.int32), np.array(values))
+            highs.addCol(
+                cost, float(low[k]), float(high[k]), len(rows), np.array(rows, dtype=np.int32), np.array(values)
+            )
         rate_row = np.array([first_store + len(ends)], dtype=np.int32)
         highs.addCol(MISSING_RATE_USD * COST_SCALE, 0.0, inf, 1, rate_row, np.ones(1))
+        over = np.array([ceiling_row], dtype=np.int32)
+        highs.addCol(MISSING_RATE_USD * COST_SCALE, 0.0, inf, 1, over, -np.ones(1))
         return highs
 
     def _add(self, highs: Any, tree: Tree, ask: Ask) -> None:
@@ -140,21 +299,28 @@ class TreeColumns:
         first_store = len(self._rows.names)
         return range(first_store, first_store + len(self._sinks) + 2)
 
-    def _missing_tree(self, duals: FloatArray, ask: Ask) -> tuple[Tree, float] | None:
-        """The tree of least reduced cost. Capacity rows have duals of at most zero, so weights are at least zero."""
-        rows = len(self._rows.names)
-        ceiling = -float(duals[rows + len(self._sinks) + 2]) if ask.ceiling_usd_per_gbit is not None else 0.0
+    def _weights(self, duals: FloatArray, ask: Ask) -> FloatArray:
+        """Per link what a tree's use of it costs: zero or more, because duals of capacity rows are zero or less."""
         priced = 0.0 if ask.maximise_rate else COST_SCALE
         per_link = np.add.reduceat(-duals[self._link_rows] * self._link_values, self._link_start[:-1])
-        weights = np.full((len(self._network.regions),) * 2, np.inf)
-        weights[self._tails, self._heads] = np.maximum(
-            per_link + self._egress * (priced + max(ceiling, 0.0) * COST_SCALE), 0.0
+        weights: FloatArray = np.maximum(
+            per_link + self._egress * (priced + self._ceiling_dual(duals, ask) * COST_SCALE), 0.0
         )
-        found = cheapest_tree(weights, self._source, self._sinks)
-        if found is None:
-            return None
+        return weights
+
+    def _constant(self, duals: FloatArray, ask: Ask) -> float:
+        """What a tree's reduced cost has beside its weight."""
         constant = -1.0 if ask.maximise_rate else -ask.usd_per_gbit * COST_SCALE
         constant -= float(duals[self._rate_rows()].sum())
         if ask.ceiling_usd_per_gbit is not None:
-            constant -= max(ceiling, 0.0) * ask.ceiling_usd_per_gbit * COST_SCALE
-        return found[1], found[0] + constant
+            constant -= self._ceiling_dual(duals, ask) * ask.ceiling_usd_per_gbit * COST_SCALE
+        return constant
+
+    def _ceiling_dual(self, duals: FloatArray, ask: Ask) -> float:
+        if ask.ceiling_usd_per_gbit is None:
+            return 0.0
+        return max(0.0, -float(duals[len(self._rows.names) + len(self._sinks) + 2]))
+
+
+def _unscaled(objective: float, ask: Ask) -> float:
+    return -objective if ask.maximise_rate else objective / COST_SCALE

@@ -16,7 +16,7 @@ import numpy as np
 from tradewind.errors import SolverLimitReached
 from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.planner.formulation import Ask, Formulation
-from tradewind.planner.multicast import shared_links, tree_packing
+from tradewind.planner.multicast import shared_links
 from tradewind.planner.network import IntArray
 from tradewind.planner.point import RATE_UNBOUNDED_GBPS, Job, Point, cost_rate
 from tradewind.planner.routes import decompose
@@ -33,17 +33,20 @@ SLACK = 1e-4
 """The same for goals that promise no figure (cheapest, soonest); what is given away is part of the plan's gap."""
 RATE_SLACK = 1e-9
 """Relative; lets the flows reach the rate of the plan in spite of rounding."""
+WORK_PART = 0.1
+"""Of the work of a question, for leaving trickles out."""
 ROUNDS_MAX = 5
 """Links that are closed can bring other trickles; those that are left by then stay."""
 
 
 def without_trickles(formulation: Formulation, job: Job, goal: Goal, point: Point, settings: SolverSettings) -> Point:
     """The point without trickles if it is as good for the goal without them, else with as few as were had."""
+    settings = settings.afresh(WORK_PART)
     best = point
     ways = fewest = _ways(formulation, point)
     flow_max = formulation.flow_max.copy()
     for _ in range(ROUNDS_MAX):
-        if not len(ways.spare):
+        if not len(ways.spare) or settings.meter.spent:
             break
         flow_max[ways.spare] = 0.0
         without = _flows(replace(formulation, flow_max=flow_max), job, goal, point, settings)
@@ -104,7 +107,7 @@ def _ways(formulation: Formulation, point: Point) -> _Ways:
         ways = [(frozenset(itertools.pairwise(path)), gbps) for path, gbps in routes]
     else:
         links = shared_links(formulation)
-        ways = list(tree_packing(formulation, point.answer.flow_gbps, point.rate_gbps).trees)
+        ways = list(point.answer.trees)
     least = TRICKLE_SHARE * point.rate_gbps
     trickles = [edges for edges, gbps in ways if gbps < least]
     needed = frozenset[Edge]().union(*(edges for edges, gbps in ways if gbps >= least))

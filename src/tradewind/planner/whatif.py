@@ -72,12 +72,30 @@ def _with_one_more(transfer: Transfer, plan: AnyPlan, regions: Collection[Region
 
 def _prepared(transfer: Transfer, plan: AnyPlan, catalog: Catalog, limits: Limits) -> Transfer:
     """The same transfer with another catalog and other limits."""
-    boot_s, settings = transfer.job.boot_s, transfer.settings
+    boot_s = transfer.job.boot_s if transfer.job.boot_given else None
+    settings = transfer.settings
+    objects = transfer.job.object_count
     if isinstance(plan, MulticastPlan):
         return prepare_multicast(
-            catalog, plan.source, plan.destinations, plan.volume_gb, limits, boot_s=boot_s, settings=settings
+            catalog,
+            plan.source,
+            plan.destinations,
+            plan.volume_gb,
+            limits,
+            boot_s=boot_s,
+            settings=settings,
+            objects=objects,
         )
-    return prepare(catalog, plan.source, plan.destination, plan.volume_gb, limits, boot_s=boot_s, settings=settings)
+    return prepare(
+        catalog,
+        plan.source,
+        plan.destination,
+        plan.volume_gb,
+        limits,
+        boot_s=boot_s,
+        settings=settings,
+        objects=objects,
+    )
 
 
 def _answered(transfer: Transfer, goal: Goal) -> AnyPlan:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         max_vms: int
         vm_types: Collection[str] | None
         spot: bool
+        objects: int | None
         catalog: Catalog | str | os.PathLike[str] | None
 
     class _Goals(_Limits, total=False):
@@ -89,6 +90,7 @@ def plan(
     vm_types: Collection[str] | None = None,
     spot: bool = False,
     effort: float = 1.0,
+    objects: int | None = None,
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> TransferPlan | DistributionPlan:
     """Plans a transfer between two regions, or from one to several. Starts nothing and asks nothing of any cloud.
@@ -107,6 +109,7 @@ def plan(
         vm_types: only these machine types; None for all.
         spot: spot machines too.
         effort: how long to look before what is not proven is said with its gap, in some 3 CPU-s; 0.1 to 100.
+        objects: how many objects, which decides what requests cost; None: objects of 16 MiB.
         catalog: what is known, or the folder of the user's part of it; None for the user's own folder.
 
     Raises:
@@ -117,7 +120,14 @@ def plan(
     wanted = _goal(goal, min_throughput_gbps, exactly, max_cost_usd, deadline_s)
     started_s = time.perf_counter()
     transfer = prepared(
-        source, destination, volume_gb=volume_gb, max_vms=max_vms, vm_types=vm_types, spot=spot, catalog=catalog
+        source,
+        destination,
+        volume_gb=volume_gb,
+        max_vms=max_vms,
+        vm_types=vm_types,
+        spot=spot,
+        objects=objects,
+        catalog=catalog,
     )
     transfer = with_effort(transfer, effort)
     return planned_trees(transfer, wanted, started_s) if _several(transfer) else planned(transfer, wanted, started_s)
@@ -131,13 +141,21 @@ def frontier(
     max_vms: int = MACHINES_PER_REGION,
     vm_types: Collection[str] | None = None,
     spot: bool = False,
+    objects: int | None = None,
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> TransferFrontier:
     """Every efficient pair of cost and rate; arguments and errors are those of `plan`."""
     _refuse_single(destination)
     return trace(
         prepared(
-            source, destination, volume_gb=volume_gb, max_vms=max_vms, vm_types=vm_types, spot=spot, catalog=catalog
+            source,
+            destination,
+            volume_gb=volume_gb,
+            max_vms=max_vms,
+            vm_types=vm_types,
+            spot=spot,
+            objects=objects,
+            catalog=catalog,
         )
     )
 
@@ -246,10 +264,13 @@ def prepared(
     spot: bool = False,
     compression_ratio: float = 1.0,
     egress_used_gb: float = 0.0,
+    objects: int | None = None,
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> Transfer:
     """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast."""
     _refuse_figure("volume_gb", volume_gb)
+    if objects is not None and (isinstance(objects, bool) or not isinstance(objects, int) or objects < 1):
+        raise UsageError(f"at least one object is moved, not {objects!r}", hint="None assumes objects of 16 MiB")
     if isinstance(max_vms, bool) or not isinstance(max_vms, int) or max_vms < 1:
         raise UsageError(
             f"at least one machine per region is needed, in whole numbers, not {max_vms!r}",
@@ -274,8 +295,8 @@ def prepared(
     asked = [destination] if isinstance(destination, str) or not isinstance(destination, Sequence) else destination
     destinations = [_region(known, region) for region in asked]
     if len(destinations) > 1:
-        return prepare_multicast(known, begin, destinations, volume_gb, limits)
-    return prepare(known, begin, destinations[0], volume_gb, limits)
+        return prepare_multicast(known, begin, destinations, volume_gb, limits, objects=objects)
+    return prepare(known, begin, destinations[0], volume_gb, limits, objects=objects)
 
 
 def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tradewind.model.amounts import format_gbps, format_usd, format_volume
 from tradewind.model.overlay import Overlay, OverlayPlan, OverlayRoute
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from tradewind.planner.compare import Alternative
@@ -71,14 +71,23 @@ def figure_lines(plan: Overlay, of_rate: str = "") -> list[str]:
     boot = f", {format_duration(plan.boot_s)} of it for machines to start" if plan.boot_s else ""
     certain = plan.optimal and plan.gap < GAP_WORTH_SAYING
     proof = "proven optimal" if certain else f"within {max(plan.gap, GAP_SHOWN_MIN):.2%} of the best"
-    requests = f", requests {format_usd(plan.cost.requests_usd)}" if plan.cost.requests_usd else ""
+    and_requests = f", requests {format_usd(plan.cost.requests_usd)}" if plan.cost.requests_usd else ""
     return [
         f"  rate      {format_gbps(plan.throughput_gbps)}{of_rate}",
         f"  time      {format_duration(plan.time_s)}{boot}",
         f"  cost      {format_usd(plan.cost.total_usd)}: egress {format_usd(plan.cost.egress_usd)}, "
-        f"machines {format_usd(plan.cost.machines_usd)}{requests}",
+        f"machines {format_usd(plan.cost.machines_usd)}{and_requests}",
+        *request_lines(plan),
         f"  plan      {proof}, in {plan.solve_s:.2f} s",
     ]
+
+
+def request_lines(plan: Overlay) -> list[str]:
+    """The requests to object stores and what they cost; nothing where they cost nothing."""
+    if plan.objects is None or not plan.cost.requests_usd:
+        return []
+    objects = format_count(plan.objects.count, "object")
+    return [f"  requests  {format_usd(plan.cost.requests_usd)}: {plan.requests} for {objects}"]
 
 
 def machine_lines(plan: Overlay, columns: int) -> list[str]:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from tradewind.errors import SkyError, SkyUnavailable
+from tradewind.model.private import private_folder
 from tradewind.model.region import Region
 from tradewind.programs import find_program
 from tradewind.sky.control import SkyControl
@@ -89,7 +90,7 @@ class Sky:
         network = source if isinstance(source, Network) else read_sky_file(source)
         own_folder = folder is None
         place = Path(tempfile.mkdtemp(prefix=TEMPORARY)) if folder is None else folder
-        place.mkdir(parents=True, exist_ok=True)
+        private_folder(place)
         try:
             process, ready = _start(place, network, detached)
         except BaseException:

@@ -26,9 +26,10 @@ from tradewind.model.program import Program, Routes
 from tradewind.model.region import Region
 from tradewind.transfer.compile import RunSettings, compile_programs, push_order
 from tradewind.transfer.launch import JobGateways
+from tradewind.transfer.ledger import JobLedger
 from tradewind.transfer.promise import PromiseWatch, Shortfall
 from tradewind.transfer.replan import NewPlan, Question, RegionPair, State, ask_again, observed_links, unreachable
-from tradewind.transfer.way import Ceiling, machines_ceiling
+from tradewind.transfer.way import plan_prices
 
 __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 
@@ -53,8 +54,10 @@ class _Retired:
 class Adaptation:
     """Of one transfer. `replan` says whether the plan may be changed; without it a shortfall is only told, once."""
 
-    def __init__(self, question: Question, plan: Plan, spec: JobSpec, *, replan: bool, on_change: Changed) -> None:
-        self._question, self._replan, self._on_change = question, replan, on_change
+    def __init__(
+        self, question: Question, plan: Plan, spec: JobSpec, *, replan: bool, on_change: Changed, ledger: JobLedger
+    ) -> None:
+        self._question, self._replan, self._on_change, self._ledger = question, replan, on_change, ledger
         self._notices: SimpleQueue[str] = SimpleQueue()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -69,14 +72,11 @@ class Adaptation:
         self._ids: dict[tuple[str, ...], int] = {}
         self._watch: PromiseWatch | None = None
         self._retired: _Retired | None = None
-        self._spending = _spending(plan, question)
         self._seen_s = 0.0
 
     def begin(self, gateways: JobGateways, run: RunSettings) -> None:
         """The gateways run, by the present plan. After an end, they were started again, and time begins anew."""
         self._gateways, self._run = gateways, run
-        if self._watch is not None:
-            self._spending = self._spending.after(self._seen_s)
         self._seen_s = self._asked_s = 0.0
         self._ids = {route.nodes: index for index, route in enumerate(self.plan.routes)}
         self._retired = None
@@ -101,15 +101,6 @@ class Adaptation:
                 lines.append(self._notices.get_nowait())
             except Empty:
                 return lines
-
-    def machines_usd(self, elapsed_s: float) -> float:
-        """What machines have cost so far, boot included; `elapsed_s` since the lead began."""
-        return self._spending.spent_usd(0.0, elapsed_s)
-
-    @property
-    def ceiling(self) -> Ceiling | None:
-        """What the machines of all plans so far cost, if the job has a ceiling."""
-        return None if self._question.ceiling_usd is None else self._spending
 
     def see(self, progress: Mapping[str, Any]) -> None:
         """One progress document."""
@@ -162,14 +153,15 @@ class Adaptation:
         # Of a route whose gateway ended nothing is learned of its links.
         with_links = replace(seen, under=tuple(route for route in seen.under if set(route) <= living))
         self._links |= observed_links(self._question.catalog, self.plan, with_links)
-        elapsed_s = self._seen_s
+        elapsed_s, ledger, now_s = self._seen_s, self._ledger.ledger, self._ledger.unix_s
         state = State(
             left_bytes=progress["bytes_total"] - progress["bytes_done"],
             total_bytes=progress["bytes_total"],
             elapsed_s=elapsed_s,
             carried_gbps=seen.total_gbps,
             egress_usd=progress["cost_usd"],
-            machines_usd=self.machines_usd(elapsed_s),
+            machines_usd=ledger.usd_of("machine", now_s),
+            requests_usd=ledger.usd_of("requests", now_s),
             links=self._links,
             dead=self._dead,
         )
@@ -182,7 +174,7 @@ class Adaptation:
         except TradewindError:
             self._gateways.shrink(self.plan)
             raise
-        expected_usd = state.egress_usd + state.machines_usd + _cost_usd(found.plan)
+        expected_usd = state.spent_usd + _cost_usd(found.plan)
         more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
         self._notices.put(f"{words}: replanned, now {_ways(found.plan)}; {more_usd:+.4f} USD")
         return None
@@ -190,6 +182,7 @@ class Adaptation:
     def _change(self, found: NewPlan) -> None:
         """Starts what the plan needs, and gives all gateways their routes, the lead last."""
         before, plan = self.plan, found.plan
+        self._ledger.add_prices(plan_prices(plan, self._question.catalog))
         deployment = self._gateways.grow(plan)
         fresh = itertools.count(max(self._ids.values()) + 1)
         ids = dict(self._ids)
@@ -207,35 +200,27 @@ class Adaptation:
         alone = compile_programs(deployment, spec, run)
         known = {gateway.name for gateway in before.gateways}
         for name in push_order(both):
-            client = GatewayClient(deployment.addresses[name].control)
+            client = GatewayClient.of(deployment, name)
             if name == plan.lead:
                 client.put_routes(_routes(alone[name], spec))
             elif name in known:
                 client.put_routes(_routes(with_old[name]))
             else:
                 client.put_program(to_document(with_old[name]))
-        now_s = self._seen_s
-        self._spending = replace(_spending(plan, self._question), earlier_usd=self.machines_usd(now_s), since_s=now_s)
         old = frozenset(ids[route.nodes] for route in before.routes) - {ids[route.nodes] for route in plan.routes}
         last = {name: _routes(program) for name, program in alone.items() if name != plan.lead and name in known}
         self.plan, self.spec, self._ids = plan, spec, ids
         self.plan_of_all = _joined(plan, self.plan_of_all, without=frozenset())
         self._retired = _Retired(old, last, plan)
-        self._follow(now_s)
+        self._follow(self._seen_s)
         self._on_change(plan, spec)
 
     def _finish(self, retired: _Retired) -> None:
         """Nothing is under way on the old routes: their hops and machines end."""
         deployment = self._gateways.deployment()
         for name, routes in retired.last.items():
-            GatewayClient(deployment.addresses[name].control).put_routes(routes)
+            GatewayClient.of(deployment, name).put_routes(routes)
         self._gateways.shrink(retired.plan)
-
-
-def _spending(plan: Plan, question: Question) -> Ceiling:
-    """What the plan's machines cost; without a ceiling it is endless."""
-    usd = float("inf") if question.ceiling_usd is None else question.ceiling_usd
-    return machines_ceiling(plan, usd) or Ceiling(usd, 0.0, 0.0)
 
 
 def _under_way(progress: Mapping[str, Any], ids: Collection[int]) -> bool:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 
 from tradewind.model.deployment import Deployment
-from tradewind.model.job import JobSpec
+from tradewind.model.job import JobSpec, ObjectSelection, SeveralSelection
 from tradewind.model.plan import Plan, PlannedGateway
-from tradewind.model.program import HopSpec, Limits, Program, RouteSpec
+from tradewind.model.program import (
+    CopyScope,
+    HopSpec,
+    KeyScope,
+    Limits,
+    ObjectScope,
+    PrefixScope,
+    Program,
+    RouteSpec,
+)
 
 #: Connections from the lead to each source: orders and acks are small, two survive the loss of one.
 LEAD_CONNECTIONS = 2
@@ -58,17 +68,39 @@ def _program(
     mine = tuple(route for route in routes if name in route.nodes)
     is_source = any(route.nodes[1] == name for route in mine)
     is_sink = any(route.nodes[-1] == name for route in mine)
+    is_lead = name == deployment.plan.lead
     return Program(
         job_id=settings.job_id,
         node=name,
         routes=mine,
         hops=_outgoing(name, mine, deployment),
-        lead=job if name == deployment.plan.lead else None,
+        lead=job if is_lead else None,
         source=job.source if is_source else None,
         sinks=tuple(target.store for target in job.targets) if is_sink else (),
+        reads=_reads(job) if is_source and not is_lead else None,
+        writes=_writes(job) if is_sink and not is_lead else (),
+        copies=_copies(job) if is_sink and not is_lead else None,
         seal_key_hex=settings.seal_key_hex if is_source or is_sink else None,
         limits=_limits(gateway, settings),
     )
+
+
+def _reads(job: JobSpec) -> KeyScope:
+    if isinstance(job.selection, ObjectSelection):
+        return ObjectScope(job.selection.key)
+    if isinstance(job.selection, SeveralSelection):
+        # By characters, as the gateway compares keys.
+        return PrefixScope(commonprefix([member.key for member in job.selection.members]))  # noqa: RUF071
+    return PrefixScope(job.selection.prefix)
+
+
+def _writes(job: JobSpec) -> tuple[KeyScope, ...]:
+    scope = ObjectScope if isinstance(job.selection, ObjectSelection) else PrefixScope
+    return tuple(scope(target.key) for target in job.targets)
+
+
+def _copies(job: JobSpec) -> CopyScope | None:
+    return CopyScope(job.source.url.rsplit("/", 1)[-1], _reads(job)) if job.server_side_copy else None
 
 
 def _outgoing(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) -> tuple[HopSpec, ...]:

@@ -1,32 +1,44 @@
 """The state folder: one folder per job in its `jobs`.
 
 `job.json` is written here before the start; `journal`, `status.json` and `lock` are the lead's. While a lead lives it
-holds an exclusive flock on `lock`: that, and not what `status.json` says, decides whether a job is running.
+holds an exclusive lock on `lock`: that, and not what `status.json` says, decides whether a job is running.
+
+A job's folder does not name itself: it is where it was found. So a copied or moved state folder works on its own
+journal and never on the original's.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.errors import JobBusy, JobNotFound
-from tradewind.model.document import to_document
+from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
+from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.job import JobSpec
+from tradewind.model.locks import is_locked, wait_unlocked
+from tradewind.model.private import FOLDER_MODE, private_folder, state_folder
 from tradewind.model.state import state_home
 
+#: A lead that works in the folder, or has, made it, and holds its lock while it lives.
+LOCK_FILE = "lock"
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
 FINISHED_JOBS_MAX = 1000
 #: An unfinished job of the same source and destinations is looked for among so many of the latest.
 LATEST_JOBS = 100
+#: A lead that was asked to stop is gone within so long: it drains for 4 s, ends its uploads, and its gateway exits.
+LED_MAX_S = 120.0
+#: Jobs are created before the year 10000: later times have no date.
+CREATED_UNIX_MS_MAX = 253_402_300_799_999
 #: Looking through the folder costs a read per job, so it is done only when so many more have gathered.
 FINISHED_JOBS_SLACK = 100
+
+UnreadableCallback = Callable[[JobUnreadable], None]
 
 
 @dataclass(frozen=True)
@@ -65,7 +77,9 @@ class JobStore:
         """Writes a new job's folder. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider` and
         `ceiling`, without secrets.
         """
-        os.makedirs(self.path(job_id), mode=0o700)
+        state_folder(self.state_dir)
+        private_folder(self.folder)
+        os.mkdir(self.path(job_id), mode=FOLDER_MODE)
         document = {
             "id": job_id,
             "created_unix_ms": time.time_ns() // 1_000_000,
@@ -73,21 +87,29 @@ class JobStore:
             "topology": topology,
             "spec": to_document(spec),
         }
-        write_json(os.path.join(self.path(job_id), "job.json"), document)
+        write_json(os.path.join(self.path(job_id), "job.json"), _relocatable(document))
 
     def update(self, job_id: str, changes: Mapping[str, Any]) -> None:
         """Changes what `create` wrote of a job. Raises OSError."""
         path = os.path.join(self.path(job_id), "job.json")
-        write_json(path, {**_read_json(path), **changes})
+        write_json(path, _relocatable({**_read_json(path), **changes}))
 
     def load(self, job_id: str) -> JobRecord:
-        """One job. Raises JobNotFound."""
+        """Return one job. Raises JobNotFound, JobUnreadable."""
+        path = os.path.join(self.path(job_id), "job.json")
         try:
-            document = _read_json(os.path.join(self.path(job_id), "job.json")) if _is_id(job_id) else None
-        except (OSError, ValueError):
+            document = _checked(_read_json(path)) if _is_id(job_id) else None
+        except (FileNotFoundError, NotADirectoryError):
             document = None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise JobUnreadable(
+                f"{path} is unreadable: {reason}", hint="remove its folder if the job is not needed"
+            ) from None
         if document is None:
             raise JobNotFound(f"no job {job_id}", hint="`tradewind jobs list` shows all")
+        # Older versions wrote an absolute path here. The folder may have been copied or moved since.
+        document = {**document, "spec": {**document["spec"], "state_dir": self.path(job_id)}}
         status = self._status(job_id)
         return JobRecord(
             id=job_id,
@@ -101,46 +123,39 @@ class JobStore:
             document=document,
         )
 
-    def records(self) -> Iterator[JobRecord]:
-        """All jobs, oldest first."""
-        for job_id in self._ids():
+    def records(self, on_unreadable: UnreadableCallback | None = None) -> Iterator[JobRecord]:
+        """Yield all jobs, oldest first. One that cannot be read is reported to `on_unreadable` and left out."""
+        return self._load_each(self._ids(), on_unreadable)
+
+    def _load_each(self, ids: Sequence[str], on_unreadable: UnreadableCallback | None) -> Iterator[JobRecord]:
+        for job_id in ids:
             try:
                 yield self.load(job_id)
             except JobNotFound:
                 continue  # Removed, or not yet written, by another process.
+            except JobUnreadable as error:
+                if on_unreadable is not None:
+                    on_unreadable(error)
 
     def unfinished(self, source: str, destinations: Sequence[str]) -> JobRecord | None:
         """The latest interrupted job of these places among the LATEST_JOBS; later ones that ended well outdate it."""
-        for job_id in reversed(self._ids()[-LATEST_JOBS:]):
-            try:
-                record = self.load(job_id)
-            except JobNotFound:
-                continue
+        latest = self._ids()[-LATEST_JOBS:]
+        for record in self._load_each(latest[::-1], None):
             if record.source == source and record.destinations == tuple(destinations):
                 return record if record.state == "interrupted" else None
         return None
 
     def is_led(self, job_id: str) -> bool:
-        """Whether a lead lives and works on it."""
+        """Whether a lead lives and works on it. Looks at the lead's lock without taking it."""
         try:
-            descriptor = os.open(os.path.join(self.path(job_id), "lock"), os.O_RDONLY)
+            return is_locked(os.path.join(self.path(job_id), LOCK_FILE))
         except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+            return False  # A lead could not use it either.
 
-    def wait_unled(self, job_id: str) -> None:
-        """Returns when no lead works on it any more."""
-        descriptor = os.open(os.path.join(self.path(job_id), "lock"), os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-        finally:
-            os.close(descriptor)
+    def wait_unled(self, job_id: str, timeout_s: float = LED_MAX_S) -> None:
+        """Returns when no lead works on it any more. Raises JobBusy if one still does after so long."""
+        if not wait_unlocked(os.path.join(self.path(job_id), LOCK_FILE), timeout_s):
+            raise JobBusy(f"job {job_id} still runs {timeout_s:.0f} s after it was asked to stop")
 
     def require_unled(self, job_id: str) -> None:
         """Raises JobBusy if a lead works on it."""
@@ -167,7 +182,7 @@ class JobStore:
     def _status(self, job_id: str) -> JobStatus | None:
         try:
             return JobStatus.from_document(_read_json(os.path.join(self.path(job_id), "status.json")))
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def _state(self, job_id: str, status: JobStatus | None) -> JobState:
@@ -198,9 +213,31 @@ def write_json(path: str, document: Any) -> None:
     os.replace(fresh, path)
 
 
+def _relocatable(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job's document without the path of its own folder."""
+    spec = {name: value for name, value in document["spec"].items() if name != "state_dir"}
+    return {**document, "spec": spec}
+
+
 def _read_json(path: str) -> Any:
     with open(path, encoding="utf-8") as file:
-        return json.load(file)
+        return parse_json(file.read())
+
+
+def _checked(document: Any) -> dict[str, Any]:
+    """The content of `job.json`, if it has what every job has. Raises ValueError."""
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON object")
+    kinds = {"source": str, "verb": str, "destinations": list, "created_unix_ms": int, "spec": dict}
+    for name, kind in kinds.items():
+        if not isinstance(document.get(name), kind):
+            raise ValueError(f"{name} is missing or not a {kind.__name__}")
+    if not all(isinstance(destination, str) for destination in document["destinations"]):
+        raise ValueError("destinations are not all text")
+    if not 0 <= document["created_unix_ms"] <= CREATED_UNIX_MS_MAX:
+        raise ValueError("created_unix_ms is not a time before the year 10000")
+    document.setdefault("topology", None)
+    return document
 
 
 def _is_id(name: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tradewind.fleet.fleet import Fleet, FleetSettings, end_fleet
+from tradewind.fleet.fleet import Fleet, FleetSettings, Meter, end_fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.providers import make_provider
 from tradewind.model.deployment import Deployment
@@ -18,11 +18,21 @@ from tradewind.model.plan import Plan
 class JobGateways:
     """The running gateways of one plan. Closing them removes sockets and identities; logs stay if they are asked for.
 
-    `folder` is the job's, `state_dir` the one in which fleets are written down.
+    `folder` is the job's, `state_dir` the one in which fleets are written down. `report` gets one line about what
+    goes wrong with the machines while they run; `meter` counts how long they live.
     """
 
     def __init__(
-        self, binary: str, plan: Plan, folder: str, state_dir: str, provider: Mapping[str, Any], settings: FleetSettings
+        self,
+        binary: str,
+        plan: Plan,
+        folder: str,
+        state_dir: str,
+        provider: Mapping[str, Any],
+        settings: FleetSettings,
+        *,
+        report: Callable[[str], None],
+        meter: Meter | None = None,
     ) -> None:
         self._folder = folder
         self._logs = os.path.join(folder, "logs")
@@ -30,7 +40,9 @@ class JobGateways:
         maker = make_provider(provider, binary, journal, logs=Path(self._logs))
         job_id = os.path.basename(folder)
         end_abandoned(journal, binary, job_id)
-        self._fleet = Fleet(maker, journal, plan, binary, purpose=_purpose(job_id), settings=settings)
+        self._fleet = Fleet(
+            maker, journal, plan, binary, purpose=_purpose(job_id), settings=settings, report=report, meter=meter
+        )
 
     @property
     def fleet_id(self) -> str:
@@ -82,6 +94,11 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
     for record in journal.records():
         if record.purpose == _purpose(job_id) and record.abandoned:
             end_fleet(record, journal, binary)
+
+
+def has_fleet(journal: FleetJournal, job_id: str) -> bool:
+    """Whether a fleet of the job was not closed. Raises ConfigError."""
+    return any(record.purpose == _purpose(job_id) for record in journal.records())
 
 
 def _purpose(job_id: str) -> str:

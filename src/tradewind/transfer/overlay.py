@@ -39,15 +39,24 @@ GATEWAY_BYTES_MAX = 1 << 30
 
 
 def plan_overlay(
-    catalog: Catalog, source: Region, destination: Region, volume_gb: float, goal: Goal, limits: Limits
+    catalog: Catalog,
+    source: Region,
+    destination: Region,
+    volume_gb: float,
+    goal: Goal,
+    limits: Limits,
+    *,
+    objects: int | None = None,
 ) -> Plan:
     """Plans, and cuts the answer into gateways. The lead stands in the source's region, beside its first gateway.
+
+    ``objects`` decides what requests cost; ``None`` assumes objects of 16 MiB.
 
     Raises UsageError, InfeasibleGoal.
     """
     if isinstance(goal, MaxCost):
         goal = MaxCost(goal.usd * (1 - RETRY_RESERVE))
-    overlay = answer_goal(prepare(catalog, source, destination, volume_gb, limits), goal)
+    overlay = answer_goal(prepare(catalog, source, destination, volume_gb, limits, objects=objects), goal)
     return gateway_plan(overlay, lead_region=str(source))
 
 

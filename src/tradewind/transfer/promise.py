@@ -97,7 +97,8 @@ class PromiseWatch:
             return None
         clear.sort(key=lambda route: carried[route] / self._promised[route])
         up = {route.nodes: hops[number]["up"] for number, route in self._routes.items() if number in hops}
-        down = frozenset(route for route in clear if not up[route])
+        # One that the lead does not know yet is not down.
+        down = frozenset(route for route in clear if not up.get(route, True))
         return Shortfall(carried, dict(self._promised), tuple(clear), down)
 
     def _rates(self) -> dict[tuple[str, ...], float] | None:

@@ -44,6 +44,8 @@ class Question:
     """Most that egress, machines and requests may cost together."""
     limit_bytes_per_s: int | None
     """What the user allows, whatever the plan can do."""
+    objects: int | None = None
+    """How many are moved in all; ``None`` if they were not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,12 @@ class State:
     links: Mapping[RegionPair, float]
     dead: Mapping[str, Region]
     """Where they were, by name."""
+    requests_usd: float = 0.0
+
+    @property
+    def spent_usd(self) -> float:
+        """Everything that the job has cost, over all its runs."""
+        return self.egress_usd + self.machines_usd + self.requests_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +120,17 @@ def ask_again(question: Question, state: State) -> NewPlan | None:
     limits = _without(question.limits, catalog, state.dead)
     goal = _goal_left(question, state)
     left_gb = state.left_bytes / 1e9
+    objects = None
+    if question.objects is not None and state.total_bytes > 0:
+        objects = max(1, round(question.objects * state.left_bytes / state.total_bytes))
     try:
-        found = plan_overlay(catalog, question.source, question.destination, left_gb, goal, limits)
+        found = plan_overlay(catalog, question.source, question.destination, left_gb, goal, limits, objects=objects)
     except InfeasibleGoal as error:
         # A rate or a time that cannot be had any more is missed by as little as possible, a ceiling never.
         if error.nearest is None or isinstance(goal, MaxCost):
             return None
         nearest = error.nearest.goal
-        found = plan_overlay(catalog, question.source, question.destination, left_gb, nearest, limits)
+        found = plan_overlay(catalog, question.source, question.destination, left_gb, nearest, limits, objects=objects)
     except UsageError:
         return None
     overlay = found.overlay
@@ -162,7 +173,7 @@ def _goal_left(question: Question, state: State) -> Goal:
     """The goal for what is left: a ceiling less what was spent, a deadline less the time that has passed."""
     goal = question.goal
     if isinstance(goal, MaxCost):
-        return MaxCost(max(0.0, goal.usd - state.egress_usd - state.machines_usd))
+        return MaxCost(max(0.0, goal.usd - state.spent_usd))
     if isinstance(goal, Deadline):
         return Deadline(max(1.0, goal.seconds - state.elapsed_s))
     return goal
@@ -173,7 +184,7 @@ def _ceiling_usd_per_gb(question: Question, plan: Plan, state: State) -> float |
     if question.ceiling_usd is None or plan.overlay is None or state.total_bytes == 0:
         return None
     cost = plan.overlay.cost
-    egress_usd = question.ceiling_usd - state.machines_usd - cost.machines_usd - cost.requests_usd
+    egress_usd = question.ceiling_usd - state.machines_usd - state.requests_usd - cost.machines_usd - cost.requests_usd
     return max(0.0, egress_usd) / (state.total_bytes / 1e9)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.document import to_document
 from tradewind.model.event import Progress, Summary
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.ledger import Ledger, LedgerLine
 from tradewind.model.plan import Plan, local_plan
 from tradewind.model.units import format_bytes, format_count, format_duration, format_rate
 
@@ -29,12 +33,9 @@ def proof_words(name: str) -> str:
 
 
 def summary_lines(
-    summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None = None, total_usd: float | None = None
+    summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None = None, cost: JobCost | None = None
 ) -> list[str]:
-    """Objects, bytes, time, rate, retries; how each object was proven; with prices, predicted and actual cost.
-
-    `total_usd` is what it has cost in all, where that is not what the plan's machines cost.
-    """
+    """Objects, bytes, time, rate, retries; how each object was proven; with prices, predicted and metered cost."""
     progress = summary.progress
     retries = format_count(progress.retries, "retry", "retries")
     lines = [
@@ -59,10 +60,9 @@ def summary_lines(
     if proofs:
         lines.append("proven  " + ", ".join(f"{count:,} {proof_words(name)}" for name, count in proofs))
     if plan.overlay is not None:
-        lines += _kept_promise(plan.overlay, progress, total_usd)
-    elif plan.mean_usd_per_gb > 0 or progress.cost_usd > 0:
-        predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
-        lines.append(f"cost    {format_usd(predicted)} predicted, {format_usd(progress.cost_usd)} actual")
+        promised, carried = plan.overlay.throughput_gbps, progress.bytes_per_s * 8e-9
+        lines.append(f"rate    {format_gbps(promised)} predicted, {format_gbps(carried)} actual")
+    lines += cost_lines(cost or job_cost(Ledger(), plan, progress, ceiling_usd_per_gb, 0.0))
     if len(summary.destinations) > 1:
         lines += [
             f"        {end.url}: {format_count(end.objects, 'object')}, "
@@ -101,19 +101,39 @@ def plan_lines(
     return [first, f"via     {way}; {format_usd(price)} per GB"]
 
 
-def spent_usd(overlay: OverlayPlan, egress_usd: float, elapsed_s: float) -> float:
-    """What a transfer has cost [USD]: egress at the plan's prices, and machines from launch."""
-    machines_usd_per_s = sum(machines.count * machines.offer.usd_per_s for machines in overlay.machines)
-    return egress_usd + machines_usd_per_s * (overlay.boot_s + elapsed_s)
+@dataclass(frozen=True, slots=True)
+class JobCost:
+    """What a job was predicted to cost, and what it has cost so far by our count at list price [USD]."""
+
+    predicted_usd: float
+    metered_usd: float
+    lines: tuple[LedgerLine, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """For `--json`."""
+        lines = [{**to_document(line), "usd": line.usd} for line in self.lines]
+        return {"predicted_usd": self.predicted_usd, "metered_usd": self.metered_usd, "lines": lines}
 
 
-def _kept_promise(overlay: OverlayPlan, progress: Progress, total_usd: float | None) -> list[str]:
-    """Rate and cost beside those of the plan."""
-    spent = spent_usd(overlay, progress.cost_usd, progress.elapsed_s) if total_usd is None else total_usd
-    return [
-        f"rate    {format_gbps(overlay.throughput_gbps)} predicted, {format_gbps(progress.bytes_per_s * 8e-9)} actual",
-        f"cost    {format_usd(overlay.cost.total_usd)} predicted, {format_usd(spent)} actual",
-    ]
+def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb: float | None, now_s: float) -> JobCost:
+    """The one answer to what a job costs; `now_s` is Unix time.
+
+    Predicted is what the first plan said; of a plan by hand, the egress of the bytes that were moved.
+    """
+    predicted = ledger.predicted_usd
+    if predicted is None and plan.overlay is not None:
+        predicted = plan.overlay.cost.total_usd
+    if predicted is None:
+        predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
+    lines = ledger.lines(now_s)
+    return JobCost(predicted, sum(line.usd for line in lines) if lines else progress.cost_usd, lines)
+
+
+def cost_lines(cost: JobCost) -> list[str]:
+    """One line; none for what costs nothing."""
+    if cost.predicted_usd == 0 and cost.metered_usd == 0:
+        return []
+    return [f"cost    {format_usd(cost.predicted_usd)} predicted, {format_usd(cost.metered_usd)} metered"]
 
 
 def _usd_per_gb(plan: Plan, ceiling_usd_per_gb: float | None) -> float:

@@ -1,14 +1,14 @@
 """What was asked for, in two stages: as typed (`Request`), then resolved into the contract's `JobSpec`.
 
 The slash rules live here: a prefix means a directory; one object to `x/` lands in `x/name`, to `x` it is called `x`;
-nothing depends on whether the destination exists.
+nothing depends on whether the destination exists. Several sources (see `sources`) need a destination that ends in `/`.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tradewind.errors import UsageError
@@ -24,6 +24,7 @@ from tradewind.model.job import (
     ObjectSelection,
     PrefixSelection,
     Selection,
+    SeveralSelection,
     Target,
     VerifyMode,
 )
@@ -31,6 +32,7 @@ from tradewind.model.plan import Plan
 from tradewind.model.store import Access, StoreSpec
 from tradewind.model.url import Location, parse_url
 from tradewind.transfer.aws_profile import s3_endpoint
+from tradewind.transfer.sources import several_sources
 
 #: Most destinations of one job; each chunk is held until all have it.
 DESTINATIONS_MAX = 16
@@ -43,7 +45,9 @@ class Options:
     - `recursive`: everything below the source; `as_subdir` puts it below the source's name at the destination
     - `filter`, `files_from`: which objects (`files_from`: a file with one relative key a line)
     - `compare`: None copies everything; otherwise only what differs. `delete` removes at the destinations what the
-      source does not have (needs `compare`); with more than `max_delete` to remove, nothing is removed
+      source does not have (needs `compare`); with more than `max_delete` to remove, nothing is removed; nor is more
+      than half of what a destination holds, unless `max_delete` or `delete_over_half` is given
+    - `ask_delete`: remove nothing yet; the job fails with `summary.to_delete`; a user can be asked (Client.resume)
     - `delete_source`: deletes each source object after its verified copy
     - `verify`: `read` reads back from the destination what no store vouches for
     - `chunk_bytes`: chunk and part size; `concurrency`: most requests in flight to one store
@@ -63,6 +67,8 @@ class Options:
     compare: Comparison | None = None
     delete: bool = False
     max_delete: int | None = None
+    delete_over_half: bool = False
+    ask_delete: bool = False
     delete_source: bool = False
     verify: VerifyMode = "auto"
     allow_empty: bool = False
@@ -84,31 +90,35 @@ class Options:
     destination: Access | tuple[Access, ...] = field(default_factory=Access)
 
 
-def resolve(source: str, destinations: tuple[str, ...], options: Options, plan: Plan) -> JobSpec:
-    """The job for these arguments. Looks at the source only where it is a local path. Raises UsageError."""
+def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options: Options, plan: Plan) -> JobSpec:
+    """The job for these arguments. Looks at the sources only where they are local paths. Raises UsageError."""
     if not 1 <= len(destinations) <= DESTINATIONS_MAX:
         raise UsageError(f"a job has 1 to {DESTINATIONS_MAX} destinations, not {len(destinations)}")
     _check_options(options)
     cwd = os.getcwd()
-    start = parse_url(source, cwd=cwd)
+    starts = [parse_url(text, cwd=cwd) for text in ((source,) if isinstance(source, str) else source)]
+    if not starts:
+        raise UsageError("no source")
     ends = [parse_url(text, cwd=cwd) for text in destinations]
     _check_chunk(options, ends)
-    if start.kind == "pipe" or any(end.kind == "pipe" for end in ends):
+    if any(start.kind == "pipe" for start in starts) or any(end.kind == "pipe" for end in ends):
         raise UsageError("a job cannot read or write a pipe", hint="`tradewind cp - DST` and `tradewind cp SRC -` can")
-    tree = _is_tree(start, options)
-    selection = _selection(start, tree, options)
-    store = _tree_store(start, options.source) if tree else object_place(start, options.source)[0]
     reached = _reached(options.destination, len(ends))
-    targets = tuple(_target(start, end, tree, options, access) for end, access in zip(ends, reached, strict=True))
-    for target, end in zip(targets, ends, strict=True):
-        _refuse_overlap(store, selection, target, end)
+    if len(starts) == 1:
+        store, selection, targets = _of_one(starts[0], ends, reached, options)
+    else:
+        store, selection, targets = _of_several(starts, ends, reached, options)
     price = _ceiling_price(options, plan)
     return JobSpec(
         source=store,
         selection=selection,
         targets=targets,
         compare=options.compare,
-        delete=Deletion(options.max_delete) if options.delete else None,
+        delete=Deletion(
+            options.max_delete, options.delete_over_half or options.max_delete is not None, options.ask_delete
+        )
+        if options.delete
+        else None,
         delete_source=options.delete_source,
         verify=options.verify,
         allow_empty=options.allow_empty,
@@ -125,6 +135,34 @@ def resolve(source: str, destinations: tuple[str, ...], options: Options, plan: 
         dry_run=options.dry_run,
         report_file=None if options.report_file is None else os.path.abspath(options.report_file),
     )
+
+
+_Resolved = tuple[StoreSpec, Selection, tuple[Target, ...]]
+
+
+def _of_one(start: Location, ends: Sequence[Location], reached: Sequence[Access], options: Options) -> _Resolved:
+    tree = _is_tree(start, options)
+    selection = _selection(start, tree, options)
+    store = _tree_store(start, options.source) if tree else object_place(start, options.source)[0]
+    targets = tuple(_target(start, end, tree, options, access) for end, access in zip(ends, reached, strict=True))
+    for target, end in zip(targets, ends, strict=True):
+        _refuse_overlap(store, selection, target, end, moves=options.delete_source)
+    return store, selection, targets
+
+
+def _of_several(
+    starts: Sequence[Location], ends: Sequence[Location], reached: Sequence[Access], options: Options
+) -> _Resolved:
+    if options.compare is not None:
+        raise UsageError(f"{len(starts)} sources: a sync has one", hint="name several destinations with --to DST")
+    if options.files_from is not None:
+        raise UsageError("--files-from names objects of one source", hint="name one SRC")
+    for end in ends:
+        if not end.is_directory:
+            raise UsageError(f"{end}: several sources need a directory as destination", hint=f"write {end}/")
+    holder, selection = several_sources(starts, recursive=options.recursive, object_filter=options.filter)
+    targets = tuple(Target(*directory_place(end, access)) for end, access in zip(ends, reached, strict=True))
+    return directory_place(holder, options.source)[0], selection, targets
 
 
 def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
@@ -151,8 +189,8 @@ def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
         endpoint = configured.url
         if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
             region = region or configured.region
-    if endpoint is not None and "@" in endpoint.partition("://")[2].partition("/")[0]:
-        raise UsageError("an endpoint must not hold credentials", hint="they come from the cloud's own chain")
+    if endpoint is not None:
+        _refuse_credentials(endpoint)
     return endpoint, region
 
 
@@ -166,6 +204,20 @@ def _store_region(place: Location, access: Access) -> str | None:
         return access.region or place.region
     at_s3 = provider == "aws" and place.kind == "s3" and not (access.endpoint or place.endpoint)
     return name if at_s3 else place.region
+
+
+def _refuse_credentials(endpoint: str) -> None:
+    """Raise UsageError, without repeating the endpoint: it would end up in messages, logs and the job's folder."""
+    address = endpoint.partition("://")[2] or endpoint
+    if "@" in address.partition("/")[0]:
+        raise UsageError(
+            "the endpoint holds a user name or password", hint="credentials come from the cloud's own chain"
+        )
+    if "?" in address or "#" in address:
+        raise UsageError(
+            "the endpoint has a query, which may hold a signature",
+            hint="write the part before the ?; credentials come from the cloud's own chain",
+        )
 
 
 def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
@@ -285,10 +337,12 @@ def _with_slash(key: str) -> str:
     return key if not key or key.endswith("/") else key + "/"
 
 
-def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end: Location) -> None:
-    """A destination that is the source, or below it, would copy onto itself or without end; `mv` would lose data."""
+def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end: Location, *, moves: bool) -> None:
+    """Refuse what the names already show. The lead compares by identity before it begins (`lead/places.rs`)."""
+    if isinstance(selection, SeveralSelection):
+        return  # The lead compares each with where it would go.
     if isinstance(selection, ObjectSelection):
-        same, inside = selection.key == target.key, False
+        same, inwards, outwards = selection.key == target.key, False, False
         ours, theirs = store, target.store
         if end.kind == "file" and ours.url.startswith("file:"):
             same = _local_path(ours, selection.key) == _local_path(theirs, target.key)
@@ -296,17 +350,22 @@ def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end:
     elif end.kind == "file" and store.url.startswith("file:"):
         ours = theirs = store
         one, other = _local_path(store, ""), _local_path(target.store, "")
-        same, inside = one == other, other.startswith(one.rstrip("/") + "/")
+        same = one == other
+        inwards, outwards = other.startswith(one.rstrip("/") + "/"), one.startswith(other.rstrip("/") + "/")
     else:
         ours, theirs = store, target.store
         same = selection.prefix == target.key
-        inside = target.key.startswith(selection.prefix)
+        inwards, outwards = target.key.startswith(selection.prefix), selection.prefix.startswith(target.key)
     if (ours.url, ours.endpoint) != (theirs.url, theirs.endpoint) or ours.url == "mem:":
         return
     if same:
-        raise UsageError(f"source and destination are the same: {end}")
-    if inside and not isinstance(selection, ListSelection):
-        raise UsageError(f"the destination {end} lies inside the source", hint="choose a place outside")
+        raise UsageError(f"source and destination are the same: {end}", hint="choose another destination")
+    # The copies of a list of names are never listed themselves.
+    if outwards or (inwards and (moves or not isinstance(selection, ListSelection))):
+        raise UsageError(
+            f"source and destination overlap: {end}",
+            hint="choose a destination outside the source, and the source outside it",
+        )
 
 
 def _local_path(store: StoreSpec, key: str) -> str:
@@ -314,6 +373,8 @@ def _local_path(store: StoreSpec, key: str) -> str:
 
 
 def _check_options(options: Options) -> None:
+    if options.files_from is not None and not options.files_from.strip():
+        raise UsageError("an empty path of a list of names", hint="is a shell variable unset?")
     if options.delete and options.compare is None:
         raise UsageError("deletion goes with a comparison", hint="use `tradewind sync --delete`")
     if options.max_delete is not None and not options.delete:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tradewind.errors import TopologyError
+from tradewind.model.document import parse_json
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 from tradewind.model.program import Limits
 
@@ -39,7 +39,7 @@ def read_topology(path: str) -> Topology:
     """Reads and checks a topology file. Raises TopologyError."""
     try:
         with open(path, encoding="utf-8") as file:
-            document = json.load(file)
+            document = parse_json(file.read())
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}") from error
     except ValueError as error:

@@ -8,35 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.providers import LOCAL
+from tradewind.model.catalog import Catalog
+from tradewind.model.ledger import JobPrices, MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 from tradewind.transfer.topology import Topology, read_topology, topology_document, topology_from_document
 
 if TYPE_CHECKING:
     from tradewind.transfer.replan import Question
 
-__all__ = ["Ceiling", "Way", "local_way", "machines_ceiling", "planned_way", "single_way", "stored_way", "topology_way"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """Most that egress and machines of a job may cost together [USD], over all its runs."""
-
-    usd: float
-    machines_usd_per_s: float
-    """Of all machines, from launch."""
-    boot_s: float
-    earlier_usd: float = 0.0
-    """What the machines of earlier runs, or before `since_s`, cost. The lead adds up what egress does."""
-    since_s: float = 0.0
-    """Of the present run: from when on these machines are paid for."""
-
-    def spent_usd(self, egress_usd: float, elapsed_s: float) -> float:
-        """What the job has cost when its present run has taken so long."""
-        return self.earlier_usd + egress_usd + self.machines_usd_per_s * (self.boot_s + elapsed_s - self.since_s)
-
-    def after(self, elapsed_s: float) -> Ceiling:
-        """For the next run, when the last one took so long."""
-        return replace(self, earlier_usd=self.spent_usd(0.0, elapsed_s), since_s=0.0)
+__all__ = ["Way", "local_way", "plan_prices", "planned_way", "single_way", "stored_way", "topology_way"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +27,10 @@ class Way:
     document: Mapping[str, Any] | None = None
     provider: Mapping[str, Any] = field(default_factory=lambda: LOCAL)
     settings: FleetSettings = field(default_factory=FleetSettings)
-    ceiling: Ceiling | None = None
-    """Where one was asked for, and the plan says what machines cost."""
+    ceiling_usd: float | None = None
+    """Most that the job may cost over all its runs: egress, machines and requests."""
+    prices: JobPrices = field(default_factory=JobPrices)
+    """Of machines and requests, where the plan says them."""
     question: Question | None = None
     """What the planner was asked, where it was; its answer is then watched."""
     replan: bool = False
@@ -72,19 +54,46 @@ def planned_way(
     ceiling_usd: float | None = None,
     question: Question | None = None,
     replan: bool = False,
+    catalog: Catalog | None = None,
 ) -> Way:
-    """As the planner says, on a provider's machines."""
-    ceiling = None if ceiling_usd is None else machines_ceiling(plan, ceiling_usd)
-    settings = FleetSettings(grows=replan)
-    return Way(plan, topology_document(plan), provider, settings, ceiling, question, replan)
+    """As the planner says, on a provider's machines. Prices of requests are those of the question's catalog, or of
+    `catalog`.
+    """
+    known = catalog if question is None else question.catalog
+    return Way(
+        plan,
+        topology_document(plan),
+        provider,
+        FleetSettings(grows=replan),
+        ceiling_usd,
+        plan_prices(plan, known),
+        question,
+        replan,
+    )
 
 
-def machines_ceiling(plan: Plan, usd: float) -> Ceiling | None:
-    """A ceiling over egress and the plan's machines; None where the plan does not say what machines cost."""
+def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
+    """List prices of a plan's machines by region, and of requests at both sides; none for a plan by hand.
+
+    Where a region has machines of several types, the dearest price holds for all of them.
+    """
     overlay = plan.overlay
     if overlay is None:
-        return None
-    return Ceiling(usd, sum(machines.count * machines.offer.usd_per_s for machines in overlay.machines), overlay.boot_s)
+        return JobPrices()
+    offers = sorted(overlay.machines, key=lambda machines: machines.offer.usd_per_s)
+    prices = JobPrices(
+        {
+            str(machines.region): MachinePrice(machines.offer.usd_per_s, str(machines.offer.origin))
+            for machines in offers
+        }
+    )
+    read = None if catalog is None else catalog.stores.get(overlay.source.provider)
+    write = None if catalog is None else catalog.stores.get(overlay.destination.provider)
+    if read is not None:
+        prices = replace(prices, read=read.request_prices, read_source=str(read.origin))
+    if write is not None:
+        prices = replace(prices, write=write.request_prices, write_source=str(write.origin))
+    return prices
 
 
 def single_way(region: str, provider: Mapping[str, Any]) -> Way:
@@ -96,12 +105,12 @@ def single_way(region: str, provider: Mapping[str, Any]) -> Way:
 
 
 def stored_way(
-    topology: Mapping[str, Any] | None, provider: Mapping[str, Any] | None, ceiling: Ceiling | None = None
+    topology: Mapping[str, Any] | None, provider: Mapping[str, Any] | None, ceiling_usd: float | None = None
 ) -> Way:
     """As a job's folder has it. Raises TopologyError."""
     if topology is None:
-        return local_way()
-    return replace(_way(topology_from_document(topology), provider or LOCAL), ceiling=ceiling)
+        return replace(local_way(), ceiling_usd=ceiling_usd)
+    return replace(_way(topology_from_document(topology), provider or LOCAL), ceiling_usd=ceiling_usd)
 
 
 def _way(shape: Topology, provider: Mapping[str, Any]) -> Way:

@@ -213,6 +213,7 @@ mod tests {
             progress: Progress::default(),
             objects_deleted: 0,
             objects_not_deleted: 0,
+            to_delete: None,
             proofs: Default::default(),
             destinations: Vec::new(),
         })

@@ -7,6 +7,7 @@ use super::load;
 use super::metrics::{MetricsSnapshot, add_progress};
 use super::runner::{Runner, Running};
 use super::validate::{Setting, check_program};
+use crate::net::DataPort;
 use crate::tls::{Identity, Security};
 use axum::http::StatusCode;
 use std::collections::BTreeMap;
@@ -119,6 +120,7 @@ impl Gateway {
         check_program(&program, self.setting()).map_err(Refused::unprocessable)?;
         // A second handle on the data port: if the node does not start, the port stays ours for the next program.
         let lent = listener.as_ref().map(lend).transpose().map_err(|error| unusable_port(&error))?;
+        let lent = lent.map(|listener| Box::new(listener) as Box<dyn DataPort>);
         let started = self.runner.start(program.clone(), self.security(), lent, self.teller.clone()).await;
         let node = started.map_err(Refused::unprocessable)?;
         tracing::info!(job = program.job_id, node = program.node, "program started");

@@ -5,13 +5,14 @@ use super::gateway::Gateway;
 use super::metrics::add_process_figures;
 use super::{load, probe};
 use crate::limits::{
-    DRAIN_ANSWER_TIMEOUT, EVENT_READERS_MAX, LEASE_S_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_TIMEOUT,
-    REQUEST_DISCARD_BYTES_MAX,
+    DRAIN_ANSWER_TIMEOUT, EVENT_KEEP_ALIVE, EVENT_READERS_MAX, LEASE_S_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX,
+    REQUEST_BODY_TIMEOUT, REQUEST_DISCARD_BYTES_MAX,
 };
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{FromRequestParts, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
@@ -67,7 +68,16 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
             Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method", API_HINT)
         })
         .fallback(async || Refused::new(StatusCode::NOT_FOUND, "there is no such path", API_HINT))
+        .layer(axum::middleware::from_fn(refuse_web_pages))
         .with_state(api)
+}
+
+/// Only browsers send `Origin`: a web page must neither read from nor steer a gateway on the user's machine.
+async fn refuse_web_pages(request: Request, next: Next) -> Response {
+    if request.headers().contains_key(header::ORIGIN) {
+        return Refused::new(StatusCode::FORBIDDEN, "no requests from web pages", API_HINT).into_response();
+    }
+    next.run(request).await
 }
 
 const API_HINT: &str = "see docs/reference/control-api.md";
@@ -79,10 +89,6 @@ impl FromRequestParts<Api> for Controller {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refused> {
-        // Only browsers send it: a web page must not steer a gateway that happens to listen on the user's machine.
-        if parts.headers.contains_key(header::ORIGIN) {
-            return Err(Refused::new(StatusCode::FORBIDDEN, "no requests from web pages", API_HINT));
-        }
         match parts.extensions.get::<Peer>() {
             Some(Peer::Local) => Ok(Self),
             Some(Peer::Fleet(name)) if api.controllers.contains(name) => Ok(Self),
@@ -116,7 +122,11 @@ async fn events(_: Controller, State(api): State<Api>) -> Result<Response, Refus
     let place = take_place(&api.readers, "readers of the events")?;
     let reader = api.gateway.events().subscribe();
     let lines = futures::stream::unfold((reader, place), async |(mut reader, place)| {
-        let batch = reader.next().await?;
+        // An empty line when there is nothing to tell: a reader can tell a quiet gateway from one that is gone.
+        let batch = match tokio::time::timeout(EVENT_KEEP_ALIVE, reader.next()).await {
+            Ok(batch) => batch?,
+            Err(_elapsed) => Bytes::from_static(b"\n"),
+        };
         Some((Ok::<Bytes, std::convert::Infallible>(batch), (reader, place)))
     });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())

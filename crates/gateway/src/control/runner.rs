@@ -2,9 +2,9 @@
 
 use super::events::EventSender;
 use super::metrics::MetricsSnapshot;
+use crate::net::DataPort;
 use crate::tls::Security;
 use async_trait::async_trait;
-use tokio::net::TcpListener;
 use tradewind_contract::{Program, Refusal};
 
 /// Starts nodes.
@@ -18,7 +18,7 @@ pub trait Runner: Send + Sync + 'static {
         &self,
         program: Program,
         security: Security,
-        data_listener: Option<TcpListener>,
+        data_listener: Option<Box<dyn DataPort>>,
         events: EventSender,
     ) -> Result<Box<dyn Running>, Refusal>;
 }

@@ -4,8 +4,9 @@ use super::gateway::Gateway;
 use super::routes::{self, Peer};
 use crate::limits::{
     ACCEPT_RETRY_PAUSE, CONNECTIONS_AT_EXIT_TIMEOUT, CONTROL_CONNECTIONS_MAX, CONTROL_HANDSHAKES_MAX,
-    REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
+    CONTROL_HANDSHAKES_PER_ADDRESS_MAX, REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
 };
+use crate::net::gate::{Gate, GateLimits, Place};
 use crate::tls::{self, Identity};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -15,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,7 +41,7 @@ pub struct Server {
 struct Shared {
     router: Router,
     places: Arc<Semaphore>,
-    handshakes: Arc<Semaphore>,
+    gate: Gate,
     stop: CancellationToken,
 }
 
@@ -51,7 +52,10 @@ impl Server {
         let shared = Shared {
             router: routes::router(gateway, controllers),
             places: Arc::new(Semaphore::new(CONTROL_CONNECTIONS_MAX)),
-            handshakes: Arc::new(Semaphore::new(CONTROL_HANDSHAKES_MAX)),
+            gate: Gate::new(GateLimits {
+                handshakes_max: CONTROL_HANDSHAKES_MAX,
+                per_address_max: CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
+            }),
             stop: stop.clone(),
         };
         tasks.spawn(accept_all(listener, shared, tasks.clone()));
@@ -74,6 +78,8 @@ async fn accept_all(listener: Listener, shared: Shared, tasks: TaskTracker) {
         loop {
             if let Err(error) = accept_one(&listener, &shared, &tasks).await {
                 tracing::warn!(%error, "a control connection could not be accepted");
+                // Out of files, perhaps by strangers: one of them makes room.
+                shared.gate.evict();
                 tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
             }
         }
@@ -92,22 +98,21 @@ async fn accept_one(listener: &Listener, shared: &Shared, tasks: &TaskTracker) -
             tasks.spawn(serve(stream, Peer::Local, shared.clone()));
         }
         Listener::Tls(listener, identity) => {
-            // Before accepting, so that strangers who never finish a handshake queue in the kernel. Never closed.
-            let Ok(handshake) = shared.handshakes.clone().acquire_owned().await else { return Ok(()) };
-            let (stream, _) = listener.accept().await?;
-            tasks.spawn(serve_tls(stream, identity.clone(), handshake, shared.clone()));
+            let (stream, from) = listener.accept().await?;
+            tasks.spawn(serve_tls(stream, identity.clone(), shared.gate.enter(from.ip()), shared.clone()));
         }
     }
     Ok(())
 }
 
-async fn serve_tls(tcp: TcpStream, identity: Arc<Identity>, handshake: OwnedSemaphorePermit, shared: Shared) {
+async fn serve_tls(tcp: TcpStream, identity: Arc<Identity>, place: Place, shared: Shared) {
     let from = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-    let accepted = shared.stop.run_until_cancelled(tls::accept(&identity, tcp)).await;
-    drop(handshake);
-    match accepted {
-        Some(Ok((stream, name))) => serve(stream, Peer::Fleet(name), shared).await,
-        Some(Err(error)) => tracing::warn!(from, %error, "control connection refused"),
+    let accepting = place.hold(tls::accept(&identity, tcp));
+    match shared.stop.run_until_cancelled(accepting).await {
+        Some(Ok(Ok((stream, name)))) => serve(stream, Peer::Fleet(name), shared).await,
+        Some(Ok(Err(error))) => tracing::warn!(from, %error, "control connection refused"),
+        // No warning: strangers must not be able to fill the log, nor to stop us where nobody reads it.
+        Some(Err(evicted)) => tracing::debug!(from, %evicted, "control connection refused"),
         None => {}
     }
 }

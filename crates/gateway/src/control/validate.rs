@@ -3,12 +3,12 @@
 //! What only the stores can know (does the bucket exist, may we write there) is not asked here.
 
 use crate::limits::{
-    CHUNK_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMORY_BYTES, NODE_NAME_CHARS_MAX, PROGRAM_TIMEOUT_S_MAX,
-    ROUTES_MAX, STATIONS_MAX, STORE_REQUESTS_MAX, STORE_TRIES_MAX, TARGETS_MAX,
+    CHUNK_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMBERS_MAX, MEMORY_BYTES, NODE_NAME_CHARS_MAX,
+    PROGRAM_TIMEOUT_S_MAX, ROUTES_MAX, STATIONS_MAX, STORE_REQUESTS_MAX, STORE_TRIES_MAX, TARGETS_MAX,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
-use tradewind_contract::{CONTRACT_VERSION, JobSpec, Limits, Program, Refusal, RouteSpec, Selection};
+use tradewind_contract::{CONTRACT_VERSION, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection};
 
 /// What the gateway itself brings, against which a program is held.
 #[derive(Clone, Copy, Debug)]
@@ -225,6 +225,7 @@ fn check_roles(program: &Program, roles: Roles) -> Checked {
             );
         }
     }
+    check_scopes(program, roles)?;
     if program.sinks.len() > TARGETS_MAX {
         return refuse(
             format!("{} sinks", program.sinks.len()),
@@ -237,6 +238,28 @@ fn check_roles(program: &Program, roles: Roles) -> Checked {
     }
     if key.len() != 64 || !key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return refuse("seal_key_hex is no key", "a seal key is 64 hexadecimal digits");
+    }
+    Ok(())
+}
+
+/// Nobody but the lead knows the job, so everybody else is told which keys it is about.
+fn check_scopes(program: &Program, roles: Roles) -> Checked {
+    let (node, is_lead) = (&program.node, program.lead.is_some());
+    if program.reads.is_some() && (is_lead || !roles.source) {
+        return refuse(format!("the program says reads but {node} is the lead or no source"), "leave it out");
+    }
+    if (!program.writes.is_empty() || program.copies.is_some()) && (is_lead || !roles.sink) {
+        return refuse(format!("the program says writes or copies but {node} is the lead or no sink"), "leave it out");
+    }
+    if roles.source && !is_lead && program.reads.is_none() {
+        return refuse(format!("{node} is a source and the program does not say reads"), "say which keys it may read");
+    }
+    let (scopes, sinks) = (program.writes.len(), program.sinks.len());
+    if roles.sink && !is_lead && scopes != sinks {
+        return refuse(
+            format!("{node} has {sinks} sinks and {scopes} writes"),
+            "say for each destination which keys may be written",
+        );
     }
     Ok(())
 }
@@ -259,6 +282,9 @@ fn check_job(job: &JobSpec, limits: &Limits) -> Checked {
     {
         return refuse(format!("{prefix:?} is no prefix"), "a prefix is empty or ends in /");
     }
+    if let Selection::Several { members, .. } = &job.selection {
+        check_members(job, members)?;
+    }
     if !CHUNK_BYTES.contains(&job.chunk_bytes) || job.chunk_bytes > limits.memory_bytes / 2 {
         return refuse(
             format!("chunk_bytes {} with memory_bytes {}", job.chunk_bytes, limits.memory_bytes),
@@ -279,6 +305,22 @@ fn check_job(job: &JobSpec, limits: &Limits) -> Checked {
     Ok(())
 }
 
+fn check_members(job: &JobSpec, members: &[Member]) -> Checked {
+    if members.is_empty() || members.len() > MEMBERS_MAX {
+        return refuse(format!("{} sources", members.len()), format!("a job has 1 to {MEMBERS_MAX} sources"));
+    }
+    if job.compare.is_some() {
+        return refuse("compare with several sources", "a sync has one source");
+    }
+    let mut names = HashSet::with_capacity(members.len());
+    for Member { name, .. } in members {
+        if name.is_empty() || name.ends_with('/') || !names.insert(name) {
+            return refuse(format!("{name:?} is no name of its own"), "each source needs another name");
+        }
+    }
+    Ok(())
+}
+
 fn check_limits(limits: &Limits) -> Checked {
     if !MEMORY_BYTES.contains(&limits.memory_bytes) {
         return refuse(
@@ -291,7 +333,9 @@ fn check_limits(limits: &Limits) -> Checked {
         ("store_tries_max", limits.store_tries_max, STORE_TRIES_MAX),
         ("store_retry_s", limits.store_retry_s, PROGRAM_TIMEOUT_S_MAX),
         ("store_idle_s", limits.store_idle_s, PROGRAM_TIMEOUT_S_MAX),
+        ("store_work_s", limits.store_work_s, PROGRAM_TIMEOUT_S_MAX),
         ("peer_silence_s", limits.peer_silence_s, PROGRAM_TIMEOUT_S_MAX),
+        ("request_s", limits.request_s, PROGRAM_TIMEOUT_S_MAX),
     ];
     for (name, value, most) in bounded {
         if !(1..=most).contains(&value) {

@@ -105,7 +105,8 @@ fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdi
     let (ours, theirs) = (source.modified_unix_ms, destination.modified_unix_ms);
     let same = match times {
         Times::Kept => is_kept(ours, theirs),
-        Times::OfWriting => theirs >= ours,
+        // A store that states no time (0) proves nothing by it.
+        Times::OfWriting => ours != 0 && theirs >= ours,
     };
     if same { Verdict::Same } else { Verdict::Differs(Difference::Time) }
 }

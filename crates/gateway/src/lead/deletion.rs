@@ -1,7 +1,7 @@
 //! Deletes at the end of a job: what the source does not have (`--delete`), or sources that have been moved (`mv`).
 //!
 //! The keys wait in a temporary file, so any number fits. Nothing is deleted unless all else went well:
-//! [`refusal`] says when not.
+//! [`refusal`] says when not. An object that is no longer in the state in which it was seen stays.
 
 use crate::lead::failure::{failed_object, object_url};
 use crate::lead::survey::SurveyEnd;
@@ -14,15 +14,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::{Deletion, FailedObject};
-use tradewind_store::{Error, ErrorKind, ObjectInfo, Result, Store};
+use tradewind_contract::{Deletion, FailedObject, ToDelete};
+use tradewind_store::{Doomed, ErrorKind, ObjectInfo, Precondition, Result, Store};
 
 /// Delete requests in flight to all stores together.
 pub const BATCHES_AT_ONCE_MAX: usize = 4;
 /// Keys of one request at most, whatever the store allows.
 pub const BATCH_KEYS_MAX: usize = 1000;
-/// Objects that are asked for at once before they are deleted.
-const HEADS_AT_ONCE_MAX: usize = 16;
+/// Keys of one request whose objects must be in a known state. Few, because some stores look at each object before the
+/// request, and what is written between the look and the request is lost.
+pub const CONDITIONAL_KEYS_MAX: usize = 100;
 
 /// Keys to delete, in a temporary file that vanishes with this.
 #[derive(Debug)]
@@ -33,17 +34,25 @@ pub struct Spool {
 #[derive(Debug)]
 struct Writing {
     file: BufWriter<File>,
-    keys: u64,
+    /// By index of the store.
+    totals: Vec<ToDelete>,
 }
 
 /// One key, with the state the object had when it was put down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Doomed {
+struct Entry {
     store: u16,
     key: String,
-    size_bytes: u64,
-    modified_unix_ms: i64,
-    etag: Option<String>,
+    condition: Precondition,
+}
+
+/// How much of its description an object must still fit to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It is not wanted any more: a listing's ETag or version is enough. Clouds check it without another request.
+    Listed,
+    /// It was copied: all that is known must fit, so that nothing goes that was not copied.
+    Copied,
 }
 
 /// What became of one key.
@@ -69,9 +78,6 @@ pub struct DeletionRun {
     pub policy: RetryPolicy,
     /// Say what would be deleted, delete nothing.
     pub dry_run: bool,
-    /// Ask for each object first and leave it if it is not in the state it was put down in. For `mv`: a source that
-    /// was written again after it was copied must not be lost. Costs one request per object.
-    pub only_unchanged: bool,
     /// Stops between requests.
     pub cancel: CancellationToken,
 }
@@ -86,32 +92,51 @@ impl Spool {
             Some(dir) => tempfile::tempfile_in(dir)?,
             None => tempfile::tempfile()?,
         };
-        Ok(Self { writing: Mutex::new(Writing { file: BufWriter::new(file), keys: 0 }) })
+        Ok(Self { writing: Mutex::new(Writing { file: BufWriter::new(file), totals: Vec::new() }) })
     }
 
-    /// Puts an object of the store with index `store` down for deletion. Blocks for a disk write now and then.
+    /// Puts an object of the store with index `store` down for deletion, as it is described. Blocks for a disk write now
+    /// and then.
     ///
     /// # Errors
     /// What the file system says; the spool must not be run after it.
-    pub fn push(&self, store: u16, object: &ObjectInfo) -> io::Result<()> {
-        let doomed = Doomed {
-            store,
-            key: object.key.clone(),
-            size_bytes: object.size_bytes,
-            modified_unix_ms: object.modified_unix_ms,
-            etag: object.etag.clone(),
+    pub fn push(&self, store: u16, object: &ObjectInfo, seen: Seen) -> io::Result<()> {
+        let condition = match seen {
+            Seen::Listed => Precondition::listed(object),
+            Seen::Copied => Precondition::exact(object),
         };
+        let doomed = Entry { store, key: object.key.clone(), condition };
         // After a panic half a line may lie in the file; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_writer(&mut writing.file, &doomed).map_err(io::Error::from)?;
         writing.file.write_all(b"\n")?;
-        writing.keys += 1;
+        let index = usize::from(store);
+        if writing.totals.len() <= index {
+            writing.totals.resize(index + 1, ToDelete::default());
+        }
+        writing.totals[index].objects += 1;
+        writing.totals[index].bytes += object.size_bytes;
         Ok(())
     }
 
     /// Keys put down so far.
     pub fn keys(&self) -> u64 {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner).keys
+        self.totals().objects
+    }
+
+    /// Objects put down so far, and their lengths together.
+    pub fn totals(&self) -> ToDelete {
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        writing.totals.iter().fold(ToDelete::default(), |sum, one| ToDelete {
+            objects: sum.objects + one.objects,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+
+    /// Keys put down so far at the store with index `store`.
+    fn keys_at(&self, store: usize) -> u64 {
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        writing.totals.get(store).map_or(0, |totals| totals.objects)
     }
 
     fn read(self) -> io::Result<Reading> {
@@ -142,9 +167,23 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64) -> Option<String>
         Some(keys_max) if keys > keys_max => {
             Some(format!("nothing is deleted: {keys} objects would go, --max-delete allows {keys_max}"))
         }
-        _ => None,
+        _ => over_half(rules, end),
     }
 }
+
+/// A destination that would lose more than half of its objects: more often the wrong source than a wish.
+fn over_half(rules: &Deletion, end: &SurveyEnd) -> Option<String> {
+    let spool = end.extraneous.as_ref().filter(|_| !rules.over_half && !rules.ask)?;
+    end.target_objects.iter().enumerate().find_map(|(index, held)| {
+        let keys = spool.keys_at(index);
+        (keys > held / 2).then(|| {
+            format!("nothing is deleted: {keys} of the {held} objects at the destination would go, more than half")
+        })
+    })
+}
+
+/// Advice where [`refusal`] refuses.
+pub const REFUSAL_HINT: &str = "see what would go with --dry-run; -y or a higher --max-delete allows it";
 
 impl DeletionRun {
     /// Deletes all that was put down and says of each key what became of it. Returns how many are gone (or would be).
@@ -154,7 +193,7 @@ impl DeletionRun {
     pub async fn run(self, spool: Spool, out: mpsc::Sender<Deleted>) -> io::Result<u64> {
         let reading = spool.read()?;
         let key_limits: Vec<usize> =
-            self.stores.iter().map(|store| store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX)).collect();
+            self.stores.iter().map(|store| store.limits().delete_keys_max.clamp(1, CONDITIONAL_KEYS_MAX)).collect();
         let batches = futures::stream::try_unfold((reading, key_limits), |(mut reading, key_limits)| async move {
             let batch = reading.next_batch(&key_limits)?;
             Ok::<_, io::Error>(batch.map(|batch| (batch, (reading, key_limits))))
@@ -168,7 +207,7 @@ impl DeletionRun {
         Ok(gone)
     }
 
-    async fn run_batch(&self, batch: Vec<Doomed>, out: &mpsc::Sender<Deleted>) -> u64 {
+    async fn run_batch(&self, batch: Vec<Entry>, out: &mpsc::Sender<Deleted>) -> u64 {
         if self.cancel.is_cancelled() {
             return 0;
         }
@@ -191,92 +230,63 @@ impl DeletionRun {
         gone
     }
 
-    async fn verdicts(&self, store: &dyn Store, batch: Vec<Doomed>) -> Vec<(String, Result<()>)> {
-        let mut verdicts = Vec::new();
-        let mut keys = Vec::with_capacity(batch.len());
-        if self.only_unchanged {
-            let asked = futures::stream::iter(batch.into_iter().map(|doomed| async move {
-                let now = self.policy.run("head", store.url(), || store.head(&doomed.key)).await;
-                (doomed, now)
-            }));
-            let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
-            while let Some((doomed, now)) = asked.next().await {
-                match now {
-                    Ok(now) if doomed.is_state_of(&now) => keys.push(doomed.key),
-                    Ok(_) => {
-                        let url = object_url(store, &doomed.key);
-                        let message = "the object was written again after it was copied, so it stays";
-                        verdicts
-                            .push((doomed.key, Err(Error::new(ErrorKind::PreconditionFailed, "delete", url, message))));
-                    }
-                    Err(error) if error.kind == ErrorKind::NotFound => verdicts.push((doomed.key, Ok(()))),
-                    Err(error) => verdicts.push((doomed.key, Err(error))),
-                }
-            }
-        } else {
-            keys.extend(batch.into_iter().map(|doomed| doomed.key));
-        }
+    async fn verdicts(&self, store: &dyn Store, batch: Vec<Entry>) -> Vec<(String, Result<()>)> {
         if self.dry_run {
-            verdicts.extend(keys.into_iter().map(|key| (key, Ok(()))));
-        } else {
-            verdicts.extend(delete_keys(store, keys, self.policy).await);
+            return batch.into_iter().map(|doomed| (doomed.key, Ok(()))).collect();
         }
-        verdicts
+        let batch = batch.into_iter().map(|Entry { key, condition, .. }| Doomed { key, condition });
+        delete_objects(store, batch.collect(), self.policy).await
     }
 }
 
-/// Deletes the keys (at most the store's `delete_keys_max`), trying again those that may yet go. Every key is in the
-/// answer once, in no particular order.
-pub async fn delete_keys(store: &dyn Store, mut keys: Vec<String>, policy: RetryPolicy) -> Vec<(String, Result<()>)> {
-    let mut verdicts = Vec::with_capacity(keys.len());
+/// Deletes the keys (at most the store's `delete_keys_max`), whatever they name now. Every key is in the answer once, in
+/// no particular order.
+pub async fn delete_keys(store: &dyn Store, keys: Vec<String>, policy: RetryPolicy) -> Vec<(String, Result<()>)> {
+    delete_objects(store, keys.into_iter().map(Doomed::any).collect(), policy).await
+}
+
+/// Deletes the objects (at most the store's `delete_keys_max`) that are in the state of their condition, retrying those
+/// that may yet go. Every key is in the answer once, in no particular order.
+pub async fn delete_objects(
+    store: &dyn Store,
+    mut objects: Vec<Doomed>,
+    policy: RetryPolicy,
+) -> Vec<(String, Result<()>)> {
+    let mut verdicts = Vec::with_capacity(objects.len());
     let mut tries = 0;
-    while !keys.is_empty() {
+    while !objects.is_empty() {
         tries += 1;
-        let answers = match policy.run("delete", store.url(), || store.delete(&keys)).await {
+        let answers = match policy.run("delete", store.url(), || store.delete(&objects)).await {
             Ok(answers) => answers,
-            Err(error) => vec![Err(error); keys.len()],
+            Err(error) => vec![Err(error); objects.len()],
         };
         let mut again = Vec::new();
         let mut slowest = ErrorKind::Server;
-        for (key, answer) in keys.into_iter().zip(answers) {
+        for (doomed, answer) in objects.into_iter().zip(answers) {
             match answer {
                 Err(error) if error.kind.is_transient() && tries < policy.tries_max => {
                     slowest = error.kind;
-                    again.push(key);
+                    again.push(doomed);
                 }
-                answer => verdicts.push((key, answer)),
+                answer => verdicts.push((doomed.key, answer)),
             }
         }
-        keys = again;
-        if !keys.is_empty() {
+        objects = again;
+        if !objects.is_empty() {
             tokio::time::sleep(backoff(tries, slowest)).await;
         }
     }
     verdicts
 }
 
-impl Doomed {
-    /// ETags decide where both are known. Times are held against each other in whole seconds: a listing may say
-    /// milliseconds where a `HEAD` says seconds.
-    fn is_state_of(&self, now: &ObjectInfo) -> bool {
-        if self.size_bytes != now.size_bytes {
-            return false;
-        }
-        match (&self.etag, &now.etag) {
-            (Some(then), Some(now)) => then == now,
-            _ => self.modified_unix_ms.div_euclid(1000) == now.modified_unix_ms.div_euclid(1000),
-        }
-    }
-}
-
 struct Reading {
     lines: BufReader<File>,
-    ahead: Option<Doomed>,
+    ahead: Option<Entry>,
 }
 
 impl Reading {
     /// Keys of one store that stand together, as many as its limit allows; `None` at the end.
-    fn next_batch(&mut self, key_limits: &[usize]) -> io::Result<Option<Vec<Doomed>>> {
+    fn next_batch(&mut self, key_limits: &[usize]) -> io::Result<Option<Vec<Entry>>> {
         let first = match self.ahead.take() {
             Some(first) => first,
             None => match self.next()? {
@@ -299,7 +309,7 @@ impl Reading {
         Ok(Some(batch))
     }
 
-    fn next(&mut self) -> io::Result<Option<Doomed>> {
+    fn next(&mut self) -> io::Result<Option<Entry>> {
         let mut line = Vec::new();
         if self.lines.read_until(b'\n', &mut line)? == 0 {
             return Ok(None);

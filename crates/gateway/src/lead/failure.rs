@@ -17,6 +17,7 @@ pub fn kind_name(kind: ErrorKind) -> &'static str {
         NoSpace => "no_space",
         SlowDown | Timeout | Connection | Server | Truncated => "unavailable",
         Unsupported => "unsupported",
+        Protocol => "protocol",
         UploadNotFound | BadRequest | Configuration => "refused",
     }
 }
@@ -37,6 +38,7 @@ pub fn exit_code(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Done => 0,
         Outcome::Failed => 1,
+        Outcome::Refused => 2,
         Outcome::SourceNotFound => 3,
         Outcome::SomeFailed => 4,
         Outcome::Unavailable => 5,

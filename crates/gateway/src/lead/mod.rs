@@ -2,11 +2,13 @@
 //!
 //! - [`select`] decides by name, size and time which objects are taken;
 //! - [`pages`] lists a store by key ranges, [`join`] walks source and destination listings side by side, [`compare`]
-//!   says whether two objects are the same, and [`survey`] makes work of all three; [`probe`] asks the destinations first;
+//!   says whether two objects are the same, and [`survey`] makes work of all three; [`probe`] asks the destinations first, and
+//!   [`places`] refuses those that overlap with the source;
 //! - [`state_dir`] is the job's folder: [`journal`] remembers what is done, [`status`] tells others how far it is;
 //! - [`report`] writes a verdict per object; [`deletion`] deletes after all copies are proven; [`sweep`] clears uploads
 //!   that nobody will finish; [`failure`] gives errors their names, outcomes and exit codes.
 
+pub mod background;
 pub mod compare;
 pub mod deletion;
 pub mod failure;
@@ -14,6 +16,7 @@ pub mod join;
 pub mod journal;
 pub mod local_sums;
 pub mod pages;
+pub mod places;
 pub mod probe;
 pub mod reach;
 pub mod report;

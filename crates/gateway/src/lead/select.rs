@@ -76,6 +76,10 @@ impl Selector {
         let mut globs = Vec::with_capacity(filter.rules.len());
         let mut set = GlobSetBuilder::new();
         for (index, rule) in filter.rules.iter().enumerate() {
+            // An unset shell variable: it must neither take everything nor leave nothing out.
+            if glob_of(rule).trim().trim_matches('/').is_empty() {
+                return Err(BadRule { position: index + 1, message: "it is empty".to_owned() });
+            }
             let bad = |error: globset::Error| {
                 // Not the error's own text, which quotes the glob as it was put for whole names.
                 BadRule { position: index + 1, message: format!("{}: {}", glob_of(rule), error.kind()) }
@@ -348,6 +352,15 @@ mod tests {
         let rules = vec![include("ok"), exclude("a[")];
         let error = Selector::new(&ObjectFilter { rules, ..ObjectFilter::default() }).unwrap_err();
         assert_eq!(error.position, 2);
+    }
+
+    #[test]
+    fn an_empty_rule_is_refused() {
+        for glob in ["", " ", "/", "\t//"] {
+            let rules = vec![include("a"), exclude(glob)];
+            let error = Selector::new(&ObjectFilter { rules, ..ObjectFilter::default() }).unwrap_err();
+            assert_eq!((error.position, error.message.as_str()), (2, "it is empty"), "{glob:?}");
+        }
     }
 
     fn any_rule() -> impl Strategy<Value = FilterRule> {

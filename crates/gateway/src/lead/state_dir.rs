@@ -1,18 +1,24 @@
 //! The folder of one job: `lock`, `journal.sqlite`, `status.json`, and under a cost ceiling `spent_usd_max`. One lead at a
 //! time works in it.
+//!
+//! The lock belongs to the open file (`F_OFD_SETLK`), not to the process: it ends with the lead, however that ends, and
+//! others can look at it with `F_GETLK` without taking anything. A `flock` can only be looked at by taking it, and a
+//! lead that starts at that moment would find the job busy.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use super::background::Background;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// File that a living lead holds an exclusive `flock` on.
+/// File that a living lead holds an exclusive lock on.
 pub const LOCK_FILE: &str = "lock";
 
 /// The folder, locked for as long as this lives.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
+    background: Background,
     _lock: File,
 }
 
@@ -70,16 +76,55 @@ impl StateDir {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(path.join(LOCK_FILE)).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(StateDirError::Busy(path.to_owned())),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
+        match try_lock(&lock) {
+            Ok(true) => Ok(Self { path: path.to_owned(), background: Background::Threads, _lock: lock }),
+            Ok(false) => Err(StateDirError::Busy(path.to_owned())),
+            Err(error) => Err(failed(error)),
         }
+    }
+
+    /// The same folder, with the journal's blocking work elsewhere.
+    pub fn with_background(self, background: Background) -> Self {
+        Self { background, ..self }
+    }
+
+    /// Where the journal's blocking work runs.
+    pub fn background(&self) -> Background {
+        self.background
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Locks the whole file for as long as it is open; false if another open file has the lock.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn try_lock(file: &File) -> io::Result<bool> {
+    use nix::errno::Errno;
+    use nix::fcntl::{FcntlArg, fcntl};
+    let whole = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK as nix::libc::c_short,
+        l_whence: nix::libc::SEEK_SET as nix::libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        Ok(_) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Locks the file for as long as it is open; false if another open file has the lock.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(false),
+        Err(std::fs::TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -95,6 +140,32 @@ mod tests {
         assert!(matches!(StateDir::create(&path), Err(StateDirError::Busy(_))));
         drop(first);
         StateDir::open_existing(&path).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn looking_at_the_lock_does_not_make_a_lead_find_the_job_busy() {
+        use nix::fcntl::{FcntlArg, fcntl};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("one");
+        drop(StateDir::create(&path).unwrap());
+        let seen = File::open(path.join(LOCK_FILE)).unwrap();
+        let look = || {
+            let mut lock = nix::libc::flock {
+                l_type: nix::libc::F_RDLCK as nix::libc::c_short,
+                l_whence: 0,
+                l_start: 0,
+                l_len: 0,
+                l_pid: 0,
+            };
+            fcntl(&seen, FcntlArg::F_GETLK(&mut lock)).unwrap();
+            i32::from(lock.l_type)
+        };
+        assert_eq!(look(), nix::libc::F_UNLCK);
+        let lead = StateDir::create(&path).unwrap();
+        assert_eq!(look(), nix::libc::F_WRLCK);
+        drop(lead);
+        assert_eq!(look(), nix::libc::F_UNLCK);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Clears away uploads that nobody will finish.
 
-use crate::lead::journal::{Entry, Intent, Journal, JournalError};
+use crate::lead::journal::{Entry, Intent, Journal, JournalError, UnfinishedUpload};
 use crate::retry::RetryPolicy;
 use futures::StreamExt;
+use std::collections::HashMap;
 use std::sync::Arc;
-use tradewind_store::{Error, ErrorKind, Store, UploadId};
+use tradewind_store::{Error, ErrorKind, PendingUpload, Store, UploadId};
 
 /// Uploads that are looked for or aborted at once.
 pub const ABORTS_AT_ONCE_MAX: usize = 8;
@@ -22,8 +23,9 @@ pub struct SweepEnd {
     pub failed: Vec<Error>,
 }
 
-/// Aborts the uploads that may have been opened without our learning their ids: those in the store of exactly the
-/// intended keys, opened since the intent. To be called before a resumed job opens uploads of its own.
+/// Aborts the uploads that no run can resume: those that were superseded, and those that may have been opened without our
+/// learning their ids. The latter are the uploads in the store of exactly the intended keys, opened since the intent, that
+/// the journal does not know by name. To be called before a resumed job opens uploads of its own.
 ///
 /// # Errors
 /// The journal cannot be read or written.
@@ -32,18 +34,26 @@ pub async fn abort_orphans(
     targets: &[Arc<dyn Store>],
     policy: RetryPolicy,
 ) -> Result<SweepEnd, JournalError> {
+    let mut end = abort_known(journal, journal.superseded().await?, targets, policy).await?;
+    let mut known: HashMap<(u16, String), Vec<UploadId>> = HashMap::new();
+    for upload in journal.unfinished().await?.into_iter().chain(journal.superseded().await?) {
+        known.entry((upload.intent.target, upload.intent.target_key)).or_default().push(upload.upload);
+    }
     let intents = journal.pending_intents().await?;
-    let searches = futures::stream::iter(intents.into_iter().map(|intent| async move {
-        let aborted = abort_orphans_of(&intent, targets, policy).await;
-        (intent, aborted)
+    let searches = futures::stream::iter(intents.into_iter().map(|intent| {
+        let known = known.get(&(intent.target, intent.target_key.clone())).cloned().unwrap_or_default();
+        async move {
+            let aborted = abort_orphans_of(&intent, &known, targets, policy).await;
+            (intent, aborted)
+        }
     }));
     let mut searches = std::pin::pin!(searches.buffer_unordered(ABORTS_AT_ONCE_MAX));
-    let mut end = SweepEnd::default();
     while let Some((intent, aborted)) = searches.next().await {
         match aborted {
             Ok(aborted) => {
                 end.aborted += aborted;
-                journal.record(Entry::Abandoned { target: intent.target, target_key: intent.target_key }).await?;
+                let Intent { target, target_key, .. } = intent;
+                journal.record(Entry::Abandoned { target, target_key, upload: None }).await?;
             }
             Err(error) => end.failed.push(error),
         }
@@ -63,17 +73,30 @@ pub async fn abort_all(
     policy: RetryPolicy,
 ) -> Result<SweepEnd, JournalError> {
     let mut end = abort_orphans(journal, targets, policy).await?;
-    let uploads = journal.unfinished().await?;
+    let known = abort_known(journal, journal.unfinished().await?, targets, policy).await?;
+    end.aborted += known.aborted;
+    end.failed.extend(known.failed);
+    Ok(end)
+}
+
+async fn abort_known(
+    journal: &Journal,
+    uploads: Vec<UnfinishedUpload>,
+    targets: &[Arc<dyn Store>],
+    policy: RetryPolicy,
+) -> Result<SweepEnd, JournalError> {
     let aborts = futures::stream::iter(uploads.into_iter().map(|upload| async move {
         let aborted = abort(&upload.intent, &upload.upload, targets, policy).await;
-        (upload.intent, aborted)
+        (upload, aborted)
     }));
     let mut aborts = std::pin::pin!(aborts.buffer_unordered(ABORTS_AT_ONCE_MAX));
-    while let Some((intent, aborted)) = aborts.next().await {
+    let mut end = SweepEnd::default();
+    while let Some((UnfinishedUpload { intent, upload, .. }, aborted)) = aborts.next().await {
         match aborted {
             Ok(()) => {
                 end.aborted += 1;
-                journal.record(Entry::Abandoned { target: intent.target, target_key: intent.target_key }).await?;
+                let Intent { target, target_key, .. } = intent;
+                journal.record(Entry::Abandoned { target, target_key, upload: Some(upload) }).await?;
             }
             Err(error) => end.failed.push(error),
         }
@@ -82,7 +105,16 @@ pub async fn abort_all(
     Ok(end)
 }
 
-async fn abort_orphans_of(intent: &Intent, targets: &[Arc<dyn Store>], policy: RetryPolicy) -> Result<u64, Error> {
+/// Aborts the uploads of the intended key that were opened since the intent. Returns how many.
+///
+/// # Errors
+/// What the store says.
+pub(crate) async fn abort_orphans_of(
+    intent: &Intent,
+    known: &[UploadId],
+    targets: &[Arc<dyn Store>],
+    policy: RetryPolicy,
+) -> Result<u64, Error> {
     let store = target_of(intent, targets)?;
     let pending = match policy.run("list uploads", store.url(), || store.pending_uploads(&intent.target_key)).await {
         Ok(pending) => pending,
@@ -91,7 +123,8 @@ async fn abort_orphans_of(intent: &Intent, targets: &[Arc<dyn Store>], policy: R
     };
     let oldest_unix_ms = intent.intent_unix_ms.saturating_sub(CLOCK_DIFFERENCE_MS_MAX);
     let mut aborted = 0;
-    for upload in pending.into_iter().filter(|upload| upload.opened_unix_ms >= oldest_unix_ms) {
+    let is_orphan = |found: &PendingUpload| found.opened_unix_ms >= oldest_unix_ms && !known.contains(&found.upload);
+    for upload in pending.into_iter().filter(is_orphan) {
         abort(intent, &upload.upload, targets, policy).await?;
         aborted += 1;
     }

@@ -1,10 +1,11 @@
-//! From a TCP stream to a connection: TLS, Hello both ways, then the record layer takes over.
+//! From a byte stream to a connection: TLS, Hello both ways, then the record layer takes over.
 //!
 //! Who connects speaks first: Hello, then waits for the other's Hello, then sends a ping at once. Who accepts sends
 //! nothing between its Hello and that first ping. So neither side's TLS library has read a byte too many when its keys
 //! pass to our record layer.
 
 use super::frames::{FrameReader, FrameWriter};
+use super::link::Link;
 use super::record::{Opener, Sealer};
 use super::stream::{ReadSide, WriteSide};
 use crate::tls::{self, TlsError};
@@ -12,7 +13,6 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tradewind_wire::WIRE_VERSION_MAJOR;
 use tradewind_wire::frame::{Frame, FrameError, HEADER_BYTES, Header, Hello, Kind};
 use tradewind_wire::intake::Intake;
@@ -58,7 +58,7 @@ pub struct Connection {
 impl Connection {
     /// Greets the gateway `peer` on a stream that we opened.
     pub async fn open(
-        tcp: TcpStream,
+        link: Link,
         security: &Security,
         hello: Hello,
         peer: &str,
@@ -66,17 +66,17 @@ impl Connection {
         in_time(async {
             let mut connection = match security {
                 Security::Plain => {
-                    let mut tcp = tcp;
-                    let theirs = exchange(&mut tcp, &hello, Turn::First).await?;
+                    let mut link = link;
+                    let theirs = exchange(&mut link, &hello, Turn::First).await?;
                     check(&theirs, &hello, peer)?;
-                    plain(theirs, tcp)
+                    plain(theirs, link)
                 }
                 Security::Tls(identity) => {
-                    let mut stream = tls::connect(identity, peer, tcp).await?;
+                    let mut stream = tls::connect(identity, peer, link).await?;
                     let theirs = exchange(&mut stream, &hello, Turn::First).await?;
                     check(&theirs, &hello, peer)?;
-                    let (tcp, session) = stream.into_inner();
-                    sealed(theirs, tcp, rustls::Connection::Client(session))?
+                    let (link, session) = stream.into_inner();
+                    sealed(theirs, link, rustls::Connection::Client(session))?
                 }
             };
             connection.writer.frame(&Frame::Ping(0)).await?;
@@ -86,20 +86,20 @@ impl Connection {
     }
 
     /// Waits for the Hello of a gateway that connected to us, and answers if it is of our job.
-    pub async fn accept(tcp: TcpStream, security: &Security, hello: Hello) -> Result<Connection, ConnectionError> {
+    pub async fn accept(link: Link, security: &Security, hello: Hello) -> Result<Connection, ConnectionError> {
         in_time(async {
             match security {
                 Security::Plain => {
-                    let mut tcp = tcp;
-                    let theirs = exchange(&mut tcp, &hello, Turn::Second).await?;
-                    Ok(plain(theirs, tcp))
+                    let mut link = link;
+                    let theirs = exchange(&mut link, &hello, Turn::Second).await?;
+                    Ok(plain(theirs, link))
                 }
                 Security::Tls(identity) => {
-                    let (mut stream, name) = tls::accept(identity, tcp).await?;
+                    let (mut stream, name) = tls::accept(identity, link).await?;
                     let theirs = exchange(&mut stream, &hello, Turn::Second).await?;
                     check(&theirs, &hello, &name)?;
-                    let (tcp, session) = stream.into_inner();
-                    sealed(theirs, tcp, rustls::Connection::Server(session))
+                    let (link, session) = stream.into_inner();
+                    sealed(theirs, link, rustls::Connection::Server(session))
                 }
             }
         })
@@ -175,8 +175,8 @@ fn check(theirs: &Hello, ours: &Hello, peer: &str) -> Result<(), ConnectionError
     Ok(())
 }
 
-fn plain(theirs: Hello, tcp: TcpStream) -> Connection {
-    let (read, write) = tcp.into_split();
+fn plain(theirs: Hello, link: Link) -> Connection {
+    let (read, write) = link.into_halves();
     Connection {
         peer: theirs.node,
         reader: FrameReader::new(ReadSide::new(read, None), Intake::greeted()),
@@ -184,11 +184,11 @@ fn plain(theirs: Hello, tcp: TcpStream) -> Connection {
     }
 }
 
-fn sealed(theirs: Hello, tcp: TcpStream, session: rustls::Connection) -> Result<Connection, ConnectionError> {
+fn sealed(theirs: Hello, link: Link, session: rustls::Connection) -> Result<Connection, ConnectionError> {
     let secrets = session.dangerous_extract_secrets().map_err(|error| ConnectionError::Io(io::Error::other(error)))?;
     let opener = Opener::new(secrets.rx.0, &secrets.rx.1)?;
     let sealer = Sealer::new(secrets.tx.0, &secrets.tx.1)?;
-    let (read, write) = tcp.into_split();
+    let (read, write) = link.into_halves();
     Ok(Connection {
         peer: theirs.node,
         reader: FrameReader::new(ReadSide::new(read, Some(opener)), Intake::greeted()),

@@ -1,10 +1,10 @@
 //! The two halves of a connection, sealed or plain.
 
+use super::link::{LinkReader, LinkWriter};
 use super::record::{Opener, RECORD_PLAIN_BYTES_MAX, Sealer};
 use bytes::BytesMut;
 use std::io::{self, IoSlice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// Plaintext is read into buffers of this size; one is pinned as long as any chunk piece in it is.
 const READ_BUFFER_BYTES: usize = 512 << 10;
@@ -17,7 +17,7 @@ const SEAL_BUFFER_BYTES: usize = 256 << 10;
 
 /// The reading half.
 pub(super) struct ReadSide {
-    socket: OwnedReadHalf,
+    socket: LinkReader,
     opener: Option<(Opener, CipherBuffer)>,
 }
 
@@ -27,7 +27,7 @@ struct CipherBuffer {
 }
 
 impl ReadSide {
-    pub(super) fn new(socket: OwnedReadHalf, opener: Option<Opener>) -> Self {
+    pub(super) fn new(socket: LinkReader, opener: Option<Opener>) -> Self {
         let sealed = |opener| (opener, CipherBuffer { bytes: vec![0; CIPHER_BUFFER_BYTES], filled: 0 });
         Self { socket, opener: opener.map(sealed) }
     }
@@ -61,12 +61,12 @@ impl ReadSide {
 
 /// The writing half.
 pub(super) struct WriteSide {
-    socket: OwnedWriteHalf,
+    socket: LinkWriter,
     sealer: Option<(Sealer, Vec<u8>)>,
 }
 
 impl WriteSide {
-    pub(super) fn new(socket: OwnedWriteHalf, sealer: Option<Sealer>) -> Self {
+    pub(super) fn new(socket: LinkWriter, sealer: Option<Sealer>) -> Self {
         Self { socket, sealer: sealer.map(|sealer| (sealer, Vec::with_capacity(SEAL_BUFFER_BYTES))) }
     }
 
@@ -97,7 +97,7 @@ impl WriteSide {
     }
 }
 
-async fn write_both(socket: &mut OwnedWriteHalf, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+async fn write_both(socket: &mut LinkWriter, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
     while !head.is_empty() || !body.is_empty() {
         let written = socket.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]).await?;
         if written == 0 {

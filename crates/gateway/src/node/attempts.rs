@@ -5,9 +5,10 @@ use rand::Rng;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use tradewind_contract::Limits;
-use tradewind_store::{Error, ErrorKind, Result};
+use tradewind_store::{Error, ErrorKind, Result, with_progress};
 
 /// First pause between two tries; doubled each time, with jitter.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -20,8 +21,10 @@ pub struct Attempts {
     throttle: Arc<Throttle>,
     tries_max: u32,
     retry_time_max: Duration,
-    /// No progress of a request for so long, and it is given up.
+    /// A request that moves bytes and makes no progress for so long is dropped.
     pub idle_max: Duration,
+    /// The same for a request that lets the store work.
+    work_max: Duration,
     counts: Arc<Counts>,
 }
 
@@ -46,6 +49,7 @@ impl Attempts {
             tries_max: limits.store_tries_max.max(1),
             retry_time_max: Duration::from_secs(limits.store_retry_s.into()),
             idle_max: Duration::from_secs(limits.store_idle_s.max(1).into()),
+            work_max: Duration::from_secs(limits.store_work_s.max(1).into()),
             counts: Arc::default(),
         }
     }
@@ -61,11 +65,12 @@ impl Attempts {
     }
 
     /// Runs `request` until it succeeds, fails for good, or patience ends. Each try holds one slot of the throttle.
-    /// A try is dropped when `progress` (bytes, if given) stands still for `idle_max`.
+    /// A try is dropped when `progress` (bytes, or signs of life) stands still for as long as `patience` allows.
     pub async fn run<T, F>(
         &self,
         describe: Describe<'_>,
-        progress: Option<&AtomicU64>,
+        patience: Patience,
+        progress: &Arc<AtomicU64>,
         mut request: impl FnMut() -> F,
     ) -> Result<T>
     where
@@ -75,7 +80,7 @@ impl Attempts {
         let mut pause = PAUSE_MIN;
         for tries in 1.. {
             let slot = self.throttle.slot().await;
-            let outcome = self.watched(describe, progress, request()).await;
+            let outcome = self.watched(describe, patience, progress, request()).await;
             drop(slot);
             let error = match outcome {
                 Ok(value) => {
@@ -106,23 +111,38 @@ impl Attempts {
     async fn watched<T>(
         &self,
         describe: Describe<'_>,
-        progress: Option<&AtomicU64>,
+        patience: Patience,
+        progress: &Arc<AtomicU64>,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let mut request = std::pin::pin!(request);
-        let mut seen = progress.map(|bytes| bytes.load(Ordering::Relaxed));
+        let silence_max = match patience {
+            Patience::Transfer => self.idle_max,
+            Patience::Work => self.work_max,
+        };
+        let mut request = std::pin::pin!(with_progress(Arc::clone(progress), request));
+        let mut seen = progress.load(Ordering::Relaxed);
         loop {
-            if let Ok(done) = tokio::time::timeout(self.idle_max, &mut request).await {
+            if let Ok(done) = tokio::time::timeout(silence_max, &mut request).await {
                 return done;
             }
-            let now = progress.map(|bytes| bytes.load(Ordering::Relaxed));
+            let now = progress.load(Ordering::Relaxed);
             if now == seen {
-                let message = format!("no answer for {} s", self.idle_max.as_secs());
+                let message = format!("no answer for {} s", silence_max.as_secs());
                 return Err(Error::new(ErrorKind::Timeout, describe.operation, describe.url, message));
             }
             seen = now;
         }
     }
+}
+
+/// What a request that is silent may be doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Bytes move, or an answer is due at once.
+    Transfer,
+    /// The store copies, puts parts together or syncs. Issuing the request again would only make it begin anew. A store
+    /// that died meanwhile is noticed by its connection (TCP keepalive).
+    Work,
 }
 
 /// Names a request in an error that the store itself did not make.
@@ -132,4 +152,52 @@ pub struct Describe<'a> {
     pub operation: &'static str,
     /// URL of store or object.
     pub url: &'a str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn attempts() -> Attempts {
+        Attempts::new(&Limits { store_idle_s: 30, store_work_s: 600, ..Limits::default() })
+    }
+
+    /// How often a request was made whose answer takes `seconds`, and what came of it.
+    async fn slow_request(patience: Patience, seconds: u64) -> (u32, Result<()>) {
+        let made = Cell::new(0);
+        let describe = Describe { operation: "copy", url: "s3://b/k" };
+        let done = attempts()
+            .run(describe, patience, &Arc::default(), || {
+                made.set(made.get() + 1);
+                async move {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    Ok(())
+                }
+            })
+            .await;
+        (made.get(), done)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_of_the_store_is_waited_for_once() {
+        let (made, done) = slow_request(Patience::Work, 500).await;
+        assert_eq!((made, done.is_ok()), (1, true));
+        let (made, done) = slow_request(Patience::Transfer, 35).await;
+        assert!(made > 1 && done.is_err(), "a transfer that stands still is issued again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn signs_of_life_end_a_silence() {
+        let progress = Arc::new(AtomicU64::new(0));
+        let describe = Describe { operation: "complete upload", url: "s3://b/k" };
+        let alive = || async {
+            for _ in 0..20 {
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                progress.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        assert!(attempts().run(describe, Patience::Work, &progress, alive).await.is_ok());
+    }
 }

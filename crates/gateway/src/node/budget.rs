@@ -2,8 +2,9 @@
 
 use super::climb::{Climb, Step};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// Permits are handed out in units of this size, so that a semaphore can count any budget.
 const UNIT_BYTES: u64 = 4 << 10;

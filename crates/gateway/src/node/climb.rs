@@ -4,7 +4,8 @@
 //! and more of them only cost memory that no cache holds: a fifth of the CPU of a download from this machine. Nobody
 //! knows which it is before it was tried. Pure: it is told what was released and when.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Shortest time that a rate is measured over.
 const EPOCH_MIN: Duration = Duration::from_millis(100);

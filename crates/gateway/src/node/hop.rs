@@ -7,11 +7,10 @@ use super::clock::Clock;
 use super::parcel::Coded;
 use super::reply::{ReplyTo, verdict_of};
 use super::work::Failure;
-use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming, Security};
+use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming, Network, Security};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::HopSpec;
@@ -19,7 +18,7 @@ use tradewind_wire::frame::{Frame, Hello, Reply};
 use tradewind_wire::hop::{Flights, Liveness};
 use tradewind_wire::{ConnectionId, Fault, RequestId};
 
-/// A TCP connection that is not made by then has failed.
+/// A connection that is not made by then has failed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// First pause before connecting again; doubled up to the longest.
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -38,6 +37,8 @@ pub struct HopSetup {
     pub hello: Hello,
     /// A peer silent for so long is dead.
     pub silence_max: Duration,
+    /// Reaches the peer.
+    pub network: Arc<dyn Network>,
 }
 
 /// See the module's head.
@@ -70,6 +71,7 @@ struct Health {
 }
 
 /// The sending side of one live connection. Whoever holds it may send one request.
+#[derive(Clone)]
 struct Outgoing {
     id: ConnectionId,
     writer: Arc<AsyncMutex<FrameWriter>>,
@@ -78,12 +80,66 @@ struct Outgoing {
     retired: Arc<AtomicBool>,
 }
 
-/// A request being sent piece by piece, as a relay does.
+/// A request being sent piece by piece, as a relay does. Dropped before its end, it is answered `Lost`, and its
+/// connection is closed if a part of a request may be on it.
 pub struct Sending<'a> {
+    // Fields are dropped in this order: the connection is free for others only when nobody writes on it.
+    writer: OwnedMutexGuard<FrameWriter>,
+    flight: InFlight<'a, [RequestId; 1]>,
+    lent: Lent<'a>,
+}
+
+/// Requests that are registered as sent. Dropped before the end of the sending, they are answered `Lost`.
+struct InFlight<'a, R: AsRef<[RequestId]>> {
+    hop: &'a Hop,
+    requests: R,
+    sent: bool,
+}
+
+impl<R: AsRef<[RequestId]>> InFlight<'_, R> {
+    /// All of it has been sent: the peer answers, or the loss of the connection.
+    fn sent(mut self) {
+        self.sent = true;
+    }
+}
+
+impl<R: AsRef<[RequestId]>> Drop for InFlight<'_, R> {
+    fn drop(&mut self) {
+        if self.sent {
+            return;
+        }
+        for request in self.requests.as_ref() {
+            let asker = self.hop.flights().answered(*request);
+            if let Some(asker) = asker {
+                asker.send(*request, verdict_of(lost_below(self.hop)));
+            }
+        }
+    }
+}
+
+/// A connection out of the queue of free ones. Dropped, it goes back there if nothing was begun on it; otherwise it is
+/// closed, because nobody knows how much of a frame was written.
+struct Lent<'a> {
     hop: &'a Hop,
     outgoing: Outgoing,
-    writer: OwnedMutexGuard<FrameWriter>,
-    request: RequestId,
+    begun: bool,
+}
+
+impl Lent<'_> {
+    /// What was begun on it is complete.
+    fn give_back(mut self) {
+        self.begun = false;
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if self.begun {
+            self.outgoing.closed.cancel();
+        } else {
+            self.hop.give_back(self.outgoing.clone());
+        }
+    }
 }
 
 impl Hop {
@@ -149,8 +205,9 @@ impl Hop {
     /// lost connection cuts off is not sent again from here: only the lead may spend those bytes a second time.
     pub async fn send(&self, coded: &Coded, reply: &ReplyTo) {
         let request = coded.head.request;
-        let Ok(mut sending) = self.begin(request, reply).await else {
-            return reply.fail_unsent(request, self.down());
+        let mut sending = match self.begin(request, reply).await {
+            Ok(sending) => sending,
+            Err(why) => return reply.fail_unsent(request, self.refusal(why)),
         };
         let mut sent = sending.head(coded).await;
         for segment in &coded.body {
@@ -168,51 +225,79 @@ impl Hop {
 
     /// Sends a frame that asks for answers to `requests` (a batch of orders).
     pub async fn send_orders(&self, frame: &Frame, requests: &[RequestId], reply: &ReplyTo) {
-        let Ok(outgoing) = self.next_connection().await else {
-            for request in requests {
-                reply.fail_unsent(*request, self.down());
+        let (mut lent, flight) = match self.lend(requests, reply).await {
+            Ok(begun) => begun,
+            Err(why) => {
+                for request in requests {
+                    reply.fail_unsent(*request, self.refusal(why));
+                }
+                return;
             }
-            return;
         };
-        for request in requests {
-            self.flights().sent(*request, outgoing.id, reply.clone());
-        }
-        let mut writer = outgoing.writer.clone().lock_owned().await;
-        let sent = guarded(&outgoing.closed, writer.frame(frame)).await;
-        drop(writer);
-        match sent {
-            Ok(()) => self.give_back(outgoing),
-            Err(_) => outgoing.closed.cancel(),
+        let mut writer = lent.outgoing.writer.clone().lock_owned().await;
+        lent.begun = true;
+        if guarded(&lent.outgoing.closed, writer.frame(frame)).await.is_ok() {
+            drop(writer);
+            flight.sent();
+            lent.give_back();
         }
     }
 
     /// Takes the next free connection for `request`; `None` if there is none and `reply` has been told.
     pub async fn checkout(&self, request: RequestId, reply: &ReplyTo) -> Option<Sending<'_>> {
         let begun = self.begin(request, reply).await;
-        begun.inspect_err(|Down| reply.send(request, verdict_of(self.down()))).ok()
+        begun.inspect_err(|why| reply.send(request, verdict_of(self.refusal(*why)))).ok()
     }
 
-    async fn begin(&self, request: RequestId, reply: &ReplyTo) -> Result<Sending<'_>, Down> {
-        let outgoing = self.next_connection().await?;
-        // Before the first byte, so that no answer is early.
-        self.flights().sent(request, outgoing.id, reply.clone());
-        let writer = outgoing.writer.clone().lock_owned().await;
-        Ok(Sending { hop: self, outgoing, writer, request })
+    async fn begin(&self, request: RequestId, reply: &ReplyTo) -> Result<Sending<'_>, NotBegun> {
+        let (lent, flight) = self.lend([request], reply).await?;
+        let writer = lent.outgoing.writer.clone().lock_owned().await;
+        Ok(Sending { writer, flight, lent })
     }
 
-    async fn next_connection(&self) -> Result<Outgoing, Down> {
+    /// The next free connection, with `requests` registered on it before the first byte, so that no answer is early.
+    async fn lend<R: AsRef<[RequestId]>>(
+        &self,
+        requests: R,
+        reply: &ReplyTo,
+    ) -> Result<(Lent<'_>, InFlight<'_, R>), NotBegun> {
+        loop {
+            let lent = Lent { hop: self, outgoing: self.next_connection().await?, begun: false };
+            if self.register(requests.as_ref(), &lent.outgoing, reply)? {
+                return Ok((lent, InFlight { hop: self, requests, sent: false }));
+            }
+        }
+    }
+
+    /// Returns false if the connection has ended. Under the lock: [`Hop::serve`] closes a connection first and then
+    /// gives back what is registered on it, so nothing is registered behind its back.
+    fn register(&self, requests: &[RequestId], outgoing: &Outgoing, reply: &ReplyTo) -> Result<bool, NotBegun> {
+        let mut flights = self.flights();
+        if outgoing.closed.is_cancelled() {
+            return Ok(false);
+        }
+        if requests.iter().any(|request| flights.is_in_flight(*request)) {
+            return Err(NotBegun::Twice);
+        }
+        for request in requests {
+            flights.sent(*request, outgoing.id, reply.clone());
+        }
+        Ok(true)
+    }
+
+    async fn next_connection(&self) -> Result<Outgoing, NotBegun> {
         let mut health = self.health.subscribe();
         let mut idle = tokio::select! {
             idle = self.idle_out.lock() => idle,
-            () = until_down(&mut health) => return Err(Down),
-            () = self.stop.cancelled() => return Err(Down),
+            () = until_down(&mut health) => return Err(NotBegun::Down),
+            () = self.stop.cancelled() => return Err(NotBegun::Down),
         };
         loop {
             let outgoing = tokio::select! {
                 biased;
                 Some(outgoing) = idle.recv() => outgoing,
-                () = until_down(&mut health) => return Err(Down),
-                () = self.stop.cancelled() => return Err(Down),
+                () = until_down(&mut health) => return Err(NotBegun::Down),
+                () = self.stop.cancelled() => return Err(NotBegun::Down),
             };
             if !outgoing.closed.is_cancelled() && !outgoing.retired.load(Ordering::Relaxed) {
                 return Ok(outgoing);
@@ -220,9 +305,16 @@ impl Hop {
         }
     }
 
-    fn down(&self) -> Failure {
-        let message = format!("{} cannot be reached from {}", self.peer(), self.setup.hello.node);
-        Failure::new(Fault::RouteDown, "unavailable", message)
+    fn refusal(&self, why: NotBegun) -> Failure {
+        let (peer, here) = (self.peer(), &self.setup.hello.node);
+        match why {
+            NotBegun::Down => {
+                Failure::new(Fault::RouteDown, "unavailable", format!("{peer} cannot be reached from {here}"))
+            }
+            NotBegun::Twice => {
+                Failure::new(Fault::Lost, "unavailable", format!("a request came to {here} a second time"))
+            }
+        }
     }
 
     fn give_back(&self, outgoing: Outgoing) {
@@ -259,11 +351,10 @@ impl Hop {
     }
 
     async fn connect(&self) -> Result<Connection, ConnectionError> {
-        let connecting = TcpStream::connect(&self.setup.spec.address);
+        let connecting = self.setup.network.connect(&self.setup.spec.address);
         let timed_out = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
-        let tcp = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.map_err(timed_out)??;
-        tcp.set_nodelay(true)?;
-        Connection::open(tcp, &self.setup.security, self.setup.hello.clone(), self.peer()).await
+        let link = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.map_err(timed_out)??;
+        Connection::open(link, &self.setup.security, self.setup.hello.clone(), self.peer()).await
     }
 
     /// Lends the connection out until it ends, then gives back what was on it.
@@ -341,49 +432,63 @@ impl Hop {
 impl Sending<'_> {
     /// Writes the header.
     pub async fn head(&mut self, coded: &Coded) -> Result<(), ConnectionError> {
+        self.lent.begun = true;
         self.frame(&Frame::Head(coded.head.clone())).await
     }
 
     /// Writes a frame between pieces (the header, an abort, a ping).
     pub async fn frame(&mut self, frame: &Frame) -> Result<(), ConnectionError> {
-        guarded(&self.outgoing.closed, self.writer.frame(frame)).await
+        guarded(&self.lent.outgoing.closed, self.writer.frame(frame)).await
     }
 
     /// Writes bytes of the body.
     pub async fn piece(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
-        guarded(&self.outgoing.closed, self.writer.data(bytes)).await?;
-        self.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        guarded(&self.lent.outgoing.closed, self.writer.data(bytes)).await?;
+        self.lent.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
     /// The request is on its way: the connection is free for the next one.
     pub fn finish(self) {
-        if self.writer.is_worn() {
-            self.outgoing.retired.store(true, Ordering::Relaxed);
+        let Self { writer, flight, lent } = self;
+        if writer.is_worn() {
+            lent.outgoing.retired.store(true, Ordering::Relaxed);
         }
-        self.hop.counts.requests.fetch_add(1, Ordering::Relaxed);
-        drop(self.writer);
-        self.hop.give_back(self.outgoing);
+        lent.hop.counts.requests.fetch_add(1, Ordering::Relaxed);
+        drop(writer);
+        flight.sent();
+        lent.give_back();
     }
 
     /// The body will not come: tells the peer to forget it, and nobody is answered.
     pub async fn abort(mut self) {
-        drop(self.hop.flights().answered(self.request));
-        match self.frame(&Frame::Abort).await {
-            Ok(()) => self.finish(),
-            Err(_) => self.outgoing.closed.cancel(),
+        self.forget();
+        if self.frame(&Frame::Abort).await.is_ok() {
+            self.finish();
         }
     }
 
     /// The connection broke. Returns whether the request is still ours to answer; if not, it has been answered.
     pub fn lost(self) -> bool {
-        self.outgoing.closed.cancel();
-        self.hop.flights().answered(self.request).is_some()
+        self.lent.outgoing.closed.cancel();
+        self.forget()
+    }
+
+    /// Nobody below shall answer it any more. Returns whether it was unanswered.
+    fn forget(&self) -> bool {
+        let [request] = self.flight.requests;
+        self.lent.hop.flights().answered(request).is_some()
     }
 }
 
-/// No connection, and connecting fails.
-struct Down;
+/// Why a request was not begun.
+#[derive(Clone, Copy)]
+enum NotBegun {
+    /// No connection, and connecting fails.
+    Down,
+    /// A request of this id is in flight already: somebody above sent it twice.
+    Twice,
+}
 
 async fn until_down(health: &mut watch::Receiver<Health>) {
     // The sender lives in the hop that is borrowed here, so waiting cannot fail.

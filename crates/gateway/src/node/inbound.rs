@@ -11,20 +11,22 @@ use super::reply::{Peers, ReplyTo, Upstream, verdict_of};
 use super::sink::Sink;
 use super::source::Source;
 use super::table::RouteTable;
-use super::work::Order;
-use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming, Security};
+use super::work::{Order, parse_exactly};
+use crate::limits::{
+    DATA_CONNECTIONS_MAX, DATA_CONNECTIONS_PER_PEER_MAX, DATA_HANDSHAKES_MAX, DATA_HANDSHAKES_PER_ADDRESS_MAX,
+};
+use crate::net::gate::{Gate, GateLimits, Place};
+use crate::net::{Connection, ConnectionError, DataPort, FrameReader, FrameWriter, Incoming, Link, Security};
 use bytes::Bytes;
 use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, Reply};
 use tradewind_wire::hop::Liveness;
 
-/// Connections that may be open at once; a further one waits in the kernel's queue.
-const CONNECTIONS_MAX: usize = 1024;
 /// Pause after the system refused a connection (no file descriptors), instead of a spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Answers put into one frame at most.
@@ -49,8 +51,10 @@ pub struct Inbound {
     pub hello: Hello,
     /// Gateways that may connect.
     pub upstream: RwLock<HashSet<String>>,
-    /// By route.
-    pub stations: RouteTable<Station>,
+    /// By route: who may bring its requests, and what is done with them.
+    pub stations: RouteTable<(Arc<str>, Station)>,
+    /// By route that begins here: who may bring its orders.
+    pub leads: RouteTable<Arc<str>>,
     /// For orders.
     pub source: Option<Arc<Source>>,
     /// Upstream connections.
@@ -67,39 +71,62 @@ pub struct Inbound {
 
 impl Inbound {
     /// Accepts until stopped.
-    pub async fn listen(self: Arc<Self>, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    pub async fn listen(self: Arc<Self>, listener: Box<dyn DataPort>) {
+        let gate = Gate::new(GateLimits {
+            handshakes_max: DATA_HANDSHAKES_MAX,
+            per_address_max: DATA_HANDSHAKES_PER_ADDRESS_MAX,
+        });
+        let places = Arc::new(Semaphore::new(DATA_CONNECTIONS_MAX));
         loop {
-            let place = places.clone().acquire_owned().await;
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = self.stop.cancelled() => return,
             };
             match accepted {
-                Ok((tcp, _)) => {
-                    let inbound = self.clone();
-                    tokio::spawn(async move {
-                        inbound.connection(tcp).await;
-                        drop(place);
-                    });
+                Ok(link) => {
+                    let place = gate.enter(address_of(&link));
+                    tokio::spawn(self.clone().connection(link, place, places.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
+                    // Out of files, perhaps by strangers: one of them makes room.
+                    gate.evict();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    async fn connection(self: Arc<Self>, tcp: TcpStream) {
-        let from = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-        drop(tcp.set_nodelay(true));
-        let connection = match Connection::accept(tcp, &self.security, self.hello.clone()).await {
-            Ok(connection) if self.is_upstream(&connection.peer) => connection,
-            Ok(connection) => {
-                return tracing::warn!(from, peer = connection.peer, "refused: not upstream of this gateway");
+    /// The handshake, in its place; `None` if the peer may not come in, which is logged.
+    async fn accept(&self, link: Link, place: Place) -> Option<Connection> {
+        let from = link.peer().to_owned();
+        let accepting = place.hold(Connection::accept(link, &self.security, self.hello.clone()));
+        match self.stop.run_until_cancelled(accepting).await? {
+            Ok(Ok(connection)) if !self.is_upstream(&connection.peer) => {
+                tracing::warn!(from, peer = connection.peer, "refused: not upstream of this gateway");
+                None
             }
-            Err(error) => return tracing::warn!(from, %error, "refused a connection"),
+            Ok(Ok(connection)) if self.peers.count_of(&connection.peer) >= DATA_CONNECTIONS_PER_PEER_MAX => {
+                tracing::warn!(from, peer = connection.peer, "refused: it has too many connections");
+                None
+            }
+            Ok(Ok(connection)) => Some(connection),
+            Ok(Err(error)) => {
+                tracing::warn!(from, %error, "refused a connection");
+                None
+            }
+            Err(evicted) => {
+                // No warning: strangers must not be able to fill the log, nor to stop us where nobody reads it.
+                tracing::debug!(from, %evicted, "refused a connection");
+                None
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Self>, link: Link, place: Place, places: Arc<Semaphore>) {
+        let Some(connection) = self.accept(link, place).await else { return };
+        let Ok(_place) = places.try_acquire_owned() else {
+            return tracing::warn!(peer = connection.peer, "refused: {DATA_CONNECTIONS_MAX} connections are open");
         };
         let (id, peer): (_, Arc<str>) = (next_connection_id(), connection.peer.into());
         let (queue, answers) = mpsc::unbounded_channel();
@@ -108,7 +135,7 @@ impl Inbound {
         let closed = CancellationToken::new();
         let writer = tokio::spawn(write_answers(connection.writer, answers, closed.clone(), self.silence_max / 3));
         let ended = tokio::select! {
-            ended = self.read(connection.reader, &reply) => ended,
+            ended = self.read(connection.reader, &peer, &reply) => ended,
             () = closed.cancelled() => ConnectionError::Closed,
             () = self.stop.cancelled() => ConnectionError::Closed,
         };
@@ -120,15 +147,15 @@ impl Inbound {
         }
     }
 
-    async fn read(&self, reader: FrameReader, reply: &ReplyTo) -> ConnectionError {
+    async fn read(&self, reader: FrameReader, peer: &str, reply: &ReplyTo) -> ConnectionError {
         let heard_ms = self.pulse.clock().now_ms();
         let liveness = Liveness::new(heard_ms, self.silence_max.as_millis() as u64);
         let pulse = self.pulse.clone();
         let mut incoming = Reading { reader, pulse, liveness, heard_ms, silence_max: self.silence_max };
         loop {
             let done = match incoming.next().await {
-                Ok(Incoming::Begin(head)) => self.request(head, &mut incoming, reply).await,
-                Ok(Incoming::Frame(Frame::Orders(orders))) => self.orders(&orders, reply),
+                Ok(Incoming::Begin(head)) => self.request(head, &mut incoming, peer, reply).await,
+                Ok(Incoming::Frame(Frame::Orders(orders))) => self.orders(&orders, peer, reply),
                 Ok(Incoming::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Drain)) => Ok(()),
                 Ok(_) => Err(ConnectionError::Peer("an unexpected frame came downstream".to_owned())),
                 Err(error) => Err(error),
@@ -143,19 +170,32 @@ impl Inbound {
         self.upstream.read().unwrap_or_else(PoisonError::into_inner).contains(peer)
     }
 
-    fn orders(&self, payload: &Bytes, reply: &ReplyTo) -> Result<(), ConnectionError> {
+    fn orders(&self, payload: &Bytes, peer: &str, reply: &ReplyTo) -> Result<(), ConnectionError> {
         let broken = |why: &str| ConnectionError::Peer(why.to_owned());
         let source = self.source.as_ref().ok_or_else(|| broken("orders came to a gateway that is no source"))?;
-        for order in parse_orders(payload).ok_or_else(|| broken("orders do not parse"))? {
+        let orders = parse_orders(payload).ok_or_else(|| broken("orders do not parse"))?;
+        if let Some(order) = orders.iter().find(|order| self.leads.get(order.route).as_deref() != Some(peer)) {
+            return Err(ConnectionError::Peer(format!("orders of route {} do not come from {peer}", order.route.0)));
+        }
+        for order in orders {
             source.execute(order, reply.clone());
         }
         Ok(())
     }
 
-    async fn request(&self, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
+    async fn request(
+        &self,
+        head: Head,
+        incoming: &mut Reading,
+        peer: &str,
+        reply: &ReplyTo,
+    ) -> Result<(), ConnectionError> {
         match self.stations.get(head.route) {
-            Some(Station::Sink(sink)) => self.collect(&sink, head, incoming, reply).await,
-            Some(Station::Relay(hop)) => relay(&hop, head, incoming, reply).await,
+            Some((from, _)) if *from != *peer => {
+                Err(ConnectionError::Peer(format!("requests of route {} do not come from {peer}", head.route.0)))
+            }
+            Some((_, Station::Sink(sink))) => self.collect(&sink, head, incoming, reply).await,
+            Some((_, Station::Relay(hop))) => relay(&hop, head, incoming, reply).await,
             None => Err(ConnectionError::Peer(format!("route {} does not pass this gateway", head.route.0))),
         }
     }
@@ -179,6 +219,11 @@ impl Inbound {
     }
 }
 
+/// The address for the gate; one for all links that have none (pipes of a simulator).
+fn address_of(link: &Link) -> IpAddr {
+    link.peer().parse::<SocketAddr>().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip())
+}
+
 /// What a body occupies at most: compressed or sealed it exists twice while it is decoded.
 fn bytes_to_decode(head: &Head) -> u64 {
     if head.codec == Codec::Raw && !head.sealed { head.wire_bytes } else { head.wire_bytes + head.raw_bytes }
@@ -186,7 +231,7 @@ fn bytes_to_decode(head: &Head) -> u64 {
 
 /// Parses a batch of orders. Pure, for the fuzzer.
 pub fn parse_orders(payload: &[u8]) -> Option<Vec<Order>> {
-    postcard::from_bytes(payload).ok()
+    parse_exactly(payload)
 }
 
 /// The reading side with its idea of whether the peer lives.
@@ -363,3 +408,6 @@ fn reply_bytes(reply: &Reply) -> usize {
         Verdict::Failed { kind, message, .. } => kind.len() + message.len(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The way back: where the answer to a request goes.
 
-use super::seal::SealKey;
+use super::seal::{Context, SealKey};
 use super::work::{Failure, SinkReply};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -23,8 +23,18 @@ pub enum Upstream {
 #[derive(Clone, Debug)]
 pub struct ReplyTo {
     way: Way,
-    /// At a source: sinks seal their words, the lead has no key.
-    unseal: Option<Arc<SealKey>>,
+    trust: Trust,
+}
+
+/// What is believed of an answer.
+#[derive(Clone, Debug)]
+enum Trust {
+    /// All: relays pass answers on unread, and the lead's hop ends at a source.
+    All,
+    /// At a source: what it alone may say is not taken from below.
+    Below,
+    /// At a source of a sealed job: sinks seal their words. Relays cannot, and say no more than that the way is lost.
+    Sealed(Arc<SealKey>),
 }
 
 #[derive(Clone, Debug)]
@@ -38,22 +48,25 @@ enum Way {
 impl ReplyTo {
     /// To the lead in this process.
     pub fn memory(lead: mpsc::UnboundedSender<Reply>) -> Self {
-        Self { way: Way::Memory(lead), unseal: None }
+        Self { way: Way::Memory(lead), trust: Trust::All }
     }
 
     /// To `peer`, by `connection` if it still lives, else by any other of the same peer.
     pub fn peer(peers: Peers, peer: Arc<str>, connection: ConnectionId) -> Self {
-        Self { way: Way::Peer { peers, peer, connection }, unseal: None }
+        Self { way: Way::Peer { peers, peer, connection }, trust: Trust::All }
     }
 
-    /// The same way, for answers that a sink has sealed.
-    pub fn unsealing(self, key: Option<Arc<SealKey>>) -> Self {
-        Self { unseal: key, ..self }
+    /// The same way, for answers that come to a source over a hop; with a key, sealed ones.
+    pub fn from_below(self, key: Option<Arc<SealKey>>) -> Self {
+        Self { trust: key.map_or(Trust::Below, Trust::Sealed), ..self }
     }
 
     /// Sends an answer. If the asker is gone, so is its interest.
     pub fn send(&self, request: RequestId, verdict: Verdict) {
-        let verdict = self.opened(request, verdict);
+        self.deliver(request, self.believed(request, verdict));
+    }
+
+    fn deliver(&self, request: RequestId, verdict: Verdict) {
         match &self.way {
             Way::Memory(lead) => drop(lead.send(Reply { request, verdict })),
             Way::Peer { peers, peer, connection } => peers.send(peer, *connection, Reply { request, verdict }),
@@ -68,7 +81,7 @@ impl ReplyTo {
     /// As [`ReplyTo::fail`], said by a lead or a source that no byte of the request has left, for certain.
     pub fn fail_unsent(&self, request: RequestId, failure: Failure) {
         let Failure { fault, kind, message, .. } = failure;
-        self.send(request, Verdict::Failed { fault, kind, message, unsent: true });
+        self.deliver(request, Verdict::Failed { fault, kind, message, unsent: true });
     }
 
     /// Sends a sink's words, sealed if `key` is given.
@@ -76,7 +89,7 @@ impl ReplyTo {
         let verdict = postcard::to_stdvec(reply)
             .map_err(|error| error.to_string())
             .and_then(|words| match key {
-                Some(key) => key.seal(request, &[Bytes::from(words)]),
+                Some(key) => key.seal(Context::Answer(request), &[Bytes::from(words)]),
                 None => Ok(words),
             })
             .map(|words| Verdict::Sink(words.into()));
@@ -88,13 +101,53 @@ impl ReplyTo {
         }
     }
 
-    fn opened(&self, request: RequestId, verdict: Verdict) -> Verdict {
-        match (&self.unseal, verdict) {
-            (Some(key), Verdict::Sink(words)) => match key.open(request, &words) {
+    fn believed(&self, request: RequestId, verdict: Verdict) -> Verdict {
+        match (&self.trust, verdict) {
+            (Trust::Sealed(key), Verdict::Sink(words)) => match key.open(Context::Answer(request), &words) {
                 Ok(words) => Verdict::Sink(words.into()),
                 Err(message) => verdict_of(Failure::mismatch(message)),
             },
+            (Trust::Sealed(_), Verdict::Failed { fault, message, .. }) => {
+                let fault = if fault == Fault::RouteDown { fault } else { Fault::Lost };
+                verdict_of(Failure::new(fault, "unavailable", message))
+            }
+            (Trust::Below, Verdict::Failed { fault, kind, message, .. }) => {
+                Verdict::Failed { fault, kind, message, unsent: false }
+            }
             (_, verdict) => verdict,
+        }
+    }
+}
+
+/// A request that must be answered here. Dropped unanswered (its task has panicked or was dropped), it says `Lost`.
+#[derive(Debug)]
+pub struct Owed {
+    reply: ReplyTo,
+    request: RequestId,
+    open: bool,
+}
+
+impl Owed {
+    /// An answer to `request` is owed to `reply`.
+    pub fn new(reply: ReplyTo, request: RequestId) -> Self {
+        Self { reply, request, open: true }
+    }
+
+    /// Where the answer goes; [`Owed::settled`] says when it has gone or somebody else owes it.
+    pub fn reply(&self) -> &ReplyTo {
+        &self.reply
+    }
+
+    /// It was answered, or another part of this gateway has taken it over.
+    pub fn settled(mut self) {
+        self.open = false;
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if self.open {
+            self.reply.fail(self.request, Fault::Lost, "unavailable", "the gateway gave the request up");
         }
     }
 }
@@ -131,6 +184,11 @@ impl Peers {
         for (_, queue) in self.lock().values().flatten() {
             drop(queue.send(Upstream::Frame(frame.clone())));
         }
+    }
+
+    /// Connections of `peer` that are up.
+    pub fn count_of(&self, peer: &str) -> usize {
+        self.lock().get(peer).map_or(0, Vec::len)
     }
 
     /// Connections that are up.

@@ -8,6 +8,7 @@ use super::run::Node;
 use super::sink::Sink;
 use super::source::{Below, Source};
 use crate::lead::run::{Rerouted, Way};
+use crate::net::Network;
 use crate::tls::Security;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
@@ -26,6 +27,7 @@ pub(super) struct HopMaker {
     pub(super) hello: Hello,
     pub(super) silence_max: Duration,
     pub(super) stop: CancellationToken,
+    pub(super) network: Arc<dyn Network>,
 }
 
 impl HopMaker {
@@ -36,6 +38,7 @@ impl HopMaker {
             security: self.security.clone(),
             hello: self.hello.clone(),
             silence_max: self.silence_max,
+            network: self.network.clone(),
         };
         Hop::start(setup, self.stop.child_token())
     }
@@ -78,31 +81,39 @@ pub(super) fn ways(
     program.routes.iter().map(way).collect()
 }
 
-/// What is done here with requests of each route, and who may bring them.
-pub(super) fn stations(
-    program: &Program,
-    hops: &Hops,
-    sink: Option<&Arc<Sink>>,
-) -> (HashMap<RouteId, Station>, HashSet<String>) {
-    let (mut stations, mut upstream) = (HashMap::new(), HashSet::new());
+/// What a gateway does with what comes to its data port, and who may bring it.
+pub(super) struct Stations {
+    /// By route: the one gateway that may bring its requests, and what is done with them.
+    pub(super) stations: HashMap<RouteId, (Arc<str>, Station)>,
+    /// By route that begins here: the one gateway that may bring its orders.
+    pub(super) leads: HashMap<RouteId, Arc<str>>,
+    /// All that may connect.
+    pub(super) upstream: HashSet<String>,
+}
+
+/// What the routes of `program` say of the data port of its gateway.
+pub(super) fn stations(program: &Program, hops: &Hops, sink: Option<&Arc<Sink>>) -> Stations {
+    let (mut stations, mut leads, mut upstream) = (HashMap::new(), HashMap::new(), HashSet::new());
     for route in &program.routes {
         let id = RouteId(route.id);
         for (place, pair) in route.nodes.windows(2).enumerate() {
             if pair[1] != program.node || pair[0] == pair[1] {
                 continue;
             }
+            let from: Arc<str> = pair[0].as_str().into();
             upstream.insert(pair[0].clone());
             let is_last = place + 2 == route.nodes.len();
             let next = route.nodes.get(place + 2).and_then(|next| hops.get(next));
             match (is_last, sink, next) {
-                (true, Some(sink), _) => drop(stations.insert(id, Station::Sink(sink.clone()))),
                 // Who stands second gets orders, not requests.
-                (false, _, Some(hop)) if place > 0 => drop(stations.insert(id, Station::Relay(hop.clone()))),
+                _ if place == 0 => drop(leads.insert(id, from)),
+                (true, Some(sink), _) => drop(stations.insert(id, (from, Station::Sink(sink.clone())))),
+                (false, _, Some(hop)) => drop(stations.insert(id, (from, Station::Relay(hop.clone())))),
                 _ => {}
             }
         }
     }
-    (stations, upstream)
+    Stations { stations, leads, upstream }
 }
 
 fn nowhere(route: &RouteSpec, what: &str) -> Refusal {
@@ -112,10 +123,11 @@ fn nowhere(route: &RouteSpec, what: &str) -> Refusal {
 impl Node {
     pub(super) async fn take_routes(&self, program: &Program) -> Result<(), Refusal> {
         let hops = self.change_hops(program)?;
-        let (stations, upstream) = stations(program, &hops, self.sink.as_ref());
+        let Stations { stations, leads, upstream } = stations(program, &hops, self.sink.as_ref());
         if let Some(inbound) = &self.inbound {
             inbound.upstream.write().unwrap_or_else(PoisonError::into_inner).extend(upstream);
             inbound.stations.extend(stations);
+            inbound.leads.extend(leads);
         }
         if let Some(source) = &self.source {
             source.below.extend(routes_below(program, &hops, self.sink.as_ref())?);

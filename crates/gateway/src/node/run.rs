@@ -3,9 +3,12 @@
 use super::attempts::Attempts;
 use super::budget::MemoryBudget;
 use super::clock::Pulse;
+use super::environment::Environment;
 use super::inbound::Inbound;
+use super::replay::Taken;
 use super::reply::Peers;
-use super::reroute::{HopMaker, Hops, routes_below, stations, ways};
+use super::reroute::{HopMaker, Hops, Stations, routes_below, stations, ways};
+use super::scope::{ReadScope, WriteScope};
 use super::seal::SealKey;
 use super::sink::{Sink, Target};
 use super::source::Source;
@@ -14,13 +17,12 @@ use crate::control::events::EventSender;
 use crate::control::metrics::{self, MetricsSnapshot};
 use crate::control::runner::{Runner, Running};
 use crate::lead::run::{CannotBegin, LeadSetup, Rerouted};
-use crate::stores;
+use crate::net::DataPort;
 use crate::tls::Security;
 use async_trait::async_trait;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,7 +36,16 @@ const DRAIN_MAX: Duration = Duration::from_secs(4);
 
 /// Starts nodes.
 #[derive(Debug, Default)]
-pub struct NodeRunner;
+pub struct NodeRunner {
+    environment: Environment,
+}
+
+impl NodeRunner {
+    /// Starts nodes in `environment`.
+    pub fn new(environment: Environment) -> Self {
+        Self { environment }
+    }
+}
 
 /// What is said to a lead that runs.
 pub(super) struct LeadHandle {
@@ -66,11 +77,12 @@ impl Runner for NodeRunner {
         &self,
         program: Program,
         security: Security,
-        data_listener: Option<TcpListener>,
+        data_listener: Option<Box<dyn DataPort>>,
         events: EventSender,
     ) -> Result<Box<dyn Running>, Refusal> {
         let stop = CancellationToken::new();
-        match Building::new(&program, security, &stop)?.finish(&program, data_listener, events).await {
+        match Building::new(&program, security, &self.environment, &stop)?.finish(&program, data_listener, events).await
+        {
             Ok(node) => Ok(Box::new(node)),
             Err(refusal) => {
                 stop.cancel();
@@ -87,11 +99,17 @@ struct Building<'a> {
     key: Option<Arc<SealKey>>,
     tasks: TaskTracker,
     opened: Mutex<Vec<(StoreSpec, Arc<dyn Store>)>>,
+    environment: &'a Environment,
     stop: &'a CancellationToken,
 }
 
 impl<'a> Building<'a> {
-    fn new(program: &Program, security: Security, stop: &'a CancellationToken) -> Result<Self, Refusal> {
+    fn new(
+        program: &Program,
+        security: Security,
+        environment: &'a Environment,
+        stop: &'a CancellationToken,
+    ) -> Result<Self, Refusal> {
         let key = match &program.seal_key_hex {
             Some(hex) => {
                 let key = SealKey::from_hex(hex).ok_or_else(|| refusal("seal_key_hex is not 64 hex digits", None))?;
@@ -104,15 +122,16 @@ impl<'a> Building<'a> {
             hello: Hello { version: WIRE_VERSION_MAJOR, job: program.job_id.clone(), node: program.node.clone() },
             silence_max: Duration::from_secs(program.limits.peer_silence_s.max(1).into()),
             stop: stop.clone(),
+            network: environment.network.clone(),
         };
         let (budget, tasks) = (budget(program), TaskTracker::new());
-        Ok(Self { hop_maker, budget, key, tasks, opened: Mutex::default(), stop })
+        Ok(Self { hop_maker, budget, key, tasks, opened: Mutex::default(), environment, stop })
     }
 
     async fn finish(
         self,
         program: &Program,
-        data_listener: Option<TcpListener>,
+        data_listener: Option<Box<dyn DataPort>>,
         events: EventSender,
     ) -> Result<Node, Refusal> {
         let hops: Hops = program.hops.iter().map(|spec| (spec.to.clone(), self.hop_maker.start(spec))).collect();
@@ -150,16 +169,25 @@ impl<'a> Building<'a> {
         let target =
             |spec: &StoreSpec| Ok(Target { store: self.open(spec)?, attempts: Attempts::new(&program.limits) });
         let targets = program.sinks.iter().map(target).collect::<Result<_, Refusal>>()?;
-        Ok(Some(Arc::new(Sink { targets, key: self.key.clone(), tasks: self.tasks.clone() })))
+        Ok(Some(Arc::new(Sink {
+            targets,
+            scope: WriteScope::of(program),
+            key: self.key.clone(),
+            taken: Taken::default(),
+            tasks: self.tasks.clone(),
+        })))
     }
 
     fn source(&self, program: &Program, hops: &Hops, sink: Option<&Arc<Sink>>) -> Result<Option<Arc<Source>>, Refusal> {
         let Some(spec) = &program.source else { return Ok(None) };
+        let scope =
+            ReadScope::of(program).ok_or_else(|| refusal("the program does not say which keys to read", None))?;
         Ok(Some(Arc::new(Source {
             store: self.open(spec)?,
             attempts: Attempts::new(&program.limits),
             budget: self.budget.clone(),
             below: RouteTable::new(routes_below(program, hops, sink)?),
+            scope,
             key: self.key.clone(),
             tasks: self.tasks.clone(),
         })))
@@ -173,12 +201,13 @@ impl<'a> Building<'a> {
         sink: Option<&Arc<Sink>>,
         peers: Peers,
     ) -> Inbound {
-        let (stations, upstream) = stations(program, hops, sink);
+        let Stations { stations, leads, upstream } = stations(program, hops, sink);
         Inbound {
             security: self.hop_maker.security.clone(),
             hello: self.hop_maker.hello.clone(),
             upstream: RwLock::new(upstream),
             stations: RouteTable::new(stations),
+            leads: RouteTable::new(leads),
             source: source.cloned(),
             peers,
             budget: self.budget.clone(),
@@ -210,6 +239,7 @@ impl<'a> Building<'a> {
             targets: job.targets.iter().map(|target| self.open(&target.store)).collect::<Result<_, _>>()?,
             events,
             stop: stop.clone(),
+            background: self.environment.background,
         };
         let work =
             crate::lead::run::begin(setup).await.map_err(|CannotBegin { message, hint }| refusal(message, hint))?;
@@ -228,7 +258,8 @@ impl<'a> Building<'a> {
         if let Some((_, store)) = opened.iter().find(|(known, _)| known == spec) {
             return Ok(store.clone());
         }
-        let store = stores::open(spec).map_err(|error| refusal(error.to_string(), error.hint().map(str::to_owned)))?;
+        let store = self.environment.stores.open(spec);
+        let store = store.map_err(|error| refusal(error.to_string(), error.hint().map(str::to_owned)))?;
         opened.push((spec.clone(), store.clone()));
         Ok(store)
     }

@@ -1,16 +1,44 @@
 //! `--seal`: what source and sink say to each other is closed to the relays between them.
 //!
-//! AES-256-GCM with a random 96-bit nonce per message (NIST SP 800-38D §8.2.2: up to 2^32 messages a key) and the
-//! request id as associated data, so that a relay can neither read, nor change, nor swap what passes.
-//! Sealed form: nonce, ciphertext, tag.
+//! AES-256-GCM with a random 96-bit nonce per message (NIST SP 800-38D §8.2.2: up to 2^32 messages a key). One message
+//! is one whole body, so nothing of it can be left out or moved. The associated data ([`Context`]) are the direction and
+//! every field of the head, or the request that a sink answers: a relay can neither read, nor change, nor swap, nor turn
+//! round what passes. Sealed form: nonce, ciphertext, tag.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use bytes::Bytes;
 use rand::RngCore;
 use std::fmt;
 use tradewind_wire::RequestId;
+use tradewind_wire::frame::Head;
 
 const TAG_BYTES: usize = 16;
+/// What a sealed message is longer than what it holds.
+pub const SEAL_BYTES: usize = NONCE_LEN + TAG_BYTES;
+
+/// What a message is sealed for. It opens for nothing else.
+#[derive(Clone, Copy, Debug)]
+pub enum Context<'a> {
+    /// The body below this head. All its fields count but the hash, which a sealed body does without.
+    Request(&'a Head),
+    /// A sink's answer to this request.
+    Answer(RequestId),
+}
+
+impl Context<'_> {
+    fn associated_data(self) -> Vec<u8> {
+        match self {
+            Self::Request(head) => [b"tradewind request\0", head_bytes(head).as_slice()].concat(),
+            Self::Answer(request) => [b"tradewind answer\0".as_slice(), &request.0.to_le_bytes()].concat(),
+        }
+    }
+}
+
+/// All fields of a head but its hash, in one fixed form.
+pub fn head_bytes(head: &Head) -> Vec<u8> {
+    // Our own types into memory: it cannot fail, and a failure would only make a seal that opens for nobody.
+    postcard::to_stdvec(&Head { blake3: [0; 32], ..head.clone() }).unwrap_or_default()
+}
 
 /// The job's key. Never printed.
 pub struct SealKey(LessSafeKey);
@@ -34,7 +62,7 @@ impl SealKey {
     }
 
     /// Seals the segments as one message.
-    pub fn seal(&self, request: RequestId, segments: &[Bytes]) -> Result<Vec<u8>, String> {
+    pub fn seal(&self, context: Context<'_>, segments: &[Bytes]) -> Result<Vec<u8>, String> {
         let length: usize = segments.iter().map(Bytes::len).sum();
         let mut sealed = Vec::with_capacity(NONCE_LEN + length + TAG_BYTES);
         let mut nonce = [0; NONCE_LEN];
@@ -45,7 +73,7 @@ impl SealKey {
         }
         let tag = self
             .0
-            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), aad(request), &mut sealed[NONCE_LEN..])
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), aad(context), &mut sealed[NONCE_LEN..])
             .map_err(|_| "cannot seal".to_owned())?;
         sealed.extend_from_slice(tag.as_ref());
         Ok(sealed)
@@ -54,20 +82,20 @@ impl SealKey {
     /// Opens a message.
     ///
     /// # Errors
-    /// It was changed on the way, or sealed for another request or with another key.
-    pub fn open(&self, request: RequestId, sealed: &[u8]) -> Result<Vec<u8>, String> {
+    /// It was changed on the way, or sealed for something else or with another key.
+    pub fn open(&self, context: Context<'_>, sealed: &[u8]) -> Result<Vec<u8>, String> {
         let broken = || "a sealed message was changed on the way".to_owned();
         let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or_else(broken)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;
         let mut body = body.to_vec();
-        let length = self.0.open_in_place(nonce, aad(request), &mut body).map_err(|_| broken())?.len();
+        let length = self.0.open_in_place(nonce, aad(context), &mut body).map_err(|_| broken())?.len();
         body.truncate(length);
         Ok(body)
     }
 }
 
-fn aad(request: RequestId) -> Aad<[u8; 8]> {
-    Aad::from(request.0.to_le_bytes())
+fn aad(context: Context<'_>) -> Aad<Vec<u8>> {
+    Aad::from(context.associated_data())
 }
 
 #[cfg(test)]
@@ -77,13 +105,14 @@ mod tests {
     #[test]
     fn opens_only_unchanged_and_for_its_request() {
         let key = SealKey::from_hex(&"7f".repeat(32)).expect("64 digits");
-        let mut sealed =
-            key.seal(RequestId(7), &[Bytes::from_static(b"trade"), Bytes::from_static(b"wind")]).expect("seals");
-        assert_eq!(key.open(RequestId(7), &sealed).expect("opens"), b"tradewind");
-        assert!(key.open(RequestId(8), &sealed).is_err());
+        let (seven, eight) = (Context::Answer(RequestId(7)), Context::Answer(RequestId(8)));
+        let mut sealed = key.seal(seven, &[Bytes::from_static(b"trade"), Bytes::from_static(b"wind")]).expect("seals");
+        assert_eq!(sealed.len(), b"tradewind".len() + SEAL_BYTES);
+        assert_eq!(key.open(seven, &sealed).expect("opens"), b"tradewind");
+        assert!(key.open(eight, &sealed).is_err());
         sealed[NONCE_LEN] ^= 1;
-        assert!(key.open(RequestId(7), &sealed).is_err());
-        assert!(key.open(RequestId(7), b"short").is_err());
+        assert!(key.open(seven, &sealed).is_err());
+        assert!(key.open(seven, b"short").is_err());
     }
 
     #[test]

@@ -3,24 +3,35 @@
 //! Everything here may be asked twice (an answer was lost, the lead asked again) and is idempotent: a part replaces
 //! itself, a whole object too, a close of an upload that is gone looks whether the object is there as it should be.
 
-use super::attempts::{Attempts, Describe};
+use super::attempts::{Attempts, Describe, Patience};
 use super::budget::Held;
 use super::parcel::{Coded, Parcel};
-use super::reply::{ReplyTo, verdict_of};
+use super::replay::Taken;
+use super::reply::{Owed, ReplyTo};
+use super::scope::WriteScope;
 use super::seal::SealKey;
 use super::source::md5_of;
-use super::work::{Close, Differs, Entry, Failure, Manifest, PartPlace, Placed, Proof, Side, SinkReply, WholePlace};
+use super::work::{
+    Close, Differs, Entry, Failure, Manifest, PartPlace, Placed, Proof, Side, SinkReply, Unsynced, WholePlace,
+};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio_util::task::TaskTracker;
 use tradewind_contract::VerifyMode;
-use tradewind_store::{Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, Store, UploadId, Written};
+use tradewind_store::{
+    Checksums, Doomed, ErrorKind, ObjectInfo, PartSource, PartTag, Payload, Precondition, PutOptions, Store, UploadId,
+    Written,
+};
 use tradewind_wire::Fault;
 
 /// Objects of one bundle that are written at the same time; the store's throttle bounds all bundles together.
 const BUNDLE_WRITES_MAX: usize = 32;
+
+/// A system call under way counts as progress this often; well under the least patience with a store.
+const SYSTEM_CALL_TICK: Duration = Duration::from_millis(500);
 
 /// One destination store.
 pub struct Target {
@@ -34,8 +45,12 @@ pub struct Target {
 pub struct Sink {
     /// By index of the job's targets.
     pub targets: Vec<Target>,
+    /// Keys that may be written.
+    pub scope: WriteScope,
     /// The job's key, when it is sealed.
     pub key: Option<Arc<SealKey>>,
+    /// Requests that came over hops.
+    pub taken: Taken,
     /// Parcels being worked on.
     pub tasks: TaskTracker,
 }
@@ -46,13 +61,18 @@ impl Sink {
         let sink = self.clone();
         self.tasks.spawn(async move {
             let request = coded.head.request;
-            match coded.decode(sink.key.as_deref(), Some(held)) {
-                Ok(parcel) => {
-                    let answer = sink.work(parcel).await;
-                    reply.sink(request, &answer, sink.key.as_deref());
+            let owed = Owed::new(reply.clone(), request);
+            let answer = match coded.decode(sink.key.as_deref(), Some(held)) {
+                // The first one is answered; an answer to this one would be taken for the first one's.
+                Ok(parcel) if !sink.taken.is_first(parcel.request) => {
+                    tracing::warn!(request = request.0, "a request came a second time; it is not taken");
+                    return owed.settled();
                 }
-                Err(failure) => reply.send(request, verdict_of(failure)),
-            }
+                Ok(parcel) => sink.work(parcel).await,
+                Err(failure) => SinkReply::Failed(failure),
+            };
+            reply.sink(request, &answer, sink.key.as_deref());
+            owed.settled();
         });
     }
 
@@ -61,8 +81,10 @@ impl Sink {
         let sink = self.clone();
         self.tasks.spawn(async move {
             let request = parcel.request;
+            let owed = Owed::new(reply.clone(), request);
             let answer = sink.work(parcel).await;
             reply.sink(request, &answer, None);
+            owed.settled();
         });
     }
 
@@ -71,8 +93,9 @@ impl Sink {
         let done = match manifest {
             Manifest::Bundle(entries) => Ok(SinkReply::Bundle(self.bundle(entries, data).await)),
             Manifest::Part { place, checksums } => self.part(place, data, checksums).await.map(SinkReply::Part),
+            Manifest::CheckPart { place, part } => self.check_part(place, part).await.map(SinkReply::Part),
             Manifest::CopyPart { place, source } => self.copy_part(place, source).await.map(SinkReply::Part),
-            Manifest::Open { target, key, options } => self.open(target, &key, &options).await.map(SinkReply::Opened),
+            Manifest::Open { target, key, options } => self.open(target, &key, &options).await,
             Manifest::Close(close) => self.close(*close).await.map(SinkReply::Closed),
             Manifest::Abort { target, key, upload } => {
                 self.abort(target, &key, &upload).await.map(|()| SinkReply::Aborted)
@@ -103,11 +126,12 @@ impl Sink {
         match entry {
             Entry::Failed(failure) => Err(failure),
             Entry::Copy { place, size_bytes, source, listed } => self.copy(place, size_bytes, source, listed).await,
+            Entry::Check { place, size_bytes, unsynced } => self.check(place, size_bytes, unsynced).await,
             Entry::Write { size_bytes, .. } if payload.len() != size_bytes => {
                 Err(Failure::mismatch("a bundle is shorter than its manifest says"))
             }
             Entry::Write { place, size_bytes, checksums, source_proof } => {
-                let target = self.target(place.target)?;
+                let target = self.target(place.target, &place.key)?;
                 let written = target
                     .run("put", &place.key, Some(&payload), |payload| {
                         target.store.put(&place.key, payload, &checksums, &place.options)
@@ -115,7 +139,8 @@ impl Sink {
                     .await?;
                 let computed = with_md5(checksums, &written.checksums, &payload);
                 let target_proof = self.prove(target, &place, &computed, &written).await?;
-                Ok(Placed { written, source_proof, target_proof, size_bytes })
+                let unsynced = target.unsynced(&place.options, &computed);
+                Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
             }
         }
     }
@@ -127,22 +152,46 @@ impl Sink {
         source: PartSource,
         listed: Checksums,
     ) -> Result<Placed, Failure> {
-        let target = self.target(place.target)?;
+        let target = self.target(place.target, &place.key)?;
+        self.scope.check_copy(&source)?;
         let written =
             target.run("copy", &place.key, None, |_| target.store.copy(&place.key, &source, &place.options)).await?;
         let agrees = listed.agrees_with(&written.checksums);
         if agrees == Some(false) {
-            return Err(self
-                .take_back(target, &place.key, "the store's copy has another checksum than the original")
-                .await);
+            let why = "the store's copy has another checksum than the original";
+            return Err(self.take_back(target, &place.key, Precondition::written(&written), why).await);
         }
         let same_tag = source.condition.etag.is_some() && source.condition.etag == written.etag;
         let target_proof = if agrees == Some(true) || same_tag { Proof::StoreCopy } else { Proof::Length };
-        Ok(Placed { written, source_proof: Proof::StoreCopy, target_proof, size_bytes })
+        let unsynced = target.unsynced(&place.options, &listed);
+        Ok(Placed { written, source_proof: Proof::StoreCopy, target_proof, size_bytes, unsynced })
+    }
+
+    /// Whether an object of an earlier run survived. One that the machine took since it was last started is in its memory
+    /// at least; any other is read back.
+    async fn check(&self, place: WholePlace, size_bytes: u64, unsynced: Unsynced) -> Result<Placed, Failure> {
+        let target = self.target(place.target, &place.key)?;
+        let lost = |why: &str| Failure::lost(format!("{}/{}: {why}", target.store.url(), place.key));
+        if target.store.volatile_boot() != Some(&unsynced.boot) {
+            let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
+            if now.map(|now| now.size_bytes) != Ok(size_bytes) {
+                return Err(lost("it is not there any more, or has another length"));
+            }
+            let (read, _) = self.read_back(target, &place.key, &Precondition::default()).await?;
+            if size_bytes > 0 && read.agrees_with(&unsynced.checksums) != Some(true) {
+                return Err(lost("it does not have the bytes that were written"));
+            }
+        }
+        if place.options.durable {
+            target.run("sync", &place.key, None, |_| target.store.sync(&place.key)).await?;
+        }
+        let unsynced = target.unsynced(&place.options, &unsynced.checksums);
+        let (source_proof, target_proof) = (Proof::Length, Proof::Length);
+        Ok(Placed { written: Written::default(), source_proof, target_proof, size_bytes, unsynced })
     }
 
     async fn part(&self, place: PartPlace, data: Payload, checksums: Checksums) -> Result<PartTag, Failure> {
-        let target = self.target(place.target)?;
+        let target = self.target(place.target, &place.key)?;
         let size_bytes = data.len();
         let tag = target
             .run("put part", &place.key, Some(&data), |data| {
@@ -155,8 +204,21 @@ impl Sink {
         Ok(PartTag { part: place.part, size_bytes, tag: tag.tag, checksums })
     }
 
+    /// Whether a part of an earlier run survived.
+    async fn check_part(&self, place: PartPlace, part: PartTag) -> Result<PartTag, Failure> {
+        let target = self.target(place.target, &place.key)?;
+        let has_part = |_| target.store.has_part(&place.key, &place.upload, place.offset, &part);
+        if !target.run("check part", &place.key, None, has_part).await? {
+            let message = format!("part {} of {} does not have the bytes that were written", place.part, place.key);
+            return Err(Failure::lost(message));
+        }
+        let tag = target.store.volatile_boot().map_or_else(|| part.tag.clone(), str::to_owned);
+        Ok(PartTag { tag, ..part })
+    }
+
     async fn copy_part(&self, place: PartPlace, source: PartSource) -> Result<PartTag, Failure> {
-        let target = self.target(place.target)?;
+        let target = self.target(place.target, &place.key)?;
+        self.scope.check_copy(&source)?;
         target
             .run("copy part", &place.key, None, |_| {
                 target.store.copy_part(&place.key, &place.upload, place.part, &source)
@@ -164,19 +226,25 @@ impl Sink {
             .await
     }
 
-    async fn open(&self, target: u16, key: &str, options: &PutOptions) -> Result<UploadId, Failure> {
-        let target = self.target(target)?;
-        target.run("open upload", key, None, |_| target.store.open_upload(key, options)).await
+    async fn open(&self, target: u16, key: &str, options: &PutOptions) -> Result<SinkReply, Failure> {
+        let target = self.target(target, key)?;
+        let mut tries = 0;
+        let opened = target.run("open upload", key, None, |_| {
+            tries += 1;
+            target.store.open_upload(key, options)
+        });
+        let upload = opened.await?;
+        Ok(SinkReply::Opened { upload, asked_again: tries > 1 })
     }
 
     async fn abort(&self, target: u16, key: &str, upload: &UploadId) -> Result<(), Failure> {
-        let target = self.target(target)?;
+        let target = self.target(target, key)?;
         target.run("abort upload", key, None, |_| target.store.abort_upload(key, upload)).await
     }
 
     async fn close(&self, close: Close) -> Result<Placed, Failure> {
         let Close { place, upload, parts, size_bytes, checksums, source_proof, sweep_since_unix_ms } = close;
-        let target = self.target(place.target)?;
+        let target = self.target(place.target, &place.key)?;
         let completed = target
             .run("complete upload", &place.key, None, |_| {
                 target.store.complete_upload(&place.key, &upload, &parts, &checksums, &place.options)
@@ -195,7 +263,8 @@ impl Sink {
         let by_parts =
             proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
         let target_proof = if by_parts { Proof::PartsMd5 } else { proven };
-        Ok(Placed { written, source_proof, target_proof, size_bytes })
+        let unsynced = target.unsynced(&place.options, &checksums);
+        Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
     }
 
     /// An upload that is gone may have been completed by a try whose answer was lost.
@@ -211,7 +280,7 @@ impl Sink {
         let same_parts = parts_md5_tag(parts).is_some_and(|tag| info.etag.as_deref() == Some(&tag));
         let same =
             info.size_bytes == size_bytes && (same_parts || checksums.agrees_with(&info.checksums) == Some(true));
-        same.then_some(Written { etag: info.etag, version: info.version, checksums: info.checksums })
+        same.then_some(Written { etag: info.etag, version: info.version, checksums: info.checksums, file: info.file })
     }
 
     /// Aborts what earlier tries to open this key have left. What fails here is found by `jobs cancel`.
@@ -234,16 +303,18 @@ impl Sink {
     ) -> Result<Proof, Failure> {
         match Proof::compare(computed, &written.checksums) {
             Err(Differs) => {
-                Err(self.take_back(target, &place.key, "the store states another checksum than was sent").await)
+                let why = "the store states another checksum than was sent";
+                Err(self.take_back(target, &place.key, Precondition::written(written), why).await)
             }
             Ok(Proof::Length) if place.verify == VerifyMode::Read => {
-                let read = self.read_back(target, &place.key).await?;
+                let (read, info) = self.read_back(target, &place.key, &Precondition::written(written)).await?;
                 match computed.agrees_with(&read) {
                     Some(true) => Ok(Proof::ReadBack),
                     // Parts that the store copied itself, without a word of their checksums.
                     None => Ok(Proof::Length),
                     Some(false) => {
-                        Err(self.take_back(target, &place.key, "what was read back is not what was sent").await)
+                        let why = "what was read back is not what was sent";
+                        Err(self.take_back(target, &place.key, Precondition::exact(&info), why).await)
                     }
                 }
             }
@@ -251,37 +322,58 @@ impl Sink {
         }
     }
 
-    async fn read_back(&self, target: &Target, key: &str) -> Result<Checksums, Failure> {
-        let progress = AtomicU64::new(0);
+    /// Checksums of the object that was `written`, and what the store says of it. Another writer's object is not read.
+    async fn read_back(
+        &self,
+        target: &Target,
+        key: &str,
+        written: &Precondition,
+    ) -> Result<(Checksums, ObjectInfo), Failure> {
+        let progress = Arc::new(AtomicU64::new(0));
         let once = || async {
-            let any = Precondition::default();
-            let download = target.store.get(key, None, &any).await?;
+            let download = target.store.get(key, None, written).await?;
             let whole = download.body.try_fold((Checksums::of_segments(&[]), 0), |(sums, bytes), piece| {
                 progress.fetch_add(piece.len() as u64, Ordering::Relaxed);
                 let length = piece.len() as u64;
                 let piece = Checksums::of_segments(&[piece]);
                 async move { Ok((Checksums::concat(&sums, &piece, length), bytes + length)) }
             });
-            whole.await.map(|(sums, _)| sums)
+            whole.await.map(|(sums, _)| (sums, download.info))
         };
         let url = format!("{}/{key}", target.store.url());
         let describe = Describe { operation: "read back", url: &url };
-        target
-            .attempts
-            .run(describe, Some(&progress), once)
-            .await
-            .map_err(|error| Failure::of_store(&error, Side::Target))
+        let read = target.attempts.run(describe, Patience::Transfer, &progress, once).await;
+        read.map_err(|error| match error.kind {
+            ErrorKind::PreconditionFailed | ErrorKind::NotFound => Failure::overwritten(&url),
+            _ => Failure::of_store(&error, Side::Target),
+        })
     }
 
-    /// Removes an object that is wrong, so that nobody takes it for good.
-    async fn take_back(&self, target: &Target, key: &str, why: &str) -> Failure {
-        let keys = [key.to_owned()];
-        let removed = target.run("delete", key, None, |_| target.store.delete(&keys)).await.is_ok();
-        let then = if removed { "it was removed" } else { "it could not be removed" };
-        Failure::mismatch(format!("{}/{key}: {why}; {then}", target.store.url()))
+    /// Removes an object that is wrong, so that nobody takes it for good. Another writer's object stays.
+    async fn take_back(&self, target: &Target, key: &str, wrong: Precondition, why: &str) -> Failure {
+        let url = format!("{}/{key}", target.store.url());
+        if wrong.is_any() {
+            return Failure::mismatch(format!(
+                "{url}: {why}; it stays, because the store does not say which one it is"
+            ));
+        }
+        let doomed = [Doomed { key: key.to_owned(), condition: wrong }];
+        let removed = target.run("delete", key, None, |_| target.store.delete(&doomed)).await;
+        let then = match removed.map(|mut verdicts| verdicts.pop()) {
+            Ok(Some(Ok(()))) => "it was removed".to_owned(),
+            Ok(Some(Err(error))) if error.kind == ErrorKind::PreconditionFailed => {
+                "it has been replaced by another writer, whose object stays".to_owned()
+            }
+            Ok(Some(Err(error))) => format!("it could not be removed: {error}"),
+            Ok(None) => "it could not be removed".to_owned(),
+            Err(failure) => format!("it could not be removed: {}", failure.message),
+        };
+        Failure::mismatch(format!("{url}: {why}; {then}"))
     }
 
-    fn target(&self, index: u16) -> Result<&Target, Failure> {
+    /// The destination, if this job may write `key` there.
+    fn target(&self, index: u16, key: &str) -> Result<&Target, Failure> {
+        self.scope.check(index, key)?;
         let missing =
             || Failure::new(Fault::Permanent, "configuration", format!("this sink has no destination {index}"));
         self.targets.get(usize::from(index)).ok_or_else(missing)
@@ -303,10 +395,41 @@ impl Target {
         let url = format!("{}/{key}", self.store.url());
         let progress = Arc::new(AtomicU64::new(0));
         let body = payload.map(|payload| payload.clone().with_progress(progress.clone())).unwrap_or_default();
+        let is_local = self.store.volatile_boot().is_some();
+        let once = || {
+            let request = request(body.clone());
+            async { if is_local { waited_for(&progress, request).await } else { request.await } }
+        };
         self.attempts
-            .run(Describe { operation, url: &url }, Some(&progress), || request(body.clone()))
+            .run(Describe { operation, url: &url }, patience(operation), &progress, once)
             .await
             .map_err(|error| Failure::of_store(&error, Side::Target))
+    }
+
+    /// What a power loss would undo of a write that went well.
+    fn unsynced(&self, options: &PutOptions, checksums: &Checksums) -> Option<Unsynced> {
+        let boot = self.store.volatile_boot().filter(|_| !options.durable)?;
+        Some(Unsynced { boot: boot.to_owned(), checksums: *checksums })
+    }
+}
+
+/// Operations that let the store work by itself.
+fn patience(operation: &str) -> Patience {
+    match operation {
+        "copy" | "copy part" | "complete upload" => Patience::Work,
+        _ => Patience::Transfer,
+    }
+}
+
+/// Counts a wait as progress: a system call cannot be taken back, so it is never given up and made a second time. A sync
+/// of a large file may take minutes.
+async fn waited_for<T>(progress: &AtomicU64, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        if let Ok(done) = tokio::time::timeout(SYSTEM_CALL_TICK, &mut work).await {
+            return done;
+        }
+        progress.fetch_add(1, Ordering::Relaxed);
     }
 }
 

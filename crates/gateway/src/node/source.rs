@@ -1,10 +1,11 @@
 //! The source: reads what an order names, checks it against what the store says, and sends it down the route.
 
-use super::attempts::{Attempts, Describe};
+use super::attempts::{Attempts, Describe, Patience};
 use super::budget::{Held, MemoryBudget};
 use super::hop::Hop;
 use super::parcel::Parcel;
-use super::reply::ReplyTo;
+use super::reply::{Owed, ReplyTo};
+use super::scope::ReadScope;
 use super::seal::SealKey;
 use super::sink::Sink;
 use super::table::RouteTable;
@@ -40,6 +41,8 @@ pub struct Source {
     pub budget: MemoryBudget,
     /// By route.
     pub below: RouteTable<Below>,
+    /// Keys that may be read.
+    pub scope: ReadScope,
     /// Seal for hops.
     pub key: Option<Arc<SealKey>>,
     /// Orders being executed.
@@ -51,24 +54,33 @@ impl Source {
     pub fn execute(self: &Arc<Self>, order: Order, reply: ReplyTo) {
         let source = self.clone();
         self.tasks.spawn(async move {
-            let (request, route, compress) = (order.request, order.route, order.compress);
-            let Some(below) = source.below.get(route) else {
-                let message = format!("route {} is not known here", route.0);
-                return reply.fail_unsent(request, Failure::new(Fault::RouteDown, "unavailable", message));
-            };
-            let copies = if compress || source.key.is_some() { 2 } else { 1 };
-            match source.parcel(order, copies).await {
-                Ok(parcel) => source.send(&below, parcel, compress, reply).await,
-                Err(failure) => reply.fail_unsent(request, failure),
-            }
+            let owed = Owed::new(reply, order.request);
+            source.answer(order, owed.reply()).await;
+            owed.settled();
         });
+    }
+
+    async fn answer(&self, order: Order, reply: &ReplyTo) {
+        let (request, route, compress) = (order.request, order.route, order.compress);
+        let Some(below) = self.below.get(route) else {
+            let message = format!("route {} is not known here", route.0);
+            return reply.fail_unsent(request, Failure::new(Fault::RouteDown, "unavailable", message));
+        };
+        if let Err(failure) = self.scope.check(&order.task) {
+            return reply.fail_unsent(request, failure);
+        }
+        let copies = if compress || self.key.is_some() { 2 } else { 1 };
+        match self.parcel(order, copies).await {
+            Ok(parcel) => self.send(&below, parcel, compress, reply.clone()).await,
+            Err(failure) => reply.fail_unsent(request, failure),
+        }
     }
 
     async fn send(&self, below: &Below, parcel: Parcel, compress: bool, reply: ReplyTo) {
         match below {
             Below::Memory(sink) => sink.accept(parcel, reply),
             Below::Hop(hop) => match parcel.encode(compress, self.key.as_deref()) {
-                Ok(coded) => hop.send(&coded, &reply.unsealing(self.key.clone())).await,
+                Ok(coded) => hop.send(&coded, &reply.from_below(self.key.clone())).await,
                 Err(failure) => reply.fail_unsent(parcel.request, failure),
             },
         }
@@ -107,8 +119,8 @@ impl Source {
 
     /// One object that cannot be read does not stop the others: its entry says why.
     async fn bundle(&self, fetches: Vec<Fetch>, copies: u64) -> (Vec<Entry>, Payload, Option<Held>) {
-        let bytes: u64 =
-            fetches.iter().filter(|fetch| fetch.copy_from_bucket.is_none()).map(|fetch| fetch.size_bytes).sum();
+        let is_read = |fetch: &&Fetch| fetch.copy_from_bucket.is_none() && fetch.check.is_none();
+        let bytes: u64 = fetches.iter().filter(is_read).map(|fetch| fetch.size_bytes).sum();
         let held = if bytes > 0 { Some(self.budget.hold(copies * bytes).await) } else { None };
         let read: Vec<(Entry, Payload)> =
             stream::iter(fetches).map(|fetch| self.whole(fetch)).buffered(BUNDLE_READS_MAX).collect().await;
@@ -121,6 +133,10 @@ impl Source {
     }
 
     async fn whole(&self, fetch: Fetch) -> (Entry, Payload) {
+        if let Some(unsynced) = fetch.check {
+            let entry = Entry::Check { place: fetch.place, size_bytes: fetch.size_bytes, unsynced };
+            return (entry, Payload::default());
+        }
         if let Some(bucket) = fetch.copy_from_bucket {
             let source = PartSource { bucket, key: fetch.source_key, condition: fetch.condition, range: None };
             let entry = Entry::Copy { place: fetch.place, size_bytes: fetch.size_bytes, source, listed: fetch.listed };
@@ -161,7 +177,7 @@ impl Source {
         range: Option<Range<u64>>,
         condition: &Precondition,
     ) -> Result<(ObjectInfo, Payload), Failure> {
-        let progress = AtomicU64::new(0);
+        let progress = Arc::new(AtomicU64::new(0));
         let url = format!("{}/{key}", self.store.url());
         let describe = Describe { operation: "get", url: &url };
         let once = || async {
@@ -179,7 +195,7 @@ impl Source {
             Ok((download.info, data))
         };
         self.attempts
-            .run(describe, Some(&progress), once)
+            .run(describe, Patience::Transfer, &progress, once)
             .await
             .map_err(|error| Failure::of_store(&error, Side::Source))
     }

@@ -3,6 +3,7 @@
 //! An [`Order`] tells a source what to do. What the source then sends down the route is a parcel: a [`Manifest`] that
 //! tells the sink what to do, and the object bytes it speaks of. The sink answers with a [`SinkReply`].
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tradewind_contract::VerifyMode;
@@ -10,6 +11,11 @@ use tradewind_store::{
     Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
 };
 use tradewind_wire::{Fault, RequestId, RouteId};
+
+/// Parses one `T` and nothing else: bytes behind it would be bytes that nobody has looked at.
+pub fn parse_exactly<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
+}
 
 /// One order of the lead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +65,8 @@ pub struct Fetch {
     pub place: WholePlace,
     /// Copy inside the store instead of reading (the bucket to read from).
     pub copy_from_bucket: Option<String>,
+    /// An earlier run has written it: the sink looks whether it survived, and nothing is read.
+    pub check: Option<Unsynced>,
 }
 
 /// Where a part goes.
@@ -98,6 +106,13 @@ pub enum Manifest {
         place: PartPlace,
         /// Checksums that the source computed.
         checksums: Checksums,
+    },
+    /// Looks whether a part of an earlier run survived; no bytes go with it.
+    CheckPart {
+        /// Where it was written.
+        place: PartPlace,
+        /// What the store returned for it.
+        part: PartTag,
     },
     /// Copies a part inside the store.
     CopyPart {
@@ -154,6 +169,15 @@ pub enum Entry {
         source: PartSource,
         /// What the source store said of it.
         listed: Checksums,
+    },
+    /// Written by an earlier run: the sink looks whether it survived.
+    Check {
+        /// Where it was written.
+        place: WholePlace,
+        /// Its length.
+        size_bytes: u64,
+        /// What the journal knows of it.
+        unsynced: Unsynced,
     },
     /// The source could not read it: the sink only hands the words back.
     Failed(Failure),
@@ -235,7 +259,12 @@ pub enum SinkReply {
     /// One verdict per object of the bundle, in order.
     Bundle(Vec<Result<Placed, Failure>>),
     /// The upload is open.
-    Opened(UploadId),
+    Opened {
+        /// The store's name for it.
+        upload: UploadId,
+        /// The store was asked more than once: an earlier request may have opened another upload, whose name nobody knows.
+        asked_again: bool,
+    },
     /// The object is visible and proven.
     Closed(Placed),
     /// The upload is gone.
@@ -255,7 +284,23 @@ pub struct Placed {
     pub target_proof: Proof,
     /// Its length.
     pub size_bytes: u64,
+    /// Set while a power loss may undo the write.
+    pub unsynced: Option<Unsynced>,
 }
+
+/// Bytes that a store acked before they were on its disk: a power loss of that machine may undo the write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsynced {
+    /// The boot of the machine that took them; empty when nobody said. See [`Store::volatile_boot`].
+    ///
+    /// [`Store::volatile_boot`]: tradewind_store::Store::volatile_boot
+    pub boot: String,
+    /// Their checksums; without any, they can only be written again.
+    pub checksums: Checksums,
+}
+
+/// Kind of [`Failure::lost`].
+const LOST: &str = "lost";
 
 /// Why something was not done, in words and as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -292,6 +337,23 @@ impl Failure {
         Self::new(Fault::Corrupt, "mismatch", message)
     }
 
+    /// Bytes that an earlier run wrote and that are not there any more.
+    pub fn lost(message: impl Into<String>) -> Self {
+        Self::new(Fault::Corrupt, LOST, message)
+    }
+
+    /// Whether it is of [`Failure::lost`].
+    pub fn is_lost(&self) -> bool {
+        self.kind == LOST
+    }
+
+    /// The object at the destination is not the one that was written there.
+    pub fn overwritten(url: &str) -> Self {
+        let message = format!("{url}: the object that was written has been replaced or removed, so it is not proven");
+        let hint = "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again";
+        Self { hint: Some(hint.to_owned()), ..Self::new(Fault::Permanent, "overwritten", message) }
+    }
+
     /// A store's error, after the gateway's own tries.
     pub fn of_store(error: &Error, side: Side) -> Self {
         let (fault, kind) = classify(error.kind, side);
@@ -317,6 +379,7 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::NoSpace => (Fault::Refused, "no_space"),
         ErrorKind::BadRequest => (Fault::Permanent, "bad_request"),
         ErrorKind::Unsupported => (Fault::Permanent, "unsupported"),
+        ErrorKind::Protocol => (Fault::Permanent, "protocol"),
         ErrorKind::Configuration => (Fault::Refused, "configuration"),
     }
 }

@@ -9,7 +9,7 @@ use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use std::io::Write;
 use std::sync::Arc;
-use tradewind_contract::{Comparison, JobSpec, ObjectFilter, Selection};
+use tradewind_contract::{Comparison, JobSpec, Member, ObjectFilter, Selection};
 use tradewind_store::{Checksums, ErrorKind, ObjectInfo, Store};
 
 /// An object and the store it is in.
@@ -39,6 +39,13 @@ impl Explain<'_> {
             Selection::Prefix { prefix, .. } | Selection::List { prefix, .. } => {
                 (format!("{prefix}{}", self.name), false)
             }
+            Selection::Several { members, .. } => match key_of(members, &self.name) {
+                Some(key) => (key, false),
+                None => {
+                    writeln!(streams.data, "left: {}: no source has this name", escaped(&self.name))?;
+                    return Ok(());
+                }
+            },
         };
         let name = escaped(&self.name);
         if is_alone && source_key.rsplit('/').next() != Some(self.name.as_str()) {
@@ -158,4 +165,16 @@ fn differs(how: Difference, times: Times) -> &'static str {
         (Difference::Time, Times::OfWriting) => "it is older than the source",
         (Difference::Unproven, _) => "no checksum in common, so it is not known to be the same",
     }
+}
+
+/// The key of the object that one of several sources gives this name.
+fn key_of(members: &[Member], name: &str) -> Option<String> {
+    members.iter().find_map(|member| {
+        let rest = name.strip_prefix(member.name.as_str())?;
+        match (member.key.ends_with('/'), rest.strip_prefix('/')) {
+            (true, Some(rest)) => Some(format!("{}{rest}", member.key)),
+            (false, None) if rest.is_empty() => Some(member.key.clone()),
+            _ => None,
+        }
+    })
 }

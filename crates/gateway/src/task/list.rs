@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
-use tradewind_contract::ObjectFilter;
+use tradewind_contract::{ObjectFilter, Outcome};
 use tradewind_store::{ErrorKind, ListPage, ObjectInfo, Store};
 
 /// How an object is printed.
@@ -187,7 +187,7 @@ pub(super) async fn du(
 ) -> TaskResult {
     let selector = Selector::new(filter)?;
     let folder = folder_of(prefix);
-    let (mut objects, mut bytes, mut refused) = (0, 0, Refused::default());
+    let (mut objects, mut bytes, mut refused) = (0_u64, 0_u64, Refused::default());
     if folder != prefix {
         match policy.run("head", store.url(), || store.head(prefix)).await {
             Ok(object) => (objects, bytes) = (1, object.size_bytes),
@@ -202,7 +202,8 @@ pub(super) async fn du(
             let name = object.key.strip_prefix(&listing.prefix).unwrap_or(&object.key);
             if selector.takes(name, object.size_bytes, object.modified_unix_ms) {
                 objects += 1;
-                bytes += object.size_bytes;
+                // A server may claim any length; a sum that wraps would look like a small one.
+                bytes = bytes.checked_add(object.size_bytes).ok_or_else(|| too_large(&store))?;
             }
         }
         refused.take(&page.refused, streams);
@@ -218,6 +219,11 @@ pub(super) async fn du(
         writeln!(streams.data, "{}\t{objects}\t{}", form.size(bytes), escaped(&url))?;
     }
     refused.end()
+}
+
+fn too_large(store: &Arc<dyn Store>) -> TaskError {
+    let message = format!("{} claims more than 2^64 bytes in all: its lengths cannot be right", store.url());
+    TaskError::ended(Outcome::Failed, message, Some("`tradewind ls -l` shows the length of each object"))
 }
 
 /// `2026-11-21T08:56:45Z`. Proleptic Gregorian calendar; after Howard Hinnant's `civil_from_days`.

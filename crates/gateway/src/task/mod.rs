@@ -63,7 +63,7 @@ pub enum TaskError {
         /// One line of advice.
         hint: Option<String>,
     },
-    /// stdout or stdin fails. A closed pipe is no failure: whoever read has read enough.
+    /// stdout or stdin fails. For tasks that only show something, a closed pipe is not a failure.
     #[error("{0}")]
     Stream(#[from] io::Error),
 }
@@ -134,6 +134,9 @@ pub async fn main(file: Option<&Path>) -> u8 {
 
 /// Does a task and returns the exit code; errors are said on `streams.talk`.
 pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -> u8 {
+    if matches!(task, Task::Rm { .. } | Task::Check { .. } | Task::Put { .. } | Task::Cancel { .. }) {
+        streams.outlive_reader();
+    }
     let opened = Opened::default();
     let (watched, talk) = (opened.clone(), streams.talk.clone());
     let telling =

@@ -17,7 +17,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::Outcome;
 use tradewind_store::{
-    Checksums, Error, ErrorKind, PartTag, Payload, PutOptions, Result, Store, StoreLimits, UploadId, Written,
+    Checksums, Doomed, Error, ErrorKind, PartTag, Payload, Precondition, PutOptions, Result, Store, StoreLimits,
+    UploadId, Written,
 };
 
 /// Bytes of parts in memory; at the limit stdin is not read. A single longer part is let through alone.
@@ -172,7 +173,7 @@ impl Put {
     ) -> Result<Sent, TaskError> {
         let options = self.options(Some(bytes));
         let complete = || self.store.complete_upload(&self.key, upload, tags, ours, &options);
-        let written = match self.policy.run("complete upload", self.store.url(), complete).await {
+        let written = match self.policy.working().run("complete upload", self.store.url(), complete).await {
             Ok(written) => written,
             // An answer may be lost after the store has done what was asked: the upload is gone and the object there.
             Err(error) if error.kind == ErrorKind::UploadNotFound => self.written_already(ours, error).await?,
@@ -185,7 +186,7 @@ impl Put {
         let head = || self.store.head(&self.key);
         match self.policy.run("head", self.store.url(), head).await {
             Ok(info) if info.checksums.agrees_with(ours) == Some(true) => {
-                Ok(Written { etag: info.etag, version: info.version, checksums: info.checksums })
+                Ok(Written { etag: info.etag, version: info.version, checksums: info.checksums, file: info.file })
             }
             _ => Err(error.into()),
         }
@@ -198,11 +199,7 @@ impl Put {
             Some(true) => "destination_checksum",
             None => "none",
             Some(false) => {
-                let key = vec![self.key.clone()];
-                let deleted = crate::lead::deletion::delete_keys(self.store.as_ref(), key, self.policy).await;
-                let left = deleted.into_iter().filter_map(|(_, verdict)| verdict.err()).next();
-                let fate =
-                    left.map_or("it was deleted".to_owned(), |error| format!("it could not be deleted: {error}"));
+                let fate = self.take_back(Precondition::written(&sent.written)).await;
                 let message = format!("{url} does not have the checksum of what was sent; {fate}");
                 return Err(TaskError::ended(Outcome::Mismatch, message, Some("write it again")));
             }
@@ -214,6 +211,19 @@ impl Put {
             streams.say(&format!("{} bytes written to {url}; {proven}", sent.bytes));
         }
         Ok(())
+    }
+}
+
+impl Put {
+    /// Deletes the object that was written, unless another writer has replaced it; says what became of it.
+    async fn take_back(&self, wrong: Precondition) -> String {
+        if wrong.is_any() {
+            return "it stays, because the store does not say which one it is".to_owned();
+        }
+        let doomed = vec![Doomed { key: self.key.clone(), condition: wrong }];
+        let deleted = crate::lead::deletion::delete_objects(self.store.as_ref(), doomed, self.policy).await;
+        let left = deleted.into_iter().filter_map(|(_, verdict)| verdict.err()).next();
+        left.map_or("it was deleted".to_owned(), |error| format!("it could not be deleted: {error}"))
     }
 }
 

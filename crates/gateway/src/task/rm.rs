@@ -1,4 +1,7 @@
 //! `rm`: one object, or all below a folder.
+//!
+//! A folder is listed to its end before anything is deleted: a listing that turns out to be wrong or incomplete deletes
+//! nothing. The keys wait in a temporary file, so any number fits.
 
 use super::refused::Refused;
 use super::text::escaped;
@@ -10,7 +13,8 @@ use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use futures::StreamExt;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 use tradewind_contract::{ObjectFilter, Outcome};
 use tradewind_store::{Error, ErrorKind, ListPage, Store};
@@ -96,35 +100,31 @@ impl Rm {
         streams: &mut Streams,
     ) -> Result<Refused, TaskError> {
         let listing = Listing { store: self.store.clone(), prefix: folder.to_owned(), policy: self.policy };
-        let pages = listing.in_any_order().await?;
-        let mut deletions = std::pin::pin!(
-            pages
-                .map(|page| async {
-                    let page = page?;
-                    let keys = selected_keys(&page, folder, selector);
-                    Ok::<_, Error>((self.delete(keys).await, page.refused))
-                })
-                .buffer_unordered(BATCHES_AT_ONCE_MAX)
-        );
-        let mut left = Refused::default();
-        while let Some(deletion) = deletions.next().await {
-            let (verdicts, refused) = deletion?;
-            self.print(verdicts, tally, streams)?;
-            left.take(&refused, streams);
+        let mut pages = std::pin::pin!(listing.in_any_order().await?);
+        let (mut keys, mut left) = (Keys::create()?, Refused::default());
+        while let Some(page) = pages.next().await {
+            let page = page?;
+            selected_keys(&page, folder, selector).try_for_each(|key| keys.push(key))?;
+            left.take(&page.refused, streams);
+        }
+        let batches = futures::stream::iter(keys.into_batches(self.batch_keys())?);
+        let deletions = batches.map(|batch| async { Ok::<_, io::Error>(self.delete(batch?).await) });
+        let mut deletions = std::pin::pin!(deletions.buffer_unordered(BATCHES_AT_ONCE_MAX));
+        while let Some(verdicts) = deletions.next().await {
+            self.print(verdicts?, tally, streams)?;
         }
         Ok(left)
+    }
+
+    fn batch_keys(&self) -> usize {
+        self.store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX)
     }
 
     async fn delete(&self, keys: Vec<String>) -> Vec<(String, Result<(), Error>)> {
         if self.dry_run {
             return keys.into_iter().map(|key| (key, Ok(()))).collect();
         }
-        let batch_keys = self.store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX);
-        let mut verdicts = Vec::with_capacity(keys.len());
-        for batch in keys.chunks(batch_keys) {
-            verdicts.extend(delete_keys(self.store.as_ref(), batch.to_vec(), self.policy).await);
-        }
-        verdicts
+        delete_keys(self.store.as_ref(), keys, self.policy).await
     }
 
     fn print(
@@ -158,13 +158,38 @@ impl Rm {
     }
 }
 
-fn selected_keys(page: &ListPage, folder: &str, selector: &Selector) -> Vec<String> {
-    let name_of = |key: &str| key.strip_prefix(folder).unwrap_or(key).to_owned();
-    let taken = page
-        .objects
-        .iter()
-        .filter(|object| selector.takes(&name_of(&object.key), object.size_bytes, object.modified_unix_ms));
-    taken.map(|object| object.key.clone()).collect()
+fn selected_keys<'a>(page: &'a ListPage, folder: &str, selector: &Selector) -> impl Iterator<Item = &'a str> {
+    let taken = page.objects.iter().filter(move |object| {
+        let name = object.key.strip_prefix(folder).unwrap_or(&object.key);
+        selector.takes(name, object.size_bytes, object.modified_unix_ms)
+    });
+    taken.map(|object| object.key.as_str())
+}
+
+/// Keys to delete, in a temporary file without a name: one JSON string a line.
+struct Keys(BufWriter<File>);
+
+impl Keys {
+    fn create() -> io::Result<Self> {
+        Ok(Self(BufWriter::new(tempfile::tempfile()?)))
+    }
+
+    fn push(&mut self, key: &str) -> io::Result<()> {
+        serde_json::to_writer(&mut self.0, key)?;
+        self.0.write_all(b"\n")
+    }
+
+    /// The keys again, at most `keys_max` at once.
+    fn into_batches(self, keys_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<String>>>> {
+        let mut file = self.0.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.rewind()?;
+        let mut lines = BufReader::new(file).lines();
+        let key = |line: io::Result<String>| Ok(serde_json::from_str(&line?)?);
+        Ok(std::iter::from_fn(move || {
+            let batch: io::Result<Vec<String>> = lines.by_ref().take(keys_max).map(key).collect();
+            batch.map(|batch| (!batch.is_empty()).then_some(batch)).transpose()
+        }))
+    }
 }
 
 impl Tally {

@@ -1,8 +1,8 @@
 //! Where a task reads and writes.
 
-use super::text::one_line;
+use super::text::{TerminalSafeJson, one_line};
 use serde::Serialize;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes gathered for one write to stdout.
@@ -46,9 +46,17 @@ impl Streams {
         }
     }
 
+    /// Discards data once its reader has gone, instead of failing. For tasks that change something, or whose exit code
+    /// is an answer: they must run to their end.
+    pub(super) fn outlive_reader(&mut self) {
+        let data = std::mem::replace(&mut self.data, Box::new(io::sink()));
+        self.data = Box::new(OutlivesReader { data: Some(data) });
+    }
+
     /// Writes one line of NDJSON.
     pub(super) fn json_line(&mut self, line: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.data, line).map_err(io::Error::from)?;
+        let mut serializer = serde_json::Serializer::with_formatter(&mut self.data, TerminalSafeJson);
+        line.serialize(&mut serializer).map_err(io::Error::from)?;
         self.data.write_all(b"\n")
     }
 
@@ -63,5 +71,87 @@ impl Streams {
         if let Some(hint) = hint {
             self.say(&format!("hint: {hint}"));
         }
+    }
+}
+
+/// A writer that discards everything after the first broken pipe.
+struct OutlivesReader {
+    data: Option<Box<dyn Write + Send>>,
+}
+
+impl OutlivesReader {
+    fn unless_closed(&mut self, done: io::Result<usize>, bytes: usize) -> io::Result<usize> {
+        match done {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                // A buffer inside tries once more when it is dropped, and ignores the result.
+                self.data = None;
+                Ok(bytes)
+            }
+            done => done,
+        }
+    }
+}
+
+impl Write for OutlivesReader {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(data) = &mut self.data else { return Ok(bytes.len()) };
+        let done = data.write(bytes);
+        self.unless_closed(done, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(data) = &mut self.data else { return Ok(()) };
+        let done = data.flush().map(|()| 0);
+        self.unless_closed(done, 0).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+            Err(ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    fn streams(data: impl Write + Send + 'static) -> Streams {
+        Streams { input: None, data: Box::new(data), talk: Talk::new(io::sink()) }
+    }
+
+    #[test]
+    fn output_without_a_reader_is_discarded_only_where_asked() {
+        let mut plain = streams(Closed);
+        assert_eq!(plain.json_line(&1).unwrap_err().kind(), ErrorKind::BrokenPipe);
+        let mut lasting = streams(BufWriter::with_capacity(4, Closed));
+        lasting.outlive_reader();
+        for number in 0..100 {
+            lasting.json_line(&number).unwrap();
+        }
+        lasting.data.flush().unwrap();
+    }
+
+    #[test]
+    fn other_errors_of_the_output_are_still_errors() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::StorageFull.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut full = streams(Full);
+        full.outlive_reader();
+        assert_eq!(full.json_line(&1).unwrap_err().kind(), ErrorKind::StorageFull);
     }
 }

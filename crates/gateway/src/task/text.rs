@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::io;
 
 /// A name on one line, as `ls -b` shows it: `\n`, `\t`, `\x1b`, and for characters that are invisible or turn the line
 /// around `\u202e`. A backslash is doubled, so that what is printed means one name only.
@@ -33,6 +34,22 @@ fn escape(text: &str, backslashes: bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
+}
+
+/// JSON that is safe to show on a terminal: characters that JSON allows raw, and a terminal obeys, are escaped.
+pub(super) struct TerminalSafeJson;
+
+impl serde_json::ser::Formatter for TerminalSafeJson {
+    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((index, c)) = rest.char_indices().find(|(_, c)| is_unprintable(*c)) {
+            writer.write_all(&rest.as_bytes()[..index])?;
+            // All of them lie in the basic multilingual plane, so one escape is enough.
+            write!(writer, "\\u{:04x}", u32::from(c))?;
+            rest = &rest[index + c.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
+    }
 }
 
 /// Control characters, line separators, and the format characters that hide or reorder what stands beside them.
@@ -74,6 +91,17 @@ mod tests {
         assert_eq!(escaped("a\\nb"), "a\\\\nb");
         assert_eq!(escaped("txt.\u{202e}exe"), "txt.\\u202eexe");
         assert_eq!(one_line("C:\\x\ny"), "C:\\x\\ny");
+    }
+
+    #[test]
+    fn json_escapes_what_a_terminal_would_obey_and_reads_back_the_same() {
+        let name = "a\u{9b}31m\u{7f}\u{202e}é\n\u{feff}z";
+        let mut json = Vec::new();
+        let mut serializer = serde_json::Serializer::with_formatter(&mut json, TerminalSafeJson);
+        serde::Serialize::serialize(name, &mut serializer).unwrap();
+        let json = String::from_utf8(json).unwrap();
+        assert_eq!(json, r#""a\u009b31m\u007f\u202eé\n\ufeffz""#);
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
     }
 
     #[test]

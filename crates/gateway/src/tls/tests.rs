@@ -2,7 +2,7 @@ use super::*;
 use crate::identity::FleetCa;
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

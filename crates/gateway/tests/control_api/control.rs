@@ -17,6 +17,7 @@ use tradewind_gateway::control::runner::{Runner, Running};
 use tradewind_gateway::control::server::{Listener, Server};
 use tradewind_gateway::identity::FleetCa;
 use tradewind_gateway::limits::{CONTROL_CONNECTIONS_MAX, EVENT_READERS_MAX, REQUEST_BODY_BYTES_MAX};
+use tradewind_gateway::net::DataPort;
 use tradewind_gateway::tls::{Identity, Security};
 
 /// What the test and its node share.
@@ -27,7 +28,7 @@ struct Stage {
     /// Calls of `drain`.
     drained: AtomicUsize,
     /// The running node's voice and data port.
-    props: std::sync::Mutex<Option<(EventSender, Option<TcpListener>)>>,
+    props: std::sync::Mutex<Option<(EventSender, Option<Box<dyn DataPort>>)>>,
     rerouted: std::sync::Mutex<Vec<Program>>,
     /// A start waits for this when the job is called `slow`.
     go: Notify,
@@ -42,7 +43,7 @@ impl Runner for StagedRunner {
         &self,
         program: Program,
         _security: Security,
-        data_listener: Option<TcpListener>,
+        data_listener: Option<Box<dyn DataPort>>,
         events: EventSender,
     ) -> Result<Box<dyn Running>, Refusal> {
         match program.job_id.as_str() {
@@ -168,8 +169,8 @@ async fn a_program_that_cannot_run_leaves_the_data_port_for_the_next() {
     let early = TcpStream::connect(address).await.unwrap();
     assert_eq!(client.put_program(&program("a")).await.0, StatusCode::OK);
     let (_, listener) = fixture.stage.props.lock().unwrap().take().unwrap();
-    let (_, from) = listener.unwrap().accept().await.unwrap();
-    assert_eq!(from, early.local_addr().unwrap());
+    let link = listener.unwrap().accept().await.unwrap();
+    assert_eq!(link.peer(), early.local_addr().unwrap().to_string());
     // The node has dropped its listener, and the gateway keeps none: nobody waits in a dead backlog.
     assert!(TcpStream::connect(address).await.is_err());
 }
@@ -236,6 +237,19 @@ async fn events_come_line_by_line_as_they_are_told_and_again_to_late_readers() {
     assert_eq!(late.next().await.unwrap()["event"], "progress");
     assert_eq!(caller.call(Method::POST, "/v1/drain", "").await.0, StatusCode::NO_CONTENT);
     assert_eq!((early.next().await, late.next().await), (None, None));
+}
+
+#[tokio::test]
+async fn a_reader_of_events_is_sent_empty_lines_while_nothing_is_told() {
+    let fixture = Fixture::new();
+    let (mut caller, mut reader) = (fixture.client().await, fixture.client().await);
+    let mut lines = reader.events().await;
+    assert_eq!(caller.put_program(&program("a")).await.0, StatusCode::OK);
+    for _ in 0..2 {
+        assert_eq!(lines.next_line().await, Some(b"\n".to_vec()));
+    }
+    fixture.tell(notice("one"));
+    assert_eq!(lines.next().await.unwrap()["message"], "one");
 }
 
 #[tokio::test]
@@ -309,11 +323,16 @@ async fn wrong_paths_and_methods_are_answered_as_errors() {
 }
 
 #[tokio::test]
-async fn a_web_page_cannot_steer_a_gateway() {
+async fn a_web_page_can_neither_steer_nor_read_a_gateway() {
     let fixture = Fixture::new();
     let request = Request::post("/v1/drain").header("origin", "https://evil.example").body(Default::default());
     let response = fixture.client().await.send(request.unwrap()).await;
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    for path in ["/v1/version", "/metrics", "/v1/events", "/no/such/path"] {
+        let request = Request::get(path).header("origin", "https://evil.example").body(Default::default());
+        let response = fixture.client().await.send(request.unwrap()).await;
+        assert_eq!(response.status(), StatusCode::FORBIDDEN, "{path}");
+    }
     assert_eq!(fixture.client().await.put_program(&program("a")).await.0, StatusCode::OK);
 }
 

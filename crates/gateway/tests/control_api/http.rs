@@ -68,9 +68,18 @@ impl Lines {
     /// The next event; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
-            if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = self.rest.drain(..=end).collect();
+            let line = self.next_line().await?;
+            if line != b"\n" {
                 return Some(serde_json::from_slice(&line).unwrap());
+            }
+        }
+    }
+
+    /// The next line, also an empty one that only shows that the gateway lives.
+    pub(crate) async fn next_line(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
+                return Some(self.rest.drain(..=end).collect());
             }
             let frame = self.body.frame().await?.unwrap();
             self.rest.extend_from_slice(frame.data_ref().unwrap());

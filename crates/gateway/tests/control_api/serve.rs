@@ -219,6 +219,43 @@ async fn mutual(serving: &Serving, identity: &Path, wanted: &str) -> Result<Clie
     Ok(Client::over(stream).await)
 }
 
+/// Opens connections from `from` that say nothing.
+async fn strangers(from: [u8; 4], to: &str, count: usize) -> Vec<TcpStream> {
+    let to: std::net::SocketAddr = to.parse().unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..count {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        silent.push(socket.connect(to).await.unwrap());
+    }
+    silent
+}
+
+#[tokio::test]
+async fn strangers_who_never_shake_hands_do_not_keep_a_lease_from_being_renewed() {
+    const RENEWALS: usize = 4;
+    let folder = Folder::new();
+    folder.fleet("fleet", &["lead", "sink"]).await;
+    let identity = folder.text("fleet/sink");
+    let ports = ["--control", "127.0.0.1:0", "--data", "127.0.0.1:0"];
+    let mut serving =
+        Serving::start(&[&ports[..], &["--identity", &identity, "--lease-s", "3600", "--exit-with-stdin"]].concat())
+            .await;
+    // Every renewal comes behind a new crowd. A client gives its handshake up before half of a crowd's have timed out.
+    let lease = json!({ "lease_s": 60 }).to_string();
+    let mut idle = Vec::new();
+    for renewal in 0..RENEWALS {
+        idle.extend(strangers([127, 0, 0, 2], serving.control(), 120).await);
+        let client = mutual(&serving, &folder.path("fleet/lead"), "sink").await;
+        let mut client = client.unwrap_or_else(|error| panic!("renewal {renewal}: {error}"));
+        let (status, answer) = client.call(Method::POST, "/v1/lease", lease.clone()).await;
+        assert_eq!(status, StatusCode::NO_CONTENT, "renewal {renewal}: {answer}");
+    }
+    assert!(serving.child.try_wait().unwrap().is_none(), "the lease lapsed");
+    drop(idle);
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+}
+
 /// What a server says to a client whose handshake it refuses: with TLS 1.3 it comes with the first read.
 async fn first_read(mut stream: impl tokio::io::AsyncRead + Unpin) -> String {
     match stream.read(&mut [0; 1]).await {

@@ -42,6 +42,7 @@ pub(super) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &
             metadata: metadata.collect(),
         },
         storage_class: text("x-ms-access-tier"),
+        file: None,
     }
 }
 
@@ -60,6 +61,7 @@ pub(super) fn written(headers: &HeaderMap, body_is_object: bool) -> Written {
             crc32c: None,
             md5: of_body("content-md5").and_then(decode_md5),
         },
+        file: None,
     }
 }
 

@@ -8,6 +8,7 @@
 //!   it, and Azure refuses bytes that do not match. Of an object made of blocks Azure states no checksum of its own;
 //!   what is proven is every block and the list of them.
 //! - `Content-MD5` of a blob may have been set by whoever wrote it; it is taken as what the store says.
+//! - Each write gives a blob a new ETag, and Azure checks it while it deletes.
 //! - Keys with `.` or `..` segments or a backslash are refused: Azure folds the former and takes the latter for `/`.
 
 mod errors;
@@ -17,12 +18,12 @@ mod read;
 mod send;
 mod source;
 mod write;
-mod xml;
+pub(crate) mod xml;
 
 use crate::rest::{Http, Unreachable};
 use crate::{
-    Checksums, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition,
-    PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId, Written,
+    BucketIdentity, Checksums, Doomed, Download, Identity, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,
+    Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId, Written,
 };
 use async_trait::async_trait;
 use object_store::azure::AzureCredentialProvider;
@@ -91,6 +92,11 @@ impl Store for AzureStore {
         &self.url
     }
 
+    fn identity(&self) -> Identity {
+        let root = format!("{}/{}", self.account_root, self.container);
+        Identity::Bucket(BucketIdentity::of_address("az", &self.origin, &root, &self.container))
+    }
+
     fn limits(&self) -> StoreLimits {
         LIMITS
     }
@@ -112,8 +118,8 @@ impl Store for AzureStore {
         }
     }
 
-    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
-        self.list_page(request).await
+    async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
+        self.list_blobs(request).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectInfo> {
@@ -182,8 +188,8 @@ impl Store for AzureStore {
         Err(call.error(crate::ErrorKind::Unsupported, "this store copies whole objects only"))
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        self.delete_blobs(keys).await
+    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+        self.delete_blobs(objects).await
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

@@ -4,7 +4,6 @@ use super::AzureStore;
 use super::headers::object_info;
 use super::xml::parse_listing;
 use crate::rest::{Call, content_length, expected_bytes, stream_exactly};
-use crate::s3::cut_page;
 use crate::{Download, ErrorKind, ListPage, ListRequest, ObjectInfo, Precondition, Result};
 use futures::StreamExt;
 use http::Method;
@@ -13,10 +12,8 @@ use std::ops::Range;
 impl AzureStore {
     fn read_call(&self, operation: &'static str, method: Method, key: &str, condition: &Precondition) -> Result<Call> {
         self.check_key(operation, key)?;
-        let mut call = match &condition.version {
-            Some(version) => self.call(operation, method, key, &[("versionid", version)]),
-            None => self.call(operation, method, key, &[]),
-        };
+        // The ETag of a blob is new with each write, and the version that the answer names is checked.
+        let mut call = self.call(operation, method, key, &[]);
         if let Some(etag) = &condition.etag {
             call.set("if-match", &format!("\"{etag}\""))?;
         }
@@ -28,7 +25,9 @@ impl AzureStore {
         let response = self.send(call.clone()).await?;
         let size = content_length(response.headers());
         let size = size.ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
-        Ok(object_info(key, size, false, response.headers()))
+        let info = object_info(key, size, false, response.headers());
+        condition.check(&call, &info)?;
+        Ok(info)
     }
 
     pub(super) async fn get_blob(
@@ -53,30 +52,24 @@ impl AzureStore {
         let (expected, size) = expected_bytes(&call, head.status, &head.headers, range.as_ref())?;
         let is_range = head.status == http::StatusCode::PARTIAL_CONTENT;
         let info = object_info(key, size, is_range, &head.headers);
+        condition.check(&call, &info)?;
         Ok(Download { info, body: stream_exactly(call, body, expected) })
     }
 
-    pub(super) async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
+    pub(super) async fn list_blobs(&self, request: &ListRequest) -> Result<ListPage> {
         let prefix = request.prefix.as_str();
         let after = request.start_after.as_deref().filter(|after| *after >= prefix);
         if after.is_some_and(|after| !after.starts_with(prefix)) {
             // Behind all keys with this prefix.
             return Ok(ListPage::default());
         }
-        let mut marker = request.continuation.clone();
-        loop {
-            let mut page = self.list_once(request, after, marker.as_deref()).await?;
-            if let Some(after) = after {
-                // `startFrom` is inclusive, and a page may hold nothing but the key that is left out.
-                page.objects.retain(|object| object.key.as_str() > after);
-                page.prefixes.retain(|prefix| prefix.as_str() > after);
-            }
-            cut_page(&mut page, request.end_at.as_deref());
-            if page.continuation.is_none() || !page.objects.is_empty() || !page.prefixes.is_empty() {
-                return Ok(page);
-            }
-            marker = page.continuation;
+        let mut page = self.list_once(request, after, request.continuation.as_deref()).await?;
+        if let Some(after) = after {
+            // `startFrom` is inclusive, and old servers ignore it.
+            page.objects.retain(|object| object.key.as_str() > after);
+            page.prefixes.retain(|prefix| prefix.as_str() > after);
         }
+        Ok(page)
     }
 
     async fn list_once(&self, request: &ListRequest, after: Option<&str>, marker: Option<&str>) -> Result<ListPage> {
@@ -99,11 +92,15 @@ impl AzureStore {
         let call = self.call("list", Method::GET, "", &query);
         let (_, body) = self.send_small(call.clone()).await?;
         let listing = parse_listing(&body).map_err(|error| call.error(ErrorKind::Server, error))?;
+        let continuation = listing.next.ok_or_else(|| {
+            let fault = "bad listing: the server does not say whether more blobs follow: its answer has no NextMarker";
+            call.error(ErrorKind::Protocol, fault)
+        })?;
         Ok(ListPage {
             objects: listing.blobs,
             prefixes: listing.prefixes,
             refused: Vec::new(),
-            continuation: listing.next,
+            continuation: Some(continuation).filter(|marker| !marker.is_empty()),
         })
     }
 }

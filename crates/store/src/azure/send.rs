@@ -6,7 +6,7 @@ use crate::rest::{Call, encode_path, encode_query, header, read_all};
 use crate::s3::{describe, innermost, parse_error};
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
 use object_store::azure::AzureAuthorizer;
 use object_store::client::{HttpRequest, HttpRequestBody};
@@ -76,7 +76,13 @@ impl AzureStore {
     pub(super) async fn send_small(&self, call: Call) -> Result<(HeaderMap, Bytes)> {
         let asked = Call { body: Payload::default(), ..call.clone() };
         let (head, body) = self.send(call).await?.into_parts();
-        Ok((head.headers, read_all(&asked, body).await?))
+        let body = read_all(&asked, body).await?;
+        // Success in the status, failure in the body.
+        if let Some(answer) = parse_error(&body) {
+            let message = describe(head.status, Some(&answer), header(&head.headers, "x-ms-request-id"));
+            return Err(asked.error(meaning(StatusCode::INTERNAL_SERVER_ERROR, &answer.code), message));
+        }
+        Ok((head.headers, body))
     }
 
     /// Signs with the account's key, adds the SAS, or adds the token.

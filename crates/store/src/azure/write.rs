@@ -3,10 +3,12 @@
 use super::headers::{encode_crc64, set_attributes, set_metadata, set_options, written};
 use super::xml::{block_list, parse_uncommitted};
 use super::{AzureStore, LIMITS};
+use crate::precondition::stays;
+use crate::progress::sign_of_life;
 use crate::rest::{Call, encode_path, header};
 use crate::{
-    Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions,
-    Result, UploadId, Written,
+    Attributes, Checksums, Doomed, Error, ErrorKind, PartSource, PartTag, Payload, PendingUpload, Precondition,
+    PutOptions, Result, UploadId, Written,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -123,8 +125,7 @@ impl AzureStore {
             return Err(call.error(ErrorKind::Unsupported, "a whole object is copied without a range"));
         }
         let root = format!("{}{}/{}", self.origin, self.account_root, source.bucket);
-        let version = source.condition.version.as_ref().map(|version| format!("?versionid={version}"));
-        call.set("x-ms-copy-source", &format!("{}{}", encode_path(&root, &source.key), version.unwrap_or_default()))?;
+        call.set("x-ms-copy-source", &encode_path(&root, &source.key))?;
         if let Some(etag) = &source.condition.etag {
             call.set("x-ms-source-if-match", &format!("\"{etag}\""))?;
         }
@@ -135,22 +136,27 @@ impl AzureStore {
         call.patient = true;
         let (headers, _) = self.send_small(call.clone()).await?;
         if header(&headers, "x-ms-copy-status") == Some("pending") {
-            self.wait_for_copy(&call, key).await?;
+            let id = header(&headers, "x-ms-copy-id").unwrap_or_default();
+            self.wait_for_copy(&call, key, id).await?;
         }
         if options.attributes != Attributes::default() {
             self.set_properties(key, &options.attributes).await?;
         }
         let info = self.head_blob(key, &Precondition::default()).await?;
-        Ok(Written { etag: info.etag, version: info.version, checksums: info.checksums })
+        Ok(Written { etag: info.etag, version: info.version, checksums: info.checksums, file: None })
     }
 
-    /// Within one account a copy is mostly done at once; a large one goes on in the background.
-    async fn wait_for_copy(&self, call: &Call, key: &str) -> Result<()> {
+    /// Within one account a copy is mostly done at once; Azure makes a large one in the background. Each report that it is
+    /// not done yet is a sign of life.
+    async fn wait_for_copy(&self, call: &Call, key: &str, id: &str) -> Result<()> {
         loop {
             tokio::time::sleep(COPY_POLL).await;
             let response = self.send(self.call("copy", Method::HEAD, key, &[])).await?;
+            if header(response.headers(), "x-ms-copy-id").is_some_and(|found| found != id) {
+                return Err(call.error(ErrorKind::Server, "another copy to this key took its place"));
+            }
             match header(response.headers(), "x-ms-copy-status") {
-                Some("pending") => {}
+                Some("pending") => sign_of_life(),
                 Some("success") | None => return Ok(()),
                 Some(status) => {
                     let why = header(response.headers(), "x-ms-copy-status-description").unwrap_or_default();
@@ -166,23 +172,47 @@ impl AzureStore {
         self.send_small(call).await.map(|_| ())
     }
 
-    pub(super) async fn delete_blobs(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        if keys.len() > LIMITS.delete_keys_max {
-            let message = format!("{} keys, {} at most", keys.len(), LIMITS.delete_keys_max);
+    pub(super) async fn delete_blobs(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+        if objects.len() > LIMITS.delete_keys_max {
+            let message = format!("{} keys, {} at most", objects.len(), LIMITS.delete_keys_max);
             return Err(Error::new(ErrorKind::BadRequest, "delete", self.url.clone(), message));
         }
-        let deletes: Vec<_> = keys.iter().map(|key| self.delete_blob(key)).collect();
+        let deletes: Vec<_> = objects.iter().map(|doomed| self.delete_blob(doomed)).collect();
         Ok(futures::stream::iter(deletes).buffered(DELETES_IN_FLIGHT).collect().await)
     }
 
-    async fn delete_blob(&self, key: &str) -> Result<()> {
+    async fn delete_blob(&self, doomed: &Doomed) -> Result<()> {
+        let Doomed { key, condition } = doomed;
         self.check_key("delete", key)?;
+        let url = || format!("{}/{key}", self.url);
+        if !condition.is_any() && !(self.is_azure_itself() && condition.etag.is_some()) {
+            // Another server may ignore the condition on the delete.
+            match self.head_blob(key, &Precondition::default()).await {
+                Ok(now) => {
+                    if let Some(difference) = condition.difference(&now) {
+                        return Err(stays(url(), difference));
+                    }
+                }
+                Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
         let mut call = self.call("delete", Method::DELETE, key, &[]);
         call.set("x-ms-delete-snapshots", "include")?;
+        if let Some(etag) = &condition.etag {
+            call.set("if-match", &format!("\"{etag}\""))?;
+        }
         match self.send_small(call).await {
+            Err(error) if error.kind == ErrorKind::PreconditionFailed => {
+                Err(stays(url(), "the store says that it is another version"))
+            }
             Err(error) if error.kind != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    fn is_azure_itself(&self) -> bool {
+        self.origin.starts_with("https://") && self.origin.ends_with(".windows.net")
     }
 }
 

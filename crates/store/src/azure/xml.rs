@@ -12,6 +12,7 @@ use std::fmt::Write;
 pub(crate) struct Listing {
     pub(crate) blobs: Vec<ObjectInfo>,
     pub(crate) prefixes: Vec<String>,
+    /// Marker of the next page, empty at the end; `None` where the server does not say.
     pub(crate) next: Option<String>,
 }
 
@@ -19,17 +20,21 @@ pub(crate) struct Listing {
 pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
     let mut listing = Listing::default();
     let mut blob = ObjectInfo::default();
+    let mut has_size = false;
     walk(xml, "EnumerationResults", |at| {
         match (at.parent, at.name) {
             ("Blob", "Name") => at.text.clone_into(&mut blob.key),
-            ("Properties", "Content-Length") => blob.size_bytes = at.number()?,
+            ("Properties", "Content-Length") => (blob.size_bytes, has_size) = (at.number()?, true),
             ("Properties", "Last-Modified") => blob.modified_unix_ms = parse_http_date(at.text).unwrap_or(0),
             ("Properties", "Etag") => blob.etag = Some(at.text.trim_matches('"').to_owned()),
             ("Properties", "Content-MD5") => blob.checksums.md5 = decode_md5(at.text),
             ("Properties", "AccessTier") => blob.storage_class = Some(at.text.to_owned()),
+            (_, "Blob") if blob.key.is_empty() || !std::mem::take(&mut has_size) => {
+                return Err(XmlError("an entry has no name or no length".to_owned()));
+            }
             (_, "Blob") => listing.blobs.push(std::mem::take(&mut blob)),
             ("BlobPrefix", "Name") => listing.prefixes.push(at.text.to_owned()),
-            ("EnumerationResults", "NextMarker") if !at.text.is_empty() => listing.next = Some(at.text.to_owned()),
+            ("EnumerationResults", "NextMarker") => listing.next = Some(at.text.to_owned()),
             _ => {}
         }
         Ok(())
@@ -85,6 +90,17 @@ mod tests {
         assert_eq!(page.blobs[0].key, "a & b");
         assert_eq!((page.blobs[0].size_bytes, page.blobs[0].modified_unix_ms), (7, 1_714_979_289_000));
         assert_eq!(page.blobs[0].checksums.md5.map(|md5| md5[0]), Some(0xd4));
+    }
+
+    #[test]
+    fn a_page_without_what_matters_is_seen() {
+        let parse = |inner: &str| parse_listing(format!("<EnumerationResults>{inner}</EnumerationResults>").as_bytes());
+        assert_eq!(parse("<Blobs/><NextMarker/>").unwrap().next.as_deref(), Some(""));
+        assert_eq!(parse("<Blobs/>").unwrap().next, None);
+        assert!(parse("<Blobs><Blob><Name>a</Name></Blob></Blobs>").is_err());
+        assert!(
+            parse("<Blobs><Blob><Properties><Content-Length>1</Content-Length></Properties></Blob></Blobs>").is_err()
+        );
     }
 
     proptest! {

@@ -29,8 +29,13 @@ impl Tree {
         key: &str,
         message: impl std::fmt::Display,
     ) -> Error {
+        Error::new(kind, operation, self.object_url(key), message)
+    }
+
+    /// URL of `key`, for people.
+    pub(super) fn object_url(&self, key: &str) -> String {
         let slash = if self.url.ends_with('/') { "" } else { "/" };
-        Error::new(kind, operation, format!("{}{slash}{key}", self.url), message)
+        format!("{}{slash}{key}", self.url)
     }
 
     /// What a failed system call means for `operation` on `key`.
@@ -39,6 +44,7 @@ impl Tree {
             Errno::ELOOP if self.follow_symlinks => "symbolic links that lead in a circle".to_owned(),
             Errno::ELOOP => "a symbolic link is in the way, and following links was not asked for".to_owned(),
             Errno::ENOTDIR => "a file stands where a directory is needed".to_owned(),
+            Errno::EFBIG => "the file would be larger than `ulimit -f` or the file system allows".to_owned(),
             Errno::EISDIR | Errno::EEXIST => "a directory stands where the file should be".to_owned(),
             other => other.desc().to_owned(),
         };

@@ -11,20 +11,30 @@
 //!   process on the machine may write parts. Listings never show such files.
 //! - A write replaces a regular file and nothing else: a device, FIFO, socket, directory or symbolic link (followed or
 //!   not) that has the name stays as it is, and the write is refused.
-//! - Files have no ETag: a read is guarded by size and modification time, before its first and after its last byte.
+//! - A write is acked when the kernel has the bytes. Only durable writes wait for the disk ([`durable`]); parts carry the
+//!   boot in which they were written, and one from another boot is read before it counts.
+//! - Files have no ETag: a read is guarded by length and [`FileIdentity`](crate::FileIdentity), before its first and after
+//!   its last byte.
+//! - A conditional delete looks at the file right before it unlinks it; see `write::delete`.
 
+mod disk;
+mod durable;
 mod errors;
+mod identity;
 mod path;
 mod read;
 mod walk;
 mod write;
 
+pub(crate) use identity::{directory_kinship, file_kinship, have_one_state};
+
 use crate::{
-    Checksums, Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
-    PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits, UploadId,
-    Written,
+    Checksums, Doomed, Download, Error, ErrorKind, Identity, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,
+    Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits,
+    UploadId, Written,
 };
 use async_trait::async_trait;
+pub use disk::{Disk, Kernel};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,11 +72,13 @@ pub(crate) struct Tree {
     folds_case: OnceLock<bool>,
     cursors: walk::Cursors,
     turns: write::Turns,
+    disk: Arc<dyn Disk>,
+    synced: durable::SyncedDirectories,
 }
 
 impl FileStore {
     /// A store over `root`, which need not exist yet: the first write makes it.
-    pub(crate) fn new(root: &Path, config: &StoreConfig) -> Result<Self> {
+    pub(crate) fn new(root: &Path, config: &StoreConfig, disk: Arc<dyn Disk>) -> Result<Self> {
         if !root.is_absolute() {
             let message = "a file URL needs an absolute path";
             return Err(Error::new(ErrorKind::Configuration, "open", config.url.clone(), message));
@@ -79,7 +91,14 @@ impl FileStore {
             folds_case: OnceLock::new(),
             cursors: walk::Cursors::default(),
             turns: write::Turns::default(),
+            disk,
+            synced: durable::SyncedDirectories::default(),
         })))
+    }
+
+    /// Where a key lies.
+    pub(crate) fn path_of(&self, key: &str) -> PathBuf {
+        self.0.root.join(key)
     }
 
     /// Runs `work` where blocking is allowed.
@@ -102,6 +121,10 @@ impl Store for FileStore {
         &self.0.url
     }
 
+    fn identity(&self) -> Identity {
+        Identity::Files(self.0.root.clone())
+    }
+
     fn limits(&self) -> StoreLimits {
         LIMITS
     }
@@ -118,7 +141,7 @@ impl Store for FileStore {
         }
     }
 
-    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
+    async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
         let request = request.clone();
         self.blocking("list", move |tree| tree.list_page(&request)).await
     }
@@ -134,8 +157,8 @@ impl Store for FileStore {
     }
 
     async fn put(&self, key: &str, payload: Payload, _checksums: &Checksums, options: &PutOptions) -> Result<Written> {
-        let (key, modified) = (key.to_owned(), options.modified_unix_ms);
-        self.blocking("put", move |tree| tree.put(&key, &payload, modified)).await
+        let (key, options) = (key.to_owned(), options.clone());
+        self.blocking("put", move |tree| tree.put(&key, &payload, &options)).await
     }
 
     async fn open_upload(&self, key: &str, _options: &PutOptions) -> Result<UploadId> {
@@ -154,7 +177,7 @@ impl Store for FileStore {
     ) -> Result<PartTag> {
         let (key, upload, size_bytes) = (key.to_owned(), upload.clone(), payload.len());
         self.blocking("put part", move |tree| tree.put_part(&key, &upload, offset, &payload)).await?;
-        Ok(PartTag { part, size_bytes, tag: offset.to_string(), checksums: *checksums })
+        Ok(PartTag { part, size_bytes, tag: self.0.disk.boot().to_owned(), checksums: *checksums })
     }
 
     async fn complete_upload(
@@ -165,9 +188,29 @@ impl Store for FileStore {
         _checksums: &Checksums,
         options: &PutOptions,
     ) -> Result<Written> {
-        let (key, upload, modified) = (key.to_owned(), upload.clone(), options.modified_unix_ms);
-        let size: u64 = parts.iter().map(|part| part.size_bytes).sum();
-        self.blocking("complete upload", move |tree| tree.complete_upload(&key, &upload, size, modified)).await
+        let (key, upload, options, parts) = (key.to_owned(), upload.clone(), options.clone(), parts.to_vec());
+        self.blocking("complete upload", move |tree| tree.complete_upload(&key, &upload, &parts, &options)).await
+    }
+
+    /// Writes are acked when the kernel has the bytes; with [`PutOptions::durable`] or `fsync` when the disk has a whole
+    /// object. Parts are synced at completion only.
+    fn volatile_boot(&self) -> Option<&str> {
+        Some(self.0.disk.boot())
+    }
+
+    async fn has_part(&self, key: &str, upload: &UploadId, offset: u64, part: &PartTag) -> Result<bool> {
+        let (key, upload, part) = (key.to_owned(), upload.clone(), part.clone());
+        self.blocking("check part", move |tree| tree.has_part(&key, &upload, offset, &part)).await
+    }
+
+    async fn changed_unix_ms(&self, key: &str) -> Option<i64> {
+        let key = key.to_owned();
+        self.blocking("stat", move |tree| Ok(tree.changed_unix_ms(&key))).await.ok().flatten()
+    }
+
+    async fn sync(&self, key: &str) -> Result<()> {
+        let key = key.to_owned();
+        self.blocking("sync", move |tree| tree.sync_object(&key)).await
     }
 
     async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
@@ -193,13 +236,13 @@ impl Store for FileStore {
         Err(self.0.error(ErrorKind::Unsupported, "copy part", key, "files are copied by reading them"))
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        if keys.len() > LIMITS.delete_keys_max {
-            let message = format!("{} keys, {} at most", keys.len(), LIMITS.delete_keys_max);
+    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+        if objects.len() > LIMITS.delete_keys_max {
+            let message = format!("{} keys, {} at most", objects.len(), LIMITS.delete_keys_max);
             return Err(Error::new(ErrorKind::BadRequest, "delete", self.0.url.clone(), message));
         }
-        let keys = keys.to_vec();
-        self.blocking("delete", move |tree| Ok(keys.iter().map(|key| tree.delete(key)).collect())).await
+        let objects = objects.to_vec();
+        self.blocking("delete", move |tree| Ok(objects.iter().map(|doomed| tree.delete(doomed)).collect())).await
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

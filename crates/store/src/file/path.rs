@@ -4,7 +4,7 @@ use super::Tree;
 use crate::{ErrorKind, Result};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::stat::Mode;
 use std::os::fd::OwnedFd;
 
 /// NAME_MAX of all file systems in use.
@@ -130,8 +130,7 @@ impl Tree {
             .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
         let mut directory = self.open_root()?;
         for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-            match mkdirat(&directory, segment, Mode::from_bits_truncate(0o777)) {
-                Ok(()) if self.fsync => nix::unistd::fsync(&directory)?,
+            match self.disk.make_directory(&directory, segment) {
                 Ok(()) | Err(Errno::EEXIST) => {}
                 Err(errno) => return Err(errno),
             }

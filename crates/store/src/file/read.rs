@@ -1,23 +1,38 @@
-//! Reading files: guarded by size and time, in buffers that are used again.
+//! Reading files: guarded by length and identity, in buffers that are used again.
 
 use super::Tree;
-use crate::{Download, Error, ErrorKind, ObjectInfo, Precondition, Result};
+use crate::precondition::another_state;
+use crate::{Download, Error, ErrorKind, FileIdentity, ObjectInfo, Precondition, Result};
 use bytes::Bytes;
 use futures::StreamExt;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstatat};
-use std::fs::File;
+use nix::time::{ClockId, clock_gettime};
+use std::fs::{File, Metadata};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Bytes of one read. Large enough that the hand-over between threads does not count, small enough for the cache.
 const BUFFER_BYTES: usize = 1024 * 1024;
 /// Buffers kept for use again, all stores of a process together (32 MiB); more are given back to the system. The first
 /// touch of fresh memory costs more than the read itself.
 const KEPT_BUFFERS_MAX: usize = 32;
+/// The clock that the kernel stamps files with; it moves in ticks of at most 10 ms.
+#[cfg(target_os = "linux")]
+const STAMPING_CLOCK: ClockId = ClockId::CLOCK_REALTIME_COARSE;
+#[cfg(not(target_os = "linux"))]
+const STAMPING_CLOCK: ClockId = ClockId::CLOCK_REALTIME;
+/// Longest tick, and so the longest wait for a file to settle. A change that lies further ahead than this is the mark of
+/// another clock (a file server's, or one that was set back), and is not waited for.
+const TICK_MAX: Duration = Duration::from_millis(10);
+
+/// Pause before the clock is looked at again.
+const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 
 static KEPT_BUFFERS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
@@ -55,8 +70,8 @@ pub(super) struct Reader {
     key: String,
     file: File,
     range: Range<u64>,
-    /// Size and time at the start; at the end they must be the same.
-    state: (u64, i64),
+    /// Length and identity at the start; at the end they must be the same.
+    state: (u64, FileIdentity),
 }
 
 /// A read that has begun: the first buffer is already there, so a small file takes one hand-over to a thread.
@@ -103,8 +118,8 @@ impl Reader {
 
     fn check_unchanged(&self) -> Result<()> {
         let metadata = self.file.metadata().map_err(|error| self.tree.io_error("get", &self.key, &error))?;
-        let state = (metadata.len(), modified_ms(metadata.mtime(), metadata.mtime_nsec()));
-        if state != self.state {
+        let (length, identity) = &self.state;
+        if metadata.len() != *length || identity.difference(&identity_of(&metadata)).is_some() {
             return Err(self.fail(ErrorKind::PreconditionFailed, "the file changed while it was read"));
         }
         Ok(())
@@ -140,14 +155,57 @@ fn modified_ms(seconds: i64, nanoseconds: i64) -> i64 {
     seconds * 1000 + nanoseconds / 1_000_000
 }
 
-/// What a listing or a head says of a file; a directory is a zero-byte object.
+/// Nanoseconds since the Unix epoch; the nearest there are of a time beyond the years 1677 to 2262.
+fn unix_ns(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+pub(super) fn identity_of(metadata: &Metadata) -> FileIdentity {
+    FileIdentity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        modified_unix_ns: unix_ns(metadata.mtime(), metadata.mtime_nsec()),
+        changed_unix_ns: unix_ns(metadata.ctime(), metadata.ctime_nsec()),
+        links: metadata.nlink(),
+    }
+}
+
+fn identity_of_stat(stat: &FileStat) -> FileIdentity {
+    FileIdentity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        modified_unix_ns: unix_ns(stat.st_mtime, stat.st_mtime_nsec),
+        changed_unix_ns: unix_ns(stat.st_ctime, stat.st_ctime_nsec),
+        // 32 or 64 bits wide.
+        links: stat.st_nlink as _,
+    }
+}
+
+/// What a listing or a head says of a file; a directory is a zero-byte object, and its identity does not matter.
 pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
     let is_directory = key.ends_with('/');
     ObjectInfo {
         key,
         size_bytes: if is_directory { 0 } else { u64::try_from(stat.st_size).unwrap_or(0) },
         modified_unix_ms: modified_ms(stat.st_mtime, stat.st_mtime_nsec),
+        file: (!is_directory).then(|| identity_of_stat(stat)),
         ..ObjectInfo::default()
+    }
+}
+
+/// Metadata of an open file, taken when the kernel's clock has moved on from its last change. Otherwise a write after
+/// the read could bear the same stamp as one before it, and nobody would see it.
+fn settled(file: &File) -> io::Result<Metadata> {
+    let began = Instant::now();
+    loop {
+        let metadata = file.metadata()?;
+        let now = clock_gettime(STAMPING_CLOCK).map_or(i64::MAX, |now| unix_ns(now.tv_sec(), now.tv_nsec()));
+        let ahead_ns = identity_of(&metadata).changed_unix_ns.saturating_sub(now);
+        let may_recur = (0..=TICK_MAX.as_nanos() as i64).contains(&ahead_ns);
+        if !metadata.is_file() || !may_recur || began.elapsed() > TICK_MAX {
+            return Ok(metadata);
+        }
+        std::thread::sleep(SETTLE_PAUSE);
     }
 }
 
@@ -202,25 +260,28 @@ impl Tree {
             flags |= OFlag::O_DIRECTORY;
         }
         let file = File::from(openat(&directory, split.name, flags, Mode::empty()).map_err(fail)?);
-        let metadata = file.metadata().map_err(|error| self.io_error("get", key, &error))?;
+        let metadata = settled(&file).map_err(|error| self.io_error("get", key, &error))?;
         if !split.is_directory && !metadata.is_file() {
             return Err(self.error(ErrorKind::NotFound, "get", key, "no regular file"));
         }
         let size = if split.is_directory { 0 } else { metadata.len() };
-        let modified = modified_ms(metadata.mtime(), metadata.mtime_nsec());
-        let other_state = condition.file_state.is_some_and(|state| state != (size, modified));
-        if other_state || condition.etag.is_some() || condition.version.is_some() {
-            let message = "the file is not the one that was listed (size or modification time differ)";
-            return Err(self.error(ErrorKind::PreconditionFailed, "get", key, message));
+        let identity = identity_of(&metadata);
+        let info = ObjectInfo {
+            key: key.to_owned(),
+            size_bytes: size,
+            modified_unix_ms: modified_ms(metadata.mtime(), metadata.mtime_nsec()),
+            file: (!split.is_directory).then_some(identity),
+            ..ObjectInfo::default()
+        };
+        if let Some(difference) = condition.difference(&info) {
+            return Err(self.error(ErrorKind::PreconditionFailed, "get", key, another_state(difference)));
         }
         let range = range.unwrap_or(0..size);
         if range.start > range.end || range.end > size {
             let message = format!("the file has {size} bytes, asked were those up to {}", range.end);
             return Err(self.error(ErrorKind::Truncated, "get", key, message));
         }
-        let info =
-            ObjectInfo { key: key.to_owned(), size_bytes: size, modified_unix_ms: modified, ..ObjectInfo::default() };
-        let state = (metadata.len(), modified);
+        let state = (metadata.len(), identity);
         let mut reader = Reader { tree: Arc::clone(self), key: key.to_owned(), file, range, state };
         let first = reader.next()?;
         Ok(Started { info, first, reader })

@@ -4,20 +4,21 @@
 //! replaced: the name is looked at, following no link, before the first byte is written and again before the `rename`.
 
 use super::Tree;
+use super::disk::Disk;
 use super::path::{Split, is_temporary_of, temporary_name};
-use super::read::object_info;
-use crate::{ErrorKind, Payload, PendingUpload, Result, UploadId, Written};
+use super::read::{identity_of, is_kind, object_info};
+use crate::precondition::stays;
+use crate::{Doomed, ErrorKind, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written};
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::libc;
 use nix::sys::stat::{Mode, fstatat};
-use nix::sys::uio::pwritev;
-use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
-use std::fs::{File, FileTimes};
+use nix::unistd::UnlinkatFlags;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -49,6 +50,7 @@ impl Turns {
 
 /// Removes a temporary file unless it was renamed.
 struct Temporary<'a> {
+    disk: &'a dyn Disk,
     directory: &'a OwnedFd,
     name: String,
     kept: bool,
@@ -58,13 +60,13 @@ impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.kept {
             // A failure leaves a file that the sweep after a crash finds.
-            let _ = unlinkat(self.directory, self.name.as_str(), UnlinkatFlags::NoRemoveDir);
+            let _ = self.disk.remove(self.directory, &self.name, UnlinkatFlags::NoRemoveDir);
         }
     }
 }
 
 /// Writes all segments at `offset`.
-fn write_segments(file: &File, payload: &Payload, mut offset: u64) -> Result<(), Errno> {
+fn write_segments(disk: &dyn Disk, file: &File, payload: &Payload, mut offset: u64) -> Result<(), Errno> {
     for segments in payload.segments().chunks(SEGMENTS_PER_CALL) {
         let mut slices = [IoSlice::new(&[]); SEGMENTS_PER_CALL];
         for (slice, segment) in slices.iter_mut().zip(segments) {
@@ -72,8 +74,7 @@ fn write_segments(file: &File, payload: &Payload, mut offset: u64) -> Result<(),
         }
         let mut left = &mut slices[..segments.len()];
         while !left.is_empty() {
-            let at = libc::off_t::try_from(offset).map_err(|_| Errno::EFBIG)?;
-            match pwritev(file, left, at) {
+            match disk.write(file, left, offset) {
                 Ok(0) => return Err(Errno::EIO),
                 Ok(written) => {
                     offset += written as u64;
@@ -107,43 +108,50 @@ fn irreplaceable(mode: libc::mode_t) -> Option<&'static str> {
 }
 
 impl Tree {
-    pub(super) fn put(&self, key: &str, payload: &Payload, modified_unix_ms: Option<i64>) -> Result<Written> {
+    pub(super) fn put(&self, key: &str, payload: &Payload, options: &PutOptions) -> Result<Written> {
         let split = self.split("put", key)?;
         if split.is_directory {
-            return self.put_directory(key, payload);
+            return self.put_directory(key, payload, options);
         }
         let fail = |errno| self.system_error("put", key, errno);
         let directory = self.make_directory(split.parent).map_err(fail)?;
         self.refuse_irreplaceable("put", key, &directory, split.name)?;
         let (file, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
-        write_segments(&file, payload, 0).map_err(fail)?;
-        self.publish("put", key, split, &file, &temporary, modified_unix_ms)?;
+        write_segments(self.disk.as_ref(), &file, payload, 0).map_err(fail)?;
+        let written = self.publish("put", key, split, &file, &temporary, options)?;
         temporary.kept = true;
-        Ok(Written::default())
+        Ok(written)
     }
 
-    fn put_directory(&self, key: &str, payload: &Payload) -> Result<Written> {
+    fn put_directory(&self, key: &str, payload: &Payload, options: &PutOptions) -> Result<Written> {
         if !payload.is_empty() {
             let message = "a key that ends in `/` is a directory and cannot hold bytes";
             return Err(self.error(ErrorKind::InvalidKey, "put", key, message));
         }
         let path = key.strip_suffix('/').unwrap_or(key);
-        self.make_directory(path).map_err(|errno| self.system_error("put", key, errno))?;
+        let fail = |errno| self.system_error("put", key, errno);
+        self.make_directory(path).map_err(fail)?;
+        if self.is_durable(options) {
+            self.sync_directories(path).map_err(fail)?;
+        }
         Ok(Written::default())
     }
 
-    fn create_temporary<'a>(&self, directory: &'a OwnedFd, name: &str) -> Result<(File, Temporary<'a>), Errno> {
+    fn is_durable(&self, options: &PutOptions) -> bool {
+        self.fsync || options.durable
+    }
+
+    fn create_temporary<'a>(&'a self, directory: &'a OwnedFd, name: &str) -> Result<(File, Temporary<'a>), Errno> {
         let temporary = temporary_name(name);
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        let file = openat(directory, temporary.as_str(), flags, Mode::from_bits_truncate(0o666))?;
+        let file = self.disk.create(directory, &temporary)?;
         self.folds_case.get_or_init(|| {
             let folded = temporary.replace(".tradewind-", ".TRADEWIND-");
             fstatat(directory, folded.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
         });
-        Ok((file.into(), Temporary { directory, name: temporary, kept: false }))
+        Ok((file, Temporary { disk: self.disk.as_ref(), directory, name: temporary, kept: false }))
     }
 
-    /// Gives a complete temporary file its time and its name.
+    /// Gives a complete temporary file its time and its name, and says which file it is now.
     fn publish(
         &self,
         operation: &'static str,
@@ -151,25 +159,30 @@ impl Tree {
         split: Split<'_>,
         file: &File,
         temporary: &Temporary<'_>,
-        modified_unix_ms: Option<i64>,
-    ) -> Result<()> {
+        options: &PutOptions,
+    ) -> Result<Written> {
         let fail = |errno| self.system_error(operation, key, errno);
         if self.folds_case.get() == Some(&true) {
             self.refuse_case_twin(operation, key, temporary.directory, split.name)?;
         }
-        if let Some(modified) = modified_unix_ms {
-            let times = FileTimes::new().set_modified(system_time(modified));
-            file.set_times(times).map_err(|error| self.io_error(operation, key, &error))?;
+        if let Some(modified) = options.modified_unix_ms {
+            let set = self.disk.set_modified(file, system_time(modified));
+            set.map_err(|error| self.io_error(operation, key, &error))?;
         }
-        if self.fsync {
-            fsync(file).map_err(fail)?;
+        if self.is_durable(options) {
+            // After a failed sync the kernel forgets the bytes and the next sync succeeds: they must be written again.
+            let lost = |errno: Errno| self.error(ErrorKind::ChecksumMismatch, operation, key, errno.desc());
+            self.disk.sync(file.as_fd()).map_err(lost)?;
         }
         self.refuse_irreplaceable(operation, key, temporary.directory, split.name)?;
-        renameat(temporary.directory, temporary.name.as_str(), temporary.directory, split.name).map_err(fail)?;
-        if self.fsync {
-            fsync(temporary.directory).map_err(fail)?;
+        self.disk.rename(temporary.directory, &temporary.name, split.name).map_err(fail)?;
+        if self.is_durable(options) {
+            self.disk.sync(temporary.directory.as_fd()).map_err(fail)?;
+            self.sync_directories(split.parent).map_err(fail)?;
         }
-        Ok(())
+        // The rename is a change too, so the identity is taken after it.
+        let metadata = file.metadata().map_err(|error| self.io_error(operation, key, &error))?;
+        Ok(Written { file: Some(identity_of(&metadata)), ..Written::default() })
     }
 
     /// Refuses a name that something other than a regular file has. Links count as what they are, also where they are
@@ -231,7 +244,13 @@ impl Tree {
 
     /// Opens the temporary file of an upload. It is never created here: a part that comes after completion or abort
     /// finds nothing.
-    fn open_temporary(&self, operation: &'static str, key: &str, upload: &UploadId) -> Result<(OwnedFd, File)> {
+    pub(super) fn open_temporary(
+        &self,
+        operation: &'static str,
+        key: &str,
+        upload: &UploadId,
+        access: OFlag,
+    ) -> Result<(OwnedFd, File)> {
         let split = self.file_split(operation, key)?;
         let gone = || self.error(ErrorKind::UploadNotFound, operation, key, "no such upload");
         if !is_temporary_of(&upload.0, split.name) {
@@ -242,26 +261,28 @@ impl Tree {
             other => self.system_error(operation, key, other),
         };
         let directory = self.open_directory(split.parent).map_err(fail)?;
-        let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let flags = access | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let file = openat(&directory, upload.0.as_str(), flags, Mode::empty()).map_err(fail)?;
         Ok((directory, file.into()))
     }
 
     pub(super) fn put_part(&self, key: &str, upload: &UploadId, offset: u64, payload: &Payload) -> Result<()> {
-        let (_, file) = self.open_temporary("put part", key, upload)?;
+        let (_, file) = self.open_temporary("put part", key, upload, OFlag::O_WRONLY)?;
         let _turn = self.turns.take(upload);
-        write_segments(&file, payload, offset).map_err(|errno| self.system_error("put part", key, errno))
+        write_segments(self.disk.as_ref(), &file, payload, offset)
+            .map_err(|errno| self.system_error("put part", key, errno))
     }
 
     pub(super) fn complete_upload(
         &self,
         key: &str,
         upload: &UploadId,
-        size_bytes: u64,
-        modified_unix_ms: Option<i64>,
+        parts: &[PartTag],
+        options: &PutOptions,
     ) -> Result<Written> {
         const OPERATION: &str = "complete upload";
-        let (directory, file) = self.open_temporary(OPERATION, key, upload)?;
+        let (directory, file) = self.open_temporary(OPERATION, key, upload, OFlag::O_RDWR)?;
+        let size_bytes: u64 = parts.iter().map(|part| part.size_bytes).sum();
         let io_fail = |error: std::io::Error| self.io_error(OPERATION, key, &error);
         let written = file.metadata().map_err(io_fail)?.len();
         if written < size_bytes {
@@ -269,12 +290,13 @@ impl Tree {
             return Err(self.error(ErrorKind::BadRequest, OPERATION, key, message));
         }
         if written > size_bytes {
-            file.set_len(size_bytes).map_err(io_fail)?;
+            self.disk.set_length(&file, size_bytes).map_err(io_fail)?;
         }
-        let temporary = Temporary { directory: &directory, name: upload.0.clone(), kept: true };
+        self.refuse_lost_parts(key, &file, parts)?;
+        let disk = self.disk.as_ref();
+        let temporary = Temporary { disk, directory: &directory, name: upload.0.clone(), kept: true };
         let split = self.file_split(OPERATION, key)?;
-        self.publish(OPERATION, key, split, &file, &temporary, modified_unix_ms)?;
-        Ok(Written::default())
+        self.publish(OPERATION, key, split, &file, &temporary, options)
     }
 
     pub(super) fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
@@ -284,7 +306,7 @@ impl Tree {
         }
         let removed = self
             .open_directory(split.parent)
-            .and_then(|directory| unlinkat(&directory, upload.0.as_str(), UnlinkatFlags::NoRemoveDir));
+            .and_then(|directory| self.disk.remove(&directory, &upload.0, UnlinkatFlags::NoRemoveDir));
         match removed {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
             Err(errno) => Err(self.system_error("abort upload", key, errno)),
@@ -316,16 +338,48 @@ impl Tree {
 
     /// Deletes a file, or a directory that is empty. What is not there (a directory that holds something is no object)
     /// is no error.
-    pub(super) fn delete(&self, key: &str) -> Result<()> {
+    ///
+    /// No system call unlinks a file on a condition, so the file is looked at right before: a writer that replaces it
+    /// within these microseconds, or writes to it through a descriptor, loses. Renaming it away first would close that
+    /// gap, but hide the file from its readers and, after a crash, from its owner.
+    pub(super) fn delete(&self, doomed: &Doomed) -> Result<()> {
+        let key = &doomed.key;
         let split = self.split("delete", key)?;
         let flag = if split.is_directory { UnlinkatFlags::RemoveDir } else { UnlinkatFlags::NoRemoveDir };
-        let removed = self.open_directory(split.parent).and_then(|directory| unlinkat(&directory, split.name, flag));
+        let removed = self.open_directory(split.parent).map_err(Refused::System).and_then(|directory| {
+            self.refuse_changed(&directory, split, doomed)?;
+            self.disk.remove(&directory, split.name, flag).map_err(Refused::System)
+        });
         match removed {
-            Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY) => Ok(()),
-            Err(Errno::EISDIR) if !split.is_directory => Ok(()),
-            Err(errno) => Err(self.system_error("delete", key, errno)),
+            Ok(()) | Err(Refused::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY)) => Ok(()),
+            Err(Refused::System(Errno::EISDIR)) if !split.is_directory => Ok(()),
+            Err(Refused::System(errno)) => Err(self.system_error("delete", key, errno)),
+            Err(Refused::Changed(difference)) => Err(stays(self.object_url(key), difference)),
         }
     }
+
+    /// An empty directory holds nothing that could be lost, so its state does not matter.
+    fn refuse_changed(&self, directory: &OwnedFd, split: Split<'_>, doomed: &Doomed) -> Result<(), Refused> {
+        if doomed.condition.is_any() || split.is_directory {
+            return Ok(());
+        }
+        // The unlink takes the link, so the condition is on what the link leads to only where links are followed.
+        let follow = if self.no_follow().is_empty() { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
+        let stat = fstatat(directory, split.name, follow).map_err(Refused::System)?;
+        if !is_kind(&stat, libc::S_IFREG) {
+            return Err(Refused::Changed("it is no regular file any more"));
+        }
+        match doomed.condition.difference(&object_info(doomed.key.clone(), &stat)) {
+            Some(difference) => Err(Refused::Changed(difference)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a file was not deleted.
+enum Refused {
+    System(Errno),
+    Changed(&'static str),
 }
 
 #[cfg(test)]

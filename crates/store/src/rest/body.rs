@@ -1,6 +1,7 @@
 //! Bodies: payload segments out, exact lengths in.
 
 use super::Call;
+use crate::progress::sign_of_life;
 use crate::{ErrorKind, Payload, Result};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -58,6 +59,11 @@ pub(crate) async fn read_all(call: &Call, mut body: Incoming) -> Result<Bytes> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| call.error(ErrorKind::Truncated, format!("answer cut short: {error}")))?;
         if let Ok(data) = frame.into_data() {
+            // White space is what servers send while they work. Anything else is the answer, which is small: one that
+            // drips has the time of any other answer, and no more.
+            if data.iter().all(u8::is_ascii_whitespace) {
+                sign_of_life();
+            }
             if all.is_empty() && body.is_end_stream() {
                 return Ok(data);
             }

@@ -20,8 +20,16 @@ use tokio::net::TcpStream;
 
 /// Longest wait for TCP, the proxy and TLS together; then the connection counts as timed out.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A silent peer is probed after this.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+/// A silent peer is probed after this, …
+const KEEPALIVE: Duration = Duration::from_secs(15);
+/// … then in this interval, …
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// … and after so many probes without an answer the connection is lost. So a dead host, or a path that swallows packets,
+/// is noticed within 30 s, however long a living server may take to answer.
+const KEEPALIVE_PROBES_MAX: u32 = 3;
+/// Bytes that the peer has not acknowledged for so long: the connection is lost.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
 /// Whom to trust.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +63,10 @@ pub(super) fn connector(roots: &TlsRoots) -> Result<Connector> {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES_MAX));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let tls = tls_config(roots)?;
     let direct = HttpsConnectorBuilder::new()

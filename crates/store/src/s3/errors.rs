@@ -71,6 +71,12 @@ pub(super) fn may_refuse_checksum(status: StatusCode, code: &str) -> bool {
     CODES.contains(&code) || (code.is_empty() && matches!(status.as_u16(), 400 | 501))
 }
 
+/// Whether a server that answers so may take a delete once it carries no condition.
+pub(super) fn may_refuse_condition(status: StatusCode, code: &str) -> bool {
+    const CODES: [&str; 4] = ["InvalidRequest", "InvalidArgument", "NotImplemented", "MalformedXML"];
+    CODES.contains(&code) || (code.is_empty() && matches!(status.as_u16(), 400 | 501))
+}
+
 /// One line of what the server said.
 pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
     let mut text = match answer {

@@ -21,12 +21,18 @@ pub(super) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers
         checksums: checksums(dialect, headers),
         attributes: attributes(dialect, headers),
         storage_class: text(dialect.storage_class),
+        file: None,
     }
 }
 
 /// What the headers of a write say.
 pub(super) fn written(dialect: &Dialect, headers: &HeaderMap) -> Written {
-    Written { etag: etag(headers), version: version(dialect, headers), checksums: checksums(dialect, headers) }
+    Written {
+        etag: etag(headers),
+        version: version(dialect, headers),
+        checksums: checksums(dialect, headers),
+        ..Written::default()
+    }
 }
 
 fn etag(headers: &HeaderMap) -> Option<String> {

@@ -1,14 +1,16 @@
 //! Amazon S3, its relatives (R2, MinIO, …) and Google Cloud Storage's XML API: one wire format, two dialects.
 //!
-//! A [`Bucket`] sends each call once, with two exceptions that are no retries of failures: it follows the first hint at
-//! the bucket's region, and it sends a write again without (or with another) checksum when the server does not know
-//! the kind, and remembers that.
+//! A [`Bucket`] sends each call once, with three exceptions that are no retries of failures: it follows the first hint at
+//! the bucket's region; it sends a write again without (or with another) checksum when the server does not know the
+//! kind; and it lists again by version 1 when the server knows no other. It remembers what it learns.
 
 mod address;
 mod credentials;
+mod delete;
 mod dialect;
 mod errors;
 mod headers;
+mod listing;
 mod location;
 mod open;
 mod profile;
@@ -17,7 +19,7 @@ mod send;
 mod sigv4;
 mod source;
 mod write;
-mod xml;
+pub(crate) mod xml;
 
 pub(crate) use address::split_endpoint;
 pub(crate) use credentials::innermost;
@@ -27,15 +29,16 @@ pub(crate) use xml::parse_error;
 
 use crate::rest::{Http, Unreachable};
 use crate::{
-    Checksums, Download, KeyRange, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload,
-    Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
+    BucketIdentity, Checksums, Doomed, Download, Identity, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,
+    Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, StoreLocation,
+    UploadId, Written,
 };
 use address::Place;
 use async_trait::async_trait;
 use credentials::Credentials;
 use dialect::Dialect;
 use std::ops::Range;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, RwLock};
 use tokio::sync::OnceCell;
 
@@ -62,12 +65,24 @@ pub(crate) struct Bucket {
     limits: StoreLimits,
     /// Index of the first kind of checksum in [`write::CHECKSUM_KINDS`] that the server is not known to refuse.
     checksum_kind: AtomicU8,
+    /// The server was seen to know version 1 of the listing only.
+    lists_v1_only: AtomicBool,
+    /// Whether the server answered a delete with a condition as if it did not know such.
+    refuses_delete_conditions: AtomicBool,
 }
 
 #[async_trait]
 impl Store for Bucket {
     fn url(&self) -> &str {
         &self.url
+    }
+
+    fn identity(&self) -> Identity {
+        let place = self.place();
+        Identity::Bucket(match self.at_aws {
+            true => BucketIdentity::of_aws(&place.region, &self.bucket),
+            false => BucketIdentity::of_address(self.dialect.scheme, &place.origin, &place.root, &self.bucket),
+        })
     }
 
     fn limits(&self) -> StoreLimits {
@@ -97,8 +112,8 @@ impl Store for Bucket {
         self.bucket_location().await
     }
 
-    async fn list(&self, request: &ListRequest) -> Result<ListPage> {
-        self.list_page(request).await
+    async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
+        self.list_objects(request).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectInfo> {
@@ -162,8 +177,8 @@ impl Store for Bucket {
         self.upload_part_copy(key, upload, part, source).await
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        self.delete_objects(keys).await
+    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+        self.delete_objects(objects).await
     }
 
     fn as_any(&self) -> &dyn std::any::Any {
@@ -194,17 +209,5 @@ impl Bucket {
     /// The link of the chain that answers, for people.
     pub(crate) async fn credential_source(&self) -> String {
         self.credentials.source().await
-    }
-}
-
-/// Cuts a page at an inclusive upper bound that the server was not told of.
-pub(crate) fn cut_page(page: &mut ListPage, end_at: Option<&str>) {
-    let Some(end_at) = end_at else { return };
-    let range = KeyRange { after: None, until: Some(end_at.to_owned()) };
-    let before = page.objects.len() + page.prefixes.len();
-    page.objects.retain(|object| range.contains(&object.key));
-    page.prefixes.retain(|prefix| range.contains(prefix));
-    if page.objects.len() + page.prefixes.len() < before {
-        page.continuation = None;
     }
 }

@@ -9,7 +9,7 @@ use crate::rest::{Http, TlsRoots};
 use crate::{Result, StoreConfig, StoreLimits};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, RwLock};
 use tokio::sync::OnceCell;
 
@@ -135,6 +135,8 @@ fn new_bucket(
         identity: (config.profile.clone(), config.anonymous),
         limits,
         checksum_kind: AtomicU8::new(0),
+        lists_v1_only: AtomicBool::new(false),
+        refuses_delete_conditions: AtomicBool::new(false),
     })
 }
 

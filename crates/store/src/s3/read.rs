@@ -1,10 +1,9 @@
-//! HEAD, GET and listings.
+//! HEAD and GET.
 
+use super::Bucket;
 use super::headers::object_info;
-use super::xml::{Listing, parse_listing};
-use super::{Bucket, cut_page};
 use crate::rest::{Call, content_length, expected_bytes, stream_exactly};
-use crate::{Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, Precondition, Result};
+use crate::{Download, ErrorKind, ObjectInfo, Precondition, Result};
 use futures::StreamExt;
 use http::Method;
 use std::ops::Range;
@@ -17,7 +16,9 @@ impl Bucket {
         let headers = response.headers();
         let size =
             content_length(headers).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
-        Ok(object_info(self.dialect, key, size, headers))
+        let info = object_info(self.dialect, key, size, headers);
+        condition.check(&call, &info)?;
+        Ok(info)
     }
 
     pub(super) async fn get_object(
@@ -42,18 +43,15 @@ impl Bucket {
         call.headers.clear();
         let (expected, size) = expected_bytes(&call, head.status, &head.headers, range.as_ref())?;
         let info = object_info(self.dialect, key, size, &head.headers);
+        condition.check(&call, &info)?;
         Ok(Download { info, body: stream_exactly(call, body, expected) })
     }
 
     fn read_call(&self, operation: &'static str, method: Method, key: &str, condition: &Precondition) -> Result<Call> {
-        let version = condition.version.as_deref().filter(|version| *version != "null");
-        let mut call = match version {
-            Some(version) if self.dialect.if_version.is_none() => {
-                self.call(operation, method, key, &[("versionId", version)])
-            }
-            _ => self.call(operation, method, key, &[]),
-        };
-        if let (Some(version), Some(name)) = (version, self.dialect.if_version) {
+        let mut call = self.call(operation, method, key, &[]);
+        // S3 has no condition on the version: the version that its answer names is checked. Reading by `versionId`
+        // would need another permission, and hide that the object was replaced.
+        if let (Some(version), Some(name)) = (&condition.version, self.dialect.if_version) {
             call.set(name, version)?;
         }
         if let Some(etag) = &condition.etag {
@@ -66,52 +64,5 @@ impl Bucket {
             call.set("accept-encoding", "gzip")?;
         }
         Ok(call)
-    }
-
-    pub(super) async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
-        let max_keys = request.max_keys.map(|max| max.to_string());
-        let mut query = vec![("list-type", "2"), ("encoding-type", "url")];
-        if !request.prefix.is_empty() {
-            query.push(("prefix", &request.prefix));
-        }
-        if request.delimited {
-            query.push(("delimiter", "/"));
-        }
-        if let Some(max_keys) = &max_keys {
-            query.push(("max-keys", max_keys));
-        }
-        match (&request.continuation, &request.start_after) {
-            (Some(token), _) => query.push(("continuation-token", token)),
-            (None, Some(after)) => query.push(("start-after", after)),
-            (None, None) => {}
-        }
-        let call = self.call("list", Method::GET, "", &query);
-        let (_, body) = self.send_small(call.clone()).await?;
-        let listing = parse_listing(&body).map_err(|error| self.late_refusal(&call, &body, error))?;
-        let mut page = self.page_of(listing);
-        cut_page(&mut page, request.end_at.as_deref());
-        Ok(page)
-    }
-
-    fn page_of(&self, listing: Listing) -> ListPage {
-        let objects = listing.keys.into_iter().map(|entry| ObjectInfo {
-            key: entry.key,
-            size_bytes: entry.size_bytes,
-            etag: entry.etag,
-            version: entry.generation,
-            modified_unix_ms: entry.modified_unix_ms,
-            storage_class: entry.storage_class,
-            ..ObjectInfo::default()
-        });
-        let refused = listing.undecodable.into_iter().map(|key| {
-            let url = format!("{}/{key}", self.url);
-            Error::new(ErrorKind::InvalidKey, "list", url, "the key is no UTF-8 text")
-        });
-        ListPage {
-            objects: objects.collect(),
-            prefixes: listing.prefixes,
-            refused: refused.collect(),
-            continuation: listing.continuation,
-        }
     }
 }

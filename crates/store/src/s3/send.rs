@@ -85,7 +85,9 @@ impl Bucket {
     pub(super) async fn send_small(&self, call: Call) -> Result<(HeaderMap, Bytes), Refusal> {
         let response = self.send(call.clone()).await?;
         let (head, body) = response.into_parts();
-        Ok((head.headers, read_all(&call, body).await?))
+        let body = read_all(&call, body).await?;
+        self.refuse_late(&call, &body)?;
+        Ok((head.headers, body))
     }
 
     /// Sends once. The inner error holds the refusal and the region that the server hints at.
@@ -121,6 +123,14 @@ impl Bucket {
         }
         let message = describe(status, answer.as_ref(), header(headers, self.dialect.request_id));
         Refusal { error: call.error(kind, message), status, code }
+    }
+
+    /// Fails for an answer that says success in its status and failure in its body.
+    pub(super) fn refuse_late(&self, call: &Call, body: &[u8]) -> Result<()> {
+        match parse_error(body) {
+            Some(_) => Err(self.late_refusal(call, body, "refused")),
+            None => Ok(()),
+        }
     }
 
     /// The error of an answer that says success in its status and failure in its body.

@@ -1,33 +1,22 @@
-//! PUT, multipart uploads, copies and deletes.
+//! PUT, multipart uploads and copies.
 
 use super::Bucket;
 use super::errors::may_refuse_checksum;
 use super::headers::{checksums as header_checksums, md5_of_etag, version, written};
 use super::send::Refusal;
-use super::xml::{ErrorAnswer, delete_body, encode_crc32, encode_crc64, parse_deletions, parse_uploads, parse_write};
-use crate::rest::{Call, encode_path, encode_query};
+use super::xml::{encode_crc32, encode_crc64, parse_write};
+use crate::rest::{Call, encode_path, header};
 use crate::{
-    Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions,
-    Result, UploadId, Written,
+    Attributes, Checksums, ErrorKind, PartSource, PartTag, Payload, Precondition, PutOptions, Result, UploadId, Written,
 };
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use futures::StreamExt;
 use http::{HeaderMap, Method, Response};
 use hyper::body::Incoming;
-use md5::{Digest, Md5};
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 /// Kinds of checksum in the order they are tried. The last always works: every server takes a write without any.
 const CHECKSUM_KINDS: [ChecksumKind; 3] = [ChecksumKind::Crc64Nvme, ChecksumKind::Crc32c, ChecksumKind::Nothing];
-
-/// Deletes in flight at once where keys go one by one.
-const SINGLE_DELETES_IN_FLIGHT: usize = 16;
-/// Most pages of unfinished uploads that are read for one key.
-const UPLOAD_PAGES_MAX: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChecksumKind {
@@ -106,6 +95,7 @@ impl Bucket {
     /// Sends the bytes of an object or a part with their checksum.
     async fn send_payload(&self, mut call: Call, payload: Payload, sums: &Checksums) -> Result<HeaderMap> {
         call.patient = true;
+        let asked = call.clone();
         call.body = payload;
         if !self.dialect.amz_checksums {
             set_google_hash(&mut call, sums)?;
@@ -114,7 +104,8 @@ impl Bucket {
         let response =
             self.send_with_checksum(call, |kind, call| if amz { kind.set(call, sums) } else { Ok(()) }).await?;
         let (head, body) = response.into_parts();
-        drain(body).await;
+        let body = crate::rest::read_all(&asked, body).await?;
+        self.refuse_late(&asked, &body)?;
         Ok(head.headers)
     }
 
@@ -207,6 +198,7 @@ impl Bucket {
             etag: answer.etag,
             version: version(self.dialect, &head.headers),
             checksums: if stated == Checksums::default() { answer.checksums } else { stated },
+            ..Written::default()
         };
         Ok(self.with_stated_checksums(key, written).await)
     }
@@ -214,7 +206,7 @@ impl Bucket {
     /// Asks the store for its checksums where the answer to the write held none.
     async fn with_stated_checksums(&self, key: &str, mut written: Written) -> Written {
         if written.checksums == Checksums::default() {
-            let condition = Precondition { etag: written.etag.clone(), ..Precondition::default() };
+            let condition = Precondition::written(&written);
             // The object is there whether or not it can be read: a sink may be allowed to write only.
             if let Ok(info) = self.head_object(key, &condition).await {
                 written.checksums = info.checksums;
@@ -233,34 +225,6 @@ impl Bucket {
         }
     }
 
-    pub(super) async fn list_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
-        let mut pending = Vec::new();
-        let mut marker: Option<(String, String)> = None;
-        for _ in 0..UPLOAD_PAGES_MAX {
-            let mut query = vec![("uploads", ""), ("encoding-type", "url"), ("prefix", key)];
-            if let Some((key_marker, upload_marker)) = &marker {
-                query.extend([("key-marker", key_marker.as_str()), ("upload-id-marker", upload_marker.as_str())]);
-            }
-            let call = self.call("list uploads", Method::GET, "", &query);
-            let (_, body) = self.send_small(call.clone()).await?;
-            let listing = parse_uploads(&body).map_err(|error| self.late_refusal(&call, &body, error))?;
-            // Longer keys with this prefix come after it.
-            let beyond = listing.uploads.last().is_some_and(|entry| entry.key != key);
-            let of_key = listing.uploads.into_iter().filter(|entry| entry.key == key);
-            pending.extend(
-                of_key.map(|entry| PendingUpload {
-                    upload: UploadId(entry.upload),
-                    opened_unix_ms: entry.opened_unix_ms,
-                }),
-            );
-            marker = listing.next.filter(|_| !beyond);
-            if marker.is_none() {
-                break;
-            }
-        }
-        Ok(pending)
-    }
-
     /// A call whose body is another object of the same service.
     fn copy_call(
         &self,
@@ -271,14 +235,10 @@ impl Bucket {
     ) -> Result<Call> {
         let mut call = self.call(operation, Method::PUT, key, query);
         call.patient = true;
-        let mut from = encode_path(&format!("/{}", source.bucket), &source.key);
-        if let Some(version) = source.condition.version.as_deref().filter(|version| *version != "null") {
-            match self.dialect.copy_source_if_version {
-                Some(name) => call.set(name, version)?,
-                None => from.push_str(&format!("?{}", encode_query(&[("versionId", version)]))),
-            }
+        if let (Some(version), Some(name)) = (&source.condition.version, self.dialect.copy_source_if_version) {
+            call.set(name, version)?;
         }
-        call.set(self.dialect.copy_source, &from)?;
+        call.set(self.dialect.copy_source, &encode_path(&format!("/{}", source.bucket), &source.key))?;
         if let Some(etag) = &source.condition.etag {
             call.set(self.dialect.copy_source_if_match, &format!("\"{etag}\""))?;
         }
@@ -296,11 +256,13 @@ impl Bucket {
         self.set_options(&mut call, options)?;
         let (headers, body) = self.send_small(call.clone()).await?;
         let answer = parse_write(&body, "CopyObjectResult").map_err(|error| self.late_refusal(&call, &body, error))?;
+        refuse_other_version(&call, source, &headers)?;
         let mut stated = header_checksums(self.dialect, &headers);
         if stated == Checksums::default() {
             stated = answer.checksums;
         }
-        let written = Written { etag: answer.etag, version: version(self.dialect, &headers), checksums: stated };
+        let version = version(self.dialect, &headers);
+        let written = Written { etag: answer.etag, version, checksums: stated, ..Written::default() };
         Ok(self.with_stated_checksums(key, written).await)
     }
 
@@ -321,63 +283,12 @@ impl Bucket {
             return Err(call.error(ErrorKind::BadRequest, "the copy of a part needs a range"));
         };
         call.set("x-amz-copy-source-range", &format!("bytes={}-{}", range.start, range.end - 1))?;
-        let (_, body) = self.send_small(call.clone()).await?;
+        let (headers, body) = self.send_small(call.clone()).await?;
         let answer = parse_write(&body, "CopyPartResult").map_err(|error| self.late_refusal(&call, &body, error))?;
+        refuse_other_version(&call, source, &headers)?;
         let tag = answer.etag.ok_or_else(|| call.error(ErrorKind::Server, "the answer has no ETag"))?;
         let checksums = Checksums { md5: md5_of_etag(&tag), ..answer.checksums };
         Ok(PartTag { part, size_bytes: range.end - range.start, tag, checksums })
-    }
-
-    pub(super) async fn delete_objects(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        if keys.len() > self.limits.delete_keys_max {
-            let message = format!("{} keys, {} at most", keys.len(), self.limits.delete_keys_max);
-            return Err(Error::new(ErrorKind::BadRequest, "delete", self.url.clone(), message));
-        }
-        let batch = self.dialect.batch_delete && keys.len() > 1 && keys.iter().all(|key| crate::xml::can_hold(key));
-        if batch {
-            match self.delete_batch(keys).await {
-                Err(error) if error.kind == ErrorKind::Unsupported => {}
-                result => return result,
-            }
-        }
-        let singles: Vec<_> = keys.iter().map(|key| self.delete_one(key)).collect();
-        Ok(futures::stream::iter(singles).buffered(SINGLE_DELETES_IN_FLIGHT).collect().await)
-    }
-
-    async fn delete_one(&self, key: &str) -> Result<()> {
-        self.check_key("delete", key)?;
-        let call = self.call("delete", Method::DELETE, key, &[]);
-        match self.send_small(call).await {
-            Ok(_) => Ok(()),
-            Err(refusal) if refusal.error.kind == ErrorKind::NotFound => Ok(()),
-            Err(refusal) => Err(refusal.into()),
-        }
-    }
-
-    async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
-        let mut call = self.call("delete", Method::POST, "", &[("delete", "")]);
-        let body = delete_body(keys.iter().map(String::as_str));
-        call.set("content-md5", &BASE64_STANDARD.encode(Md5::digest(body.as_bytes())))?;
-        call.set("content-type", "application/xml")?;
-        call.body = Bytes::from(body).into();
-        let (_, answer) = self.send_small(call.clone()).await?;
-        let failures = parse_deletions(&answer).map_err(|error| self.late_refusal(&call, &answer, error))?;
-        let failures: HashMap<&str, &ErrorAnswer> =
-            failures.iter().map(|failure| (failure.key.as_str(), failure)).collect();
-        let verdict = |key: &String| match failures.get(key.as_str()) {
-            Some(failure) => self.deletion_verdict(key, failure),
-            None => Ok(()),
-        };
-        Ok(keys.iter().map(verdict).collect())
-    }
-
-    fn deletion_verdict(&self, key: &str, failure: &ErrorAnswer) -> Result<()> {
-        let kind = super::errors::meaning(http::StatusCode::INTERNAL_SERVER_ERROR, &failure.code);
-        if kind == ErrorKind::NotFound {
-            return Ok(());
-        }
-        let message = format!("{} ({})", failure.message, failure.code);
-        Err(Error::new(kind, "delete", format!("{}/{key}", self.url), message))
     }
 }
 
@@ -389,10 +300,15 @@ fn set_google_hash(call: &mut Call, sums: &Checksums) -> Result<()> {
     }
 }
 
-/// Reads what is left of an answer, so that its connection can be used again.
-async fn drain(mut body: Incoming) {
-    use http_body_util::BodyExt;
-    while let Some(Ok(_)) = body.frame().await {}
+/// In a versioned bucket the answer to a copy names the version that was copied; some servers ignore the condition.
+fn refuse_other_version(call: &Call, source: &PartSource, headers: &HeaderMap) -> Result<()> {
+    let copied = header(headers, "x-amz-copy-source-version-id");
+    match (&source.condition.version, copied) {
+        (Some(wanted), Some(copied)) if wanted != copied => {
+            Err(call.error(ErrorKind::PreconditionFailed, "the store copied another version than was asked for"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn completion_body(parts: &[PartTag], kind: ChecksumKind) -> String {

@@ -32,42 +32,109 @@ pub(crate) struct Listing {
     pub(crate) prefixes: Vec<String>,
     /// Keys that are no text even after decoding, as the server wrote them.
     pub(crate) undecodable: Vec<String>,
-    /// Token of the next page.
-    pub(crate) continuation: Option<String>,
+    /// Whether there are more pages; `None` where the server does not say.
+    pub(crate) truncated: Option<bool>,
+    /// Token of the next page (version 2).
+    pub(crate) token: Option<String>,
+    /// Key behind which the next page begins (version 1).
+    pub(crate) next_marker: Option<String>,
+    has_marker: bool,
+    has_count: bool,
+}
+
+/// How a listing continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// With a token (version 2).
+    Token(String),
+    /// Behind a key (version 1).
+    Marker(String),
+}
+
+impl Listing {
+    /// Whether the answer is plainly one of version 1: it repeats the marker, and counts nothing.
+    pub(crate) fn is_v1(&self) -> bool {
+        self.has_marker && !self.has_count
+    }
+
+    /// How the listing continues; `None` at its end. Version 1 names the next marker only with a delimiter; without one
+    /// the last key is it (S3's reference, `ListObjects`).
+    ///
+    /// # Errors
+    /// The server's fault: it says neither how to continue nor that this is the end.
+    pub(crate) fn next(&self) -> Result<Option<Next>, String> {
+        if let Some(token) = &self.token {
+            return Ok(Some(Next::Token(token.clone())));
+        }
+        if let Some(marker) = &self.next_marker {
+            return Ok(Some(Next::Marker(marker.clone())));
+        }
+        match self.truncated {
+            Some(false) => Ok(None),
+            None => Err("the server does not say whether more keys follow: its answer has no IsTruncated".to_owned()),
+            Some(true) if self.is_v1() => self.last().map(|last| Some(Next::Marker(last))),
+            Some(true) => Err("the server says that more keys follow, and names no continuation token".to_owned()),
+        }
+    }
+
+    /// The last entry of a page whose keys ascend.
+    fn last(&self) -> Result<String, String> {
+        if !self.undecodable.is_empty() || !self.keys.is_sorted_by(|one, next| one.key < next.key) {
+            return Err("the server names no next marker, and its keys are not in order".to_owned());
+        }
+        let last = self.keys.last().map(|entry| &entry.key).max(self.prefixes.iter().max());
+        last.cloned().ok_or_else(|| "the server says that more keys follow, and names none".to_owned())
+    }
 }
 
 /// Reads a `ListBucketResult`, with or without `encoding-type=url`.
 pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
     let mut listing = Listing::default();
     let mut entry = ListedKey::default();
-    let (mut truncated, mut encoded) = (false, false);
+    let (mut encoded, mut has_size) = (false, false);
     walk(xml, "ListBucketResult", |at: Walk<'_>| {
         match (at.parent, at.name) {
             ("Contents", "Key") => at.text.clone_into(&mut entry.key),
-            ("Contents", "Size") => entry.size_bytes = at.number()?,
+            ("Contents", "Size") => (entry.size_bytes, has_size) = (at.number()?, true),
             ("Contents", "LastModified") => entry.modified_unix_ms = parse_rfc3339(at.text).unwrap_or(0),
             ("Contents", "ETag") => entry.etag = unquote(at.text),
             ("Contents", "StorageClass") => entry.storage_class = Some(at.text.to_owned()),
             ("Contents", "Generation") => entry.generation = Some(at.text.to_owned()),
+            (_, "Contents") if entry.key.is_empty() || !std::mem::take(&mut has_size) => {
+                return Err(XmlError("an entry has no key or no size".to_owned()));
+            }
             (_, "Contents") => listing.keys.push(std::mem::take(&mut entry)),
             ("CommonPrefixes", "Prefix") => listing.prefixes.push(at.text.to_owned()),
-            ("ListBucketResult", "NextContinuationToken") => listing.continuation = Some(at.text.to_owned()),
-            ("ListBucketResult", "IsTruncated") => truncated = at.text == "true",
+            ("ListBucketResult", "NextContinuationToken") => listing.token = filled(at.text),
+            ("ListBucketResult", "NextMarker") => listing.next_marker = filled(at.text),
+            ("ListBucketResult", "Marker") => listing.has_marker = true,
+            ("ListBucketResult", "KeyCount" | "StartAfter" | "ContinuationToken") => listing.has_count = true,
+            ("ListBucketResult", "IsTruncated") => listing.truncated = Some(truth(&at)?),
             ("ListBucketResult", "EncodingType") => encoded = at.text == "url",
             _ => {}
         }
         Ok(())
     })?;
-    if !truncated {
-        listing.continuation = None;
-    }
     if encoded {
         decode_listing(&mut listing);
     }
     Ok(listing)
 }
 
+fn filled(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn truth(at: &Walk<'_>) -> Result<bool, XmlError> {
+    match at.text.trim() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(XmlError(format!("<{}> is `{}`", at.name, other.escape_debug()))),
+    }
+}
+
 fn decode_listing(listing: &mut Listing) {
+    listing.next_marker = listing.next_marker.take().and_then(|marker| percent_decode(&marker));
     let mut undecodable = Vec::new();
     listing.keys.retain_mut(|entry| decode_in_place(&mut entry.key, &mut undecodable));
     listing.prefixes.retain_mut(|prefix| decode_in_place(prefix, &mut undecodable));
@@ -190,25 +257,40 @@ pub(crate) struct ListedUpload {
 pub(crate) struct UploadListing {
     /// Entries in the server's order.
     pub(crate) uploads: Vec<ListedUpload>,
+    truncated: bool,
     /// Key marker and upload-id marker of the next page.
-    pub(crate) next: Option<(String, String)>,
+    markers: (String, String),
+}
+
+impl UploadListing {
+    /// The markers of the next page; `None` at the end.
+    ///
+    /// # Errors
+    /// The server's fault: there are more uploads, and it does not say how to get at them.
+    pub(crate) fn next(&self) -> Result<Option<(String, String)>, String> {
+        match (self.truncated, self.markers.0.is_empty()) {
+            (false, _) => Ok(None),
+            (true, false) => Ok(Some(self.markers.clone())),
+            (true, true) => Err("the server says that more uploads follow, and names no key marker".to_owned()),
+        }
+    }
 }
 
 /// Reads a `ListMultipartUploadsResult`.
 pub(crate) fn parse_uploads(xml: &[u8]) -> Result<UploadListing, XmlError> {
     let mut listing = UploadListing::default();
     let mut entry = ListedUpload::default();
-    let (mut truncated, mut encoded, mut next) = (false, false, (String::new(), String::new()));
+    let mut encoded = false;
     walk(xml, "ListMultipartUploadsResult", |at| {
         match (at.parent, at.name) {
             ("Upload", "Key") => at.text.clone_into(&mut entry.key),
             ("Upload", "UploadId") => at.text.clone_into(&mut entry.upload),
             ("Upload", "Initiated") => entry.opened_unix_ms = parse_rfc3339(at.text).unwrap_or(0),
             (_, "Upload") => listing.uploads.push(std::mem::take(&mut entry)),
-            ("ListMultipartUploadsResult", "IsTruncated") => truncated = at.text == "true",
+            ("ListMultipartUploadsResult", "IsTruncated") => listing.truncated = truth(&at)?,
             ("ListMultipartUploadsResult", "EncodingType") => encoded = at.text == "url",
-            ("ListMultipartUploadsResult", "NextKeyMarker") => at.text.clone_into(&mut next.0),
-            ("ListMultipartUploadsResult", "NextUploadIdMarker") => at.text.clone_into(&mut next.1),
+            ("ListMultipartUploadsResult", "NextKeyMarker") => at.text.clone_into(&mut listing.markers.0),
+            ("ListMultipartUploadsResult", "NextUploadIdMarker") => at.text.clone_into(&mut listing.markers.1),
             _ => {}
         }
         Ok(())
@@ -217,9 +299,8 @@ pub(crate) fn parse_uploads(xml: &[u8]) -> Result<UploadListing, XmlError> {
         for entry in &mut listing.uploads {
             entry.key = percent_decode(&entry.key).unwrap_or_default();
         }
-        next.0 = percent_decode(&next.0).unwrap_or_default();
+        listing.markers.0 = percent_decode(&listing.markers.0).unwrap_or_default();
     }
-    listing.next = (truncated && !next.0.is_empty()).then_some(next);
     Ok(listing)
 }
 
@@ -243,13 +324,19 @@ pub(crate) fn decode_crc32(text: &str) -> Option<u32> {
     Some(u32::from_be_bytes(BASE64_STANDARD.decode(text).ok()?.try_into().ok()?))
 }
 
-/// The body of `DeleteObjects`.
-pub(crate) fn delete_body<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+/// The body of `DeleteObjects`: keys, and the ETag that an object must have to be deleted.
+pub(crate) fn delete_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut body = String::from("<Delete><Quiet>true</Quiet>");
-    for key in keys {
+    for (key, etag) in objects {
         body.push_str("<Object><Key>");
         crate::xml::escape_into(&mut body, key);
-        body.push_str("</Key></Object>");
+        body.push_str("</Key>");
+        if let Some(etag) = etag {
+            body.push_str("<ETag>&quot;");
+            crate::xml::escape_into(&mut body, etag);
+            body.push_str("&quot;</ETag>");
+        }
+        body.push_str("</Object>");
     }
     body.push_str("</Delete>");
     body
@@ -269,7 +356,7 @@ mod tests {
 <ETag>&quot;d41d8cd98f00b204e9800998ecf8427e&quot;</ETag><Size>12</Size><Owner><ID>x</ID></Owner><StorageClass>STANDARD</StorageClass></Contents>
 <CommonPrefixes><Prefix>d%2F</Prefix></CommonPrefixes></ListBucketResult>"#;
         let page = parse_listing(xml).unwrap();
-        assert_eq!(page.continuation.as_deref(), Some("t&k"));
+        assert_eq!(page.next(), Ok(Some(Next::Token("t&k".to_owned()))));
         assert_eq!(page.prefixes, ["d/"]);
         assert_eq!(page.keys[0].key, "a//b c+");
         assert_eq!(page.keys[0].size_bytes, 12);
@@ -279,11 +366,60 @@ mod tests {
 
     #[test]
     fn a_cut_answer_is_an_error() {
-        let whole = b"<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>";
+        let whole = b"<ListBucketResult><Contents><Key>a</Key><Size>1</Size></Contents></ListBucketResult>";
         assert_eq!(parse_listing(whole).unwrap().keys.len(), 1);
         for length in 0..whole.len() {
             assert!(parse_listing(&whole[..length]).is_err(), "cut at {length}");
         }
+    }
+
+    fn next_of(inner: &str) -> Result<Option<Next>, String> {
+        parse_listing(format!("<ListBucketResult>{inner}</ListBucketResult>").as_bytes()).unwrap().next()
+    }
+
+    #[test]
+    fn a_truncated_listing_says_how_it_continues_or_is_refused() {
+        let keys = "<Contents><Key>a</Key><Size>1</Size></Contents><Contents><Key>b</Key><Size>1</Size></Contents>";
+        let token = |token: &str| Ok(Some(Next::Token(token.to_owned())));
+        let marker = |marker: &str| Ok(Some(Next::Marker(marker.to_owned())));
+        let (more, end) = ("<IsTruncated>true</IsTruncated>", "<IsTruncated>false</IsTruncated>");
+        let next_token = "<NextContinuationToken>t</NextContinuationToken>";
+        assert_eq!(next_of(&format!("{end}{keys}")), Ok(None));
+        assert_eq!(next_of(&format!("{more}{next_token}{keys}")), token("t"));
+        // A token where the end is claimed costs a request, to be sure.
+        assert_eq!(next_of(&format!("{end}{next_token}{keys}")), token("t"));
+        assert!(next_of(&format!("{more}<KeyCount>2</KeyCount>{keys}")).is_err());
+        assert!(next_of(&format!("{more}{keys}")).is_err(), "not plainly version 1");
+        assert!(next_of(&format!("{more}<NextContinuationToken/>{keys}")).is_err());
+        assert!(next_of(keys).is_err(), "no IsTruncated");
+        assert_eq!(next_of(&format!("{more}<Marker/><NextMarker>a/</NextMarker>{keys}")), marker("a/"));
+        assert_eq!(next_of(&format!("{more}<Marker></Marker>{keys}")), marker("b"));
+        let prefix = "<CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes>";
+        assert_eq!(next_of(&format!("{more}<Marker/>{prefix}{keys}")), marker("c/"));
+        assert!(next_of(&format!("{more}<Marker/>")).is_err(), "nothing to continue behind");
+        assert!(next_of(&format!("{more}<Marker/>{keys}{keys}")).is_err(), "no order");
+    }
+
+    #[test]
+    fn answers_that_lack_what_matters_are_errors() {
+        let parse = |inner: &str| parse_listing(format!("<ListBucketResult>{inner}</ListBucketResult>").as_bytes());
+        assert!(parse("<IsTruncated>maybe</IsTruncated>").is_err());
+        assert!(parse("<Contents><Size>1</Size></Contents>").is_err());
+        assert!(parse("<Contents><Key>a</Key><Size>1</Size></Contents><Contents><Key>b</Key></Contents>").is_err());
+        assert!(parse("<Contents><Key>a</Key><Size>-1</Size></Contents>").is_err());
+    }
+
+    #[test]
+    fn truncated_uploads_without_a_marker_are_refused() {
+        let next = |inner: &str| {
+            let xml = format!("<ListMultipartUploadsResult>{inner}</ListMultipartUploadsResult>");
+            parse_uploads(xml.as_bytes()).unwrap().next()
+        };
+        assert_eq!(next("<NextKeyMarker>k</NextKeyMarker>"), Ok(None));
+        let markers = "<NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>";
+        let named = next(&format!("<IsTruncated>true</IsTruncated>{markers}"));
+        assert_eq!(named, Ok(Some(("k".to_owned(), "u".to_owned()))));
+        assert!(next("<IsTruncated>true</IsTruncated>").is_err());
     }
 
     #[test]
@@ -320,7 +456,7 @@ mod tests {
             for key in &keys {
                 xml.push_str("<Contents><Key>");
                 crate::xml::escape_into(&mut xml, key);
-                xml.push_str("</Key></Contents>");
+                xml.push_str("</Key><Size>1</Size></Contents>");
             }
             xml.push_str("</ListBucketResult>");
             let read: Vec<String> = parse_listing(xml.as_bytes()).unwrap().keys.into_iter().map(|k| k.key).collect();

@@ -6,12 +6,12 @@ use nix::unistd::mkfifo;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileExt, FileTypeExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tradewind_store::{
-    Checksums, ErrorKind, ListRequest, Payload, Precondition, PutOptions, Store, StoreConfig, UploadId, open,
+    Checksums, Doomed, ErrorKind, ListRequest, Payload, Precondition, PutOptions, Store, StoreConfig, UploadId, open,
 };
 
 fn root(s: &Subject) -> PathBuf {
@@ -45,7 +45,7 @@ async fn links_are_reported_and_lead_nowhere() {
         assert_eq!(kind(written), Some(ErrorKind::InvalidKey));
         let upload = s.store.open_upload(&s.key("dir-link/new"), &PutOptions::default()).await;
         assert_eq!(kind(upload), Some(ErrorKind::InvalidKey));
-        s.store.delete(&[s.key("dir-link/secret")]).await.unwrap().remove(0).unwrap_err();
+        s.store.delete(&[Doomed::any(s.key("dir-link/secret"))]).await.unwrap().remove(0).unwrap_err();
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
     })
     .await;
@@ -229,6 +229,29 @@ async fn a_file_that_changes_under_the_reader_is_an_error() {
             let read: Result<Vec<_>, _> = download.body.try_collect().await;
             assert_eq!(kind(read), Some(expected));
         }
+    })
+    .await;
+}
+
+/// Length and time of modification are as before: only the kernel's own stamp tells.
+#[tokio::test]
+async fn a_rewrite_that_sets_the_time_back_is_an_error() {
+    use futures::TryStreamExt;
+    on_files(async |s| {
+        let path = root(s).join(s.key("a"));
+        let rewrite = |seed: u64| {
+            let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&bytes(3_000_000, seed), 0).unwrap();
+            file.set_modified(modified).unwrap();
+        };
+        s.put("a", bytes(3_000_000, 1)).await;
+        let seen = Precondition::listed(&s.store.head(&s.key("a")).await.unwrap());
+        let download = s.store.get(&s.key("a"), None, &seen).await.unwrap();
+        rewrite(2);
+        let read: Result<Vec<_>, _> = download.body.try_collect().await;
+        assert_eq!(kind(read), Some(ErrorKind::PreconditionFailed), "between the first and the last byte");
+        assert_eq!(kind(s.read_if("a", None, &seen).await), Some(ErrorKind::PreconditionFailed));
     })
     .await;
 }

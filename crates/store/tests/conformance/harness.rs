@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tradewind_store::{
-    Checksums, Error, ErrorKind, ListRequest, ObjectInfo, Payload, Precondition, PutOptions, Store, StoreConfig,
-    Written, list_range, open,
+    Checksums, Doomed, Error, ErrorKind, ListRequest, ObjectInfo, Payload, Precondition, PutOptions, Store,
+    StoreConfig, Written, list_range, open,
 };
 
 /// What not every server can do.
@@ -156,10 +156,12 @@ impl Subject {
 
 /// The precondition that names exactly this state of an object.
 pub(crate) fn state_of(info: &ObjectInfo) -> Precondition {
-    match &info.etag {
-        Some(etag) => Precondition { etag: Some(etag.clone()), ..Precondition::default() },
-        None => Precondition { file_state: Some((info.size_bytes, info.modified_unix_ms)), ..Precondition::default() },
-    }
+    Precondition::exact(info)
+}
+
+/// Deletes by key whatever is there.
+pub(crate) fn any(keys: &[String]) -> Vec<Doomed> {
+    keys.iter().map(Doomed::any).collect()
 }
 
 /// Bytes that differ everywhere, for `seed`.
@@ -270,7 +272,7 @@ async fn clean(subject: &Subject) {
         list_range(Arc::clone(&subject.store), &subject.prefix, &range).try_collect().await.expect("list");
     let keys: Vec<String> = pages.into_iter().flat_map(|page| page.objects).map(|object| object.key).collect();
     for keys in keys.chunks(subject.store.limits().delete_keys_max) {
-        for verdict in subject.store.delete(keys).await.expect("delete") {
+        for verdict in subject.store.delete(&any(keys)).await.expect("delete") {
             verdict.expect("delete");
         }
     }

@@ -1,8 +1,8 @@
 //! Whole objects: written, read, replaced, deleted.
 
-use crate::harness::{Ability, bytes, each, kind, state_of};
+use crate::harness::{Ability, any, bytes, each, kind, state_of};
 use bytes::Bytes;
-use tradewind_store::{Checksums, ErrorKind, Payload, Precondition, PutOptions};
+use tradewind_store::{Checksums, Doomed, ErrorKind, Payload, Precondition, PutOptions};
 
 #[tokio::test]
 async fn what_is_put_is_read_back() {
@@ -100,12 +100,54 @@ async fn deleting_gives_a_verdict_per_key_and_forgives_absence() {
             s.put(name, bytes(5, 9)).await;
         }
         let keys: Vec<String> = ["a", "absent", "b c", "d/é&<>\"'"].iter().map(|name| s.key(name)).collect();
-        let verdicts = s.store.delete(&keys).await.unwrap();
+        let verdicts = s.store.delete(&any(&keys)).await.unwrap();
         assert_eq!(verdicts.len(), 4);
         assert!(verdicts.iter().all(Result::is_ok), "{verdicts:?}");
         assert_eq!(kind(s.store.head(&keys[0]).await), Some(ErrorKind::NotFound));
         assert_eq!(kind(s.store.head(&keys[3]).await), Some(ErrorKind::NotFound));
-        assert!(s.store.delete(&keys[..1]).await.unwrap()[0].is_ok());
+        assert!(s.store.delete(&any(&keys[..1])).await.unwrap()[0].is_ok());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_an_object_in_the_state_that_was_seen_is_deleted() {
+    each(&[], async |s| {
+        for name in ["same", "rewritten", "gone"] {
+            s.put(name, bytes(5, 20)).await;
+        }
+        let mut doomed = Vec::new();
+        for name in ["same", "rewritten", "gone"] {
+            let info = s.store.head(&s.key(name)).await.unwrap();
+            doomed.push(Doomed { key: s.key(name), condition: Precondition::exact(&info) });
+        }
+        s.put("rewritten", bytes(5, 21)).await;
+        s.store.delete(&any(&[s.key("gone")])).await.unwrap().remove(0).unwrap();
+        for several in [&doomed[1..2], &doomed[..]] {
+            let verdicts = s.store.delete(several).await.unwrap();
+            let kinds: Vec<Option<ErrorKind>> = verdicts.into_iter().map(kind).collect();
+            let expected: Vec<Option<ErrorKind>> = several
+                .iter()
+                .map(|one| one.key.ends_with("rewritten").then_some(ErrorKind::PreconditionFailed))
+                .collect();
+            assert_eq!(kinds, expected);
+        }
+        assert_eq!(s.names("").await, ["rewritten"]);
+        assert!(s.read("rewritten", None).await.unwrap() == bytes(5, 21));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_write_says_which_object_it_made() {
+    each(&[], async |s| {
+        let written = s.put("a", bytes(5, 22)).await;
+        let made = Precondition::written(&written);
+        assert!(!made.is_any());
+        assert_eq!(made.difference(&s.store.head(&s.key("a")).await.unwrap()), None);
+        assert_eq!(s.read_if("a", None, &made).await.unwrap().len(), 5);
+        s.put("a", bytes(5, 23)).await;
+        assert_eq!(kind(s.read_if("a", None, &made).await), Some(ErrorKind::PreconditionFailed));
     })
     .await;
 }

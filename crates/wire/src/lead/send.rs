@@ -178,6 +178,7 @@ impl Lead {
 
     fn send(&mut self, route: RouteId, bytes: u64, work: Work, tries: Tries, now_ms: u64) -> Action {
         self.shares.sent(route, bytes);
+        let queued_bytes = self.shares.in_flight_bytes(route);
         if let Some(rate) = self.config.rate_limit_bytes_per_s {
             let due_ms = self.paced_until_ms.max(now_ms as f64 - PACE_CREDIT_MS);
             self.paced_until_ms = due_ms + bytes as f64 * 1000.0 / rate.max(1) as f64;
@@ -196,6 +197,7 @@ impl Lead {
             bytes,
             paid_bytes: bytes,
             sent_ms: now_ms,
+            queued_bytes,
             work: work.clone(),
             tries,
             reported: false,

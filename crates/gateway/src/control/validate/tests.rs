@@ -166,3 +166,26 @@ fn a_route_may_not_have_a_share_that_is_no_number() {
     program.routes[0].share = f64::NAN;
     assert!(check_program(&program, LOCAL).is_err());
 }
+
+#[test]
+fn a_source_and_a_sink_are_told_which_keys_they_may_touch_unless_they_have_the_job() {
+    let setting = Setting { identity: None, plain: true, data_port: true };
+    let routes = json!([{ "id": 0, "nodes": ["lead", "source", "sink"], "share": 1.0 }]);
+    let below = json!({ "kind": "prefix", "prefix": "a/" });
+    let sink = json!({
+        "contract": 1, "job_id": "job-1", "node": "sink", "routes": routes,
+        "sinks": [store("s3://to"), store("s3://too")], "writes": [below, below],
+    });
+    assert_eq!(check(sink.clone(), setting), Ok(()));
+    let error = check(with(sink.clone(), "/writes", json!([below])), setting).unwrap_err();
+    assert_eq!(error, "sink has 2 sinks and 1 writes");
+    let error = check(with(sink, "/reads", below.clone()), setting).unwrap_err();
+    assert!(error.contains("no source"), "{error}");
+    let source = json!({
+        "contract": 1, "job_id": "job-1", "node": "source", "routes": routes, "source": store("s3://from"),
+        "hops": [{ "to": "sink", "address": "127.0.0.1:7001", "connections": 8 }],
+    });
+    assert_eq!(check(with(source.clone(), "/reads", below.clone()), setting), Ok(()));
+    assert!(check(source, setting).unwrap_err().contains("does not say reads"));
+    assert!(check(with(local_program(), "/writes", json!([below])), LOCAL).unwrap_err().contains("is the lead"));
+}

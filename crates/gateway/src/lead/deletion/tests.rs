@@ -6,7 +6,7 @@ async fn spool_of(trees: &[&Tree], keys: &[(u16, &str)]) -> Spool {
     let spool = Spool::create(None).unwrap();
     for (store, key) in keys {
         let info = trees[usize::from(*store)].store.head(key).await.unwrap();
-        spool.push(*store, &info).unwrap();
+        spool.push(*store, &info, Seen::Copied).unwrap();
     }
     spool
 }
@@ -16,7 +16,6 @@ fn run_over(trees: &[&Tree]) -> DeletionRun {
         stores: trees.iter().map(|tree| tree.store.clone()).collect(),
         policy: RetryPolicy::from(&Limits::default()),
         dry_run: false,
-        only_unchanged: false,
         cancel: CancellationToken::new(),
     }
 }
@@ -37,14 +36,15 @@ async fn run(run: DeletionRun, spool: Spool) -> (u64, Vec<Deleted>) {
 fn end_with(keys: u64) -> SurveyEnd {
     let spool = Spool::create(None).unwrap();
     (0..keys).for_each(|index| {
-        spool.push(0, &ObjectInfo { key: index.to_string(), ..ObjectInfo::default() }).unwrap();
+        let object = ObjectInfo { key: index.to_string(), ..ObjectInfo::default() };
+        spool.push(0, &object, Seen::Listed).unwrap();
     });
     SurveyEnd { source_objects: 1, listed_to_the_end: true, extraneous: Some(spool), ..SurveyEnd::default() }
 }
 
 #[test]
 fn deleting_is_refused_whenever_it_may_be_wrong() {
-    let rules = Deletion { keys_max: Some(3) };
+    let rules = Deletion { keys_max: Some(3), over_half: true, ask: false };
     assert_eq!(refusal(&rules, &end_with(3), 0), None);
     for (end, failed, word) in [
         (end_with(4), 0, "--max-delete"),
@@ -77,7 +77,7 @@ async fn more_keys_than_a_request_holds_all_go() {
     let spool = Spool::create(None).unwrap();
     for key in &keys {
         tree.write(key, b"");
-        spool.push(0, &ObjectInfo { key: key.clone(), ..ObjectInfo::default() }).unwrap();
+        spool.push(0, &ObjectInfo { key: key.clone(), ..ObjectInfo::default() }, Seen::Listed).unwrap();
     }
     let (gone, _) = run(run_over(&[&tree]), spool).await;
     assert_eq!((gone, tree.keys().len()), (count as u64, 0));
@@ -98,10 +98,42 @@ async fn a_source_that_was_written_again_is_not_lost() {
     let spool = spool_of(&[&tree], &[(0, "a"), (0, "b"), (0, "gone")]).await;
     tree.write("b", b"new");
     std::fs::remove_file(tree.path("gone")).unwrap();
-    let (gone, said) = run(DeletionRun { only_unchanged: true, ..run_over(&[&tree]) }, spool).await;
+    let (gone, said) = run(run_over(&[&tree]), spool).await;
     assert_eq!((gone, tree.keys()), (2, vec!["b".to_owned()]));
     let failed = said.iter().find_map(|one| if let Deleted::Failed(failed) = one { Some(failed) } else { None });
     assert_eq!(failed.unwrap().kind, "changed");
+}
+
+/// Same second, same length, and the time set back: only the kernel's own stamp tells.
+#[tokio::test]
+async fn a_source_written_again_with_the_same_length_and_time_is_not_lost() {
+    let tree = Tree::with(&[("in-place", b"old"), ("replaced", b"old")]);
+    let spool = spool_of(&[&tree], &[(0, "in-place"), (0, "replaced")]).await;
+    for key in ["in-place", "replaced"] {
+        // As a copy does; it waits for the kernel's clock to move on.
+        tree.store.get(key, None, &Precondition::default()).await.unwrap();
+    }
+    for key in ["in-place", "replaced"] {
+        let modified = std::fs::metadata(tree.path(key)).unwrap().modified().unwrap();
+        let path = if key == "replaced" { tree.path("beside") } else { tree.path(key) };
+        std::fs::write(&path, b"new").unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        if key == "replaced" {
+            std::fs::rename(path, tree.path(key)).unwrap();
+        }
+    }
+    let (gone, said) = run(run_over(&[&tree]), spool).await;
+    assert_eq!((gone, said.len()), (0, 2));
+    assert_eq!(tree.keys(), ["in-place", "replaced"]);
+}
+
+#[tokio::test]
+async fn all_names_of_a_hard_linked_file_go() {
+    let tree = Tree::with(&[("a", b"1")]);
+    std::fs::hard_link(tree.path("a"), tree.path("b")).unwrap();
+    let spool = spool_of(&[&tree], &[(0, "a"), (0, "b")]).await;
+    let (gone, _) = run(run_over(&[&tree]), spool).await;
+    assert_eq!((gone, tree.keys().len()), (2, 0));
 }
 
 #[tokio::test]

@@ -1,44 +1,64 @@
 //! Which objects earlier runs have closed and proven. Asked on disk, so it may hold any number of them.
 
 use super::{JournalError, open_read_only};
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::lead::background::Background;
+use crate::node::work::Unsynced;
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tradewind_store::ObjectInfo;
+use tradewind_store::{Checksums, ObjectInfo};
 
 /// What must be equal for a source object to be the one that was copied: ETag (or version, or neither for files), size
 /// and modification time, as the **survey** found them. Other requests may state more (a version), so always take it of
-/// that description.
+/// that description. Of a file also its inode and both times in nanoseconds, but not its device, whose number may be
+/// another after a mount.
 pub fn fingerprint(info: &ObjectInfo) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&info.size_bytes.to_le_bytes());
     hasher.update(&info.modified_unix_ms.to_le_bytes());
     let state = info.etag.as_deref().or(info.version.as_deref());
     hasher.update(state.unwrap_or_default().as_bytes());
+    if let Some(file) = &info.file {
+        hasher.update(&file.inode.to_le_bytes());
+        hasher.update(&file.modified_unix_ns.to_le_bytes());
+        hasher.update(&file.changed_unix_ns.to_le_bytes());
+    }
     let mut first = [0; 8];
     first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
     u64::from_le_bytes(first)
+}
+
+/// What earlier runs know of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Not done, or done with another state of the source.
+    No,
+    /// Done, and no power loss can undo it.
+    Yes,
+    /// Done, unless the machine that took the bytes lost power before they were on its disk.
+    Unsynced(Unsynced),
 }
 
 /// The objects that are done. A clone asks the same journal.
 #[derive(Clone, Debug)]
 pub struct DoneSet {
     journal: Option<Arc<(PathBuf, Mutex<Connection>)>>,
+    background: Background,
 }
 
 impl DoneSet {
     /// Nothing is done: a new job.
     pub fn empty() -> Self {
-        Self { journal: None }
+        Self { journal: None, background: Background::Threads }
     }
 
-    pub(super) fn open(path: &Path) -> Result<Self, JournalError> {
+    pub(super) fn open(path: &Path, background: Background) -> Result<Self, JournalError> {
         let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(path, &error);
         let connection = open_read_only(path)?;
         let any: Option<i64> =
             connection.query_row("SELECT 1 FROM done LIMIT 1", [], |row| row.get(0)).optional().map_err(sqlite)?;
         let journal = any.map(|_| Arc::new((path.to_owned(), Mutex::new(connection))));
-        Ok(Self { journal })
+        Ok(Self { journal, background })
     }
 
     /// Whether nothing at all was done before; then there is no need to ask.
@@ -46,14 +66,14 @@ impl DoneSet {
         self.journal.is_none()
     }
 
-    /// For each (destination, key there, fingerprint of the source object now) whether it is done.
+    /// For each (destination, key there, fingerprint of the source object now), whether it is done.
     ///
     /// # Errors
     /// What SQLite says.
-    pub async fn contains(&self, objects: Vec<(u16, String, u64)>) -> Result<Vec<bool>, JournalError> {
-        let Some(journal) = self.journal.clone() else { return Ok(vec![false; objects.len()]) };
+    pub async fn contains(&self, objects: Vec<(u16, String, u64)>) -> Result<Vec<Done>, JournalError> {
+        let Some(journal) = self.journal.clone() else { return Ok(vec![Done::No; objects.len()]) };
         let path = journal.0.clone();
-        let asking = tokio::task::spawn_blocking(move || {
+        let asking = self.background.run(move || {
             // A panic elsewhere cannot leave a read-only connection in a bad state.
             let connection = journal.1.lock().unwrap_or_else(PoisonError::into_inner);
             ask(&connection, &objects).map_err(|error| JournalError::from_sqlite(&journal.0, &error))
@@ -62,12 +82,20 @@ impl DoneSet {
     }
 }
 
-fn ask(connection: &Connection, objects: &[(u16, String, u64)]) -> rusqlite::Result<Vec<bool>> {
-    let mut statement =
-        connection.prepare_cached("SELECT fingerprint FROM done WHERE target = ?1 AND target_key = ?2")?;
+fn ask(connection: &Connection, objects: &[(u16, String, u64)]) -> rusqlite::Result<Vec<Done>> {
+    let sql = "SELECT fingerprint, boot, crc64nvme, crc32c FROM done WHERE target = ?1 AND target_key = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
     let verdicts = objects.iter().map(|(target, target_key, fingerprint)| {
-        let found: Option<i64> = statement.query_row(params![target, target_key], |row| row.get(0)).optional()?;
-        Ok(found.map(i64::cast_unsigned) == Some(*fingerprint))
+        let found = statement.query_row(params![target, target_key], done_of).optional()?;
+        Ok(found.filter(|(found, _)| found == fingerprint).map_or(Done::No, |(_, done)| done))
     });
     verdicts.collect()
+}
+
+fn done_of(row: &Row<'_>) -> rusqlite::Result<(u64, Done)> {
+    let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
+    let Some(boot) = row.get(1)? else { return Ok((fingerprint, Done::Yes)) };
+    let checksums =
+        Checksums { crc64nvme: row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned), crc32c: row.get(3)?, md5: None };
+    Ok((fingerprint, Done::Unsynced(Unsynced { boot, checksums })))
 }

@@ -1,14 +1,26 @@
 //! What is recorded, and how it is written to and read from the tables.
 
+use crate::node::work::Unsynced;
 use rusqlite::{Connection, Row, Transaction, params};
 use std::collections::BTreeMap;
 use tradewind_store::{Checksums, PartTag, PutOptions, UploadId};
 
 /// One thing to remember. Entries about one object name it by destination and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an entry lives until it is written; a box for each intent would cost more"
+)]
 pub enum Entry {
-    /// An upload is about to be opened. Must be durable before it is. Takes the place of any earlier upload of the same
-    /// object, whose parts are forgotten.
+    /// A run begins that may write on a machine in this boot; empty when it is not known.
+    Began {
+        /// See [`Store::volatile_boot`](tradewind_store::Store::volatile_boot).
+        boot: String,
+        /// When, milliseconds since the Unix epoch.
+        unix_ms: i64,
+    },
+    /// An upload is about to be opened. Must be durable before it is. Supersedes any earlier upload of the same key: its
+    /// parts are forgotten, and it stays in the journal until it is [abandoned](Entry::Abandoned).
     Intent(Intent),
     /// The store has named the upload.
     Opened {
@@ -38,13 +50,17 @@ pub enum Entry {
         fingerprint: u64,
         /// Length.
         size_bytes: u64,
+        /// Set while a power loss may undo the write.
+        unsynced: Option<Unsynced>,
     },
-    /// The upload was aborted or never opened: nothing of it is left in the store.
+    /// An upload was aborted or never opened: nothing of it is left in the store.
     Abandoned {
         /// Index of the destination.
         target: u16,
         /// Key there.
         target_key: String,
+        /// The store's name for it; `None` for all uploads of the key that the store has not named.
+        upload: Option<UploadId>,
     },
 }
 
@@ -83,38 +99,60 @@ pub struct UnfinishedUpload {
 /// Writes one entry. Entries about an upload that is not there are ignored: its object has been closed or given up.
 pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
     match entry {
+        Entry::Began { boot, unix_ms } => {
+            let sql = "INSERT OR IGNORE INTO boot (boot, began_unix_ms) VALUES (?1, ?2)";
+            transaction.prepare_cached(sql)?.execute(params![boot, unix_ms]).map(drop)
+        }
         Entry::Intent(intent) => write_intent(transaction, intent),
         Entry::Opened { target, target_key, upload } => {
-            let sql = "UPDATE upload SET upload_id = ?3 WHERE target = ?1 AND target_key = ?2";
+            let sql = "UPDATE upload SET upload_id = ?3 WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
             transaction.prepare_cached(sql)?.execute(params![target, target_key, upload.0]).map(drop)
         }
         Entry::Part { target, target_key, part } => {
             let sql = "INSERT OR REPLACE INTO part (upload, part, size_bytes, tag, crc64nvme, crc32c, md5)
-                       SELECT id, ?3, ?4, ?5, ?6, ?7, ?8 FROM upload WHERE target = ?1 AND target_key = ?2";
+                       SELECT id, ?3, ?4, ?5, ?6, ?7, ?8 FROM upload
+                       WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
             let sums = &part.checksums;
             let (crc64nvme, md5) = (sums.crc64nvme.map(u64::cast_signed), sums.md5.as_ref().map(|sum| &sum[..]));
             let size_bytes = part.size_bytes.cast_signed();
             let values = params![target, target_key, part.part, size_bytes, part.tag, crc64nvme, sums.crc32c, md5];
             transaction.prepare_cached(sql)?.execute(values).map(drop)
         }
-        Entry::Closed { target, target_key, fingerprint, size_bytes } => {
-            forget_upload(transaction, *target, target_key)?;
-            let sql =
-                "INSERT OR REPLACE INTO done (target, target_key, fingerprint, size_bytes) VALUES (?1, ?2, ?3, ?4)";
-            let values = params![target, target_key, fingerprint.cast_signed(), size_bytes.cast_signed()];
+        Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced } => {
+            let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
+            transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
+            let sql = "INSERT OR REPLACE INTO done
+                           (target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+            let boot = unsynced.as_ref().map(|unsynced| &unsynced.boot);
+            let sums = unsynced.as_ref().map(|unsynced| unsynced.checksums).unwrap_or_default();
+            let (size_bytes, crc64nvme) = (size_bytes.cast_signed(), sums.crc64nvme.map(u64::cast_signed));
+            let values =
+                params![target, target_key, fingerprint.cast_signed(), size_bytes, boot, crc64nvme, sums.crc32c];
             transaction.prepare_cached(sql)?.execute(values).map(drop)
         }
-        Entry::Abandoned { target, target_key } => forget_upload(transaction, *target, target_key),
+        Entry::Abandoned { target, target_key, upload } => {
+            let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND upload_id IS ?3";
+            let upload = upload.as_ref().map(|upload| &upload.0);
+            transaction.prepare_cached(sql)?.execute(params![target, target_key, upload]).map(drop)
+        }
     }
 }
 
-fn forget_upload(transaction: &Transaction<'_>, target: u16, target_key: &str) -> rusqlite::Result<()> {
-    let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2";
+/// The same intent again (the answer to an open was lost) is one row; anything else is another upload.
+fn supersede(transaction: &Transaction<'_>, intent: &Intent) -> rusqlite::Result<()> {
+    let (target, target_key) = (intent.target, &intent.target_key);
+    let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND upload_id IS NULL AND intent_unix_ms = ?3";
+    transaction.prepare_cached(sql)?.execute(params![target, target_key, intent.intent_unix_ms])?;
+    let sql = "DELETE FROM part WHERE upload IN
+                   (SELECT id FROM upload WHERE target = ?1 AND target_key = ?2 AND superseded = 0)";
+    transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
+    let sql = "UPDATE upload SET superseded = 1 WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
     transaction.prepare_cached(sql)?.execute(params![target, target_key]).map(drop)
 }
 
 fn write_intent(transaction: &Transaction<'_>, intent: &Intent) -> rusqlite::Result<()> {
-    forget_upload(transaction, intent.target, &intent.target_key)?;
+    supersede(transaction, intent)?;
     let options = serde_json::to_string(&intent.options)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     let sql = "INSERT INTO upload
@@ -152,16 +190,33 @@ fn intent_of(row: &Row<'_>) -> rusqlite::Result<Intent> {
     })
 }
 
-/// Uploads without an id, in the order of destination and key.
+/// The boots in which earlier runs may have written, and when the first run in each began (Unix ms).
+pub(super) fn read_boots(connection: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
+    let sql = "SELECT boot, began_unix_ms FROM boot ORDER BY began_unix_ms, boot";
+    connection.prepare(sql)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// Uploads without an id, superseded ones too, in the order of destination, key and intent.
 pub(super) fn read_pending_intents(connection: &Connection) -> rusqlite::Result<Vec<Intent>> {
-    let sql = format!("SELECT {INTENT_COLUMNS} FROM upload WHERE upload_id IS NULL ORDER BY target, target_key");
+    let sql = format!("SELECT {INTENT_COLUMNS} FROM upload WHERE upload_id IS NULL ORDER BY target, target_key, id");
     connection.prepare(&sql)?.query_map([], intent_of)?.collect()
 }
 
-/// Uploads with an id, in the order of destination and key.
+/// Uploads with an id that may be resumed, in the order of destination and key.
 pub(super) fn read_unfinished(connection: &Connection) -> rusqlite::Result<Vec<UnfinishedUpload>> {
+    read_uploads(connection, "superseded = 0")
+}
+
+/// Uploads with an id that were superseded and not aborted, in the order of destination, key and intent.
+pub(super) fn read_superseded(connection: &Connection) -> rusqlite::Result<Vec<UnfinishedUpload>> {
+    read_uploads(connection, "superseded != 0")
+}
+
+fn read_uploads(connection: &Connection, which: &str) -> rusqlite::Result<Vec<UnfinishedUpload>> {
     let mut parts = read_parts(connection)?;
-    let sql = format!("SELECT {INTENT_COLUMNS} FROM upload WHERE upload_id IS NOT NULL ORDER BY target, target_key");
+    let sql = format!(
+        "SELECT {INTENT_COLUMNS} FROM upload WHERE upload_id IS NOT NULL AND {which} ORDER BY target, target_key, id"
+    );
     let mut statement = connection.prepare(&sql)?;
     let uploads = statement.query_map([], |row| {
         let parts = parts.remove(&row.get(0)?).unwrap_or_default();

@@ -16,10 +16,11 @@ mod entry;
 mod schema;
 mod writer;
 
-pub use done::{DoneSet, fingerprint};
+pub use done::{Done, DoneSet, fingerprint};
 pub use entry::{Entry, Intent, UnfinishedUpload};
 pub use writer::{BATCH_ENTRIES_MAX, BATCH_MS_MAX, QUEUE_MAX};
 
+use crate::lead::background::Background;
 use crate::lead::state_dir::StateDir;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ pub struct Journal {
 struct Open {
     path: PathBuf,
     writer: Writer,
+    background: Background,
 }
 
 /// Why a journal cannot be used.
@@ -91,10 +93,19 @@ impl JournalError {
     }
 
     fn from_sqlite(path: &Path, error: &rusqlite::Error) -> Self {
+        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         let (path, message) = (path.to_owned(), error.to_string());
         match error.sqlite_error_code() {
             Some(DatabaseCorrupt | NotADatabase) => Self::Corrupt { path, message },
+            // A row that no version of ours has written.
+            None if matches!(
+                error,
+                FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)
+            ) =>
+            {
+                Self::Corrupt { path, message }
+            }
             _ => Self::Io { path, message },
         }
     }
@@ -115,7 +126,7 @@ impl Journal {
         if path.exists() {
             return Err(JournalError::Exists(path));
         }
-        Self::start(path, schema::create)
+        Self::start(path, dir.background(), schema::create)
     }
 
     /// Opens the journal of a job that has begun.
@@ -127,7 +138,7 @@ impl Journal {
         if !path.exists() {
             return Err(JournalError::Missing(path));
         }
-        Self::start(path, schema::check)
+        Self::start(path, dir.background(), schema::check)
     }
 
     /// Opens the journal, or begins one where the job died before it had any.
@@ -143,14 +154,15 @@ impl Journal {
 
     fn start(
         path: PathBuf,
+        background: Background,
         prepare: fn(&Path, &mut Connection) -> Result<(), JournalError>,
     ) -> Result<Self, JournalError> {
         let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(&path, &error);
         let mut connection = Connection::open(&path).map_err(sqlite)?;
         prepare(&path, &mut connection)?;
         schema::configure(&connection).map_err(sqlite)?;
-        let writer = Writer::spawn(path.clone(), connection)?;
-        Ok(Self { open: Some(Arc::new(Open { path, writer })) })
+        let writer = Writer::spawn(path.clone(), connection, background)?;
+        Ok(Self { open: Some(Arc::new(Open { path, writer, background })) })
     }
 
     /// Whether anything is kept.
@@ -197,6 +209,14 @@ impl Journal {
         self.read(entry::read_unfinished).await
     }
 
+    /// Uploads of earlier states of their objects that were never aborted.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub async fn superseded(&self) -> Result<Vec<UnfinishedUpload>, JournalError> {
+        self.read(entry::read_superseded).await
+    }
+
     /// Uploads that may have been opened without our learning their ids.
     ///
     /// # Errors
@@ -205,13 +225,22 @@ impl Journal {
         self.read(entry::read_pending_intents).await
     }
 
+    /// The boots in which earlier runs may have written, and when the first run in each began (Unix ms). Empty when no run
+    /// has written one down, or the row was lost.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub async fn boots(&self) -> Result<Vec<(String, i64)>, JournalError> {
+        self.read(entry::read_boots).await
+    }
+
     /// The objects that earlier runs have closed and proven.
     ///
     /// # Errors
     /// What SQLite says.
     pub fn done_set(&self) -> Result<DoneSet, JournalError> {
         match &self.open {
-            Some(open) => DoneSet::open(&open.path),
+            Some(open) => DoneSet::open(&open.path, open.background),
             None => Ok(DoneSet::empty()),
         }
     }
@@ -224,7 +253,7 @@ impl Journal {
         let Some(open) = &self.open else { return Ok(Vec::new()) };
         open.writer.flush().await?;
         let path = open.path.clone();
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = open.background.run(move || {
             let connection = open_read_only(&path)?;
             query(&connection).map_err(|error| JournalError::from_sqlite(&path, &error))
         });

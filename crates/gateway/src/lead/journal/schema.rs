@@ -7,33 +7,38 @@ use std::path::Path;
 /// Marks an SQLite file as ours ("TWjn").
 const APPLICATION_ID: i64 = 0x5457_6a6e;
 /// Grows when the tables change.
-pub(super) const SCHEMA: i64 = 1;
+pub(super) const SCHEMA: i64 = 2;
+/// The oldest schema that can be brought up to date.
+const SCHEMA_MIN: i64 = 1;
 /// Journals up to this size are checked page by page when they are opened; larger ones as they are read.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 
-/// `done` holds objects × destinations that are closed and proven. `upload` holds multipart uploads from the intent to
-/// the end; `upload_id` is empty until the store has named it. Checksums are stored as the signed integers of the same bits.
-const TABLES: &str = "
+/// `done` holds objects × destinations that are closed and proven. `boot` is the boot of the machine that may still hold
+/// the bytes in memory only; NULL when they were on disk (or at a store that keeps its word) before the row was written,
+/// empty when an older version wrote the row and did not say. `upload` holds multipart uploads from the intent to the end;
+/// `upload_id` is empty until the store has named it. A row that is `superseded` belongs to an earlier state of its object
+/// and stays until the upload is aborted. Checksums are stored as the signed integers of the same bits.
+const DONE: &str = "
     CREATE TABLE done (
         target INTEGER NOT NULL,
         target_key TEXT NOT NULL,
         fingerprint INTEGER NOT NULL,
         size_bytes INTEGER NOT NULL,
+        boot TEXT,
+        crc64nvme INTEGER,
+        crc32c INTEGER,
         PRIMARY KEY (target, target_key)
     ) WITHOUT ROWID;
-    CREATE TABLE upload (
-        id INTEGER PRIMARY KEY,
-        target INTEGER NOT NULL,
-        target_key TEXT NOT NULL,
-        source_key TEXT NOT NULL,
-        size_bytes INTEGER NOT NULL,
-        fingerprint INTEGER NOT NULL,
-        chunk_bytes INTEGER NOT NULL,
-        options TEXT NOT NULL,
-        intent_unix_ms INTEGER NOT NULL,
-        upload_id TEXT,
-        UNIQUE (target, target_key)
-    );
+";
+/// `boot` holds the boots of the machines that earlier runs may have written on, and when the first run in each began.
+/// The empty one stands for boots that nobody wrote down.
+const BOOT: &str = "
+    CREATE TABLE boot (
+        boot TEXT PRIMARY KEY,
+        began_unix_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+";
+const PART: &str = "
     CREATE TABLE part (
         upload INTEGER NOT NULL REFERENCES upload (id) ON DELETE CASCADE,
         part INTEGER NOT NULL,
@@ -45,13 +50,43 @@ const TABLES: &str = "
         PRIMARY KEY (upload, part)
     ) WITHOUT ROWID;
 ";
+const UPLOAD_COLUMNS: &str = "
+        id INTEGER PRIMARY KEY,
+        target INTEGER NOT NULL,
+        target_key TEXT NOT NULL,
+        source_key TEXT NOT NULL,
+        size_bytes INTEGER NOT NULL,
+        fingerprint INTEGER NOT NULL,
+        chunk_bytes INTEGER NOT NULL,
+        options TEXT NOT NULL,
+        intent_unix_ms INTEGER NOT NULL,
+        upload_id TEXT,
+        superseded INTEGER NOT NULL DEFAULT 0";
+const INDICES: &str = "
+    CREATE UNIQUE INDEX upload_current ON upload (target, target_key) WHERE superseded = 0;
+    CREATE INDEX upload_of_key ON upload (target, target_key);
+";
+/// From schema 1. SQLite drops a UNIQUE constraint only with its table.
+const UPLOADS_OF_1: &str = "
+    INSERT INTO upload_new
+        SELECT id, target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, intent_unix_ms,
+               upload_id, 0 FROM upload;
+    DROP TABLE upload;
+    ALTER TABLE upload_new RENAME TO upload;
+    ALTER TABLE done ADD COLUMN boot TEXT;
+    ALTER TABLE done ADD COLUMN crc64nvme INTEGER;
+    ALTER TABLE done ADD COLUMN crc32c INTEGER;
+    UPDATE done SET boot = '';
+    INSERT INTO boot (boot, began_unix_ms) VALUES ('', 0);
+";
 
 /// Makes the tables in a new file.
 pub(super) fn create(path: &Path, connection: &mut Connection) -> Result<(), JournalError> {
     let make = |connection: &mut Connection| -> rusqlite::Result<()> {
         connection.pragma_update(None, "journal_mode", "wal")?;
         let transaction = connection.transaction()?;
-        transaction.execute_batch(TABLES)?;
+        transaction
+            .execute_batch(&format!("{DONE} {BOOT} CREATE TABLE upload ({UPLOAD_COLUMNS}); {PART} {INDICES}"))?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", SCHEMA)?;
         transaction.commit()
@@ -59,15 +94,21 @@ pub(super) fn create(path: &Path, connection: &mut Connection) -> Result<(), Jou
     make(connection).map_err(|error| JournalError::from_sqlite(path, &error))
 }
 
-/// Refuses a file that is not a whole journal of this schema.
+/// Refuses a file that is not a whole journal, and brings one of an older schema up to date.
 pub(super) fn check(path: &Path, connection: &mut Connection) -> Result<(), JournalError> {
     let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(path, &error);
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite);
-    if number("application_id")? != APPLICATION_ID {
+    let number = |connection: &Connection, name: &str| {
+        connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite)
+    };
+    if is_empty(connection).map_err(sqlite)? {
+        // The lead died, or the power went, before the tables were made.
+        return create(path, connection);
+    }
+    if number(connection, "application_id")? != APPLICATION_ID {
         return Err(JournalError::Corrupt { path: path.to_owned(), message: "it is no journal".to_owned() });
     }
-    let found = number("user_version")?;
-    if found != SCHEMA {
+    let found = number(connection, "user_version")?;
+    if !(SCHEMA_MIN..=SCHEMA).contains(&found) {
         return Err(JournalError::OtherSchema { path: path.to_owned(), found, expected: SCHEMA });
     }
     let size_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -77,7 +118,21 @@ pub(super) fn check(path: &Path, connection: &mut Connection) -> Result<(), Jour
             return Err(JournalError::Corrupt { path: path.to_owned(), message: verdict });
         }
     }
-    Ok(())
+    if found == SCHEMA { Ok(()) } else { migrate(connection).map_err(sqlite) }
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+}
+
+/// From schema 1, in one transaction. Foreign keys are not enforced yet, so dropping `upload` leaves `part` alone.
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "foreign_keys", "off")?;
+    let transaction = connection.transaction()?;
+    let tables = format!("{BOOT} CREATE TABLE upload_new ({UPLOAD_COLUMNS}); {UPLOADS_OF_1} {INDICES}");
+    transaction.execute_batch(&tables)?;
+    transaction.pragma_update(None, "user_version", SCHEMA)?;
+    transaction.commit()
 }
 
 /// Settings of a writing connection. `NORMAL` does not wait for the disk at each commit; a flush does

@@ -1,7 +1,8 @@
 use super::*;
+use crate::node::work::Unsynced;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
-use tradewind_store::{Checksums, ObjectInfo, PartTag, PutOptions, UploadId};
+use std::collections::{BTreeMap, BTreeSet};
+use tradewind_store::{Checksums, FileIdentity, ObjectInfo, PartTag, PutOptions, UploadId};
 
 const TARGETS: u16 = 2;
 const KEYS: [&str; 4] = ["a", "a/b", "a//b", "übung \u{1F30A}"];
@@ -36,8 +37,9 @@ type Known = (Intent, Option<UploadId>, BTreeMap<u32, PartTag>);
 /// What a journal must know after a sequence of entries.
 #[derive(Default)]
 struct Model {
-    done: BTreeMap<(u16, String), u64>,
+    done: BTreeMap<(u16, String), (u64, Done)>,
     uploads: BTreeMap<(u16, String), Known>,
+    superseded: BTreeMap<(u16, String), Vec<Known>>,
 }
 
 impl Model {
@@ -45,6 +47,11 @@ impl Model {
         match entry.clone() {
             Entry::Intent(intent) => {
                 let name = (intent.target, intent.target_key.clone());
+                let again = |known: &Known| known.1.is_none() && known.0.intent_unix_ms == intent.intent_unix_ms;
+                let superseded = self.superseded.entry(name.clone()).or_default();
+                superseded.retain(|known| !again(known));
+                let earlier = self.uploads.remove(&name).filter(|known| !again(known));
+                superseded.extend(earlier.map(|(intent, upload, _)| (intent, upload, BTreeMap::new())));
                 self.uploads.insert(name, (intent, None, BTreeMap::new()));
             }
             Entry::Opened { target, target_key, upload } => {
@@ -57,14 +64,25 @@ impl Model {
                     known.2.insert(part.part, part);
                 }
             }
-            Entry::Closed { target, target_key, fingerprint, .. } => {
+            Entry::Closed { target, target_key, fingerprint, unsynced, .. } => {
                 self.uploads.remove(&(target, target_key.clone()));
-                self.done.insert((target, target_key), fingerprint);
+                self.done.insert((target, target_key), (fingerprint, unsynced.map_or(Done::Yes, Done::Unsynced)));
             }
-            Entry::Abandoned { target, target_key } => {
-                self.uploads.remove(&(target, target_key));
+            Entry::Abandoned { target, target_key, upload } => {
+                let name = (target, target_key);
+                self.uploads.retain(|of, known| *of != name || known.1 != upload);
+                self.superseded.entry(name).or_default().retain(|known| known.1 != upload);
             }
+            Entry::Began { .. } => {}
         }
+    }
+
+    fn superseded(&self) -> Vec<UnfinishedUpload> {
+        let named = self.superseded.values().flatten().filter_map(|(intent, upload, _)| {
+            let (intent, parts) = (intent.clone(), Vec::new());
+            upload.clone().map(|upload| UnfinishedUpload { intent, upload, parts })
+        });
+        named.collect()
     }
 
     fn unfinished(&self) -> Vec<UnfinishedUpload> {
@@ -76,8 +94,12 @@ impl Model {
     }
 
     fn pending(&self) -> Vec<Intent> {
-        let pending = self.uploads.values().filter(|(_, upload, _)| upload.is_none());
-        pending.map(|(intent, ..)| intent.clone()).collect()
+        let names: BTreeSet<_> = self.uploads.keys().chain(self.superseded.keys()).collect();
+        let known = names.into_iter().flat_map(|name| {
+            let superseded = self.superseded.get(name).into_iter().flatten();
+            superseded.chain(self.uploads.get(name))
+        });
+        known.filter(|(_, upload, _)| upload.is_none()).map(|(intent, ..)| intent.clone()).collect()
     }
 }
 
@@ -86,28 +108,38 @@ fn any_entry() -> impl Strategy<Value = Entry> {
     (name, 0..5, any::<u64>(), 1..4u32, any::<Option<u64>>()).prop_map(|((target, key), kind, number, index, sum)| {
         let target_key = key.to_owned();
         match kind {
-            0 => Entry::Intent(intent(target, key, number)),
-            1 => Entry::Opened { target, target_key, upload: UploadId(format!("upload-{number}")) },
+            0 => Entry::Intent(Intent { intent_unix_ms: i64::from(index), ..intent(target, key, number) }),
+            1 => Entry::Opened { target, target_key, upload: UploadId(format!("upload-{}", number % 3)) },
             2 => Entry::Part { target, target_key, part: part(index, sum) },
-            3 => Entry::Closed { target, target_key, fingerprint: number, size_bytes: number },
-            _ => Entry::Abandoned { target, target_key },
+            3 => {
+                let checksums = Checksums { crc64nvme: sum, crc32c: Some(index), md5: None };
+                let unsynced = sum.map(|_| Unsynced { boot: format!("boot-{index}"), checksums });
+                Entry::Closed { target, target_key, fingerprint: number, size_bytes: number, unsynced }
+            }
+            _ => {
+                let upload = sum.map(|_| UploadId(format!("upload-{}", number % 3)));
+                Entry::Abandoned { target, target_key, upload }
+            }
         }
     })
 }
 
 async fn assert_knows(journal: &Journal, model: &Model) {
     assert_eq!(journal.unfinished().await.unwrap(), model.unfinished());
+    assert_eq!(journal.superseded().await.unwrap(), model.superseded());
     assert_eq!(journal.pending_intents().await.unwrap(), model.pending());
     let done = journal.done_set().unwrap();
     assert_eq!(done.is_empty(), model.done.is_empty());
     for target in 0..TARGETS {
         for key in KEYS {
-            let fingerprint = model.done.get(&(target, key.to_owned())).copied();
+            let known = model.done.get(&(target, key.to_owned())).cloned();
+            let fingerprint = known.as_ref().map(|(fingerprint, _)| *fingerprint);
             let asked = vec![
                 (target, key.to_owned(), fingerprint.unwrap_or(7)),
                 (target, key.to_owned(), fingerprint.unwrap_or(7).wrapping_add(1)),
             ];
-            assert_eq!(done.contains(asked).await.unwrap(), [fingerprint.is_some(), false]);
+            let is_done = known.map_or(Done::No, |(_, done)| done);
+            assert_eq!(done.contains(asked).await.unwrap(), [is_done, Done::No]);
         }
     }
 }
@@ -144,13 +176,14 @@ async fn entries_that_nobody_flushed_are_written_when_the_journal_is_dropped() {
     let (_dir, state) = state_dir();
     let journal = Journal::create(&state).unwrap();
     for index in 0..3 * BATCH_ENTRIES_MAX {
-        let closed = Entry::Closed { target: 0, target_key: index.to_string(), fingerprint: 1, size_bytes: 0 };
+        let target_key = index.to_string();
+        let closed = Entry::Closed { target: 0, target_key, fingerprint: 1, size_bytes: 0, unsynced: None };
         journal.record(closed).await.unwrap();
     }
     drop(journal);
     let done = Journal::open_existing(&state).unwrap().done_set().unwrap();
     let asked = (0..3 * BATCH_ENTRIES_MAX).map(|index| (0, index.to_string(), 1)).collect();
-    assert!(done.contains(asked).await.unwrap().into_iter().all(|is_done| is_done));
+    assert!(done.contains(asked).await.unwrap().into_iter().all(|done| done == Done::Yes));
 }
 
 #[test]
@@ -190,7 +223,7 @@ async fn a_write_that_fails_is_told_to_all_who_record_or_wait() {
     let journal = Journal::create(&state).unwrap();
     let path = state.path().join(JOURNAL_FILE);
     Connection::open(path).unwrap().execute_batch("DROP TABLE done").unwrap();
-    let closed = Entry::Closed { target: 0, target_key: "a".into(), fingerprint: 1, size_bytes: 1 };
+    let closed = Entry::Closed { target: 0, target_key: "a".into(), fingerprint: 1, size_bytes: 1, unsynced: None };
     let error = journal.record_durably(closed.clone()).await.unwrap_err();
     assert!(error.to_string().contains("no such table: done"), "{error}");
     assert!(journal.record_durably(closed).await.is_err());
@@ -215,4 +248,95 @@ fn a_fingerprint_tells_states_apart() {
         assert_ne!(fingerprint(&state), fingerprint(&other));
     }
     assert_eq!(fingerprint(&state), fingerprint(&ObjectInfo { version: Some("v".into()), ..state.clone() }));
+    let identity = FileIdentity { device: 1, inode: 2, modified_unix_ns: 3, changed_unix_ns: 4, links: 1 };
+    let file = |identity| fingerprint(&ObjectInfo { file: Some(identity), ..state.clone() });
+    assert_eq!(file(identity), file(FileIdentity { device: 9, ..identity }), "another mount of the same disk");
+    for other in [
+        FileIdentity { inode: 9, ..identity },
+        FileIdentity { modified_unix_ns: 9, ..identity },
+        FileIdentity { changed_unix_ns: 9, ..identity },
+    ] {
+        assert_ne!(file(identity), file(other));
+    }
+}
+
+/// The tables of schema 1, with one row each.
+const SCHEMA_1: &str = "
+    CREATE TABLE done (target INTEGER NOT NULL, target_key TEXT NOT NULL, fingerprint INTEGER NOT NULL,
+        size_bytes INTEGER NOT NULL, PRIMARY KEY (target, target_key)) WITHOUT ROWID;
+    CREATE TABLE upload (id INTEGER PRIMARY KEY, target INTEGER NOT NULL, target_key TEXT NOT NULL,
+        source_key TEXT NOT NULL, size_bytes INTEGER NOT NULL, fingerprint INTEGER NOT NULL,
+        chunk_bytes INTEGER NOT NULL, options TEXT NOT NULL, intent_unix_ms INTEGER NOT NULL, upload_id TEXT,
+        UNIQUE (target, target_key));
+    CREATE TABLE part (upload INTEGER NOT NULL REFERENCES upload (id) ON DELETE CASCADE, part INTEGER NOT NULL,
+        size_bytes INTEGER NOT NULL, tag TEXT NOT NULL, crc64nvme INTEGER, crc32c INTEGER, md5 BLOB,
+        PRIMARY KEY (upload, part)) WITHOUT ROWID;
+    INSERT INTO done VALUES (0, 'a', 7, 5);
+    INSERT INTO upload VALUES (3, 0, 'b', 's/b', 20, 8, 10, '{\"attributes\":{\"content_type\":null,
+        \"content_encoding\":null,\"content_language\":null,\"content_disposition\":null,\"cache_control\":null,
+        \"metadata\":{}},\"storage_class\":null,\"tags\":{},\"modified_unix_ms\":5,\"size_bytes\":20}', 1000, 'u');
+    INSERT INTO part VALUES (3, 1, 10, '0', -1, 2, NULL);
+    PRAGMA application_id = 0x54576a6e;
+    PRAGMA user_version = 1;
+";
+
+#[tokio::test]
+async fn a_journal_of_an_older_version_is_read_and_what_it_does_not_say_is_not_believed() {
+    let (_dir, state) = state_dir();
+    Connection::open(state.path().join(JOURNAL_FILE)).unwrap().execute_batch(SCHEMA_1).unwrap();
+    for _ in 0..2 {
+        let journal = Journal::open_existing(&state).unwrap();
+        let done = journal.done_set().unwrap().contains(vec![(0, "a".into(), 7)]).await.unwrap();
+        assert_eq!(done, [Done::Unsynced(Unsynced::default())], "no boot, no checksums");
+        let (upload, ..) = (journal.unfinished().await.unwrap().remove(0),);
+        assert_eq!((upload.intent.intent_unix_ms, upload.upload.0.as_str(), upload.parts.len()), (1000, "u", 1));
+        assert_eq!(upload.parts[0].checksums.crc64nvme, Some(u64::MAX));
+        assert_eq!(journal.boots().await.unwrap(), [(String::new(), 0)]);
+    }
+    let journal = Journal::open_existing(&state).unwrap();
+    journal
+        .record_durably(Entry::Closed {
+            target: 0,
+            target_key: "b".into(),
+            fingerprint: 8,
+            size_bytes: 20,
+            unsynced: None,
+        })
+        .await
+        .unwrap();
+    assert!(journal.unfinished().await.unwrap().is_empty());
+    let connection = Connection::open(state.path().join(JOURNAL_FILE)).unwrap();
+    let parts: i64 = connection.query_row("SELECT count(*) FROM part", [], |row| row.get(0)).unwrap();
+    assert_eq!(parts, 0, "parts go with their upload, also after the migration");
+}
+
+#[tokio::test]
+async fn a_journal_without_tables_is_begun_anew() {
+    let (_dir, state) = state_dir();
+    std::fs::write(state.path().join(JOURNAL_FILE), b"").unwrap();
+    let journal = Journal::open_or_create(&state).unwrap();
+    journal.record_durably(Entry::Intent(intent(0, "a", 1))).await.unwrap();
+    assert_eq!(journal.pending_intents().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_upload_stays_known_until_it_is_aborted_whatever_is_begun_after_it() {
+    let (_dir, state) = state_dir();
+    let journal = Journal::create(&state).unwrap();
+    let name = |name: &str| UploadId(name.to_owned());
+    let opened = |upload| Entry::Opened { target: 0, target_key: "a".into(), upload };
+    journal.record(Entry::Intent(intent(0, "a", 1))).await.unwrap();
+    journal.record(opened(name("first"))).await.unwrap();
+    let later = Intent { intent_unix_ms: 1_700_000_000_001, ..intent(0, "a", 2) };
+    journal.record(Entry::Intent(later.clone())).await.unwrap();
+    journal.record(opened(name("second"))).await.unwrap();
+    drop(journal);
+    let journal = Journal::open_existing(&state).unwrap();
+    let names = |uploads: Vec<UnfinishedUpload>| uploads.into_iter().map(|one| one.upload).collect::<Vec<_>>();
+    assert_eq!(names(journal.unfinished().await.unwrap()), [name("second")]);
+    assert_eq!(names(journal.superseded().await.unwrap()), [name("first")]);
+    let abandoned = Entry::Abandoned { target: 0, target_key: "a".into(), upload: Some(name("first")) };
+    journal.record(abandoned).await.unwrap();
+    assert_eq!(names(journal.unfinished().await.unwrap()), [name("second")]);
+    assert!(journal.superseded().await.unwrap().is_empty());
 }

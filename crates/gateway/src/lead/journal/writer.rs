@@ -3,6 +3,7 @@
 use super::JournalError;
 use super::entry::{self, Entry};
 use super::schema::SCHEMA;
+use crate::lead::background::Background;
 use rusqlite::Connection;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -34,21 +35,30 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn spawn(path: PathBuf, connection: Connection) -> Result<Self, JournalError> {
+    pub(super) fn spawn(path: PathBuf, connection: Connection, background: Background) -> Result<Self, JournalError> {
         let io = |error: std::io::Error| JournalError::Io { path: path.clone(), message: error.to_string() };
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
         let failure = Arc::new(OnceLock::new());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(io)?;
-        let (thread_failure, thread_path) = (failure.clone(), path.clone());
-        let work = move || {
+        let (work_failure, work_path) = (failure.clone(), path.clone());
+        let work = async move {
             let (mut receiver, mut batch) = (receiver, Batch::default());
-            if let Err(error) = runtime.block_on(write_all(connection, &mut receiver, &mut batch)) {
+            if let Err(error) = write_all(connection, &mut receiver, &mut batch).await {
                 // Said before the queue and the waiting flushes are dropped, so that whoever notices finds the reason.
-                thread_failure.set(JournalError::from_sqlite(&thread_path, &error)).ok();
+                work_failure.set(JournalError::from_sqlite(&work_path, &error)).ok();
             }
         };
-        let thread = std::thread::Builder::new().name("journal".into()).spawn(work).map_err(io)?;
-        Ok(Self { sender: Some(sender), failure, path, thread: Some(thread) })
+        let thread = match background {
+            Background::Threads => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(io)?;
+                let work = move || runtime.block_on(work);
+                Some(std::thread::Builder::new().name("journal".into()).spawn(work).map_err(io)?)
+            }
+            Background::Inline => {
+                tokio::spawn(work);
+                None
+            }
+        };
+        Ok(Self { sender: Some(sender), failure, path, thread })
     }
 
     pub(super) async fn record(&self, entry: Entry) -> Result<(), JournalError> {

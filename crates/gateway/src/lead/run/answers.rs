@@ -3,7 +3,7 @@
 use super::Running;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
-use crate::node::work::{Failure, Placed, SinkReply};
+use crate::node::work::{Failure, Placed, SinkReply, parse_exactly};
 use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
 use tradewind_wire::lead::Work;
 use tradewind_wire::{Fault, ObjectId, RequestId};
@@ -14,10 +14,10 @@ impl Running {
         // Late: the request was given up, and another try of it is or was under way.
         let Some(work) = self.lead.work(request).cloned() else { return Ok(()) };
         let failure = match verdict {
-            ReplyVerdict::Sink(words) => match postcard::from_bytes::<SinkReply>(&words) {
-                Ok(SinkReply::Failed(failure)) => failure,
-                Ok(answer) => return self.sink_answer(request, work, answer).await,
-                Err(_) => Failure::mismatch("a sink's answer does not parse"),
+            ReplyVerdict::Sink(words) => match parse_exactly::<SinkReply>(&words) {
+                Some(SinkReply::Failed(failure)) => failure,
+                Some(answer) => return self.sink_answer(request, work, answer).await,
+                None => Failure::mismatch("a sink's answer does not parse"),
             },
             ReplyVerdict::Failed { fault, kind, message, unsent } => {
                 if unsent {
@@ -28,6 +28,14 @@ impl Running {
         };
         for object in work.objects() {
             if let Some(cargo) = self.cargo.get_mut(&object) {
+                if let Work::Part { part, .. } = work
+                    && failure.is_lost()
+                    && cargo.unsynced.remove(&part).is_some()
+                {
+                    // The next try sends it.
+                    self.lead.unsent(request);
+                }
+                self.doubted.failed(&cargo.item, &failure);
                 cargo.failed(failure.clone());
             }
         }
@@ -47,9 +55,14 @@ impl Running {
                     self.member(request, object, verdict);
                 }
             }
-            (Work::Part { object, .. }, SinkReply::Part(tag)) => {
+            (Work::Part { object, part, .. }, SinkReply::Part(tag)) if tag.part == part => {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
-                    self.tally.acked(cargo.item.target, tag.size_bytes);
+                    if cargo.unsynced.remove(&tag.part).is_some() {
+                        self.lead.unsent(request);
+                        self.tally.acked_earlier(cargo.item.target, tag.size_bytes);
+                    } else {
+                        self.tally.acked(cargo.item.target, tag.size_bytes);
+                    }
                     self.causes.done(cargo.item.target);
                     let entry = Entry::Part {
                         target: cargo.item.target,
@@ -61,10 +74,13 @@ impl Running {
                 }
                 self.lead.done(request, object);
             }
-            (Work::Open(object), SinkReply::Opened(upload)) => {
+            (Work::Open(object), SinkReply::Opened { upload, asked_again }) => {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
                     let (target, target_key) = (cargo.item.target, cargo.item.target_key.clone());
                     cargo.upload = Some(upload.clone());
+                    if asked_again {
+                        cargo.may_have_orphans();
+                    }
                     self.journal.record(Entry::Opened { target, target_key, upload }).await?;
                 }
                 self.lead.done(request, object);
@@ -78,7 +94,8 @@ impl Running {
             (Work::Abort(object), SinkReply::Aborted) => {
                 if let Some(cargo) = self.cargo.get(&object) {
                     let (target, target_key) = (cargo.item.target, cargo.item.target_key.clone());
-                    self.journal.record(Entry::Abandoned { target, target_key }).await?;
+                    let upload = cargo.upload.clone();
+                    self.journal.record(Entry::Abandoned { target, target_key, upload }).await?;
                 }
                 self.lead.done(request, object);
             }
@@ -93,15 +110,25 @@ impl Running {
 
     pub(super) fn member(&mut self, request: RequestId, object: ObjectId, verdict: Result<Placed, Failure>) {
         let Some(cargo) = self.cargo.get_mut(&object) else { return };
+        let verdict = verdict.and_then(|placed| match placed.size_bytes == cargo.item.info.size_bytes {
+            true => Ok(placed),
+            false => Err(Failure::mismatch("a sink's answer speaks of another length than the object's")),
+        });
         match verdict {
             Ok(placed) => {
-                self.tally.acked(cargo.item.target, placed.size_bytes);
+                if cargo.item.check.is_some() {
+                    self.tally.acked_earlier(cargo.item.target, placed.size_bytes);
+                } else {
+                    self.tally.acked(cargo.item.target, placed.size_bytes);
+                }
                 self.causes.done(cargo.item.target);
                 cargo.placed = Some(placed);
                 self.lead.done(request, object);
             }
             Err(failure) => {
-                let fault = failure.fault;
+                // To look at it again would show the same: it is moved instead.
+                let fault = if failure.is_lost() { Fault::Permanent } else { failure.fault };
+                self.doubted.failed(&cargo.item, &failure);
                 cargo.failed(failure);
                 self.lead.fault(request, object, fault);
             }

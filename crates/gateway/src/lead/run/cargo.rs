@@ -14,12 +14,16 @@ pub(super) struct Cargo {
     pub(super) item: WorkItem,
     /// How it is written.
     pub(super) options: PutOptions,
+    /// State the source object must be in, for every read of it.
+    pub(super) condition: Precondition,
     /// What the source store states of the whole.
     pub(super) stated: Checksums,
     /// Length of its parts; `None` when it is written whole.
     pub(super) part_bytes: Option<u64>,
     pub(super) upload: Option<UploadId>,
     pub(super) tags: BTreeMap<u32, PartTag>,
+    /// Parts of an earlier run that a power loss may have undone: the sink looks before they are sent again.
+    pub(super) unsynced: BTreeMap<u32, PartTag>,
     /// When its first upload was intended, and how often one was.
     pub(super) intended: Option<(i64, u32)>,
     pub(super) placed: Option<Placed>,
@@ -69,16 +73,14 @@ pub(super) async fn look(item: WorkItem, restarted: bool, setup: &Shared) -> Pre
 }
 
 fn changed(listed: &ObjectInfo, now: &ObjectInfo) -> bool {
-    listed.size_bytes != now.size_bytes
-        || listed.etag.is_some() && now.etag.is_some() && listed.etag != now.etag
-        || listed.etag.is_none() && listed.modified_unix_ms != now.modified_unix_ms
+    Precondition::listed(listed).difference(now).is_some()
 }
 
 impl Cargo {
     /// An object that is written whole; its attributes come with its bytes.
     pub(super) fn whole(item: WorkItem, setup: &Shared) -> Self {
-        let stated = item.info.checksums;
-        Self::new(item, Attributes::default(), stated, None, true, setup)
+        let (stated, condition) = (item.info.checksums, Precondition::listed(&item.info));
+        Self::new(item, condition, Attributes::default(), stated, None, true, setup)
     }
 
     fn looked_at(item: WorkItem, now: &ObjectInfo, restarted: bool, setup: &Shared) -> Self {
@@ -86,11 +88,13 @@ impl Cargo {
             let limits = setup.targets[usize::from(item.target)].limits();
             part_bytes(item.info.size_bytes, setup.job.chunk_bytes, &limits)
         });
-        Self::new(item, now.attributes.clone(), now.checksums, part_bytes, !restarted, setup)
+        let condition = Precondition::exact(now);
+        Self::new(item, condition, now.attributes.clone(), now.checksums, part_bytes, !restarted, setup)
     }
 
     fn new(
         item: WorkItem,
+        condition: Precondition,
         attributes: Attributes,
         stated: Checksums,
         part_bytes: Option<u64>,
@@ -100,10 +104,12 @@ impl Cargo {
         Self {
             options: options(&item, attributes, &setup.job),
             item,
+            condition,
             stated,
             part_bytes,
             upload: None,
             tags: BTreeMap::new(),
+            unsynced: BTreeMap::new(),
             intended: None,
             placed: None,
             failure: None,
@@ -124,7 +130,7 @@ impl Cargo {
             bytes: self.item.info.size_bytes,
             layout,
             may_restart: self.may_restart,
-            travels: !self.item.server_side,
+            travels: !self.item.server_side && self.item.check.is_none(),
         }
     }
 
@@ -133,17 +139,30 @@ impl Cargo {
         self.part_bytes == Some(upload.intent.chunk_bytes) && fingerprint(&self.item.info) == upload.intent.fingerprint
     }
 
-    pub(super) fn go_on_with(&mut self, unfinished: UnfinishedUpload) {
-        self.intended = Some((unfinished.intent.intent_unix_ms, 1));
-        self.options = unfinished.intent.options;
+    /// Takes an upload of an earlier run on. `survives`: whether no power loss can have undone a part.
+    pub(super) fn go_on_with(&mut self, unfinished: UnfinishedUpload, survives: impl Fn(&PartTag) -> bool) {
+        // The earlier run may have asked for it more than once; its journal does not say.
+        self.intended = Some((unfinished.intent.intent_unix_ms, 2));
+        // Older versions did not write down whether the object is to be durable.
+        self.options = PutOptions { durable: self.options.durable, ..unfinished.intent.options };
         self.upload = Some(unfinished.upload);
-        self.tags = unfinished.parts.into_iter().map(|part| (part.part, part)).collect();
+        let layout = self.new_object();
+        // The journal is a file, and a part of another length would shift all that follow.
+        let fits = |part: &PartTag| {
+            (1..=layout.parts()).contains(&part.part) && layout.part_range(part.part).1 == part.size_bytes
+        };
+        let parts = unfinished.parts.into_iter().filter(fits).map(|part| (part.part, part));
+        (self.tags, self.unsynced) = parts.partition(|(_, part)| survives(part));
     }
 
     /// What must be in the journal before an upload is opened.
     pub(super) fn intend(&mut self, now_unix_ms: i64) -> Intent {
         let (first, times) = self.intended.unwrap_or((now_unix_ms, 0));
         self.intended = Some((first, times + 1));
+        self.intent(first)
+    }
+
+    fn intent(&self, intent_unix_ms: i64) -> Intent {
         Intent {
             target: self.item.target,
             target_key: self.item.target_key.clone(),
@@ -152,20 +171,30 @@ impl Cargo {
             fingerprint: fingerprint(&self.item.info),
             chunk_bytes: self.part_bytes.unwrap_or_default(),
             options: self.options.clone(),
-            intent_unix_ms: first,
+            intent_unix_ms,
         }
+    }
+
+    /// The upload was asked for more than once, so that others of this key may be ours.
+    pub(super) fn may_have_orphans(&mut self) {
+        if let Some((_, times)) = &mut self.intended {
+            *times += 1;
+        }
+    }
+
+    /// Uploads of this key that nobody knows the names of may have been opened since then, before this object was read anew.
+    pub(super) fn had_orphans(&mut self, since_unix_ms: i64) {
+        self.intended.get_or_insert((since_unix_ms, 1));
+    }
+
+    /// What its uploads were opened for, if others than the known one may be ours.
+    pub(super) fn intent_with_orphans(&self) -> Option<Intent> {
+        self.sweep_since_unix_ms().map(|since_unix_ms| self.intent(since_unix_ms))
     }
 
     /// Since when orphans of this key may be ours: only if an upload was intended more than once.
     pub(super) fn sweep_since_unix_ms(&self) -> Option<i64> {
         self.intended.filter(|(_, times)| *times > 1).map(|(first, _)| first)
-    }
-
-    /// State the source object must be in.
-    pub(super) fn condition(&self) -> Precondition {
-        let info = &self.item.info;
-        let file_state = info.etag.is_none().then_some((info.size_bytes, info.modified_unix_ms));
-        Precondition { etag: info.etag.clone(), version: None, file_state }
     }
 
     /// Checksums of the whole, from those of its parts.
@@ -178,6 +207,11 @@ impl Cargo {
     /// What vouches for the bytes that were read, once all parts are there.
     pub(super) fn source_proof(&self) -> Result<Proof, Differs> {
         if self.item.server_side { Ok(Proof::StoreCopy) } else { Proof::compare(&self.combined(), &self.stated) }
+    }
+
+    /// Whether it was only looked at and is lost, so that it must be moved.
+    pub(super) fn must_be_moved_again(&self) -> bool {
+        self.item.check.is_some()
     }
 
     /// Whether the store itself could not copy it, so that its bytes must pass through us after all.
@@ -205,13 +239,22 @@ fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions
         storage_class: job.storage_class.clone(),
         tags: job.tags.clone(),
         modified_unix_ms: Some(item.info.modified_unix_ms),
+        durable: is_durable(item, job),
         size_bytes: Some(item.info.size_bytes),
     }
+}
+
+/// Sources that are to be deleted must not be the only copies that survive a power loss.
+fn is_durable(item: &WorkItem, job: &JobSpec) -> bool {
+    job.delete_source || job.targets.get(usize::from(item.target)).is_some_and(|target| target.store.fsync)
 }
 
 /// Length of parts: the job's chunk, grown so that the store's number of parts suffices, and within its limits.
 fn part_bytes(size_bytes: u64, chunk_bytes: u64, limits: &StoreLimits) -> u64 {
     const MIB: u64 = 1 << 20;
-    let least = size_bytes.div_ceil(u64::from(limits.parts_max.max(1))).next_multiple_of(MIB);
+    let least = match size_bytes.div_ceil(u64::from(limits.parts_max.max(1))) {
+        enough if enough <= chunk_bytes => chunk_bytes,
+        larger => larger.next_multiple_of(MIB),
+    };
     chunk_bytes.max(least).clamp(limits.part_bytes_min.max(1), limits.part_bytes_max)
 }

@@ -43,7 +43,10 @@ impl Running {
         let mut ending = match (self.stopping.take(), ended) {
             (Some(Stopping { closed: true, .. }), _) => self.after_failures(true),
             (Some(Stopping { outcome, message, hint, .. }), _) => Ending { outcome, message, hint },
-            (None, Ok(end)) => self.after_all(end, stop).await,
+            (None, Ok(end)) => match self.settle_doubted().await {
+                Ok(()) => self.after_all(end, stop).await,
+                Err(error) => self.after_error(&error),
+            },
             (None, Err(error)) => self.after_error(&error),
         };
         if let Err(error) = self.journal.flush().await {
@@ -93,18 +96,40 @@ impl Running {
         {
             self.notice(why.clone());
             if ending.outcome == Outcome::Done {
-                ending = Ending { outcome: Outcome::Failed, message: Some(why), hint: None };
+                let hint = Some(deletion::REFUSAL_HINT.to_owned());
+                ending = Ending { outcome: Outcome::Failed, message: Some(why), hint };
             }
             return ending;
         }
+        let (ask, dry_run) = (self.setup.job.delete.is_some_and(|rules| rules.ask), self.setup.job.dry_run);
+        if let Some(totals) = end.extraneous.as_ref().map(Spool::totals)
+            && (dry_run || ask && totals.objects > 0)
+        {
+            self.to_delete = Some(totals);
+            if !dry_run {
+                let message = format!("nothing is deleted yet: {} objects wait for a confirmation", totals.objects);
+                let hint = Some("-y skips the question".to_owned());
+                return match ending.outcome {
+                    Outcome::Done => Ending { outcome: Outcome::Failed, message: Some(message), hint },
+                    _ => ending,
+                };
+            }
+        }
         let targets = self.setup.targets.clone();
+        let mut left = 0;
         if let Some(spool) = end.extraneous {
-            self.delete(targets, spool, false, stop).await;
+            left += self.delete(targets, spool, stop).await;
         }
         if let Some(moved) = self.moved.take() {
             let (spool, directories) = moved.end();
-            self.delete(vec![self.setup.source.clone()], spool, true, stop).await;
-            self.remove_emptied(directories).await;
+            left += self.delete(vec![self.setup.source.clone()], spool, stop).await;
+            if left == 0 {
+                self.remove_emptied(directories).await;
+            }
+        }
+        if left > 0 {
+            self.notice(format!("{left} objects are still to be deleted"));
+            return Ending::plain(Outcome::Interrupted);
         }
         if ending.outcome == Outcome::Done { self.after_failures(false) } else { ending }
     }
@@ -133,33 +158,44 @@ impl Running {
         for error in swept.map(|end| end.failed).unwrap_or_default() {
             self.notice(format!("an unfinished upload may be left behind: {error}"));
         }
+        for intent in std::mem::take(&mut self.asked_again).into_values() {
+            if let Err(error) = sweep::abort_orphans_of(&intent, &[], &self.setup.targets, self.setup.policy).await {
+                self.notice(format!("an unfinished upload may be left behind: {error}"));
+            }
+        }
         for ((target, target_key), upload) in std::mem::take(&mut self.unfinished) {
             let store = &self.setup.targets[usize::from(target)];
             let url = format!("{}/{target_key}", store.url());
             let aborted =
                 self.setup.policy.run("abort upload", &url, || store.abort_upload(&target_key, &upload.upload)).await;
             match aborted {
-                Ok(()) => drop(self.journal.record(Entry::Abandoned { target, target_key }).await),
+                Ok(()) => {
+                    // The earlier run may have opened more than one.
+                    let swept =
+                        sweep::abort_orphans_of(&upload.intent, &[], &self.setup.targets, self.setup.policy).await;
+                    if let Err(error) = swept {
+                        self.notice(format!("an unfinished upload may be left behind: {error}"));
+                    }
+                    let upload = Some(upload.upload);
+                    drop(self.journal.record(Entry::Abandoned { target, target_key, upload }).await);
+                }
                 Err(error) => self.notice(format!("an unfinished upload is left behind: {error}")),
             }
         }
     }
 
-    async fn delete(
-        &mut self,
-        stores: Vec<Arc<dyn Store>>,
-        spool: Spool,
-        only_unchanged: bool,
-        stop: &CancellationToken,
-    ) {
-        if spool.keys() == 0 {
-            return;
+    /// Deletes what was put down, and returns how many objects were not tried because the job was stopped.
+    async fn delete(&mut self, stores: Vec<Arc<dyn Store>>, spool: Spool, stop: &CancellationToken) -> u64 {
+        let mut untried = spool.keys();
+        if untried == 0 {
+            return 0;
         }
         let dry_run = self.setup.job.dry_run;
         let (out, mut deleted) = mpsc::channel(DELETED_QUEUE_MAX);
-        let run = DeletionRun { stores, policy: self.setup.policy, dry_run, only_unchanged, cancel: stop.clone() };
+        let run = DeletionRun { stores, policy: self.setup.policy, dry_run, cancel: stop.clone() };
         let running = tokio::spawn(run.run(spool, out));
         while let Some(deleted) = deleted.recv().await {
+            untried = untried.saturating_sub(1);
             match deleted {
                 Deleted::Gone { url, .. } if dry_run => self.setup.events.send(Event::WouldDelete { destination: url }),
                 Deleted::Gone { url, .. } => self.deleted(url).await,
@@ -174,6 +210,7 @@ impl Running {
             self.notice(message.clone());
             self.causes.failed(Cause { place: Place::Elsewhere, kind: "no_space".to_owned(), message, hint: None });
         }
+        if stop.is_cancelled() { untried } else { 0 }
     }
 
     async fn deleted(&mut self, destination: String) {
@@ -191,6 +228,7 @@ impl Running {
             progress: self.tally.totals(self.lead.retries(), self.lead.shares()),
             objects_deleted: self.tally.objects_deleted,
             objects_not_deleted: self.tally.not_deleted,
+            to_delete: self.to_delete,
             proofs: self.tally.proofs(),
             destinations: self.tally.destinations(),
         };

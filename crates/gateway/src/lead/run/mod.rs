@@ -4,13 +4,14 @@
 //! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`objects`](self::objects) takes
 //! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
 //! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
-//! objects failed, [`moved`](self::moved) what `mv` deletes, [`spending`](self::spending) what was paid for,
+//! objects failed, [`doubted`](self::doubted) keeps those that a late write may replace, [`moved`](self::moved) what `mv` deletes, [`spending`](self::spending) what was paid for,
 //! [`routes`](self::routes) which routes there are and which are down; [`opening`](self::opening) begins the job,
 //! [`ending`](self::ending) ends it.
 
 mod answers;
 mod cargo;
 mod causes;
+mod doubted;
 mod ending;
 mod moved;
 mod objects;
@@ -21,7 +22,9 @@ mod spending;
 mod tally;
 
 use crate::control::events::EventSender;
-use crate::lead::journal::{Journal, UnfinishedUpload};
+use crate::lead::background::Background;
+use crate::lead::journal::{Entry, Intent, Journal, UnfinishedUpload};
+use crate::lead::places::Places;
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError, UNREACHABLE_HINT, unreachable};
@@ -31,6 +34,7 @@ use crate::node::work::Failure;
 use crate::retry::RetryPolicy;
 use cargo::{Cargo, Prepared};
 use causes::Causes;
+use doubted::Doubted;
 use moved::Moved;
 pub use opening::{CannotBegin, begin};
 use orders::Dispatch;
@@ -46,7 +50,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tradewind_contract::{Event, JobSpec, Limits, Outcome, RouteSpec};
+use tradewind_contract::{Event, JobSpec, Limits, Outcome, RouteSpec, ToDelete};
 use tradewind_store::{Store, Unreachable};
 use tradewind_wire::frame::Reply;
 use tradewind_wire::lead::{Action, Config, Idle, Lead, Work};
@@ -93,6 +97,8 @@ pub struct LeadSetup {
     pub rerouted: mpsc::Receiver<Rerouted>,
     /// A wish to stop.
     pub stop: CancellationToken,
+    /// Where blocking work runs.
+    pub background: Background,
 }
 
 struct Running {
@@ -103,16 +109,22 @@ struct Running {
     dispatch: Dispatch,
     cargo: HashMap<ObjectId, Cargo>,
     unfinished: HashMap<(u16, String), UnfinishedUpload>,
+    /// Objects whose upload was asked for more than once. Swept at the end: a request that was given up may open another
+    /// upload after its object is done.
+    asked_again: HashMap<(u16, String), Intent>,
     next_object: u64,
     preparing: usize,
     prepared: (mpsc::Sender<Prepared>, mpsc::Receiver<Prepared>),
     journal: Journal,
     report: Option<Report>,
     moved: Option<Moved>,
+    /// What a dry run would delete, or waits to be confirmed.
+    to_delete: Option<ToDelete>,
     /// None without a folder.
     spending: Option<Spending>,
     tally: Tally,
     causes: Causes,
+    doubted: Doubted,
     /// Routes that are down, since when (ms), and whether that was told.
     down: HashMap<RouteId, (u64, bool)>,
     clock: Clock,
@@ -128,6 +140,8 @@ struct Shared {
     targets: Vec<Arc<dyn Store>>,
     policy: RetryPolicy,
     events: EventSender,
+    /// A request that nobody answers for so long is given up.
+    request_s: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -194,7 +208,7 @@ impl Running {
             first_request: 1,
         });
         let policy = RetryPolicy::of_job(&limits, &job);
-        let shared = Shared { job, source, targets, policy, events };
+        let shared = Shared { job, source, targets, policy, events, request_s: limits.request_s };
         let running = Self {
             dispatch: Dispatch::new(ways, replies.0),
             tally: Tally::new(&shared.job, &routes),
@@ -206,14 +220,17 @@ impl Running {
                 .into_iter()
                 .map(|upload| ((upload.intent.target, upload.intent.target_key.clone()), upload))
                 .collect(),
+            asked_again: HashMap::new(),
             next_object: 1,
             preparing: 0,
             prepared: mpsc::channel(PREPARING_MAX),
             journal,
             report,
             moved: None,
+            to_delete: None,
             spending: None,
             causes: Causes::default(),
+            doubted: Doubted::default(),
             down: HashMap::new(),
             clock: Clock::start(),
             rerouted,
@@ -231,15 +248,45 @@ impl Running {
         AbortOnDropHandle::new(tokio::spawn(watching))
     }
 
-    /// Clears what a killed run may have left open without a name, and starts the survey.
+    /// Writes down in which boots this run writes. Returns since when each destination may have lost what earlier runs
+    /// wrote there without syncing it: `None` where no machine was started again meanwhile.
+    async fn note_boots(&self) -> Result<Vec<Option<i64>>, SurveyError> {
+        let job = &self.setup.job;
+        let earlier = if job.resume { self.journal.boots().await? } else { Vec::new() };
+        if job.resume && earlier.is_empty() {
+            // The row was lost, and later runs must not believe that this boot was the only one.
+            self.journal.record(Entry::Began { boot: String::new(), unix_ms: 0 }).await?;
+        }
+        let mut suspect_since = Vec::with_capacity(self.setup.targets.len());
+        for (store, target) in self.setup.targets.iter().zip(&job.targets) {
+            let Some(boot) = store.volatile_boot().filter(|_| !target.store.fsync && !job.delete_source) else {
+                suspect_since.push(None);
+                continue;
+            };
+            // Sinks elsewhere have boots of their own.
+            let boot = if self.local { boot } else { "" };
+            self.journal.record(Entry::Began { boot: boot.to_owned(), unix_ms: status::now_unix_ms() }).await?;
+            let same_boot =
+                !earlier.is_empty() && earlier.iter().all(|(earlier, _)| earlier == boot && !boot.is_empty());
+            let since = earlier.iter().map(|(_, began_unix_ms)| *began_unix_ms).min().unwrap_or(0);
+            suspect_since.push((job.resume && !same_boot).then_some(since));
+        }
+        Ok(suspect_since)
+    }
+
+    /// Refuses overlapping places, clears what a killed run may have left open without a name, and starts the survey.
     async fn prepare_to_run(&mut self, limits: &Limits) -> Result<Surveying, SurveyError> {
         let setup = self.setup.clone();
+        let is_fresh = self.journal.done_set()?.is_empty();
+        let Shared { job, source, targets, policy, .. } = setup.as_ref();
+        Places { job, source, targets, policy: *policy }.refuse_overlaps(is_fresh).await?;
         let shut = probe::shut_targets(&setup.job, &setup.targets).await;
         if let Some(Some(error)) = shut.first()
             && shut.iter().all(Option::is_some)
         {
             return Err(SurveyError::Target(error.clone()));
         }
+        let suspect_since_unix_ms = self.note_boots().await?;
         if setup.job.resume {
             crate::lead::sweep::abort_orphans(&self.journal, &setup.targets, setup.policy).await?;
         }
@@ -255,6 +302,8 @@ impl Running {
             targets: setup.targets.clone(),
             limits: limits.clone(),
             done: self.journal.done_set()?,
+            local: self.local,
+            suspect_since_unix_ms,
             shut,
             out,
             cancel: cancel.clone(),
@@ -391,6 +440,7 @@ impl Running {
                 if let Some(cargo) = self.cargo.remove(&object) {
                     self.tally.unacked(cargo.item.target, cargo.acked_bytes());
                     self.tally.retried();
+                    self.remember_orphans(&cargo);
                     self.load(cargo.item, true);
                 }
             }
@@ -412,7 +462,7 @@ impl Running {
         {
             let intent = cargo.intend(status::now_unix_ms());
             let order = orders::order(request, route, work, &self.cargo, &self.setup);
-            return self.dispatch.after_intent(self.journal.clone(), intent, order);
+            return self.dispatch.after_intent(self.journal.clone(), intent, request, order);
         }
         if let Work::Close(object) = work
             && let Some(cargo) = self.cargo.get_mut(object)
@@ -422,11 +472,28 @@ impl Running {
             return self.lead.failed(request, Fault::Corrupt, self.clock.now_ms());
         }
         let order = orders::order(request, route, work, &self.cargo, &self.setup);
-        self.dispatch.push(order);
+        self.dispatch.push(request, order);
+    }
+
+    /// Gives up requests that nobody has answered in time, whatever became of them.
+    fn give_up_overdue(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let limit_ms = u64::from(self.setup.request_s) * 1000;
+        for request in self.lead.overdue(now_ms, limit_ms) {
+            let message = format!("nobody answered the request for {} s or more", self.setup.request_s);
+            let failure = Failure::new(Fault::Unavailable, "unavailable", message);
+            for object in self.lead.work(request).map(Work::objects).unwrap_or_default() {
+                if let Some(cargo) = self.cargo.get_mut(&object) {
+                    cargo.failed(failure.clone());
+                }
+            }
+            self.lead.give_up(request, now_ms);
+        }
     }
 
     fn tick(&mut self, state: Option<&StateDir>) {
         self.tell_down();
+        self.give_up_overdue();
         let progress = self.progress();
         if let Some(state) = state
             && self.tally.ticks().is_multiple_of(STATUS_TICKS)

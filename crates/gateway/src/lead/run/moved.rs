@@ -1,10 +1,11 @@
 //! What `mv` deletes at the end: sources that are proven at every destination, and the directories that this empties.
 
-use crate::lead::deletion::Spool;
+use crate::lead::deletion::{Seen, Spool};
+use crate::lead::journal::fingerprint;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
-use tradewind_contract::JobSpec;
+use tradewind_contract::{JobSpec, Selection};
 use tradewind_store::ObjectInfo;
 
 /// Directories remembered until the end; those beyond stay, empty.
@@ -15,9 +16,21 @@ const DIRECTORIES_MAX: usize = 1_000_000;
 pub(super) struct Moved {
     spool: Spool,
     targets: u16,
-    /// Destinations that have an object which others still lack: by a hash of its key, about 40 bytes each.
-    partly: HashMap<[u8; 16], u16>,
+    /// Objects that some destinations have and others still lack: by a hash of the key, about 50 bytes each.
+    partly: HashMap<[u8; 16], Partly>,
     directories: Option<BTreeSet<String>>,
+    /// Directories are removed below these only.
+    trees: Vec<String>,
+}
+
+/// An object that not every destination has yet.
+#[derive(Debug)]
+struct Partly {
+    copies: u16,
+    /// [`fingerprint`] of the source that the first destination has.
+    fingerprint: u64,
+    /// Every other destination has the same version.
+    alike: bool,
 }
 
 impl Moved {
@@ -32,29 +45,44 @@ impl Moved {
             targets: job.targets.len() as u16,
             partly: HashMap::new(),
             directories: job.source.url.starts_with("file:").then(BTreeSet::new),
+            trees: match &job.selection {
+                Selection::Several { members, .. } => {
+                    members.iter().map(|member| &member.key).filter(|key| key.ends_with('/')).cloned().collect()
+                }
+                _ => vec![String::new()],
+            },
         })
     }
 
-    /// One more destination has the object.
+    /// One more destination has the object. Returns false if every destination has it now, but not all the same version of
+    /// it: the source stays.
     ///
     /// # Errors
     /// What the file system says; nothing may be deleted after it.
-    pub(super) fn copied(&mut self, source: &ObjectInfo) -> io::Result<()> {
+    pub(super) fn copied(&mut self, source: &ObjectInfo) -> io::Result<bool> {
         if self.targets > 1 {
             let mut hash = [0; 16];
             hash.copy_from_slice(&blake3::hash(source.key.as_bytes()).as_bytes()[..16]);
-            let copies = self.partly.entry(hash).or_default();
-            *copies += 1;
-            if *copies < self.targets {
-                return Ok(());
+            let fingerprint = fingerprint(source);
+            let partly = self.partly.entry(hash).or_insert(Partly { copies: 0, fingerprint, alike: true });
+            partly.copies += 1;
+            partly.alike &= partly.fingerprint == fingerprint;
+            if partly.copies < self.targets {
+                return Ok(true);
             }
-            self.partly.remove(&hash);
+            if self.partly.remove(&hash).is_some_and(|partly| !partly.alike) {
+                return Ok(false);
+            }
         }
-        self.spool.push(0, source)?;
+        self.spool.push(0, source, Seen::Copied)?;
         if let Some(directories) = &mut self.directories {
-            remember(directories, &source.key);
+            for tree in &self.trees {
+                if let Some(name) = source.key.strip_prefix(tree.as_str()) {
+                    remember(directories, tree, name);
+                }
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The sources to delete, and the directories (keys that end in `/`) that may be empty then, the deepest first.
@@ -63,14 +91,15 @@ impl Moved {
     }
 }
 
-/// The directories above `key`, up to but without the root.
-fn remember(directories: &mut BTreeSet<String>, key: &str) {
-    let mut key = key.trim_end_matches('/');
-    while let Some((parent, _)) = key.rsplit_once('/') {
-        if parent.is_empty() || directories.len() >= DIRECTORIES_MAX || !directories.insert(format!("{parent}/")) {
+/// The directories between `tree` (empty, or ending in `/`) and the object `name` below it, without the tree itself.
+fn remember(directories: &mut BTreeSet<String>, tree: &str, name: &str) {
+    let mut name = name.trim_end_matches('/');
+    while let Some((parent, _)) = name.rsplit_once('/') {
+        if parent.is_empty() || directories.len() >= DIRECTORIES_MAX || !directories.insert(format!("{tree}{parent}/"))
+        {
             return;
         }
-        key = parent;
+        name = parent;
     }
 }
 
@@ -100,6 +129,15 @@ mod tests {
         }
         let (spool, directories) = moved.end();
         assert_eq!((spool.keys(), directories.count()), (1, 0));
+    }
+
+    #[test]
+    fn a_source_stays_when_destinations_have_different_versions_of_it() {
+        let mut moved = moved("s3://b", 2);
+        let version = |etag: &str| ObjectInfo { etag: Some(etag.to_owned()), ..object("a") };
+        assert!(moved.copied(&version("1")).unwrap());
+        assert!(!moved.copied(&version("2")).unwrap());
+        assert_eq!(moved.end().0.keys(), 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::cargo::{self, Cargo, Prepared};
 use super::causes::{Cause, Place};
+use super::doubted::Copied;
 use super::{DRY_RUN_EVENTS_MAX, Running, Surveying};
 use crate::lead::failure::object_url;
 use crate::lead::journal::{Entry, fingerprint};
@@ -18,7 +19,7 @@ impl Running {
             Some(Found::Item(item)) => self.item(item).await,
             Some(Found::Skipped { target, objects, .. }) => self.tally.skipped(target, objects),
             Some(Found::AlreadyDone { target, objects, bytes }) => self.tally.already_done(target, objects, bytes),
-            Some(Found::CopiedBefore(source)) => self.copied(&source),
+            Some(Found::CopiedBefore(source)) => self.copied(&source).await,
             Some(Found::Refused { failed, target, bytes }) => self.refused(failed, target, bytes).await,
             Some(Found::LinksSkipped(links)) => self.notice(links_skipped(links)),
             Some(Found::Listed) => {
@@ -55,7 +56,7 @@ impl Running {
 
     /// Gives an object to the state machine, after a look at it where more must be known than a listing tells.
     pub(super) fn load(&mut self, item: WorkItem, restarted: bool) {
-        if !restarted && cargo::is_whole(&item, &self.setup) {
+        if item.check.is_some() || !restarted && cargo::is_whole(&item, &self.setup) {
             return self.take_on(Cargo::whole(item, &self.setup));
         }
         self.preparing += 1;
@@ -77,12 +78,20 @@ impl Running {
 
     pub(super) fn take_on(&mut self, mut cargo: Cargo) {
         let place = (cargo.item.target, cargo.item.target_key.clone());
-        if let Some(upload) = self.unfinished.get(&place)
+        if cargo.item.check.is_none()
+            && let Some(upload) = self.unfinished.get(&place)
             && cargo.resumes(upload)
             && let Some(upload) = self.unfinished.remove(&place)
         {
-            self.tally.acked_earlier(cargo.item.target, upload.parts.iter().map(|part| part.size_bytes).sum());
-            cargo.go_on_with(upload);
+            let store = &self.setup.targets[usize::from(cargo.item.target)];
+            let (boot, local) = (store.volatile_boot(), self.local);
+            cargo.go_on_with(upload, |part| boot.is_none() || local && boot == Some(&part.tag));
+            self.tally.acked_earlier(cargo.item.target, cargo.acked_bytes());
+        }
+        if cargo.part_bytes.is_some()
+            && let Some(intent) = self.asked_again.get(&place)
+        {
+            cargo.had_orphans(intent.intent_unix_ms);
         }
         let id = ObjectId(self.next_object);
         self.next_object += 1;
@@ -90,7 +99,18 @@ impl Running {
         self.cargo.insert(id, cargo);
     }
 
+    /// What is known of an object's uploads outlives it.
+    pub(super) fn remember_orphans(&mut self, cargo: &Cargo) {
+        if let Some(intent) = cargo.intent_with_orphans() {
+            self.asked_again.insert((intent.target, intent.target_key.clone()), intent);
+        }
+    }
+
     pub(super) async fn ended_badly(&mut self, cargo: Cargo, fault: Fault) {
+        self.remember_orphans(&cargo);
+        if cargo.must_be_moved_again() {
+            return self.load(WorkItem { check: None, ..cargo.item }, false);
+        }
         if cargo.may_travel_instead() {
             self.tally.retried();
             return self.load(WorkItem { server_side: false, ..cargo.item }, true);
@@ -101,10 +121,29 @@ impl Running {
     }
 
     pub(super) async fn finished(&mut self, object: ObjectId) -> Result<(), SurveyError> {
-        let Some(Cargo { item, placed: Some(placed), retries, .. }) = self.cargo.remove(&object) else { return Ok(()) };
-        self.tally.finished(item.target, &placed);
+        let Some(cargo) = self.cargo.remove(&object) else { return Ok(()) };
+        self.remember_orphans(&cargo);
+        let copied_in_parts = cargo.item.server_side && cargo.part_bytes.is_some();
+        let Cargo { item, placed: Some(placed), retries, condition, .. } = cargo else { return Ok(()) };
+        let copied = Copied { item, placed, retries, source: copied_in_parts.then_some(condition) };
+        if copied_in_parts || self.doubted.is_doubted(&copied.item) {
+            self.doubted.keep(copied);
+            return Ok(());
+        }
+        self.conclude(copied).await
+    }
+
+    /// The object is done: it is counted, reported and journalled.
+    pub(super) async fn conclude(&mut self, copied: Copied) -> Result<(), SurveyError> {
+        let Copied { item, placed, retries, .. } = copied;
+        if item.check.is_some() {
+            self.tally.survived(item.target);
+        } else {
+            self.tally.finished(item.target, &placed);
+        }
         let (source, destination) = self.urls(&item);
-        if let Some(report) = &self.report {
+        // The run that wrote it has reported it.
+        if let Some(report) = self.report.as_ref().filter(|_| item.check.is_none()) {
             let proof = ProofRecord {
                 source: placed.source_proof.name().to_owned(),
                 hop: self.tally.hop_proof().to_owned(),
@@ -121,18 +160,39 @@ impl Running {
             };
             report.add(verdict).await;
         }
-        self.copied(&item.info);
+        self.copied(&item.info).await;
         let fingerprint = fingerprint(&item.info);
         let (target, target_key, size_bytes) = (item.target, item.target_key, item.info.size_bytes);
-        Ok(self.journal.record(Entry::Closed { target, target_key, fingerprint, size_bytes }).await?)
+        let unsynced = placed.unsynced;
+        Ok(self.journal.record(Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced }).await?)
     }
 
     /// For `mv`: one more destination has the object.
-    fn copied(&mut self, source: &ObjectInfo) {
-        if let Some(Err(error)) = self.moved.as_mut().map(|moved| moved.copied(source)) {
-            self.moved = None;
-            self.notice(format!("sources are not deleted: {error}"));
+    async fn copied(&mut self, source: &ObjectInfo) {
+        match self.moved.as_mut().map(|moved| moved.copied(source)) {
+            None | Some(Ok(true)) => {}
+            Some(Ok(false)) => self.kept(source).await,
+            Some(Err(error)) => {
+                self.moved = None;
+                self.notice(format!("sources are not deleted: {error}"));
+            }
         }
+    }
+
+    /// A source was written again between the copies to two destinations.
+    async fn kept(&mut self, source: &ObjectInfo) {
+        self.tally.not_deleted += 1;
+        let url = object_url(self.setup.source.as_ref(), &source.key);
+        let message =
+            "the object was written again while it was copied; destinations have different versions, so it stays";
+        let failed = FailedObject {
+            source: String::new(),
+            destination: url.clone(),
+            kind: "changed".to_owned(),
+            message: format!("delete {url}: {message}"),
+            hint: Some("resume the job to copy the latest version everywhere".to_owned()),
+        };
+        self.say_failed(failed, Place::Elsewhere, 0).await;
     }
 
     pub(super) async fn object_failed(&mut self, item: &WorkItem, failure: &Failure, retries: u64) {

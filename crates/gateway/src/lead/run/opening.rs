@@ -1,6 +1,7 @@
 //! What must be there before a job begins: its folder, journal and report.
 
 use super::{LeadSetup, work};
+use crate::lead::background::Background;
 use crate::lead::journal::{Journal, JournalError};
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
@@ -21,7 +22,7 @@ pub struct CannotBegin {
 /// # Errors
 /// The job's folder, journal or report cannot be used: nothing was begun.
 pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotBegin> {
-    let state = open_state(&setup.job)?;
+    let state = open_state(&setup.job, setup.background)?;
     let journal = open_journal(&setup.job, state.as_ref())?;
     let report = setup.job.report_file.as_ref().map(|path| Report::open(Path::new(path), setup.job.resume)).transpose();
     let report = report
@@ -30,10 +31,12 @@ pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotB
     Ok(work(setup, state, journal, report, unfinished))
 }
 
-fn open_state(job: &JobSpec) -> Result<Option<StateDir>, CannotBegin> {
+fn open_state(job: &JobSpec, background: Background) -> Result<Option<StateDir>, CannotBegin> {
     let Some(path) = job.state_dir.as_deref().map(Path::new) else { return Ok(None) };
     let opened = if job.resume { StateDir::open_existing(path) } else { StateDir::create(path) };
-    opened.map(Some).map_err(|error| CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) })
+    opened
+        .map(|state| Some(state.with_background(background)))
+        .map_err(|error| CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) })
 }
 
 fn open_journal(job: &JobSpec, state: Option<&StateDir>) -> Result<Journal, CannotBegin> {

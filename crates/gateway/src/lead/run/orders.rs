@@ -4,9 +4,9 @@ use super::Shared;
 use super::cargo::Cargo;
 use crate::lead::journal::{Entry, Intent, Journal};
 use crate::node::hop::Hop;
-use crate::node::reply::ReplyTo;
+use crate::node::reply::{Owed, ReplyTo};
 use crate::node::source::Source;
-use crate::node::work::{Close, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace};
+use crate::node::work::{Close, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -60,26 +60,35 @@ fn part_task(cargo: &Cargo, part: u32, offset: u64, bytes: u64, setup: &Shared) 
         part,
         offset,
     };
+    if let Some(written) = cargo.unsynced.get(&part) {
+        return Some(SourceTask::Pass(Manifest::CheckPart { place, part: written.clone() }));
+    }
     if cargo.item.server_side {
         let source = PartSource {
             bucket: bucket_of(setup),
             key: cargo.item.source_key.clone(),
-            condition: cargo.condition(),
+            condition: cargo.condition.clone(),
             range: Some(range),
         };
         return Some(SourceTask::Pass(Manifest::CopyPart { place, source }));
     }
-    Some(SourceTask::Part { source_key: cargo.item.source_key.clone(), condition: cargo.condition(), range, place })
+    Some(SourceTask::Part {
+        source_key: cargo.item.source_key.clone(),
+        condition: cargo.condition.clone(),
+        range,
+        place,
+    })
 }
 
 fn fetch(cargo: &Cargo, setup: &Shared) -> Fetch {
     Fetch {
         source_key: cargo.item.source_key.clone(),
-        condition: cargo.condition(),
+        condition: cargo.condition.clone(),
         size_bytes: cargo.item.info.size_bytes,
         listed: cargo.stated,
         place: whole_place(cargo, setup),
         copy_from_bucket: cargo.item.server_side.then(|| bucket_of(setup)),
+        check: cargo.item.check.clone(),
     }
 }
 
@@ -109,11 +118,8 @@ fn whole_place(cargo: &Cargo, setup: &Shared) -> WholePlace {
     }
 }
 
-/// The bucket in a store's URL: all behind the scheme (`s3://bucket`, `az://account/container`).
 fn bucket_of(setup: &Shared) -> String {
-    let url = setup.source.url();
-    let path = url.split_once("://").map_or(url, |(_, path)| path);
-    path.rsplit('/').next().unwrap_or(path).to_owned()
+    setup.job.source.bucket().to_owned()
 }
 
 /// Sends orders, many to a frame where they cross a hop.
@@ -133,25 +139,30 @@ impl Dispatch {
         self.ways.extend(ways);
     }
 
-    /// Puts an order into the next batch of its route. An order that cannot be made (`None`) is of an object that has
-    /// ended meanwhile; the state machine does not give such.
-    pub(super) fn push(&mut self, order: Option<Order>) {
-        let Some(order) = order else { return };
+    /// Puts an order into the next batch of its route. A request whose order cannot be made (`None`: something that it
+    /// needs is not known, which the state machine does not let happen) is answered at once.
+    pub(super) fn push(&mut self, request: RequestId, order: Option<Order>) {
+        let Some(order) = order else { return not_made(request, &ReplyTo::memory(self.replies.clone())) };
         let batch = self.batches.entry(order.route).or_default();
         batch.push(order);
     }
 
     /// Sends an order that opens an upload as soon as the journal holds the intent.
-    pub(super) fn after_intent(&self, journal: Journal, intent: Intent, order: Option<Order>) {
-        let Some(order) = order else { return };
-        let (way, replies) = (self.ways.get(&order.route).cloned(), self.replies.clone());
+    pub(super) fn after_intent(&self, journal: Journal, intent: Intent, request: RequestId, order: Option<Order>) {
+        let reply = ReplyTo::memory(self.replies.clone());
+        let Some(order) = order else { return not_made(request, &reply) };
+        let way = self.ways.get(&order.route).cloned();
         tokio::spawn(async move {
-            let reply = ReplyTo::memory(replies);
+            let owed = Owed::new(reply, request);
             match (journal.record_durably(Entry::Intent(intent)).await, way) {
-                (Ok(()), Some(way)) => way.send(vec![order], reply).await,
-                (Ok(()), None) => reply.fail(order.request, Fault::RouteDown, "unavailable", "an unknown route"),
-                (Err(error), _) => reply.fail(order.request, Fault::Permanent, "no_space", error.to_string()),
+                (Ok(()), Some(way)) => way.send(vec![order], owed.reply().clone()).await,
+                (Ok(()), None) => no_way(&order, owed.reply()),
+                (Err(error), _) => {
+                    let failure = Failure::new(Fault::Permanent, "no_space", error.to_string());
+                    owed.reply().fail_unsent(request, failure);
+                }
             }
+            owed.settled();
         });
     }
 
@@ -165,10 +176,20 @@ impl Dispatch {
             match self.ways.get(route).cloned() {
                 Some(Way::Memory(source)) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
                 Some(way) => drop(tokio::spawn(async move { way.send(orders, reply).await })),
-                None => {}
+                None => orders.iter().for_each(|order| no_way(order, &reply)),
             }
         }
     }
+}
+
+fn not_made(request: RequestId, reply: &ReplyTo) {
+    let message = "the lead could not make the order";
+    reply.fail_unsent(request, Failure::new(Fault::Unavailable, "unavailable", message));
+}
+
+fn no_way(order: &Order, reply: &ReplyTo) {
+    let message = format!("the lead knows no way to the source of route {}", order.route.0);
+    reply.fail_unsent(order.request, Failure::new(Fault::RouteDown, "unavailable", message));
 }
 
 impl Way {
@@ -176,9 +197,12 @@ impl Way {
         match self {
             Way::Memory(source) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
             Way::Hop(hop) => {
+                // Owed one by one, so that none is forgotten behind a batch whose sending ends in a panic.
+                let owed: Vec<Owed> = orders.iter().map(|order| Owed::new(reply.clone(), order.request)).collect();
                 for batch in batches(orders) {
                     send_batch(hop, batch, &reply).await;
                 }
+                owed.into_iter().for_each(Owed::settled);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::node::work::{Placed, Proof};
 use std::collections::VecDeque;
-use std::time::Instant;
+use tokio::time::Instant;
 use tradewind_contract::{DestinationSummary, HopActivity, JobSpec, Progress, Proofs, RouteSpec};
 use tradewind_wire::RouteId;
 use tradewind_wire::shares::{Activity, Shares};
@@ -119,6 +119,13 @@ impl Tally {
         self.objects_done += 1;
         self.destinations[usize::from(target)].objects += 1;
         *self.proofs.entry(proof_name(placed)).or_default() += 1;
+    }
+
+    /// An object of an earlier run that was looked at and is still there.
+    pub(super) fn survived(&mut self, target: u16) {
+        self.objects_done += 1;
+        self.destinations[usize::from(target)].objects += 1;
+        *self.proofs.entry("earlier run".to_owned()).or_default() += 1;
     }
 
     /// `None`: of no destination in particular.

@@ -8,7 +8,7 @@ use crate::lead::select::BadRule;
 use std::io;
 use std::path::PathBuf;
 use tradewind_contract::Outcome;
-use tradewind_store::{Error, ErrorKind, Unreachable};
+use tradewind_store::{Error, ErrorKind, Relation, Unreachable};
 
 /// Why a survey did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +44,23 @@ pub enum SurveyError {
     /// A list file names more than [`LIST_NAMES_MAX`] objects.
     #[error("the list names more than {LIST_NAMES_MAX} objects")]
     TooManyNames,
-    /// A destination lies within the source, or is the source.
-    #[error("the destination {destination} lies within the source {origin}")]
+    /// Two places of the job are one place, or share a part.
+    #[error("{}", overlapping(.one, .other, *.relation))]
     Overlap {
+        /// The source, or an earlier destination.
+        one: String,
+        /// A destination.
+        other: String,
+        /// How they relate.
+        relation: Relation,
+    },
+    /// Nothing tells the objects of source and destination apart.
+    #[error(
+        "{source_url} and {destination} seem to be one place under two names: objects of both cannot be told apart"
+    )]
+    NotApart {
         /// The source.
-        origin: String,
+        source_url: String,
         /// The destination.
         destination: String,
     },
@@ -75,6 +87,15 @@ pub fn unreachable(lost: &Unreachable) -> String {
     format!("cannot reach {} for {} s: {}", lost.origin, lost.lasted().as_secs(), lost.why)
 }
 
+fn overlapping(one: &str, other: &str, relation: Relation) -> String {
+    match relation {
+        Relation::FirstWithin => format!("{one} lies within {other}"),
+        Relation::SecondWithin => format!("{other} lies within {one}"),
+        Relation::Crossed => format!("{one} and {other} share a directory"),
+        Relation::Same | Relation::Apart => format!("{one} and {other} are the same place"),
+    }
+}
+
 fn nothing_selected(url: &str, source_objects: u64) -> String {
     match source_objects {
         0 => format!("nothing is there: {url}"),
@@ -92,6 +113,7 @@ impl SurveyError {
             }
             Self::Source(error) | Self::Target(error) => outcome_of(error),
             Self::NothingSelected { .. } => Outcome::SourceNotFound,
+            Self::Overlap { .. } | Self::NotApart { .. } => Outcome::Refused,
             Self::Unreachable(_) => Outcome::Unavailable,
             Self::Cancelled => Outcome::Interrupted,
             _ => Outcome::Failed,
@@ -110,7 +132,10 @@ impl SurveyError {
             Self::BadRule(rule) => Some(rule.hint()),
             Self::ListFile { .. } => Some("the file holds one relative name a line, in UTF-8"),
             Self::TooManyNames => Some("split the list, or select by prefix with --include"),
-            Self::Overlap { .. } => Some("leave the destination out of the source with --exclude 'NAME/**'"),
+            Self::Overlap { .. } => Some("choose a destination outside the source, and the source outside it"),
+            Self::NotApart { .. } => Some(
+                "name both by one endpoint and bucket; if they are two places, remove what is at the destination first",
+            ),
             Self::DeletionNeedsPrefix => Some("leave --delete away, or sync a whole prefix"),
             Self::Journal(error) => Some(error.hint()),
             Self::Spool(_) => Some("free some space for temporary files"),

@@ -11,6 +11,7 @@ pub use error::{SurveyError, UNREACHABLE_HINT, unreachable};
 
 use crate::lead::deletion::Spool;
 use crate::lead::journal::DoneSet;
+use crate::node::work::Unsynced;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,8 @@ pub struct WorkItem {
     pub info: ObjectInfo,
     /// The destination can copy it inside the store.
     pub server_side: bool,
+    /// An earlier run has written it, and it is only to be seen whether it survived.
+    pub check: Option<Unsynced>,
 }
 
 /// What the survey finds.
@@ -94,6 +97,11 @@ pub struct Survey {
     pub limits: Limits,
     /// What an earlier run has done.
     pub done: DoneSet,
+    /// Whether all destinations are written by this process, so that its boot is theirs.
+    pub local: bool,
+    /// Per destination, since when earlier runs may have written files there that lost their bytes in a power loss (Unix
+    /// ms): length and time prove nothing of a file that was changed since then. `None`: nothing was lost.
+    pub suspect_since_unix_ms: Vec<Option<i64>>,
     /// Per destination, why nothing can be written there; nothing is asked of it.
     pub shut: Vec<Option<Error>>,
     /// Where to say what is found; [`FOUND_QUEUE_MAX`] is a good bound.
@@ -115,6 +123,8 @@ pub struct SurveyEnd {
     pub refused: u64,
     /// Whether every key of the source was seen; false when entries were refused.
     pub listed_to_the_end: bool,
+    /// Objects that each destination had when it was listed.
+    pub target_objects: Vec<u64>,
     /// With `delete`: what the destinations have and the source does not. Indices are those of the destinations.
     pub extraneous: Option<Spool>,
 }

@@ -36,6 +36,8 @@ async fn survey(
         targets: targets.iter().map(|(tree, _)| tree.store.clone()).collect(),
         limits: Limits::default(),
         done,
+        local: true,
+        suspect_since_unix_ms: Vec::new(),
         shut: Vec::new(),
         out,
         cancel: CancellationToken::new(),
@@ -149,7 +151,7 @@ async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
     for key in ["a", "b"] {
         let info = source.store.head(key).await.unwrap();
         let (target_key, fingerprint) = (key.to_owned(), fingerprint(&info));
-        let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1 };
+        let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1, unsynced: None };
         journal.record_durably(closed).await.unwrap();
     }
     source.write("b", b"22");
@@ -157,23 +159,6 @@ async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
     let (_, found) = survey(&job, &source, &targets, journal.done_set().unwrap()).await;
     assert_eq!(items(&found), [(0, "b", "b"), (0, "c", "c")]);
     assert!(found.contains(&Found::AlreadyDone { target: 0, objects: 1, bytes: 1 }));
-}
-
-#[tokio::test]
-async fn a_destination_within_the_source_is_refused_unless_left_out() {
-    let source = Tree::with(&[("a", b"1"), ("backup/old", b"1")]);
-    let inside = [(&source, "backup/")];
-    for (selection, is_refused) in [
-        (prefix(""), true),
-        (filtered(vec![FilterRule::Exclude("backup/**".into())]), false),
-        (prefix("other/"), false),
-        (Selection::Object { key: "backup/".into() }, true),
-    ] {
-        let job = job(&source, selection, &inside);
-        let (end, _) = survey(&job, &source, &inside, DoneSet::empty()).await;
-        let refused = matches!(end, Err(SurveyError::Overlap { .. }));
-        assert_eq!(refused, is_refused, "{:?}", job.selection);
-    }
 }
 
 #[tokio::test]
@@ -232,6 +217,8 @@ async fn a_shut_destination_is_asked_nothing_and_keeps_none_of_the_others() {
         targets: vec![gone.store.clone(), open.store.clone()],
         limits: Limits::default(),
         done: DoneSet::empty(),
+        local: true,
+        suspect_since_unix_ms: Vec::new(),
         shut: vec![Some(why), None],
         out,
         cancel: CancellationToken::new(),
@@ -259,6 +246,8 @@ async fn a_survey_that_nobody_hears_ends() {
         targets: vec![source.store.clone()],
         limits: Limits::default(),
         done: DoneSet::empty(),
+        local: true,
+        suspect_since_unix_ms: Vec::new(),
         shut: Vec::new(),
         out,
         cancel: CancellationToken::new(),

@@ -3,22 +3,24 @@
 use super::error::SurveyError;
 use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, WorkItem};
 use crate::lead::compare::{self, Times, Verdict};
-use crate::lead::deletion::Spool;
+use crate::lead::deletion::{Seen, Spool};
 use crate::lead::failure::{failed_object, object_url};
 use crate::lead::join::{Join, Joined, Side};
-use crate::lead::journal::fingerprint;
+use crate::lead::journal::{Done, fingerprint};
 use crate::lead::local_sums;
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
+use crate::node::work::Unsynced;
 use crate::retry::RetryPolicy;
 use futures::{StreamExt, TryStreamExt};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
-use tradewind_contract::{FailedObject, JobSpec, ObjectFilter, Selection};
+use tradewind_contract::{FailedObject, Member, ObjectFilter, Selection};
 use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store};
 
 /// A survey under way. Shared by the ranges that are listed at once.
@@ -36,8 +38,12 @@ struct Walk {
     refused: AtomicU64,
     links: AtomicU64,
     saw_all: AtomicBool,
+    target_objects: Vec<AtomicU64>,
     extraneous: Option<Spool>,
 }
+
+/// The clock may have been set back by so much while a run wrote.
+const CLOCK_SLACK_MS: i64 = 15 * 60 * 1000;
 
 /// One object × one destination that is looked at.
 struct Candidate {
@@ -45,6 +51,14 @@ struct Candidate {
     target_key: String,
     ours: ObjectInfo,
     theirs: Option<ObjectInfo>,
+    check: Option<Unsynced>,
+}
+
+/// How the keys of one listing become names: `prefix` is cut off and `put` takes its place.
+#[derive(Clone, Copy)]
+struct Naming<'a> {
+    prefix: &'a str,
+    put: &'a str,
 }
 
 /// Objects and bytes per destination that need no work.
@@ -59,8 +73,9 @@ pub(super) async fn look(survey: Survey) -> Result<SurveyEnd, SurveyError> {
     let walk = Walk::new(survey)?;
     match &walk.survey.job.selection {
         Selection::Object { key } => walk.look_at_object(key).await?,
-        Selection::Prefix { .. } => walk.look_at_prefix().await?,
+        Selection::Prefix { .. } => walk.look_at_prefix(walk.naming()).await?,
         Selection::List { list_file, .. } => walk.look_at_list(list_file).await?,
+        Selection::Several { members, .. } => walk.look_at_members(members).await?,
     }
     walk.end().await
 }
@@ -71,9 +86,9 @@ impl Walk {
         let (prefix, filter) = match &job.selection {
             Selection::Object { .. } => (String::new(), &ObjectFilter::default()),
             Selection::Prefix { prefix, filter } | Selection::List { prefix, filter, .. } => (prefix.clone(), filter),
+            Selection::Several { filter, .. } => (String::new(), filter),
         };
         let selector = Selector::new(filter)?;
-        refuse_overlap(job, &selector)?;
         let extraneous = match (&job.delete, &job.selection) {
             (None, _) => None,
             (Some(_), Selection::Prefix { .. }) => {
@@ -95,6 +110,7 @@ impl Walk {
             refused: AtomicU64::new(0),
             links: AtomicU64::new(0),
             saw_all: AtomicBool::new(true),
+            target_objects: survey.targets.iter().map(|_| AtomicU64::new(0)).collect(),
             extraneous,
             survey,
         })
@@ -111,6 +127,7 @@ impl Walk {
             bytes: self.bytes.into_inner(),
             refused: self.refused.into_inner(),
             listed_to_the_end: self.saw_all.into_inner(),
+            target_objects: self.target_objects.into_iter().map(AtomicU64::into_inner).collect(),
             extraneous: self.extraneous,
         };
         if end.objects == 0 && end.refused == 0 && !self.survey.job.allow_empty {
@@ -121,13 +138,18 @@ impl Walk {
         Ok(end)
     }
 
-    async fn look_at_prefix(&self) -> Result<(), SurveyError> {
+    /// Names relative to the one prefix of the selection.
+    fn naming(&self) -> Naming<'_> {
+        Naming { prefix: &self.prefix, put: "" }
+    }
+
+    async fn look_at_prefix(&self, naming: Naming<'_>) -> Result<(), SurveyError> {
         let listing = |store: &Arc<dyn Store>, prefix: &str| Listing {
             store: store.clone(),
             prefix: prefix.to_owned(),
             policy: self.policy,
         };
-        let source = listing(&self.survey.source, &self.prefix);
+        let source = listing(&self.survey.source, naming.prefix);
         let job = &self.survey.job;
         let targets: Vec<Option<Listing>> = match job.compare {
             Some(_) => {
@@ -138,7 +160,7 @@ impl Walk {
         };
         let ranges = source.ranges().await.map_err(SurveyError::Source)?;
         futures::stream::iter(ranges.into_iter().map(Ok))
-            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |range| self.look_at_range(&source, &targets, range))
+            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |range| self.look_at_range(&source, &targets, range, naming))
             .await
     }
 
@@ -147,23 +169,29 @@ impl Walk {
         source: &Listing,
         targets: &[Option<Listing>],
         range: NameRange,
+        naming: Naming<'_>,
     ) -> Result<(), SurveyError> {
         let mut join = Join::new(source, targets, &range);
         let mut batch = Vec::with_capacity(BATCH_OBJECTS_MAX);
         while let Some(step) = join.next().await? {
             match step {
-                Joined::Source { object, matches } => batch.push((object, matches)),
+                Joined::Source { object, matches } => {
+                    for (count, _) in self.target_objects.iter().zip(&matches).filter(|(_, theirs)| theirs.is_some()) {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    batch.push((object, matches));
+                }
                 Joined::Extra { target, object } => self.put_down(target, &object)?,
-                Joined::Refused { side: Side::Source, error } => self.refuse_entry(&error).await?,
+                Joined::Refused { side: Side::Source, error } => self.refuse_entry(&error, naming).await?,
                 Joined::Refused { side: Side::Target(_), error } => {
                     tracing::warn!(%error, "an entry at the destination cannot be listed");
                 }
             }
             if batch.len() == BATCH_OBJECTS_MAX {
-                self.look_at_batch(std::mem::take(&mut batch)).await?;
+                self.look_at_batch(std::mem::take(&mut batch), naming).await?;
             }
         }
-        self.look_at_batch(batch).await
+        self.look_at_batch(batch, naming).await
     }
 
     async fn look_at_object(&self, key: &str) -> Result<(), SurveyError> {
@@ -177,7 +205,45 @@ impl Walk {
                 theirs.push(self.ask_target(index, &target.key).await?);
             }
         }
-        self.look_at_batch(vec![(ours, theirs)]).await
+        self.look_at_batch(vec![(ours, theirs)], self.naming()).await
+    }
+
+    /// Objects are asked for, some at once; prefixes are listed one after the other.
+    async fn look_at_members(&self, members: &[Member]) -> Result<(), SurveyError> {
+        let (trees, objects): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|member| member.key.ends_with('/'));
+        let asked = futures::stream::iter(objects.into_iter().map(|member| async move {
+            let found = self.ask(&self.survey.source, &member.key).await;
+            (member, found)
+        }));
+        let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
+        while let Some((member, found)) = asked.next().await {
+            match self.found_or_refused(found).await? {
+                Some(ours) => {
+                    let naming = Naming { prefix: &member.key, put: &member.name };
+                    self.look_at_batch(vec![(ours, Vec::new())], naming).await?;
+                }
+                None => self.saw_all.store(false, Ordering::Relaxed),
+            }
+        }
+        for member in trees {
+            let put = format!("{}/", member.name);
+            self.look_at_prefix(Naming { prefix: &member.key, put: &put }).await?;
+        }
+        Ok(())
+    }
+
+    /// An object that is asked for by name and is not there, or may not be read, fails alone.
+    async fn found_or_refused(&self, found: Result<ObjectInfo, Error>) -> Result<Option<ObjectInfo>, SurveyError> {
+        match found {
+            Ok(ours) => Ok(Some(ours)),
+            Err(error) if error.kind == ErrorKind::BucketNotFound || error.kind == ErrorKind::Unauthenticated => {
+                Err(SurveyError::Source(error))
+            }
+            Err(error) => {
+                self.refuse(failed_object(error.url.clone(), String::new(), &error), None, 0).await?;
+                Ok(None)
+            }
+        }
     }
 
     async fn look_at_list(&self, list_file: &str) -> Result<(), SurveyError> {
@@ -220,15 +286,11 @@ impl Walk {
         let asked: Vec<_> = asked.buffered(HEADS_AT_ONCE_MAX).try_collect().await?;
         let mut batch = Vec::with_capacity(asked.len());
         for (ours, theirs) in asked {
-            match ours {
-                Ok(ours) => batch.push((ours, theirs)),
-                Err(error) if error.kind == ErrorKind::BucketNotFound || error.kind == ErrorKind::Unauthenticated => {
-                    return Err(SurveyError::Source(error));
-                }
-                Err(error) => self.refuse(failed_object(error.url.clone(), String::new(), &error), None, 0).await?,
+            if let Some(ours) = self.found_or_refused(ours).await? {
+                batch.push((ours, theirs));
             }
         }
-        self.look_at_batch(batch).await
+        self.look_at_batch(batch, self.naming()).await
     }
 
     async fn ask(&self, store: &Arc<dyn Store>, key: &str) -> Result<ObjectInfo, Error> {
@@ -268,11 +330,15 @@ impl Walk {
     }
 
     /// Sorts objects into work, done before, and there already.
-    async fn look_at_batch(&self, batch: Vec<(ObjectInfo, Vec<Option<ObjectInfo>>)>) -> Result<(), SurveyError> {
+    async fn look_at_batch(
+        &self,
+        batch: Vec<(ObjectInfo, Vec<Option<ObjectInfo>>)>,
+        naming: Naming<'_>,
+    ) -> Result<(), SurveyError> {
         self.source_objects.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let mut candidates = Vec::with_capacity(batch.len() * self.survey.targets.len());
         for (ours, theirs) in batch {
-            self.add_candidates(ours, theirs, &mut candidates).await?;
+            self.add_candidates(ours, theirs, naming, &mut candidates).await?;
         }
         let candidates = self.leave_done(candidates).await?;
         let mut skipped = vec![Tally::default(); self.survey.targets.len()];
@@ -295,9 +361,11 @@ impl Walk {
         &self,
         ours: ObjectInfo,
         theirs: Vec<Option<ObjectInfo>>,
+        naming: Naming<'_>,
         candidates: &mut Vec<Candidate>,
     ) -> Result<(), SurveyError> {
-        let name = ours.key.get(self.prefix.len()..).unwrap_or_default();
+        let name = naming.name_of(&ours.key);
+        let name = name.as_ref();
         if !self.selector.takes(name, ours.size_bytes, ours.modified_unix_ms) {
             return Ok(());
         }
@@ -322,7 +390,7 @@ impl Walk {
                 self.refuse(failed, Some(target), ours.size_bytes).await?;
                 continue;
             }
-            candidates.push(Candidate { target, target_key, ours: ours.clone(), theirs });
+            candidates.push(Candidate { target, target_key, ours: ours.clone(), theirs, check: None });
         }
         Ok(())
     }
@@ -336,14 +404,16 @@ impl Walk {
         let verdicts = self.survey.done.contains(asked).await?;
         let mut done = vec![Tally::default(); self.survey.targets.len()];
         let mut left = Vec::with_capacity(candidates.len());
-        for (candidate, is_done) in candidates.into_iter().zip(verdicts) {
-            if is_done {
-                done[usize::from(candidate.target)].add(&candidate.ours);
-                if self.survey.job.delete_source {
-                    self.say(Found::CopiedBefore(candidate.ours)).await?;
+        for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
+            match self.unless_safe(candidate.target, verdict) {
+                Done::Yes => {
+                    done[usize::from(candidate.target)].add(&candidate.ours);
+                    if self.survey.job.delete_source {
+                        self.say(Found::CopiedBefore(candidate.ours)).await?;
+                    }
                 }
-            } else {
-                left.push(candidate);
+                Done::Unsynced(unsynced) => left.push(Candidate { check: Some(unsynced), ..candidate }),
+                Done::No => left.push(candidate),
             }
         }
         self.say_tallies(&done, |target, Tally { objects, bytes }| Found::AlreadyDone { target, objects, bytes })
@@ -351,14 +421,29 @@ impl Walk {
         Ok(left)
     }
 
+    /// What a power loss cannot have undone is simply done.
+    fn unless_safe(&self, target: u16, done: Done) -> Done {
+        let Done::Unsynced(unsynced) = &done else { return done };
+        let index = usize::from(target);
+        let boot = self.survey.targets[index].volatile_boot();
+        let same_boot = self.survey.local && boot == Some(&unsynced.boot);
+        // Older versions did not say what they synced, but did as the job says.
+        let synced = unsynced.boot.is_empty() && (boot.is_none() || self.survey.job.targets[index].store.fsync);
+        let is_safe = (same_boot && !self.survey.job.delete_source) || synced;
+        if is_safe { Done::Yes } else { done }
+    }
+
     /// Whether the destination has the object. When stores will not say more of an object it is not known to be the
     /// same; what keeps them from saying it will show when it is moved.
     async fn is_same(&self, candidate: &Candidate) -> bool {
+        if candidate.check.is_some() {
+            return false;
+        }
         let (Some(rule), Some(theirs)) = (self.survey.job.compare, &candidate.theirs) else { return false };
         let target = &self.survey.targets[usize::from(candidate.target)];
         let times = Times::between(self.survey.source.as_ref(), target.as_ref());
         match compare::decide(rule, times, &candidate.ours, theirs) {
-            Verdict::Same => true,
+            Verdict::Same => !self.is_suspect(candidate).await,
             Verdict::Differs(_) => false,
             Verdict::NeedsChecksums => {
                 let asked = futures::join!(
@@ -373,6 +458,14 @@ impl Walk {
         }
     }
 
+    /// Whether an earlier run may have written it and a power loss undone that.
+    async fn is_suspect(&self, candidate: &Candidate) -> bool {
+        let index = usize::from(candidate.target);
+        let Some(since_unix_ms) = self.survey.suspect_since_unix_ms.get(index).copied().flatten() else { return false };
+        let changed = self.survey.targets[index].changed_unix_ms(&candidate.target_key).await;
+        changed.is_none_or(|changed_unix_ms| changed_unix_ms >= since_unix_ms.saturating_sub(CLOCK_SLACK_MS))
+    }
+
     fn work(&self, candidate: Candidate) -> WorkItem {
         WorkItem {
             target: candidate.target,
@@ -380,24 +473,27 @@ impl Walk {
             target_key: candidate.target_key,
             info: candidate.ours,
             server_side: self.server_side[usize::from(candidate.target)],
+            check: candidate.check,
         }
     }
 
     /// Puts down for deletion what the source does not have, unless the filter leaves it alone.
     fn put_down(&self, target: usize, object: &ObjectInfo) -> Result<(), SurveyError> {
+        self.target_objects[target].fetch_add(1, Ordering::Relaxed);
         let Some(spool) = &self.extraneous else { return Ok(()) };
         let prefix = &self.survey.job.targets[target].key;
         let name = object.key.get(prefix.len()..).unwrap_or_default();
         if self.selector.takes(name, object.size_bytes, object.modified_unix_ms) {
-            spool.push(target as u16, object).map_err(SurveyError::Spool)?;
+            spool.push(target as u16, object, Seen::Listed).map_err(SurveyError::Spool)?;
         }
         Ok(())
     }
 
     /// An entry of the source that cannot be listed. One that the rules leave out by name is nobody's loss.
-    async fn refuse_entry(&self, error: &Error) -> Result<(), SurveyError> {
-        let root = object_url(self.survey.source.as_ref(), &self.prefix);
-        if error.url.strip_prefix(&root).is_some_and(|name| !self.selector.takes_name(name)) {
+    async fn refuse_entry(&self, error: &Error, naming: Naming<'_>) -> Result<(), SurveyError> {
+        let root = object_url(self.survey.source.as_ref(), naming.prefix);
+        let name = error.url.strip_prefix(&root).map(|name| format!("{}{name}", naming.put));
+        if name.is_some_and(|name| !self.selector.takes_name(&name)) {
             return Ok(());
         }
         if error.kind == ErrorKind::Link {
@@ -425,6 +521,13 @@ impl Walk {
     }
 }
 
+impl<'a> Naming<'a> {
+    fn name_of(self, key: &'a str) -> Cow<'a, str> {
+        let rest = key.get(self.prefix.len()..).unwrap_or_default();
+        if self.put.is_empty() { Cow::Borrowed(rest) } else { Cow::Owned(format!("{}{rest}", self.put)) }
+    }
+}
+
 impl Tally {
     fn add(&mut self, object: &ObjectInfo) {
         self.objects += 1;
@@ -447,31 +550,4 @@ fn refusal_of_target(store: &dyn Store, target_key: &str, size_bytes: u64) -> Op
     } else {
         None
     }
-}
-
-/// A destination within the source would be listed while it is written, and copied into itself.
-fn refuse_overlap(job: &JobSpec, selector: &Selector) -> Result<(), SurveyError> {
-    for target in &job.targets {
-        let is_one_store = target.store.url == job.source.url && target.store.endpoint == job.source.endpoint;
-        let overlaps = match &job.selection {
-            Selection::Object { key } => *key == target.key,
-            Selection::List { prefix, .. } => *prefix == target.key,
-            Selection::Prefix { prefix, .. } => match target.key.strip_prefix(prefix.as_str()) {
-                Some("") => true,
-                // Is any name below the destination taken? One that no rule can be meant for stands for all.
-                Some(within) => selector.takes_name(&format!("{within}\u{1}")),
-                None => false,
-            },
-        };
-        // `mem:` makes its objects up and forgets what it is given, so it may be both sides.
-        if is_one_store && overlaps && !target.store.url.starts_with("mem:") {
-            let origin = match &job.selection {
-                Selection::Object { key } => key,
-                Selection::Prefix { prefix, .. } | Selection::List { prefix, .. } => prefix,
-            };
-            let url = |key: &str| format!("{}/{key}", target.store.url.trim_end_matches('/'));
-            return Err(SurveyError::Overlap { origin: url(origin), destination: url(&target.key) });
-        }
-    }
-    Ok(())
 }

@@ -103,3 +103,30 @@ fn a_bundle_given_again_is_one_retry_and_so_is_all_that_a_route_loses() {
     lead.failed(request, Fault::Lost, REST_MS_MIN);
     assert_eq!(lead.retries(), 3, "the route had answered meanwhile");
 }
+
+#[test]
+fn a_request_that_nobody_answers_is_given_up_after_its_time_and_its_object_fails_in_the_end() {
+    const LIMIT_MS: u64 = 10_000;
+    let mut lead = Lead::new(config(1));
+    lead.add(ObjectId(1), whole(SLOWEST_BYTES_PER_S));
+    let (mut now_ms, mut tries) = (0, 0);
+    let failed = loop {
+        match lead.poll(now_ms) {
+            Ok(Action::Send { request, .. }) => {
+                tries += 1;
+                // Its own second of bytes at the slowest rate comes on top.
+                assert_eq!(lead.overdue(now_ms + LIMIT_MS + 1000, LIMIT_MS), []);
+                now_ms += LIMIT_MS + 1001;
+                assert_eq!(lead.overdue(now_ms, LIMIT_MS), [request]);
+                lead.give_up(request, now_ms);
+                lead.give_up(request, now_ms);
+                assert_eq!(lead.flights(), 0);
+            }
+            Ok(Action::Failed(object, fault)) => break (object, fault),
+            Ok(_) => {}
+            Err(Idle::Until(later)) => now_ms = later,
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((failed, tries), ((ObjectId(1), Fault::Unavailable), TRIES_MAX));
+}

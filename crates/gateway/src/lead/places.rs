@@ -1,0 +1,227 @@
+//! Refuses a job whose source and destination, or two of whose destinations, are one place or overlap.
+//!
+//! Such a job would copy its own output, overwrite its own source, or delete the only copy. Places are compared by
+//! identity ([`tradewind_store::kinship`]). Where names do not decide, `mv` (and a tree that may lie within the other)
+//! is begun only if a sample of the source's objects is proven not to be at the destination.
+
+use crate::lead::failure::object_url;
+use crate::lead::survey::SurveyError;
+use crate::retry::RetryPolicy;
+use std::sync::Arc;
+use tokio::io::AsyncBufReadExt;
+use tradewind_contract::{JobSpec, Member, Selection};
+use tradewind_store::{Kinship, ListRequest, Relation, Store, kinship, may_be_same_object, object_kinship};
+
+/// Source objects that are looked up at a destination of which it is not known whether it is the source. If none is absent
+/// or different there, the places are taken for one.
+const SAMPLE_OBJECTS_MAX: usize = 8;
+/// They are chosen among so many that are listed first.
+const SAMPLE_LISTED_MAX: u32 = 64;
+
+/// The stores of a job.
+#[derive(Debug)]
+pub struct Places<'a> {
+    /// The job.
+    pub job: &'a JobSpec,
+    /// The store to read.
+    pub source: &'a Arc<dyn Store>,
+    /// The destinations, in the order of [`JobSpec::targets`].
+    pub targets: &'a [Arc<dyn Store>],
+    /// How often a request is tried.
+    pub policy: RetryPolicy,
+}
+
+/// One place: a store and an object's key, or a prefix.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    store: &'a Arc<dyn Store>,
+    key: &'a str,
+}
+
+/// A part of the selection: an object, or all below a prefix.
+struct Part<'a> {
+    key: &'a str,
+    /// What follows the destination's own key.
+    name: String,
+    is_tree: bool,
+}
+
+impl Places<'_> {
+    /// Refuses overlapping places. `is_fresh`: nothing has been copied yet; a resumed job is not compared by sample, for
+    /// its own copies are at the destination.
+    ///
+    /// # Errors
+    /// [`SurveyError::Overlap`], [`SurveyError::NotApart`], or what a store says.
+    pub async fn refuse_overlaps(&self, is_fresh: bool) -> Result<(), SurveyError> {
+        let targets: Vec<Place<'_>> =
+            self.targets.iter().zip(&self.job.targets).map(|(store, to)| Place { store, key: &to.key }).collect();
+        let is_tree = !matches!(self.job.selection, Selection::Object { .. });
+        for (index, target) in targets.iter().enumerate() {
+            for other in &targets[..index] {
+                refused_if_related(*other, *target, compared(*other, *target, is_tree).await?)?;
+            }
+        }
+        let parts = self.parts();
+        for target in targets {
+            let found = self.relate_parts(&parts, target).await?;
+            if let Some(relation) = found
+                && is_fresh
+                && self.needs_proof(relation)
+            {
+                self.prove_apart(&parts, target, relation).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        match &self.job.selection {
+            Selection::Object { key } => vec![Part { key, name: String::new(), is_tree: false }],
+            Selection::Prefix { prefix, .. } | Selection::List { prefix, .. } => {
+                vec![Part { key: prefix, name: String::new(), is_tree: true }]
+            }
+            Selection::Several { members, .. } => {
+                let part = |Member { key, name }: &'_ Member| (key.ends_with('/'), name.clone());
+                let parts = members.iter().map(|member| (member.key.as_str(), part(member)));
+                parts
+                    .map(|(key, (is_tree, name))| Part {
+                        key,
+                        name: if is_tree { format!("{name}/") } else { name },
+                        is_tree,
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// Compares each part with where it would go. The answer is the closest relation that is not proven.
+    async fn relate_parts(&self, parts: &[Part<'_>], target: Place<'_>) -> Result<Option<Relation>, SurveyError> {
+        let mut unproven = None;
+        for part in parts {
+            let source = Place { store: self.source, key: part.key };
+            let to = format!("{}{}", target.key, part.name);
+            let to = Place { key: &to, ..target };
+            let found = match compared(source, to, part.is_tree).await? {
+                found if self.copies_a_list_inwards(found.relation) => Kinship { relation: Relation::Apart, ..found },
+                found => refused_if_related(source, to, found)?,
+            };
+            if !found.proven && unproven.is_none_or(|relation| relation == Relation::Apart) {
+                unproven = Some(found.relation);
+            }
+        }
+        Ok(unproven)
+    }
+
+    /// A list of names may be copied to a place below its source: its own copies are never listed.
+    fn copies_a_list_inwards(&self, relation: Relation) -> bool {
+        let is_list = matches!(self.job.selection, Selection::List { .. });
+        is_list && !self.job.delete_source && self.job.delete.is_none() && relation == Relation::SecondWithin
+    }
+
+    /// A copy of an object onto itself does no harm, nor does a tree that is copied onto itself. Sources that are deleted
+    /// must be proven to be others; and what is copied from within a tree into it overwrites or deletes its own source.
+    fn needs_proof(&self, relation: Relation) -> bool {
+        let nested = matches!(relation, Relation::FirstWithin | Relation::SecondWithin);
+        !self.job.dry_run && (self.job.delete_source || nested)
+    }
+
+    /// Looks for some objects of the source at the destination: under the names that they would get, and, if the places
+    /// may overlap in one bucket, under their own.
+    async fn prove_apart(&self, parts: &[Part<'_>], target: Place<'_>, relation: Relation) -> Result<(), SurveyError> {
+        let sample = self.sample(parts).await?;
+        let renamed: Vec<_> = sample.iter().map(|(key, name)| (key, format!("{}{name}", target.key))).collect();
+        let kept: Vec<_> = sample.iter().map(|(key, _)| (key, key.clone())).collect();
+        let keeps = relation != Relation::Apart && renamed != kept;
+        for view in std::iter::once(renamed).chain(keeps.then_some(kept)) {
+            if self.are_all_the_same(target, &view).await? {
+                let first = parts.first().map_or("", |part| part.key);
+                return Err(SurveyError::NotApart {
+                    source_url: object_url(self.source.as_ref(), first),
+                    destination: object_url(target.store.as_ref(), target.key),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing tells any of the objects from its counterpart. One that is absent or different is proof.
+    async fn are_all_the_same(&self, target: Place<'_>, view: &[(&String, String)]) -> Result<bool, SurveyError> {
+        let asked = view.iter().map(|(key, at_target)| {
+            self.policy.run("head", target.store.url(), move || {
+                may_be_same_object((self.source.as_ref(), key), (target.store.as_ref(), at_target))
+            })
+        });
+        let answers = futures::future::try_join_all(asked).await.map_err(SurveyError::Target)?;
+        Ok(!answers.is_empty() && !answers.contains(&false))
+    }
+
+    /// Some objects of the source: key, and name at the destination.
+    async fn sample(&self, parts: &[Part<'_>]) -> Result<Vec<(String, String)>, SurveyError> {
+        if let Selection::List { prefix, list_file, .. } = &self.job.selection {
+            return sample_of_list(prefix, list_file).await;
+        }
+        let mut sample = Vec::new();
+        for part in parts {
+            let left = SAMPLE_OBJECTS_MAX - sample.len();
+            if left == 0 {
+                break;
+            }
+            if !part.is_tree {
+                sample.push((part.key.to_owned(), part.name.clone()));
+                continue;
+            }
+            let (prefix, max_keys) = (part.key.to_owned(), Some(SAMPLE_LISTED_MAX));
+            let request = ListRequest { prefix, max_keys, ..ListRequest::default() };
+            let page = self.policy.run("list", self.source.url(), || self.source.list(&request)).await;
+            let keys = page.map_err(SurveyError::Source)?.objects.into_iter().map(|object| object.key);
+            let (plain, special): (Vec<_>, Vec<_>) =
+                keys.filter(|key| key.len() > part.key.len()).partition(|key| is_plain(&key[part.key.len()..]));
+            let chosen = if plain.is_empty() { special } else { plain };
+            sample.extend(chosen.into_iter().take(left).map(|key| {
+                let name = format!("{}{}", part.name, &key[part.key.len()..]);
+                (key, name)
+            }));
+        }
+        Ok(sample)
+    }
+}
+
+/// Whether a server that shows files as objects shows this one: it hides its own, in names that begin with a dot, and
+/// empty directories.
+fn is_plain(name: &str) -> bool {
+    !name.ends_with('/') && !name.split('/').any(|part| part.starts_with('.'))
+}
+
+async fn sample_of_list(prefix: &str, list_file: &str) -> Result<Vec<(String, String)>, SurveyError> {
+    let failed = |error| SurveyError::ListFile { path: list_file.into(), error };
+    let mut lines = tokio::io::BufReader::new(tokio::fs::File::open(list_file).await.map_err(failed)?).lines();
+    let mut sample = Vec::new();
+    while sample.len() < SAMPLE_OBJECTS_MAX
+        && let Some(name) = lines.next_line().await.map_err(failed)?
+    {
+        if !name.is_empty() {
+            sample.push((format!("{prefix}{name}"), name));
+        }
+    }
+    Ok(sample)
+}
+
+/// How two places relate.
+async fn compared(one: Place<'_>, other: Place<'_>, is_tree: bool) -> Result<Kinship, SurveyError> {
+    let (first, second) = ((one.store.as_ref(), one.key), (other.store.as_ref(), other.key));
+    let found = if is_tree { kinship(first, second).await } else { object_kinship(first, second).await };
+    found.map_err(SurveyError::Target)
+}
+
+/// An error for two places that are proven to overlap.
+fn refused_if_related(one: Place<'_>, other: Place<'_>, found: Kinship) -> Result<Kinship, SurveyError> {
+    if found.proven && found.relation != Relation::Apart { Err(overlap(one, other, found.relation)) } else { Ok(found) }
+}
+
+fn overlap(one: Place<'_>, other: Place<'_>, relation: Relation) -> SurveyError {
+    let url = |place: Place<'_>| object_url(place.store.as_ref(), place.key);
+    SurveyError::Overlap { one: url(one), other: url(other), relation }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+use super::*;
+use crate::trees::Tree;
+use serde_json::json;
+use tradewind_contract::{Limits, Outcome};
+
+fn job(source: &Tree, selection: serde_json::Value, targets: &[(&Tree, &str)]) -> JobSpec {
+    let targets: Vec<_> = targets.iter().map(|(tree, key)| json!({ "store": tree.spec(), "key": key })).collect();
+    serde_json::from_value(json!({ "source": source.spec(), "selection": selection, "targets": targets })).unwrap()
+}
+
+fn prefix(prefix: &str) -> serde_json::Value {
+    json!({ "kind": "prefix", "prefix": prefix })
+}
+
+async fn check(job: &JobSpec, source: &Tree, targets: &[(&Tree, &str)]) -> Result<(), SurveyError> {
+    let stores: Vec<_> = targets.iter().map(|(tree, _)| tree.store.clone()).collect();
+    let policy = RetryPolicy::of_job(&Limits::default(), job);
+    let places = Places { job, source: &source.store, targets: &stores, policy };
+    places.refuse_overlaps(true).await
+}
+
+#[tokio::test]
+async fn places_that_overlap_in_either_direction_are_refused() {
+    let tree = Tree::with(&[("a", b"1"), ("par/ss/x", b"1")]);
+    for (selection, key, refused) in [
+        (prefix(""), "backup/", true),
+        (prefix("par/ss/"), "par/", true),
+        (prefix("par/ss/"), "", true),
+        (prefix("par/"), "par/", true),
+        (prefix("par/ss/"), "par/st/", false),
+        (json!({ "kind": "object", "key": "a" }), "a", true),
+        (json!({ "kind": "object", "key": "a" }), "b", false),
+    ] {
+        let targets = [(&tree, key)];
+        let answer = check(&job(&tree, selection.clone(), &targets), &tree, &targets).await;
+        assert_eq!(matches!(answer, Err(SurveyError::Overlap { .. })), refused, "{selection} {key}: {answer:?}");
+        if let Err(error) = answer {
+            assert_eq!(error.outcome(), Outcome::Refused);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_copied_to_a_place_below_its_source_and_never_moved() {
+    let tree = Tree::with(&[("a", b"1"), ("list", b"a\n")]);
+    let list = json!({ "kind": "list", "prefix": "", "list_file": tree.path("list") });
+    for (key, delete_source, refused) in [("copy/", false, false), ("copy/", true, true), ("", false, true)] {
+        let targets = [(&tree, key)];
+        let job = JobSpec { delete_source, ..job(&tree, list.clone(), &targets) };
+        let answer = check(&job, &tree, &targets).await;
+        assert_eq!(matches!(answer, Err(SurveyError::Overlap { .. })), refused, "{key} {delete_source}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn destinations_that_overlap_are_refused() {
+    let (source, one, two) = (Tree::with(&[("a", b"1")]), Tree::new(), Tree::new());
+    for (keys, refused) in [(["", "x/"], true), (["x/", "x/"], true), (["x/", "y/"], false)] {
+        let targets = [(&one, keys[0]), (&two, ""), (&one, keys[1])];
+        let answer = check(&job(&source, prefix(""), &targets), &source, &targets).await;
+        assert_eq!(matches!(answer, Err(SurveyError::Overlap { .. })), refused, "{keys:?}: {answer:?}");
+    }
+}

@@ -1,0 +1,597 @@
+//! Stores in memory that keep every byte, behind requests that may fail, be slow, be applied twice, or land after whoever
+//! asked has died.
+//!
+//! A request is applied at its time, whatever became of the caller: that is what a server does with one that it has
+//! received. The oracle sits where bytes become visible or vanish, so a wrong byte is found at the moment it can be read.
+
+use crate::state::{Shared, State};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use rand::Rng;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tradewind_contract::StoreSpec;
+use tradewind_gateway::node::environment::Stores;
+use tradewind_store::{
+    Attributes, BucketIdentity, Checksums, Doomed, Download, Error, ErrorKind, Identity, ListPage, ListRequest,
+    ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreLimits,
+    UploadId, Written,
+};
+
+/// Entries of a listing page: few, so that listings have several.
+const PAGE_KEYS: usize = 7;
+/// Longest that a slow request is under way.
+const SLOW_MS_MAX: u64 = 90_000;
+/// Longest piece of a body.
+const PIECE_BYTES_MAX: usize = 9_000;
+
+/// What a kind of store tells of its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stated {
+    /// CRC-64/NVME, as new S3 objects.
+    Crc,
+    /// MD5, as older ones.
+    Md5,
+    /// An opaque ETag.
+    Nothing,
+}
+
+/// How often requests go wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StoreFaults {
+    /// Refused before anything happens.
+    pub(crate) refused: f64,
+    /// Done, but the answer is an error.
+    pub(crate) answer_lost: f64,
+    /// Takes up to 90 s, with or without an answer.
+    pub(crate) slow: f64,
+    /// Applied a second time, later.
+    pub(crate) twice: f64,
+    /// A body ends early or stands still.
+    pub(crate) body_cut: f64,
+}
+
+/// All buckets, and what the oracle knows.
+pub(crate) struct Buckets {
+    /// The source first, then the destinations.
+    pub(crate) list: Vec<Bucket>,
+    /// Faults now.
+    pub(crate) faults: StoreFaults,
+    /// What must hold.
+    pub(crate) oracle: Oracle,
+    next_upload: u64,
+}
+
+/// One bucket.
+pub(crate) struct Bucket {
+    /// What it tells of objects.
+    pub(crate) stated: Stated,
+    /// By key.
+    pub(crate) objects: BTreeMap<String, Object>,
+    /// By id.
+    pub(crate) uploads: BTreeMap<String, Upload>,
+}
+
+/// A visible object.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    /// Its bytes.
+    pub(crate) data: Bytes,
+    /// Its state.
+    pub(crate) etag: String,
+    /// Last write.
+    pub(crate) modified_unix_ms: i64,
+}
+
+/// An unfinished upload.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// Of which key.
+    pub(crate) key: String,
+    /// When.
+    pub(crate) opened_unix_ms: i64,
+    /// Whether it was opened by a request that nobody waited for any more: no program can know of it.
+    pub(crate) late: bool,
+    parts: BTreeMap<u32, (Bytes, PartTag)>,
+}
+
+/// What is right.
+#[derive(Debug, Default)]
+pub(crate) struct Oracle {
+    /// Every version of each source object, by name below the prefix, oldest first.
+    pub(crate) versions: BTreeMap<String, Vec<Bytes>>,
+    /// Prefix at the source.
+    pub(crate) source_prefix: String,
+    /// Prefix at the destinations.
+    pub(crate) target_prefix: String,
+    /// Whether the job deletes sources.
+    pub(crate) moves: bool,
+}
+
+impl Buckets {
+    /// Empty ones.
+    pub(crate) fn new(stated: &[Stated], oracle: Oracle) -> Self {
+        let bucket = |stated: &Stated| Bucket { stated: *stated, objects: BTreeMap::new(), uploads: BTreeMap::new() };
+        Self { list: stated.iter().map(bucket).collect(), faults: StoreFaults::default(), oracle, next_upload: 1 }
+    }
+}
+
+impl State {
+    /// The source's owner writes an object.
+    pub(crate) fn write_source(&mut self, name: &str, data: Bytes, age_ms: i64) {
+        let key = format!("{}{name}", self.buckets.oracle.source_prefix);
+        self.trace(format!("source {key} is written, {} bytes", data.len()));
+        self.buckets.oracle.versions.entry(name.to_owned()).or_default().push(data.clone());
+        let modified_unix_ms = self.unix_ms() - age_ms;
+        let object = Object { etag: md5_hex(&data), data, modified_unix_ms };
+        self.buckets.list[0].objects.insert(key, object);
+    }
+
+    /// The wall clock.
+    pub(crate) fn unix_ms(&self) -> i64 {
+        crate::state::EPOCH_UNIX_MS + self.now_ms as i64
+    }
+
+    fn becomes_visible(&mut self, bucket: usize, key: &str, object: Object) -> Written {
+        let oracle = &self.buckets.oracle;
+        let versions = key.strip_prefix(&oracle.target_prefix).and_then(|name| oracle.versions.get(name));
+        let version = versions.and_then(|versions| versions.iter().position(|version| *version == object.data));
+        if bucket == 0 {
+            self.violation(format!("the source was written: {key}"));
+        } else if version.is_none() {
+            self.violation(format!("wrong bytes became visible as {key}: no version of the source has them"));
+        }
+        self.trace(format!("bucket {bucket} shows {key}, version {version:?}"));
+        let written = Written {
+            etag: Some(object.etag.clone()),
+            version: None,
+            checksums: self.stated(bucket, &object),
+            file: None,
+        };
+        self.buckets.list[bucket].objects.insert(key.to_owned(), object);
+        written
+    }
+
+    fn stated(&self, bucket: usize, object: &Object) -> Checksums {
+        match self.buckets.list[bucket].stated {
+            Stated::Crc => {
+                Checksums { md5: None, crc32c: None, ..Checksums::of_segments(std::slice::from_ref(&object.data)) }
+            }
+            Stated::Md5 if !object.etag.contains('-') => {
+                Checksums { md5: Some(md5_of(&object.data)), ..Checksums::default() }
+            }
+            _ => Checksums::default(),
+        }
+    }
+
+    fn info(&self, bucket: usize, key: &str, object: &Object) -> ObjectInfo {
+        ObjectInfo {
+            key: key.to_owned(),
+            size_bytes: object.data.len() as u64,
+            etag: Some(object.etag.clone()),
+            modified_unix_ms: object.modified_unix_ms,
+            checksums: self.stated(bucket, object),
+            attributes: Attributes::default(),
+            ..ObjectInfo::default()
+        }
+    }
+
+    fn page(&self, bucket: usize, request: &ListRequest) -> ListPage {
+        let most = request.max_keys.map_or(PAGE_KEYS, |keys| (keys as usize).min(PAGE_KEYS)).max(1);
+        let mut page = ListPage::default();
+        let mut last: Option<String> = None;
+        for (key, object) in &self.buckets.list[bucket].objects {
+            let Some(name) = key.strip_prefix(&request.prefix) else { continue };
+            let folded = name.find('/').filter(|_| request.delimited).map(|at| &key[..=request.prefix.len() + at]);
+            let entry = folded.unwrap_or(key);
+            let is_told = |after: &String| entry <= after.as_str();
+            if request.continuation.as_ref().is_some_and(is_told)
+                || request.start_after.as_ref().is_some_and(|after| key <= after)
+                || request.end_at.as_ref().is_some_and(|end| key > end)
+                || last.as_deref() == Some(entry)
+            {
+                continue;
+            }
+            if page.objects.len() + page.prefixes.len() == most {
+                page.continuation = last;
+                break;
+            }
+            last = Some(entry.to_owned());
+            match folded {
+                Some(prefix) => page.prefixes.push(prefix.to_owned()),
+                None => page.objects.push(self.info(bucket, key, object)),
+            }
+        }
+        page
+    }
+
+    fn vanishes(&mut self, bucket: usize, key: &str) {
+        let Some(object) = self.buckets.list[bucket].objects.remove(key) else { return };
+        self.trace(format!("bucket {bucket} deletes {key}"));
+        let oracle = &self.buckets.oracle;
+        if bucket > 0 {
+            let name = key.strip_prefix(&oracle.target_prefix);
+            let source = name.map(|name| format!("{}{name}", oracle.source_prefix));
+            if source.is_some_and(|source| self.buckets.list[0].objects.contains_key(&source)) {
+                self.violation(format!("{key} was deleted at destination {bucket}, and the source has it"));
+            }
+            return;
+        }
+        let copy = key.strip_prefix(&oracle.source_prefix).map(|name| format!("{}{name}", oracle.target_prefix));
+        let is_copied = |target: &Bucket| {
+            copy.as_ref().and_then(|copy| target.objects.get(copy)).is_some_and(|copy| copy.data == object.data)
+        };
+        if !oracle.moves || !self.buckets.list[1..].iter().all(is_copied) {
+            self.violation(format!("the source {key} was deleted, and not every destination has these bytes"));
+        }
+    }
+}
+
+/// MD5 as in an ETag.
+pub(crate) fn md5_hex(data: &[u8]) -> String {
+    md5_of(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn md5_of(data: &[u8]) -> [u8; 16] {
+    use md5::Digest;
+    md5::Md5::digest(data).into()
+}
+
+/// What becomes of one request.
+#[derive(Clone, Copy)]
+struct Fate {
+    apply_ms: u64,
+    answer_ms: Option<u64>,
+    error_before: Option<ErrorKind>,
+    error_after: bool,
+    again_ms: Option<u64>,
+    cancellable: bool,
+}
+
+impl State {
+    fn fate(&mut self) -> Fate {
+        let faults = self.buckets.faults;
+        let mut fate = Fate {
+            apply_ms: self.rng.random_range(1..20),
+            answer_ms: Some(self.rng.random_range(1..20)),
+            error_before: None,
+            error_after: false,
+            again_ms: None,
+            cancellable: self.rng.random_bool(0.5),
+        };
+        if self.happens(faults.refused) {
+            let kinds = [ErrorKind::Server, ErrorKind::SlowDown, ErrorKind::Connection, ErrorKind::Timeout];
+            fate.error_before = Some(kinds[self.rng.random_range(0..kinds.len())]);
+        } else if self.happens(faults.answer_lost) {
+            fate.error_after = true;
+        } else if self.happens(faults.slow) {
+            fate.apply_ms = self.rng.random_range(1..SLOW_MS_MAX);
+            let answer_ms = self.rng.random_range(1..SLOW_MS_MAX);
+            fate.answer_ms = self.rng.random_bool(0.5).then_some(answer_ms);
+        } else if self.happens(faults.twice) {
+            fate.again_ms = Some(self.rng.random_range(1..SLOW_MS_MAX));
+        }
+        fate
+    }
+}
+
+/// One host's way to one bucket.
+#[derive(Debug)]
+pub(crate) struct SimulatedStore {
+    shared: Shared,
+    bucket: usize,
+    url: String,
+}
+
+/// Opens simulated stores: `s3://source`, `s3://target-1`, ….
+#[derive(Debug)]
+pub(crate) struct SimulatedStores(pub Shared);
+
+impl Stores for SimulatedStores {
+    fn open(&self, spec: &StoreSpec) -> Result<Arc<dyn Store>> {
+        let number = spec.url.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
+        Ok(Arc::new(SimulatedStore { shared: self.0.clone(), bucket: number.unwrap_or(0), url: spec.url.clone() }))
+    }
+}
+
+impl SimulatedStore {
+    fn error(&self, kind: ErrorKind, operation: &'static str, key: &str, message: &str) -> Error {
+        Error::new(kind, operation, format!("{}/{key}", self.url), message)
+    }
+
+    /// Sends a request. `late` tells whether nobody waits for the answer any more when it is applied.
+    async fn call<T, F>(&self, operation: &'static str, key: &str, apply: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&mut State, bool) -> Result<T> + Send + Sync + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let broken = self.error(ErrorKind::Connection, operation, key, "the answer was lost");
+        {
+            let mut state = self.shared.lock();
+            state.activity += 1;
+            let fate = state.fate();
+            let refused =
+                fate.error_before.map(|kind| self.error(kind, operation, key, "refused by the simulated store"));
+            let what = format!("bucket {} {operation} {key}", self.bucket);
+            let again = what.clone();
+            let apply = Arc::new(apply);
+            let repeat = apply.clone();
+            state.after(
+                fate.apply_ms,
+                Box::new(move |state| {
+                    if fate.cancellable && sender.is_closed() {
+                        return;
+                    }
+                    state.trace(what);
+                    let result = match refused {
+                        Some(error) => Err(error),
+                        None => apply(state, sender.is_closed() || fate.answer_ms.is_none()),
+                    };
+                    let result = if fate.error_after { Err(broken) } else { result };
+                    // Without an answer the sender is kept, or the caller would notice.
+                    let answer_ms = fate.answer_ms.unwrap_or(u64::MAX / 2);
+                    state.after(answer_ms, Box::new(move |_| drop(sender.send(result))));
+                }),
+            );
+            if let Some(again_ms) = fate.again_ms {
+                let due = move |state: &mut State| {
+                    state.trace(format!("again {again}"));
+                    drop(repeat(state, true));
+                };
+                state.after(again_ms + fate.apply_ms, Box::new(due));
+            }
+        }
+        match receiver.await {
+            Ok(result) => result,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    fn not_found(&self, operation: &'static str, key: &str) -> Error {
+        self.error(ErrorKind::NotFound, operation, key, "no such object")
+    }
+
+    fn upload_gone(&self, operation: &'static str, key: &str) -> Error {
+        self.error(ErrorKind::UploadNotFound, operation, key, "no such upload")
+    }
+}
+
+fn whole(payload: &Payload) -> Bytes {
+    payload.segments().concat().into()
+}
+
+#[async_trait]
+impl Store for SimulatedStore {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::Bucket(BucketIdentity { service: "simulated".to_owned(), bucket: self.url.clone(), decisive: true })
+    }
+
+    fn limits(&self) -> StoreLimits {
+        StoreLimits {
+            part_bytes_min: 1,
+            part_bytes_max: 1 << 30,
+            parts_max: 10_000,
+            put_bytes_max: 1 << 30,
+            copy_bytes_max: 0,
+            object_bytes_max: 1 << 40,
+            key_bytes_max: 1024,
+            delete_keys_max: 5,
+            equal_parts: false,
+        }
+    }
+
+    async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
+        let (bucket, request) = (self.bucket, request.clone());
+        self.call("list", &request.prefix.clone(), move |state, _| Ok(state.page(bucket, &request))).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectInfo> {
+        let (bucket, name, missing) = (self.bucket, key.to_owned(), self.not_found("head", key));
+        self.call("head", key, move |state, _| {
+            let object = state.buckets.list[bucket].objects.get(&name).ok_or(missing.clone())?;
+            Ok(state.info(bucket, &name, object))
+        })
+        .await
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download> {
+        let (bucket, name, missing) = (self.bucket, key.to_owned(), self.not_found("get", key));
+        let changed = self.error(ErrorKind::PreconditionFailed, "get", key, "the object has another ETag");
+        let short = self.error(ErrorKind::Truncated, "get", key, "the object is shorter than the range");
+        let condition = condition.clone();
+        let answer = self.call("get", key, move |state, _| {
+            let object = state.buckets.list[bucket].objects.get(&name).ok_or(missing.clone())?;
+            let info = state.info(bucket, &name, object);
+            if condition.difference(&info).is_some() {
+                return Err(changed.clone());
+            }
+            let range = range.clone().unwrap_or(0..info.size_bytes);
+            if range.end > info.size_bytes {
+                return Err(short.clone());
+            }
+            let data = object.data.slice(range.start as usize..range.end as usize);
+            let cut = state.buckets.faults.body_cut;
+            let cut = state.happens(cut).then(|| (state.rng.random_range(0..=data.len()), state.rng.random_bool(0.5)));
+            Ok((info, data, cut))
+        });
+        let (info, data, cut) = answer.await?;
+        let truncated = self.error(ErrorKind::Truncated, "get", key, "the body ended early");
+        let (shared, length) = (self.shared.clone(), cut.map_or(data.len(), |(length, _)| length));
+        let pieces = futures::stream::unfold((data.slice(..length), cut), move |(mut rest, cut)| {
+            let (shared, truncated) = (shared.clone(), truncated.clone());
+            async move {
+                if rest.is_empty() {
+                    return match cut {
+                        None => None,
+                        Some((_, true)) => std::future::pending().await,
+                        Some((_, false)) => Some((Err(truncated), (rest, None))),
+                    };
+                }
+                let (bytes, pause_ms) = {
+                    let mut state = shared.lock();
+                    (state.rng.random_range(1..=PIECE_BYTES_MAX), state.rng.random_range(0..4))
+                };
+                if pause_ms > 0 {
+                    tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                }
+                let piece = rest.split_to(bytes.min(rest.len()));
+                Some((Ok(piece), (rest, cut)))
+            }
+        });
+        Ok(Download { info, body: pieces.boxed() })
+    }
+
+    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, _options: &PutOptions) -> Result<Written> {
+        let (bucket, name, data) = (self.bucket, key.to_owned(), whole(&payload));
+        let damaged = self.error(ErrorKind::ChecksumMismatch, "put", key, "the bytes do not match their checksum");
+        let given = *checksums;
+        self.call("put", key, move |state, _| {
+            let sums = Checksums::of_segments(std::slice::from_ref(&data));
+            if sums.agrees_with(&Checksums { md5: None, ..given }) == Some(false) {
+                return Err(damaged.clone());
+            }
+            let object = Object { etag: md5_hex(&data), data: data.clone(), modified_unix_ms: state.unix_ms() };
+            Ok(state.becomes_visible(bucket, &name, object))
+        })
+        .await
+    }
+
+    async fn open_upload(&self, key: &str, _options: &PutOptions) -> Result<UploadId> {
+        let (bucket, name) = (self.bucket, key.to_owned());
+        self.call("open", key, move |state, late| {
+            let id = format!("upload-{}", state.buckets.next_upload);
+            state.buckets.next_upload += 1;
+            let opened_unix_ms = state.unix_ms();
+            let upload = Upload { key: name.clone(), opened_unix_ms, late, parts: BTreeMap::new() };
+            state.buckets.list[bucket].uploads.insert(id.clone(), upload);
+            Ok(UploadId(id))
+        })
+        .await
+    }
+
+    async fn put_part(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        part: u32,
+        _offset: u64,
+        payload: Payload,
+        checksums: &Checksums,
+    ) -> Result<PartTag> {
+        let (bucket, id, data, given) = (self.bucket, upload.0.clone(), whole(&payload), *checksums);
+        let gone = self.upload_gone("put part", key);
+        let damaged = self.error(ErrorKind::ChecksumMismatch, "put part", key, "the bytes do not match their checksum");
+        self.call("put part", key, move |state, _| {
+            let upload = state.buckets.list[bucket].uploads.get_mut(&id).ok_or(gone.clone())?;
+            let checksums = Checksums::of_segments(std::slice::from_ref(&data));
+            if checksums.agrees_with(&Checksums { md5: None, ..given }) == Some(false) {
+                return Err(damaged.clone());
+            }
+            let tag = PartTag { part, size_bytes: data.len() as u64, tag: md5_hex(&data), checksums };
+            upload.parts.insert(part, (data.clone(), tag.clone()));
+            Ok(tag)
+        })
+        .await
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        parts: &[PartTag],
+        _checksums: &Checksums,
+        _options: &PutOptions,
+    ) -> Result<Written> {
+        let (bucket, name, id, parts) = (self.bucket, key.to_owned(), upload.0.clone(), parts.to_vec());
+        let gone = self.upload_gone("complete upload", key);
+        let other = self.error(ErrorKind::BadRequest, "complete upload", key, "a part is not the one that was named");
+        self.call("complete", key, move |state, _| {
+            let upload = state.buckets.list[bucket].uploads.get(&id).ok_or(gone.clone())?;
+            let mut data = Vec::new();
+            let mut tags = String::new();
+            for part in &parts {
+                let known = upload.parts.get(&part.part).filter(|(_, tag)| tag.tag == part.tag);
+                let (bytes, tag) = known.ok_or(other.clone())?;
+                data.extend_from_slice(bytes);
+                tags.push_str(&tag.tag);
+            }
+            state.buckets.list[bucket].uploads.remove(&id);
+            let md5s: Vec<u8> =
+                (0..tags.len()).step_by(2).filter_map(|at| u8::from_str_radix(&tags[at..at + 2], 16).ok()).collect();
+            let etag = format!("{}-{}", md5_hex(&md5s), parts.len());
+            let object = Object { etag, data: data.into(), modified_unix_ms: state.unix_ms() };
+            Ok(state.becomes_visible(bucket, &name, object))
+        })
+        .await
+    }
+
+    async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
+        let (bucket, id) = (self.bucket, upload.0.clone());
+        self.call("abort", key, move |state, _| {
+            state.buckets.list[bucket].uploads.remove(&id);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
+        let (bucket, name) = (self.bucket, key.to_owned());
+        self.call("list uploads", key, move |state, _| {
+            let of_key = state.buckets.list[bucket].uploads.iter().filter(|(_, upload)| upload.key == name);
+            let pending = of_key.map(|(id, upload)| PendingUpload {
+                upload: UploadId(id.clone()),
+                opened_unix_ms: upload.opened_unix_ms,
+            });
+            Ok(pending.collect())
+        })
+        .await
+    }
+
+    fn can_copy_from(&self, _source: &dyn Store) -> bool {
+        false
+    }
+
+    async fn copy(&self, key: &str, _source: &PartSource, _options: &PutOptions) -> Result<Written> {
+        Err(self.error(ErrorKind::Unsupported, "copy", key, "not simulated"))
+    }
+
+    async fn copy_part(&self, key: &str, _upload: &UploadId, _part: u32, _source: &PartSource) -> Result<PartTag> {
+        Err(self.error(ErrorKind::Unsupported, "copy part", key, "not simulated"))
+    }
+
+    /// As a store with conditional deletes: it looks and deletes at one moment.
+    async fn delete(&self, doomed: &[Doomed]) -> Result<Vec<Result<()>>> {
+        let (bucket, doomed) = (self.bucket, doomed.to_vec());
+        let keys: Vec<&str> = doomed.iter().map(|doomed| doomed.key.as_str()).collect();
+        let changed = self.error(ErrorKind::PreconditionFailed, "delete", "", "an object is in another state");
+        self.call("delete", &keys.join(","), {
+            let doomed = doomed.clone();
+            move |state, _| {
+                let verdict = |doomed: &Doomed| {
+                    let object = state.buckets.list[bucket].objects.get(&doomed.key);
+                    let info = object.map(|object| state.info(bucket, &doomed.key, object));
+                    if info.is_some_and(|info| doomed.condition.difference(&info).is_some()) {
+                        return Err(changed.clone());
+                    }
+                    state.vanishes(bucket, &doomed.key);
+                    Ok(())
+                };
+                Ok(doomed.iter().map(verdict).collect())
+            }
+        })
+        .await
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}

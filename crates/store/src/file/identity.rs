@@ -1,0 +1,276 @@
+//! Whether two paths lead to one directory or file, whatever symbolic links and bind mounts lie in between.
+//!
+//! Two things are compared: device and inode of each path and of every directory above it, and the part of a file system
+//! that each path shows, as the kernel lists its mounts. The second also finds a bind mount below one of the paths.
+
+use crate::place::{Kinship, Relation};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The mounts of this process. Not there outside Linux, and in a container without `/proc`: then the inodes decide.
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// Device and inode.
+type Inode = (u64, u64);
+
+/// A part of a file system: all below a path in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Region {
+    /// `major:minor`.
+    device: String,
+    path: PathBuf,
+}
+
+/// One line of the mount table.
+#[derive(Debug)]
+struct Mount {
+    id: u64,
+    at: PathBuf,
+    shows: Region,
+}
+
+/// A directory that may not exist yet.
+#[derive(Debug)]
+struct Directory {
+    /// The deepest part that exists, without links.
+    existing: PathBuf,
+    /// The rest.
+    missing: PathBuf,
+    /// Inodes from the root directory down to `existing`.
+    inodes: Vec<Inode>,
+}
+
+/// How two directories, which need not exist yet, relate.
+pub(crate) async fn directory_kinship(one: PathBuf, other: PathBuf) -> io::Result<Kinship> {
+    blocking(move || {
+        let mounts = read_mounts()?;
+        let (one, other) = (Directory::find(&one), Directory::find(&other));
+        let relation = match inode_relation(&one, &other) {
+            Relation::Apart => region_relation(&one.regions(&mounts), &other.regions(&mounts)),
+            relation => relation,
+        };
+        // Within one file system every directory is known by its inode; another one may show the same files again.
+        let one_device = one.inodes.last().map(|inode| inode.0) == other.inodes.last().map(|inode| inode.0);
+        Ok(Kinship { relation, proven: one_device || relation != Relation::Apart })
+    })
+    .await?
+}
+
+/// How two files relate: the same where they have one inode, or would have one name in one directory.
+pub(crate) async fn file_kinship(one: PathBuf, other: PathBuf) -> Kinship {
+    let compared = blocking(move || {
+        let (of_one, of_other) = (fs::metadata(&one).ok(), fs::metadata(&other).ok());
+        if let (Some(one), Some(other)) = (&of_one, &of_other)
+            && inode(one) == inode(other)
+        {
+            return Kinship { relation: Relation::Same, proven: true };
+        }
+        let parents = (Directory::find(&parent(&one)), Directory::find(&parent(&other)));
+        let one_parent = parents.0.inodes == parents.1.inodes && parents.0.missing == parents.1.missing
+            || parents.0.inodes.last() == parents.1.inodes.last() && parents.0.missing == parents.1.missing;
+        let same = one_parent && one.file_name() == other.file_name();
+        let one_device = parents.0.inodes.last().map(|inode| inode.0) == parents.1.inodes.last().map(|inode| inode.0);
+        Kinship { relation: if same { Relation::Same } else { Relation::Apart }, proven: same || one_device }
+    });
+    // The work cannot panic; if it did, nothing would be known.
+    compared.await.unwrap_or(Kinship { relation: Relation::Apart, proven: false })
+}
+
+/// Whether two files have one length and the same times, of which the last cannot be set by any program: two views of one
+/// file, as of a directory that is mounted twice over different file systems.
+pub(crate) async fn have_one_state(one: PathBuf, other: PathBuf) -> bool {
+    let state = |meta: Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
+    let compared = blocking(move || match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => state(one) == state(other),
+        // What is not there, or hidden, is no view of the other.
+        _ => false,
+    });
+    compared.await.unwrap_or(false)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+}
+
+fn inode(meta: &Metadata) -> Inode {
+    (meta.dev(), meta.ino())
+}
+
+fn parent(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+impl Directory {
+    fn find(path: &Path) -> Self {
+        let (mut existing, mut missing) = (path.to_owned(), PathBuf::new());
+        let existing = loop {
+            match fs::canonicalize(&existing) {
+                Ok(found) => break found,
+                Err(_) => {
+                    let Some(name) = existing.file_name() else { break PathBuf::from("/") };
+                    missing = if missing.as_os_str().is_empty() { name.into() } else { Path::new(name).join(&missing) };
+                    existing = parent(&existing);
+                }
+            }
+        };
+        let mut inodes: Vec<Inode> =
+            existing.ancestors().filter_map(|path| fs::metadata(path).ok()).map(|meta| inode(&meta)).collect();
+        inodes.reverse();
+        Self { existing, missing, inodes }
+    }
+
+    fn exists(&self) -> bool {
+        self.missing.as_os_str().is_empty()
+    }
+
+    /// What this directory shows: its own part of a file system, then what is mounted below it.
+    fn regions(&self, mounts: &[Mount]) -> Vec<Region> {
+        let own = mount_id(&self.existing).and_then(|id| mounts.iter().find(|mount| mount.id == id));
+        let own = own.and_then(|mount| {
+            let within = self.existing.strip_prefix(&mount.at).ok()?.join(&self.missing);
+            Some(Region { device: mount.shows.device.clone(), path: mount.shows.path.join(within) })
+        });
+        let Some(own) = own else { return Vec::new() };
+        let below = mounts
+            .iter()
+            .filter(|mount| self.exists() && mount.at != self.existing && mount.at.starts_with(&self.existing));
+        std::iter::once(own).chain(below.map(|mount| mount.shows.clone())).collect()
+    }
+}
+
+fn inode_relation(one: &Directory, other: &Directory) -> Relation {
+    let holds = |outer: &Directory, inner: &Directory| {
+        let deepest = outer.inodes.last();
+        if outer.exists() {
+            inner.inodes.iter().any(|inode| Some(inode) == deepest)
+        } else {
+            inner.inodes.last() == deepest && inner.missing.starts_with(&outer.missing)
+        }
+    };
+    relation(holds(one, other), holds(other, one))
+}
+
+fn relation(second_within: bool, first_within: bool) -> Relation {
+    match (first_within, second_within) {
+        (true, true) => Relation::Same,
+        (true, false) => Relation::FirstWithin,
+        (false, true) => Relation::SecondWithin,
+        (false, false) => Relation::Apart,
+    }
+}
+
+/// Each list has the directory's own region first.
+fn region_relation(one: &[Region], other: &[Region]) -> Relation {
+    let (Some(own), Some(others_own)) = (one.first(), other.first()) else { return Relation::Apart };
+    let covered = |regions: &[Region], own: &Region| regions.iter().any(|region| region.holds(own));
+    match relation(covered(one, others_own), covered(other, own)) {
+        Relation::Apart if one.iter().any(|a| other.iter().any(|b| a.holds(b) || b.holds(a))) => Relation::Crossed,
+        relation => relation,
+    }
+}
+
+impl Region {
+    fn holds(&self, other: &Self) -> bool {
+        self.device == other.device && other.path.starts_with(&self.path)
+    }
+}
+
+fn mount_id(path: &Path) -> Option<u64> {
+    let file = File::options().read(true).custom_flags(nix::libc::O_PATH | nix::libc::O_CLOEXEC).open(path).ok()?;
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+}
+
+fn read_mounts() -> io::Result<Vec<Mount>> {
+    match fs::read(MOUNTS) {
+        Ok(table) => Ok(table.split(|byte| *byte == b'\n').filter_map(parse_mount).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A line as in `proc_pid_mountinfo(5)`: id, parent, major:minor, root, mount point, …
+fn parse_mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let device = std::str::from_utf8(fields.nth(1)?).ok()?.to_owned();
+    let (path, at) = (unescape(fields.next()?), unescape(fields.next()?));
+    Some(Mount { id, at, shows: Region { device, path } })
+}
+
+/// The kernel writes space, tab, newline and backslash as `\` and three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = (byte == b'\\').then(|| after.get(..3)).flatten();
+        let code = code.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        out.push(code.unwrap_or(byte));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    std::ffi::OsString::from_vec(out).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    async fn of(one: &Path, other: &Path) -> Relation {
+        directory_kinship(one.to_owned(), other.to_owned()).await.unwrap().relation
+    }
+
+    #[tokio::test]
+    async fn links_and_missing_directories_are_seen_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("real/deep")).unwrap();
+        symlink("real", path("link")).unwrap();
+        for (one, other, relation) in [
+            ("real", "link", Relation::Same),
+            ("real", "link/", Relation::Same),
+            ("link/deep", "real", Relation::FirstWithin),
+            ("real", "link/new/er", Relation::SecondWithin),
+            ("new", "link", Relation::Apart),
+            ("new", "new", Relation::Same),
+            ("new/a", "new", Relation::FirstWithin),
+            ("new", "newer", Relation::Apart),
+            ("real", "realm", Relation::Apart),
+        ] {
+            assert_eq!(of(&path(one), &path(other)).await, relation, "{one} {other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_file_has_many_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("a"), "x").unwrap();
+        fs::hard_link(path("a"), path("b")).unwrap();
+        symlink(".", path("here")).unwrap();
+        for (other, same) in [("b", true), ("here/a", true), ("c", false), ("here/c", false)] {
+            let found = file_kinship(path("a"), path(other)).await;
+            assert_eq!(found.relation == Relation::Same, same, "{other}");
+            assert!(found.proven);
+        }
+        assert_eq!(file_kinship(path("new"), path("here/new")).await.relation, Relation::Same);
+    }
+
+    #[test]
+    fn a_part_that_is_mounted_elsewhere_is_found() {
+        let mounts = |lines: &str| lines.lines().filter_map(|line| parse_mount(line.as_bytes())).collect::<Vec<_>>();
+        let all = mounts("1 0 8:1 / / rw - ext4 x rw\n2 1 8:1 /par/a\\040b /view rw - ext4 x rw\n3 1 0:5 / /proc rw");
+        assert_eq!(all.iter().map(|mount| mount.id).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(all[1].shows.path, Path::new("/par/a b"));
+        let region = |path: &str| Region { device: "8:1".to_owned(), path: path.into() };
+        let view = all[1].shows.clone();
+        assert_eq!(region_relation(&[region("/par")], std::slice::from_ref(&view)), Relation::SecondWithin);
+        assert_eq!(region_relation(&[region("/top"), view.clone()], &[region("/par")]), Relation::Crossed);
+        assert_eq!(region_relation(&[region("/top"), view], &[region("/par/a b/c")]), Relation::SecondWithin);
+        assert_eq!(region_relation(&[region("/pa")], &[region("/par")]), Relation::Apart);
+    }
+}

@@ -1,0 +1,252 @@
+//! Checks each page of a listing against the request. [`Store::list`] of every back end passes through here.
+//!
+//! A listing decides what is copied and what is deleted. A server, or a proxy in front of it, that answers another
+//! question than the one asked must therefore fail the listing. Each page is checked by itself:
+//!
+//! - every key begins with the prefix, and lies behind `start_after`;
+//! - keys are folded if, and only if, that was asked;
+//! - with a bound (`start_after`, `end_at`) keys ascend strictly, within a page and from page to page, because the
+//!   bounds mean nothing otherwise. Without one any order is accepted: some compatible servers keep none.
+//!
+//! And the pages together: no page comes twice, the server does not name one continuation twice in a row, and at most
+//! [`EMPTY_PAGES_MAX`] pages in a row are empty.
+//!
+//! What must be remembered from page to page travels inside the continuation, so a page can be requested again.
+
+use crate::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Store};
+use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Empty pages in a row after which the listing fails. Stores send some: a page may hold nothing but deleted keys.
+const EMPTY_PAGES_MAX: u32 = 1000;
+/// Empty pages that one call of [`Store::list`] skips; then it returns an empty page, so that the caller sees progress.
+const EMPTY_PAGES_PER_CALL_MAX: u32 = 16;
+
+/// Where a listing stands after a page.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Position {
+    /// The back end's own continuation.
+    token: Option<String>,
+    /// Greatest key, and greatest folded prefix, so far.
+    last_key: Option<String>,
+    last_prefix: Option<String>,
+    /// Pages with entries so far.
+    pages: u64,
+    /// Empty pages since the last one with entries.
+    empty_pages: u32,
+    /// Hash of an earlier page. It is replaced at every power of two of `pages`, so a cycle of any length is found
+    /// within three rounds (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980).
+    milestone: u64,
+}
+
+/// The page of `store` that `request` asks for, checked and cut at `end_at`.
+pub(crate) async fn list<S: Store + ?Sized>(store: &S, request: &ListRequest) -> Result<ListPage> {
+    let mut position = match &request.continuation {
+        None => Position::default(),
+        Some(text) => serde_json::from_str(text).map_err(|_| {
+            Error::new(ErrorKind::BadRequest, "list", store.url(), "this is no continuation of a listing")
+        })?,
+    };
+    let mut calls = 0;
+    loop {
+        let asked = ListRequest { continuation: position.token.clone(), ..request.clone() };
+        let mut page = store.list_page(&asked).await?;
+        position
+            .advance(&page, request)
+            .map_err(|fault| Error::new(ErrorKind::Protocol, "list", store.url(), format!("bad listing: {fault}")))?;
+        if cut(&mut page, request.end_at.as_deref()) {
+            position.token = None;
+        }
+        calls += 1;
+        let is_empty = page.objects.is_empty() && page.prefixes.is_empty() && page.refused.is_empty();
+        if !is_empty || position.token.is_none() || calls == EMPTY_PAGES_PER_CALL_MAX {
+            page.continuation = match position.token {
+                // A struct of text and numbers can always be written.
+                Some(_) => serde_json::to_string(&position).ok(),
+                None => None,
+            };
+            return Ok(page);
+        }
+    }
+}
+
+impl Position {
+    /// Moves past `page`, or says what is wrong with it.
+    fn advance(&mut self, page: &ListPage, request: &ListRequest) -> Result<(), String> {
+        check_asked(page, request)?;
+        if request.start_after.is_some() || request.end_at.is_some() {
+            let keys = page.objects.iter().map(|object| object.key.as_str());
+            check_order(&mut self.last_key, keys)?;
+            check_order(&mut self.last_prefix, page.prefixes.iter().map(String::as_str))?;
+        }
+        if page.continuation.is_some() && page.continuation == self.token {
+            return Err("the server names the same continuation again, so the listing does not advance".to_owned());
+        }
+        self.token.clone_from(&page.continuation);
+        if page.objects.is_empty() && page.prefixes.is_empty() {
+            self.empty_pages += 1;
+            if self.empty_pages > EMPTY_PAGES_MAX {
+                return Err(format!("{EMPTY_PAGES_MAX} pages in a row are empty, and the server promises more"));
+            }
+            return Ok(());
+        }
+        self.empty_pages = 0;
+        let hash = hash_of(page);
+        if self.pages > 0 && hash == self.milestone {
+            return Err("the server repeats a page".to_owned());
+        }
+        self.pages += 1;
+        if self.pages.is_power_of_two() {
+            self.milestone = hash;
+        }
+        Ok(())
+    }
+}
+
+/// Whether each entry is one that was asked for.
+fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
+    let ListRequest { prefix, start_after, delimited, .. } = request;
+    let keys = page.objects.iter().map(|object| &object.key);
+    if let Some(key) = keys.clone().chain(&page.prefixes).find(|key| !key.starts_with(prefix.as_str())) {
+        return Err(format!("the server ignores the prefix: it lists {key:?} below {prefix:?}"));
+    }
+    if let Some(after) = start_after {
+        // The keys behind the bound may share a folded prefix with it.
+        let mut folded = page.prefixes.iter().filter(|folded| !after.starts_with(folded.as_str()));
+        let early = keys.clone().find(|key| *key <= after).or_else(|| folded.find(|folded| *folded <= after));
+        if let Some(key) = early {
+            return Err(format!("the server ignores where to start: it lists {key:?}, which is not behind {after:?}"));
+        }
+    }
+    let is_folded = |key: &str| key[prefix.len()..].contains('/');
+    if *delimited && let Some(key) = keys.clone().find(|key| is_folded(key)) {
+        return Err(format!("the server ignores the delimiter: it lists {key:?}"));
+    }
+    if !*delimited && let Some(folded) = page.prefixes.first() {
+        return Err(format!("the server hides the keys below {folded:?}, which no delimiter asked for"));
+    }
+    Ok(())
+}
+
+/// Whether `entries` ascend strictly behind `last`, which becomes the last of them.
+fn check_order<'a>(last: &mut Option<String>, entries: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut previous = last.as_deref();
+    for entry in entries {
+        if let Some(previous) = previous.filter(|previous| entry <= *previous) {
+            return Err(format!(
+                "the server does not list in the order of the keys: {entry:?} comes after {previous:?}"
+            ));
+        }
+        previous = Some(entry);
+    }
+    let moved = previous.map(str::to_owned);
+    *last = moved;
+    Ok(())
+}
+
+/// Stable within a process, which is as long as a continuation lives.
+fn hash_of(page: &ListPage) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    page.objects.iter().for_each(|object| object.key.hash(&mut hasher));
+    page.prefixes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Cuts a page at an inclusive upper bound; whether the listing ends there.
+fn cut(page: &mut ListPage, end_at: Option<&str>) -> bool {
+    let Some(end_at) = end_at else { return false };
+    let range = KeyRange { after: None, until: Some(end_at.to_owned()) };
+    let before = page.objects.len() + page.prefixes.len();
+    page.objects.retain(|object| range.contains(&object.key));
+    page.prefixes.retain(|prefix| range.contains(prefix));
+    page.objects.len() + page.prefixes.len() < before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ObjectInfo;
+
+    fn page(keys: &[&str], prefixes: &[&str], continuation: Option<&str>) -> ListPage {
+        let object = |key: &&str| ObjectInfo { key: (*key).to_owned(), ..ObjectInfo::default() };
+        ListPage {
+            objects: keys.iter().map(object).collect(),
+            prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
+            refused: Vec::new(),
+            continuation: continuation.map(str::to_owned),
+        }
+    }
+
+    fn request(prefix: &str, start_after: Option<&str>, end_at: Option<&str>, delimited: bool) -> ListRequest {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let (start_after, end_at) = (owned(start_after), owned(end_at));
+        ListRequest { prefix: prefix.to_owned(), start_after, end_at, delimited, ..ListRequest::default() }
+    }
+
+    /// What is wrong with pages that come one after the other.
+    fn fault(request: &ListRequest, pages: &[ListPage]) -> Option<String> {
+        let mut position = Position::default();
+        pages.iter().find_map(|page| position.advance(page, request).err())
+    }
+
+    #[test]
+    fn keys_outside_the_question_are_refused() {
+        let listed =
+            |keys: &[&str], prefixes: &[&str], request: &ListRequest| fault(request, &[page(keys, prefixes, None)]);
+        let below = request("p/", None, None, false);
+        assert_eq!(listed(&["p/", "p/a"], &[], &below), None);
+        assert!(listed(&["other/secret", "p/a"], &[], &below).unwrap().contains("ignores the prefix"));
+        assert!(listed(&["p/a"], &["p/b/"], &below).unwrap().contains("hides the keys"));
+        let one_level = request("p/", None, None, true);
+        assert_eq!(listed(&["p/", "p/a"], &["p/b/"], &one_level), None);
+        assert!(listed(&["p/b/c"], &[], &one_level).unwrap().contains("ignores the delimiter"));
+        assert!(listed(&[], &["q/"], &one_level).unwrap().contains("ignores the prefix"));
+    }
+
+    #[test]
+    fn keys_before_the_start_are_refused() {
+        let behind = request("", Some("b"), None, false);
+        assert_eq!(fault(&behind, &[page(&["b0", "c"], &[], None)]), None);
+        for early in ["a", "b"] {
+            assert!(fault(&behind, &[page(&[early, "c"], &[], None)]).unwrap().contains("where to start"), "{early}");
+        }
+        let folded = request("", Some("b/5"), None, true);
+        assert_eq!(fault(&folded, &[page(&["c"], &["b/", "d/"], None)]), None);
+        assert!(fault(&folded, &[page(&[], &["a/"], None)]).is_some());
+    }
+
+    #[test]
+    fn within_bounds_keys_ascend_from_page_to_page() {
+        let bounded = request("", None, Some("z"), false);
+        let pages = |second: &[&str]| [page(&["a", "c"], &[], Some("1")), page(second, &[], None)];
+        assert_eq!(fault(&bounded, &pages(&["d"])), None);
+        for second in [&["c", "d"], &["b", "d"], &["e", "d"]] {
+            assert!(fault(&bounded, &pages(second)).unwrap().contains("order of the keys"), "{second:?}");
+        }
+        assert_eq!(fault(&request("", None, None, false), &pages(&["b", "d"])), None, "cp needs no order");
+    }
+
+    #[test]
+    fn listings_that_never_end_are_refused() {
+        let whole = request("", None, None, false);
+        let same_token = [page(&["a"], &[], Some("1")), page(&["b"], &[], Some("1"))];
+        assert!(fault(&whole, &same_token).unwrap().contains("same continuation"));
+        let empty = (0..2000).map(|number| page(&[], &[], Some(&number.to_string()))).collect::<Vec<_>>();
+        assert!(fault(&whole, &empty).unwrap().contains("empty"));
+        for length in 1..20 {
+            let cycle = |number: usize| page(&[&format!("{}", number % length)], &[], Some(&number.to_string()));
+            let pages: Vec<_> = (0..100).map(cycle).collect();
+            let mut position = Position::default();
+            let found = pages.iter().position(|page| position.advance(page, &whole).is_err());
+            assert!(found.is_some_and(|at| at <= 3 * length), "a cycle of {length} pages, found at {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_cut_at_the_end() {
+        let mut cut_page = page(&["a", "b", "c"], &["b/", "d/"], Some("1"));
+        assert!(cut(&mut cut_page, Some("b/x")));
+        assert_eq!((cut_page.objects.len(), cut_page.prefixes.len()), (2, 1));
+        assert!(!cut(&mut cut_page, Some("b/x")) && !cut(&mut cut_page, None));
+    }
+}

@@ -1,0 +1,346 @@
+//! Whether two places are one: two names of one bucket, or two paths to one directory.
+//!
+//! A place is a store and a prefix in it. [`kinship`] compares two places by identity, not by the strings that name them.
+//! It makes no request. Where the names cannot decide (another host name, another bucket of a private server, a file
+//! system behind a server), [`Kinship::proven`] is false, and [`may_be_same_object`] compares single objects.
+
+use crate::file::{self, FileStore};
+use crate::{ErrorKind, Result, Store};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// How two places relate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// They share no object.
+    Apart,
+    /// They are one place.
+    Same,
+    /// The first lies within the second.
+    FirstWithin,
+    /// The second lies within the first.
+    SecondWithin,
+    /// They share a part: a directory below one is mounted below the other.
+    Crossed,
+}
+
+/// What two names say of two places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kinship {
+    /// The relation. Where it is not proven: the relation if both stores have the same keys.
+    pub relation: Relation,
+    /// Whether the names decide it.
+    pub proven: bool,
+}
+
+/// What a store is, apart from how it is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Makes its objects up and forgets what it is given: never one place with another.
+    Memory,
+    /// A directory tree of this machine.
+    Files(PathBuf),
+    /// A bucket or container.
+    Bucket(BucketIdentity),
+}
+
+/// Names a bucket or container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketIdentity {
+    /// A service of one of the clouds by its name, any other by `host:port/path`.
+    pub service: String,
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Two buckets with different names are different buckets, also if one of them is at another such service.
+    pub decisive: bool,
+}
+
+/// How the place `first` (store and prefix) relates to `second`. A prefix is empty or ends in `/`.
+///
+/// # Errors
+/// The system does not tell what is mounted where.
+pub async fn kinship(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> Result<Kinship> {
+    match (first.0.identity(), second.0.identity()) {
+        (Identity::Memory, _) | (_, Identity::Memory) => Ok(Kinship { relation: Relation::Apart, proven: true }),
+        (Identity::Files(one), Identity::Files(other)) => {
+            let (one, other) = (one.join(first.1), other.join(second.1));
+            file::directory_kinship(one, other).await.map_err(|error| {
+                crate::Error::new(ErrorKind::Server, "compare places", second.0.url(), format!("mounts: {error}"))
+            })
+        }
+        (Identity::Bucket(one), Identity::Bucket(other)) => {
+            let is_one = one.service == other.service && one.bucket == other.bucket;
+            let relation = prefix_relation(first.1, second.1);
+            let as_paths = prefix_relation(&as_path(first.1), &as_path(second.1));
+            Ok(match is_one {
+                // A server that keeps objects as files may take `a//b`, `a/./b` and `a/x/../b` for `a/b`.
+                true if relation == Relation::Apart && as_paths != relation && !one.decisive => {
+                    Kinship { relation: as_paths, proven: false }
+                }
+                true => Kinship { relation, proven: true },
+                false if one.decisive && other.decisive => Kinship { relation: Relation::Apart, proven: true },
+                false => Kinship { relation, proven: false },
+            })
+        }
+        // A server may show this machine's files as a bucket.
+        _ => Ok(Kinship { relation: Relation::Apart, proven: false }),
+    }
+}
+
+/// As [`kinship`] for two objects: [`Relation::Same`] or [`Relation::Apart`]. Two hard links of one file are the same.
+///
+/// # Errors
+/// As [`kinship`].
+pub async fn object_kinship(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> Result<Kinship> {
+    if let (Identity::Files(one), Identity::Files(other)) = (first.0.identity(), second.0.identity()) {
+        return Ok(file::file_kinship(one.join(first.1), other.join(second.1)).await);
+    }
+    let found = kinship((first.0, ""), (second.0, "")).await?;
+    let same = found.relation == Relation::Same && first.1 == second.1;
+    let may_be_same = !same && is_undecided(first.0) && as_path(first.1) == as_path(second.1);
+    Ok(Kinship { relation: if same { Relation::Same } else { Relation::Apart }, proven: found.proven && !may_be_same })
+}
+
+/// Whether it is not known how the server understands keys.
+fn is_undecided(store: &dyn Store) -> bool {
+    matches!(store.identity(), Identity::Bucket(bucket) if !bucket.decisive)
+}
+
+/// A key as a file system would understand it: without empty segments and `.`, and with `..` resolved. A `/` at the end
+/// stays.
+fn as_path(key: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in key.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(segment),
+        }
+    }
+    let slash = if key.ends_with('/') && !segments.is_empty() { "/" } else { "" };
+    format!("{}{slash}", segments.join("/"))
+}
+
+/// Whether nothing that the stores state of two objects tells them apart: length, ETag, version and time (files: inode
+/// times). An object that is not there is another one. Costs a `HEAD` each.
+///
+/// # Errors
+/// What a store says when it is asked.
+pub async fn may_be_same_object(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> Result<bool> {
+    if let (Some(one), Some(other)) = (as_files(first.0), as_files(second.0)) {
+        return Ok(file::have_one_state(one.path_of(first.1), other.path_of(second.1)).await);
+    }
+    let theirs = match second.0.head(second.1).await {
+        Err(error) if is_absent(error.kind) => return Ok(false),
+        answer => answer?,
+    };
+    let ours = match first.0.head(first.1).await {
+        Err(error) if is_absent(error.kind) => return Ok(false),
+        answer => answer?,
+    };
+    let one_kind = std::mem::discriminant(&first.0.identity()) == std::mem::discriminant(&second.0.identity());
+    let may_be_equal = |one: &Option<String>, other: &Option<String>| match (one, other) {
+        (Some(one), Some(other)) if one_kind => one == other,
+        _ => true,
+    };
+    Ok(ours.size_bytes == theirs.size_bytes
+        && ours.modified_unix_ms.div_euclid(1000) == theirs.modified_unix_ms.div_euclid(1000)
+        && may_be_equal(&ours.etag, &theirs.etag)
+        && may_be_equal(&ours.version, &theirs.version))
+}
+
+fn is_absent(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::BucketNotFound | ErrorKind::InvalidKey)
+}
+
+fn as_files(store: &dyn Store) -> Option<&FileStore> {
+    store.as_any().downcast_ref()
+}
+
+fn prefix_relation(first: &str, second: &str) -> Relation {
+    match (first.starts_with(second), second.starts_with(first)) {
+        (true, true) => Relation::Same,
+        (true, false) => Relation::FirstWithin,
+        (false, true) => Relation::SecondWithin,
+        (false, false) => Relation::Apart,
+    }
+}
+
+impl BucketIdentity {
+    /// A bucket by where its requests go: `origin` (`https://host[:port]`) and `root`, the path before `/key`. The bucket
+    /// stands in the host or at the end of the path. `scheme` is that of the store's URL.
+    pub(crate) fn of_address(scheme: &str, origin: &str, root: &str, bucket: &str) -> Self {
+        let (protocol, authority) = origin.split_once("://").unwrap_or(("https", origin));
+        let (host, port) = split_authority(authority, protocol);
+        let (host, path) = match (root.strip_suffix(bucket), host.strip_prefix(&format!("{bucket}."))) {
+            (Some(path), _) if path.ends_with('/') => (canonical_host(host), path.trim_end_matches('/')),
+            (_, Some(host)) => (canonical_host(host), root),
+            _ => (canonical_host(host), root),
+        };
+        let bucket = bucket.to_owned();
+        match cloud_service(&host) {
+            Some(service) => Self { decisive: !(service.starts_with("aws") && is_aws_alias(&bucket)), service, bucket },
+            None if scheme == "az" && host.ends_with(".core.windows.net") => {
+                let account = host.split('.').next().unwrap_or_default();
+                Self { service: format!("azure {account}"), bucket, decisive: true }
+            }
+            None => Self { service: format!("{host}:{port}{path}"), bucket, decisive: false },
+        }
+    }
+
+    /// A bucket at AWS.
+    pub(crate) fn of_aws(region: &str, bucket: &str) -> Self {
+        let service = if region.starts_with("cn-") { "aws-cn" } else { "aws" };
+        Self { service: service.to_owned(), bucket: bucket.to_owned(), decisive: !is_aws_alias(bucket) }
+    }
+}
+
+/// Clouds whose bucket names are unique.
+fn cloud_service(host: &str) -> Option<String> {
+    let is_s3 = host.starts_with("s3.") || host.starts_with("s3-");
+    match host {
+        "storage.googleapis.com" => Some("gcs".to_owned()),
+        _ if is_s3 && host.ends_with(".amazonaws.com") && !host.contains(".vpce.") => Some("aws".to_owned()),
+        _ if is_s3 && host.ends_with(".amazonaws.com.cn") => Some("aws-cn".to_owned()),
+        _ if host.ends_with(".r2.cloudflarestorage.com") => Some(host.to_owned()),
+        _ => None,
+    }
+}
+
+/// Aliases of access points, which name a bucket that has another name.
+fn is_aws_alias(bucket: &str) -> bool {
+    ["-s3alias", "--ol-s3", ".mrap"].iter().any(|suffix| bucket.ends_with(suffix)) || bucket.starts_with("arn:")
+}
+
+fn split_authority<'a>(authority: &'a str, protocol: &str) -> (&'a str, u16) {
+    let default_port = if protocol.eq_ignore_ascii_case("http") { 80 } else { 443 };
+    match authority.rsplit_once(':') {
+        // The colons of an IPv6 address lie within brackets.
+        Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(default_port)),
+        _ => (authority, default_port),
+    }
+}
+
+/// Lower case, no final dot, and one name for this machine.
+fn canonical_host(host: &str) -> String {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V4(address)) if address.is_unspecified() || address.octets() == [127, 0, 0, 1] => {
+            "localhost".to_owned()
+        }
+        Ok(IpAddr::V6(address)) if address.is_unspecified() || address.is_loopback() => "localhost".to_owned(),
+        Ok(address) => address.to_string(),
+        Err(_) => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StoreConfig, open};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    fn store(url: &str, endpoint: Option<&str>, path_style: Option<bool>) -> Arc<dyn Store> {
+        let region = Some("eu-west-1".to_owned());
+        let endpoint = endpoint.map(str::to_owned);
+        let (url, anonymous, extra) = (url.to_owned(), true, BTreeMap::new());
+        open(&StoreConfig { url, endpoint, region, path_style, anonymous, extra, ..StoreConfig::default() }).unwrap()
+    }
+
+    async fn of(one: &Arc<dyn Store>, other: &Arc<dyn Store>) -> Kinship {
+        kinship((one.as_ref(), "p/"), (other.as_ref(), "p/")).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn keys_that_a_file_system_takes_for_one_are_not_known_to_be_two() {
+        let private = store("s3://b", Some("http://127.0.0.1:9"), None);
+        let cloud = store("s3://b", None, None);
+        for (one, other, relation) in [
+            ("par/tt/", "par//tt/", Relation::Same),
+            ("par/./tt/", "par/tt/", Relation::Same),
+            ("par/", "par/x/../ss/", Relation::SecondWithin),
+            ("par//ss/", "par/", Relation::FirstWithin),
+        ] {
+            let found = kinship((private.as_ref(), one), (private.as_ref(), other)).await.unwrap();
+            let literal = prefix_relation(one, other);
+            let proven = literal != Relation::Apart;
+            assert_eq!(found, Kinship { relation: if proven { literal } else { relation }, proven }, "{one} {other}");
+            let found = kinship((cloud.as_ref(), one), (cloud.as_ref(), other)).await.unwrap();
+            assert_eq!(found, Kinship { relation: literal, proven: true }, "{one} {other}");
+        }
+        let found = object_kinship((private.as_ref(), "a//k"), (private.as_ref(), "a/k")).await.unwrap();
+        assert_eq!(found, Kinship { relation: Relation::Apart, proven: false });
+        let found = object_kinship((private.as_ref(), "a/k"), (private.as_ref(), "a/l")).await.unwrap();
+        assert_eq!(found, Kinship { relation: Relation::Apart, proven: true });
+    }
+
+    const SAME: Kinship = Kinship { relation: Relation::Same, proven: true };
+    const APART: Kinship = Kinship { relation: Relation::Apart, proven: true };
+    const UNKNOWN: Kinship = Kinship { relation: Relation::Same, proven: false };
+
+    #[tokio::test]
+    async fn spellings_of_one_endpoint_are_one_place() {
+        let first = store("s3://bbb", Some("http://127.0.0.1:9000"), None);
+        for endpoint in
+            ["http://localhost:9000/", "http://LOCALHOST:9000", "http://[::1]:9000", "http://127.0.0.1.:9000"]
+        {
+            assert_eq!(of(&first, &store("s3://bbb", Some(endpoint), None)).await, SAME, "{endpoint}");
+        }
+        let named = store("s3://bbb", Some("http://Store.example:80"), Some(true));
+        assert_eq!(of(&named, &store("s3://bbb", Some("HTTP://store.example/"), Some(false))).await, SAME);
+        assert_eq!(of(&named, &store("gs://bbb", Some("http://store.example"), None)).await, SAME);
+    }
+
+    #[tokio::test]
+    async fn names_at_the_clouds_decide_and_names_elsewhere_do_not() {
+        let aws = store("s3://bbb", None, None);
+        for (endpoint, path_style) in [
+            ("https://s3.eu-west-1.amazonaws.com", None),
+            ("https://s3.dualstack.eu-west-1.amazonaws.com", Some(false)),
+            ("https://S3.amazonaws.com:443", Some(true)),
+        ] {
+            assert_eq!(of(&aws, &store("s3://bbb", Some(endpoint), path_style)).await, SAME, "{endpoint}");
+        }
+        assert_eq!(of(&aws, &store("s3://ccc", None, None)).await, APART);
+        assert_eq!(of(&aws, &store("gs://bbb", None, None)).await, APART);
+        assert_eq!(of(&aws, &store("r2://acc/bbb", None, None)).await, APART);
+        assert_eq!(of(&aws, &store("s3://point-abc-s3alias", None, None)).await, UNKNOWN);
+        assert_eq!(of(&aws, &store("s3://bbb", Some("https://proxy.example"), None)).await, UNKNOWN);
+        let endpoint = Some("https://bbb.vpce-1.s3.eu-west-1.vpce.amazonaws.com");
+        assert_eq!(of(&aws, &store("s3://bbb", endpoint, None)).await, UNKNOWN);
+        let private = store("s3://bbb", Some("http://a.example"), None);
+        assert_eq!(of(&private, &store("s3://ccc", Some("http://a.example"), None)).await, UNKNOWN);
+        assert_eq!(of(&private, &store("s3://bbb", Some("http://b.example"), None)).await, UNKNOWN);
+    }
+
+    #[tokio::test]
+    async fn azure_accounts_and_containers_decide() {
+        let first = store("az://acc/one", None, None);
+        assert_eq!(of(&first, &store("az://acc/one", Some("https://ACC.blob.core.windows.net/"), None)).await, SAME);
+        assert_eq!(of(&first, &store("az://acc/one", Some("https://acc.dfs.core.windows.net"), None)).await, SAME);
+        assert_eq!(of(&first, &store("az://acc/two", None, None)).await, APART);
+        assert_eq!(of(&first, &store("az://other/one", None, None)).await, APART);
+        let emulated = store("az://acc/one", Some("http://127.0.0.1:10000/acc"), None);
+        assert_eq!(of(&emulated, &store("az://acc/one", Some("http://localhost:10000/acc/"), None)).await, SAME);
+        assert_eq!(of(&first, &emulated).await, UNKNOWN);
+    }
+
+    #[tokio::test]
+    async fn prefixes_lie_within_each_other_by_whole_names() {
+        let store = store("s3://bbb", None, None);
+        for (one, other, relation) in [
+            ("a/", "a/", Relation::Same),
+            ("a/b/", "a/", Relation::FirstWithin),
+            ("", "a/", Relation::SecondWithin),
+            ("a/", "ab/", Relation::Apart),
+        ] {
+            let found = kinship((store.as_ref(), one), (store.as_ref(), other)).await.unwrap();
+            assert_eq!(found, Kinship { relation, proven: true }, "{one} {other}");
+        }
+        let found = object_kinship((store.as_ref(), "a/b"), (store.as_ref(), "a/b")).await.unwrap();
+        assert_eq!(found, SAME);
+        assert_eq!(object_kinship((store.as_ref(), "a/b"), (store.as_ref(), "a/bc")).await.unwrap(), APART);
+    }
+}

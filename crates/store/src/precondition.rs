@@ -1,0 +1,192 @@
+//! Which state of an object a request is meant for, and whether an object is in that state.
+
+use crate::rest::Call;
+use crate::{Error, ErrorKind, ObjectInfo, Result, Written};
+use serde::{Deserialize, Serialize};
+
+/// What tells one state of a file from all others. Any write, and any change of its metadata, changes at least one.
+///
+/// The kernel stamps times with its clock tick (up to 10 ms), so two writes within one tick can have one identity.
+/// A read therefore waits until the file's last change is older than a tick. Stores through a shared writable mapping
+/// (`mmap`) are stamped late or never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+    /// Last modification (`st_mtim`), nanoseconds since the Unix epoch. Users can set it.
+    pub modified_unix_ns: i64,
+    /// Last change of bytes or metadata (`st_ctim`), nanoseconds since the Unix epoch. Only the kernel sets it.
+    pub changed_unix_ns: i64,
+    /// Names that the file has (`st_nlink`). A new or removed name changes `changed_unix_ns` and no byte.
+    pub links: u64,
+}
+
+/// State an object must be in. Fields that are `None` do not matter; the default takes whatever is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Precondition {
+    /// ETag (HTTP If-Match, RFC 9110 §13.1.1), without quotes.
+    pub etag: Option<String>,
+    /// Generation or version id.
+    pub version: Option<String>,
+    /// Length of the whole object.
+    pub size_bytes: Option<u64>,
+    /// Last modification, milliseconds since the Unix epoch. Compared in whole seconds, which is what `Last-Modified`
+    /// has.
+    pub modified_unix_ms: Option<i64>,
+    /// Of files only.
+    pub file: Option<FileIdentity>,
+}
+
+impl Precondition {
+    /// The state that a listing describes. The time counts only where nothing better is known: some servers list
+    /// another time than the one they send with the object.
+    pub fn listed(info: &ObjectInfo) -> Self {
+        let exact = Self::exact(info);
+        let has_better = exact.etag.is_some() || exact.version.is_some() || exact.file.is_some();
+        Self { modified_unix_ms: exact.modified_unix_ms.filter(|_| !has_better), ..exact }
+    }
+
+    /// The state that `info` describes, in all that it says.
+    pub fn exact(info: &ObjectInfo) -> Self {
+        Self {
+            etag: info.etag.clone(),
+            version: info.version.clone(),
+            size_bytes: Some(info.size_bytes),
+            // 0 stands for a time that the store did not state.
+            modified_unix_ms: Some(info.modified_unix_ms).filter(|modified| *modified != 0 && info.file.is_none()),
+            file: info.file,
+        }
+    }
+
+    /// The object that a write made. Names nothing if the store said nothing of it: see [`Precondition::is_any`].
+    pub fn written(written: &Written) -> Self {
+        Self { etag: written.etag.clone(), version: written.version.clone(), file: written.file, ..Self::default() }
+    }
+
+    /// Whether any object fits.
+    pub fn is_any(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The first thing in which `now` differs, in words; `None` if it is in this state as far as it says.
+    pub fn difference(&self, now: &ObjectInfo) -> Option<&'static str> {
+        let differs = |wanted: &Option<String>, found: &Option<String>| {
+            wanted.as_ref().zip(found.as_ref()).is_some_and(|(wanted, found)| wanted != found)
+        };
+        let second = |unix_ms: i64| unix_ms.div_euclid(1000);
+        let other_time = self
+            .modified_unix_ms
+            .is_some_and(|wanted| now.modified_unix_ms != 0 && second(wanted) != second(now.modified_unix_ms));
+        if self.size_bytes.is_some_and(|wanted| wanted != now.size_bytes) {
+            Some("its length differs")
+        } else if differs(&self.etag, &now.etag) {
+            Some("its ETag differs")
+        } else if differs(&self.version, &now.version) {
+            Some("its version differs")
+        } else if other_time {
+            Some("its time of modification differs")
+        } else {
+            self.file.zip(now.file).and_then(|(wanted, found)| wanted.difference(&found))
+        }
+    }
+
+    /// Refuses an answer to `call` that is of another state. Servers may ignore conditions.
+    pub(crate) fn check(&self, call: &Call, now: &ObjectInfo) -> Result<()> {
+        match self.difference(now) {
+            None => Ok(()),
+            Some(difference) => Err(call.error(ErrorKind::PreconditionFailed, another_state(difference))),
+        }
+    }
+}
+
+impl FileIdentity {
+    /// The first thing in which `now` differs, in words. Where the number of names differs too, the time of change says
+    /// nothing: deleting one of two hard-linked files must not make the other look changed.
+    pub(crate) fn difference(&self, now: &Self) -> Option<&'static str> {
+        if (self.device, self.inode) != (now.device, now.inode) {
+            Some("it is another file of that name")
+        } else if self.modified_unix_ns != now.modified_unix_ns {
+            Some("its time of modification differs")
+        } else if self.changed_unix_ns != now.changed_unix_ns && self.links == now.links {
+            Some("it was changed and its time of modification was set back, or its metadata was changed")
+        } else {
+            None
+        }
+    }
+}
+
+/// Message for an object that is in another state than it should be.
+pub(crate) fn another_state(difference: &str) -> String {
+    format!("the object is not the one that was seen before: {difference}")
+}
+
+/// Verdict on an object that is not deleted because it changed.
+pub(crate) fn stays(url: String, difference: &str) -> Error {
+    let message = format!("the object changed after it was last seen, so it stays: {difference}");
+    Error::new(ErrorKind::PreconditionFailed, "delete", url, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object() -> ObjectInfo {
+        ObjectInfo {
+            size_bytes: 1,
+            etag: Some("a".into()),
+            version: Some("1".into()),
+            modified_unix_ms: 5_000,
+            ..ObjectInfo::default()
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_state_counts() {
+        let exact = Precondition::exact(&object());
+        assert_eq!(exact.difference(&object()), None);
+        for other in [
+            ObjectInfo { size_bytes: 2, ..object() },
+            ObjectInfo { etag: Some("b".into()), ..object() },
+            ObjectInfo { version: Some("2".into()), ..object() },
+            ObjectInfo { modified_unix_ms: 6_000, ..object() },
+        ] {
+            assert!(exact.difference(&other).is_some(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_store_does_not_state_is_no_difference() {
+        let silent = ObjectInfo { size_bytes: 1, ..ObjectInfo::default() };
+        assert_eq!(Precondition::exact(&object()).difference(&silent), None);
+        let finer = ObjectInfo { modified_unix_ms: 5_999, ..object() };
+        assert_eq!(Precondition::exact(&object()).difference(&finer), None, "times are compared in whole seconds");
+    }
+
+    #[test]
+    fn a_listed_time_counts_only_where_nothing_better_is_known() {
+        let later = ObjectInfo { modified_unix_ms: 9_000, ..object() };
+        assert_eq!(Precondition::listed(&object()).difference(&later), None);
+        let nameless = ObjectInfo { etag: None, version: None, ..object() };
+        assert!(Precondition::listed(&nameless).difference(&later).is_some());
+    }
+
+    #[test]
+    fn files_differ_in_each_part_of_their_identity() {
+        let identity = FileIdentity { device: 1, inode: 2, modified_unix_ns: 3, changed_unix_ns: 4, links: 2 };
+        let file = |identity| ObjectInfo { file: Some(identity), ..ObjectInfo::default() };
+        let exact = Precondition::exact(&file(identity));
+        assert_eq!(exact.difference(&file(identity)), None);
+        for other in [
+            FileIdentity { device: 9, ..identity },
+            FileIdentity { inode: 9, ..identity },
+            FileIdentity { modified_unix_ns: 9, ..identity },
+            FileIdentity { changed_unix_ns: 9, ..identity },
+        ] {
+            assert!(exact.difference(&file(other)).is_some(), "{other:?}");
+        }
+        let name_removed = FileIdentity { changed_unix_ns: 9, links: 1, ..identity };
+        assert_eq!(exact.difference(&file(name_removed)), None);
+    }
+}

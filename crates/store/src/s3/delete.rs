@@ -1,0 +1,175 @@
+//! Deletes, on the condition that an object is in the state in which it was seen.
+//!
+//! Google checks the generation while it deletes, Amazon the ETag. An ETag says nothing of a new version with the same
+//! bytes, and other servers may ignore conditions. So wherever the condition holds more than the cloud itself will
+//! check, the object is looked at right before the delete, which carries what the protocol can express. With a server
+//! that ignores it, a write between the two requests is lost.
+
+use super::Bucket;
+use super::errors::may_refuse_condition;
+use super::send::Refusal;
+use super::xml::{ErrorAnswer, delete_body, parse_deletions};
+use crate::precondition::stays;
+use crate::{Doomed, Error, ErrorKind, Precondition, Result};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::Method;
+use md5::{Digest, Md5};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+/// Looks, and deletes of one key each, in flight at once.
+const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
+
+impl Bucket {
+    pub(super) async fn delete_objects(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+        if objects.len() > self.limits.delete_keys_max {
+            let message = format!("{} keys, {} at most", objects.len(), self.limits.delete_keys_max);
+            return Err(Error::new(ErrorKind::BadRequest, "delete", self.url.clone(), message));
+        }
+        let looks: Vec<_> = objects.iter().map(|doomed| self.look(doomed)).collect();
+        let looked: Vec<Result<bool>> =
+            futures::stream::iter(looks).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await;
+        let there: Vec<&Doomed> =
+            objects.iter().zip(&looked).filter(|(_, looked)| matches!(looked, Ok(true))).map(|(one, _)| one).collect();
+        let mut deleted = self.delete_seen(&there).await?.into_iter();
+        let missing = || Error::new(ErrorKind::Server, "delete", self.url.clone(), "no verdict");
+        let verdict = |looked: Result<bool>| match looked {
+            Ok(true) => deleted.next().unwrap_or_else(|| Err(missing())),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        Ok(looked.into_iter().map(verdict).collect())
+    }
+
+    /// Whether there is anything to delete; an error if the object is in another state. Asks only where the delete
+    /// itself will not find out.
+    async fn look(&self, doomed: &Doomed) -> Result<bool> {
+        if doomed.condition.is_any() || self.is_checked_by_cloud(&doomed.condition) {
+            return Ok(true);
+        }
+        match self.head_object(&doomed.key, &Precondition::default()).await {
+            Ok(now) => match doomed.condition.difference(&now) {
+                Some(difference) => Err(stays(self.object_url(&doomed.key), difference)),
+                None => Ok(true),
+            },
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the cloud itself, which keeps its word, checks all of the condition when it deletes.
+    fn is_checked_by_cloud(&self, condition: &Precondition) -> bool {
+        let at_google = self.place().origin == "https://storage.googleapis.com";
+        let by_generation = self.dialect.if_version.is_some() && condition.version.is_some() && at_google;
+        let by_etag = condition.etag.is_some() && condition.version.is_none() && condition.modified_unix_ms.is_none();
+        by_generation || self.at_aws && by_etag
+    }
+
+    async fn delete_seen(&self, objects: &[&Doomed]) -> Result<Vec<Result<()>>> {
+        let can_hold = |doomed: &&Doomed| crate::xml::can_hold(&doomed.key);
+        if self.dialect.batch_delete && objects.len() > 1 && objects.iter().all(can_hold) {
+            match self.delete_batch(objects).await {
+                Err(error) if error.kind == ErrorKind::Unsupported => {}
+                result => return result,
+            }
+        }
+        let singles: Vec<_> = objects.iter().map(|doomed| self.delete_one(doomed)).collect();
+        Ok(futures::stream::iter(singles).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await)
+    }
+
+    /// The ETag to send with a delete; none to a server that is known to refuse conditions.
+    fn sent_etag<'a>(&self, doomed: &'a Doomed) -> Option<&'a str> {
+        let refuses = self.refuses_delete_conditions.load(Ordering::Relaxed);
+        doomed.condition.etag.as_deref().filter(|_| !refuses)
+    }
+
+    /// Whether a refused delete may pass without its condition: the server does not know conditions on deletes, and the
+    /// object was looked at.
+    fn may_pass_without_condition(&self, refusal: &Refusal) -> bool {
+        let without = !self.at_aws && may_refuse_condition(refusal.status, &refusal.code);
+        if without {
+            tracing::debug!(store = %self.url, "the server refuses conditions on deletes");
+            self.refuses_delete_conditions.store(true, Ordering::Relaxed);
+        }
+        without
+    }
+
+    async fn delete_one(&self, doomed: &Doomed) -> Result<()> {
+        self.check_key("delete", &doomed.key)?;
+        loop {
+            let mut call = self.call("delete", Method::DELETE, &doomed.key, &[]);
+            let etag = self.sent_etag(doomed);
+            match (self.dialect.if_version, &doomed.condition.version) {
+                (Some(name), Some(version)) => call.set(name, version)?,
+                (None, _) => {
+                    if let Some(etag) = etag {
+                        call.set("if-match", &format!("\"{etag}\""))?;
+                    }
+                }
+                // Google knows no ETags on deletes.
+                (Some(_), None) => {}
+            }
+            let refusal = match self.send_small(call).await {
+                Ok(_) => return Ok(()),
+                Err(refusal) => refusal,
+            };
+            match refusal.error.kind {
+                ErrorKind::NotFound => return Ok(()),
+                ErrorKind::PreconditionFailed => return Err(self.stays(&doomed.key)),
+                _ if etag.is_some() && self.may_pass_without_condition(&refusal) => {}
+                _ => return Err(refusal.into()),
+            }
+        }
+    }
+
+    async fn delete_batch(&self, objects: &[&Doomed]) -> Result<Vec<Result<()>>> {
+        loop {
+            let tagged = objects.iter().map(|doomed| (doomed.key.as_str(), self.sent_etag(doomed)));
+            let tagged: Vec<(&str, Option<&str>)> = tagged.collect();
+            let mut call = self.call("delete", Method::POST, "", &[("delete", "")]);
+            let body = delete_body(tagged.iter().copied());
+            call.set("content-md5", &BASE64_STANDARD.encode(Md5::digest(body.as_bytes())))?;
+            call.set("content-type", "application/xml")?;
+            call.body = Bytes::from(body).into();
+            let answer = match self.send_small(call.clone()).await {
+                Ok((_, answer)) => answer,
+                Err(refusal)
+                    if tagged.iter().any(|(_, etag)| etag.is_some()) && self.may_pass_without_condition(&refusal) =>
+                {
+                    continue;
+                }
+                Err(refusal) => return Err(refusal.into()),
+            };
+            let failures = parse_deletions(&answer).map_err(|error| self.late_refusal(&call, &answer, error))?;
+            let failures: HashMap<&str, &ErrorAnswer> =
+                failures.iter().map(|failure| (failure.key.as_str(), failure)).collect();
+            let verdict = |doomed: &&Doomed| match failures.get(doomed.key.as_str()) {
+                Some(failure) => self.deletion_verdict(&doomed.key, failure),
+                None => Ok(()),
+            };
+            return Ok(objects.iter().map(verdict).collect());
+        }
+    }
+
+    fn deletion_verdict(&self, key: &str, failure: &ErrorAnswer) -> Result<()> {
+        match super::errors::meaning(http::StatusCode::INTERNAL_SERVER_ERROR, &failure.code) {
+            ErrorKind::NotFound => Ok(()),
+            ErrorKind::PreconditionFailed => Err(self.stays(key)),
+            kind => {
+                let message = format!("{} ({})", failure.message, failure.code);
+                Err(Error::new(kind, "delete", self.object_url(key), message))
+            }
+        }
+    }
+
+    fn stays(&self, key: &str) -> Error {
+        stays(self.object_url(key), "the store says that it is another version")
+    }
+
+    fn object_url(&self, key: &str) -> String {
+        format!("{}/{key}", self.url)
+    }
+}

@@ -1,0 +1,150 @@
+//! Listings of objects and of unfinished uploads.
+
+use super::Bucket;
+use super::xml::{Listing, Next, parse_listing, parse_uploads};
+use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PendingUpload, Result, UploadId};
+use http::Method;
+use std::sync::atomic::Ordering;
+
+/// Most pages of unfinished uploads that are read for one key; more are an error.
+const UPLOAD_PAGES_MAX: usize = 100;
+/// First letter of a continuation that is a token (version 2 of the listing), or a key (version 1).
+const TOKEN: char = 't';
+const MARKER: char = 'm';
+
+/// Where a page begins.
+#[derive(Clone, Copy, Debug)]
+enum From<'a> {
+    Start,
+    /// Behind a key (version 2).
+    StartAfter(&'a str),
+    /// At a token (version 2).
+    Token(&'a str),
+    /// Behind a key (version 1).
+    Marker(&'a str),
+}
+
+impl Bucket {
+    /// One page. A server that answers version 1, whatever it is asked, is remembered and asked so from then on: version
+    /// 1 begins at `marker` and ignores `start-after`.
+    pub(super) async fn list_objects(&self, request: &ListRequest) -> Result<ListPage> {
+        let knows_v1_only = self.lists_v1_only.load(Ordering::Relaxed);
+        let from = match (&request.continuation, &request.start_after) {
+            (Some(text), _) => self.from_continuation(text)?,
+            (None, Some(after)) if knows_v1_only => From::Marker(after),
+            (None, Some(after)) => From::StartAfter(after),
+            (None, None) => From::Start,
+        };
+        let mut listing = self.list_from(request, from).await?;
+        if listing.is_v1() && !knows_v1_only {
+            tracing::debug!(store = %self.url, "the server lists by version 1 only");
+            self.lists_v1_only.store(true, Ordering::Relaxed);
+            if let From::StartAfter(after) = from {
+                listing = self.list_from(request, From::Marker(after)).await?;
+            }
+        }
+        let next = listing.next().map_err(|fault| self.bad_listing("list", fault))?;
+        let continuation = next.map(|next| match next {
+            Next::Token(token) => format!("{TOKEN}{token}"),
+            Next::Marker(marker) => format!("{MARKER}{marker}"),
+        });
+        Ok(self.page_of(listing, continuation))
+    }
+
+    fn from_continuation<'a>(&self, text: &'a str) -> Result<From<'a>> {
+        let unknown =
+            || Error::new(ErrorKind::BadRequest, "list", self.url.clone(), "this is no continuation of a listing");
+        match text.strip_prefix(TOKEN) {
+            Some(token) => Ok(From::Token(token)),
+            None => text.strip_prefix(MARKER).map(From::Marker).ok_or_else(unknown),
+        }
+    }
+
+    async fn list_from(&self, request: &ListRequest, from: From<'_>) -> Result<Listing> {
+        let max_keys = request.max_keys.map(|max| max.to_string());
+        let mut query = vec![("encoding-type", "url")];
+        if !matches!(from, From::Marker(_)) {
+            query.push(("list-type", "2"));
+        }
+        if !request.prefix.is_empty() {
+            query.push(("prefix", &request.prefix));
+        }
+        if request.delimited {
+            query.push(("delimiter", "/"));
+        }
+        if let Some(max_keys) = &max_keys {
+            query.push(("max-keys", max_keys));
+        }
+        match from {
+            From::Token(token) => query.push(("continuation-token", token)),
+            From::StartAfter(after) => query.push(("start-after", after)),
+            From::Marker(marker) => query.push(("marker", marker)),
+            From::Start => {}
+        }
+        let call = self.call("list", Method::GET, "", &query);
+        let (_, body) = self.send_small(call.clone()).await?;
+        let listing = parse_listing(&body).map_err(|error| self.late_refusal(&call, &body, error))?;
+        if let From::Marker(marker) = from
+            && let Some(key) = listing.keys.iter().map(|entry| &entry.key).find(|key| key.as_str() <= marker)
+        {
+            let fault = format!("the server ignores the marker: it lists {key:?}, which is not behind {marker:?}");
+            return Err(self.bad_listing("list", fault));
+        }
+        Ok(listing)
+    }
+
+    fn bad_listing(&self, operation: &'static str, fault: impl std::fmt::Display) -> Error {
+        Error::new(ErrorKind::Protocol, operation, self.url.clone(), format!("bad listing: {fault}"))
+    }
+
+    fn page_of(&self, listing: Listing, continuation: Option<String>) -> ListPage {
+        let objects = listing.keys.into_iter().map(|entry| ObjectInfo {
+            key: entry.key,
+            size_bytes: entry.size_bytes,
+            etag: entry.etag,
+            version: entry.generation,
+            modified_unix_ms: entry.modified_unix_ms,
+            storage_class: entry.storage_class,
+            ..ObjectInfo::default()
+        });
+        let refused = listing.undecodable.into_iter().map(|key| {
+            let url = format!("{}/{key}", self.url);
+            Error::new(ErrorKind::InvalidKey, "list", url, "the key is no UTF-8 text")
+        });
+        let (objects, refused) = (objects.collect(), refused.collect());
+        ListPage { objects, prefixes: listing.prefixes, refused, continuation }
+    }
+
+    /// Unfinished uploads of exactly `key`.
+    pub(super) async fn list_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
+        let mut pending = Vec::new();
+        let mut marker: Option<(String, String)> = None;
+        for _ in 0..UPLOAD_PAGES_MAX {
+            let mut query = vec![("uploads", ""), ("encoding-type", "url"), ("prefix", key)];
+            if let Some((key_marker, upload_marker)) = &marker {
+                query.extend([("key-marker", key_marker.as_str()), ("upload-id-marker", upload_marker.as_str())]);
+            }
+            let call = self.call("list uploads", Method::GET, "", &query);
+            let (_, body) = self.send_small(call.clone()).await?;
+            let listing = parse_uploads(&body).map_err(|error| self.late_refusal(&call, &body, error))?;
+            let next = listing.next().map_err(|fault| self.bad_listing("list uploads", fault))?;
+            // Longer keys with this prefix come after it.
+            let is_beyond = listing.uploads.last().is_some_and(|entry| entry.key.as_str() > key);
+            let of_key = listing.uploads.into_iter().filter(|entry| entry.key == key);
+            let found = of_key.map(|entry| (UploadId(entry.upload), entry.opened_unix_ms));
+            pending.extend(found.map(|(upload, opened_unix_ms)| PendingUpload { upload, opened_unix_ms }));
+            match next {
+                Some(next) if !is_beyond => {
+                    if marker.as_ref() == Some(&next) {
+                        let fault = "the server names the same markers again, so the listing does not advance";
+                        return Err(self.bad_listing("list uploads", fault));
+                    }
+                    marker = Some(next);
+                }
+                _ => return Ok(pending),
+            }
+        }
+        let message = format!("more than {UPLOAD_PAGES_MAX} pages of unfinished uploads");
+        Err(Error::new(ErrorKind::Unsupported, "list uploads", self.url.clone(), message))
+    }
+}

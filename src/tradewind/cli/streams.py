@@ -1,0 +1,132 @@
+"""Standard input, output and error of the command, made safe to use.
+
+- A descriptor that was closed at the start (`<&-`, `>&-`) is opened on the null device. Otherwise the next file that
+  we open would get its number, and be read as standard input or written to as standard output.
+- If the reader of standard output or error goes away (`| head -1`), the rest of the output is discarded. The command
+  still runs to its end and returns its true exit code.
+- Control characters are escaped in everything that is written: a name from a bucket, a CSV file or another user must
+  not reach the terminal as a command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+from tradewind.errors import UsageError
+
+__all__ = ["SafeOutput", "require_input", "require_output", "standard_streams", "write_codes"]
+
+#: C0 except newline and tab, DEL and C1. The form `\u009b` is also right inside a JSON string.
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+
+#: Descriptors 0 to 2 that were closed when the process began.
+_closed_at_start: set[int] = set()
+
+
+class SafeOutput:
+    """A text stream that escapes control characters and outlives its reader. Everything else is the stream's own."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+
+    def write(self, text: str) -> int:
+        """Write text with its control characters escaped."""
+        return self._write(text.translate(_ESCAPES))
+
+    def write_codes(self, codes: str) -> int:
+        """Write terminal control sequences of our own as they are."""
+        return self._write(codes)
+
+    def flush(self) -> None:
+        """Flush. Raises OSError, but not for a reader that has gone."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._discard()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._name) from None
+
+    def end(self) -> None:
+        """Flush, or discard what cannot be written: Python would try again at exit, and complain."""
+        try:
+            self.flush()
+        except OSError:
+            self._discard()
+
+    def _write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._discard()
+            return len(text)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._name) from None
+
+    def _discard(self) -> None:
+        """Point the descriptor at the null device, which also takes what the stream still holds in its buffer."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """Within, descriptors 0 to 2 are open, and standard output and error are SafeOutput."""
+    _open_closed_descriptors()
+    before = sys.stdout, sys.stderr
+    for stream in before:
+        if hasattr(stream, "reconfigure"):
+            # A name that the terminal's encoding cannot show must not stop the command.
+            stream.reconfigure(errors="backslashreplace")
+    output, errors = SafeOutput(before[0], "standard output"), SafeOutput(before[1], "standard error")
+    sys.stdout, sys.stderr = cast(TextIO, output), cast(TextIO, errors)
+    try:
+        yield
+    finally:
+        output.end()
+        errors.end()
+        sys.stdout, sys.stderr = before
+
+
+def require_input() -> None:
+    """Raise UsageError if standard input was closed at the start: there is nothing to read."""
+    if 0 in _closed_at_start:
+        raise UsageError("standard input is closed", hint="pipe data into the command, or use < FILE")
+
+
+def require_output() -> None:
+    """Raise UsageError if standard output was closed at the start: the data would be lost."""
+    if 1 in _closed_at_start:
+        raise UsageError("standard output is closed", hint="pipe it into another command, or use > FILE")
+
+
+def write_codes(stream: TextIO, codes: str) -> None:
+    """Write terminal control sequences, which SafeOutput would otherwise escape."""
+    getattr(stream, "write_codes", stream.write)(codes)
+
+
+def _open_closed_descriptors() -> None:
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free number is used, and in ascending order that is this one.
+            os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY)
+            # The gateway program must find it open too.
+            os.set_inheritable(descriptor, True)
+            _closed_at_start.add(descriptor)
+    # Python has no stream for a descriptor that was closed.
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115

@@ -1,0 +1,223 @@
+"""What one job has cost so far, line by line: machines, egress and requests of all its runs.
+
+A ledger holds what was counted. Lines and sums are computed from it, so that every reader gets the same figures. It is
+our count at list price ("metered"), not an invoice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from tradewind.model.document import known_fields
+from tradewind.model.event import Progress
+from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
+
+__all__ = [
+    "OLD_JOB_SOURCE",
+    "JobPrices",
+    "Ledger",
+    "LedgerLine",
+    "MachinePrice",
+    "MachineUse",
+    "RunCount",
+    "run_requests",
+]
+
+LineKind = Literal["egress", "machine", "requests"]
+#: Where the price of egress comes from: the lead multiplies the bytes of each route by the route's price.
+EGRESS_SOURCE = "bytes of each route at the plan's price"
+OLD_JOB_SOURCE = "estimate of an older version"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """One line. `run` is the number of the run, from 1; a lead that was started again is a new run."""
+
+    run: int
+    kind: LineKind
+    what: str
+    quantity: float
+    unit: str
+    """`s` for machines, `request` for requests. The lead tells egress in `USD`, at a unit price of 1."""
+    unit_usd: float
+    source: str
+    """Of the unit price."""
+
+    @property
+    def usd(self) -> float:
+        """Quantity times unit price."""
+        return self.quantity * self.unit_usd
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePrice:
+    """Price of one machine of a region."""
+
+    usd_per_s: float
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class JobPrices:
+    """List prices that hold for a job: machines by region, and requests at both sides."""
+
+    machines: Mapping[str, MachinePrice] = field(default_factory=dict)
+    read: RequestPrices = field(default_factory=RequestPrices)
+    read_source: str = ""
+    write: RequestPrices = field(default_factory=RequestPrices)
+    """Of each destination."""
+    write_source: str = ""
+
+    def joined(self, other: JobPrices) -> JobPrices:
+        """With the machines of another plan; what is known already stays."""
+        return replace(self, machines={**other.machines, **self.machines})
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> JobPrices:
+        """From the ledger's file."""
+        known = known_fields(cls, document)
+        known["machines"] = {name: MachinePrice(**entry) for name, entry in known.get("machines", {}).items()}
+        for side in ("read", "write"):
+            known[side] = RequestPrices(**known.get(side, {}))
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineUse:
+    """One machine from launch to end, in Unix time. It is launched when it is ordered, so its start is paid for."""
+
+    run: int
+    fleet: str
+    name: str
+    region: str
+    launched_s: float
+    ended_s: float | None = None
+    """None while it lives, as far as its owner knows."""
+    usd_per_s: float = 0.0
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCount:
+    """What one run has spent on egress, and its requests to the source and to all destinations together."""
+
+    run: int
+    egress_usd: float = 0.0
+    read: Requests = field(default_factory=Requests)
+    write: Requests = field(default_factory=Requests)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> RunCount:
+        """From the ledger's file."""
+        sides = {side: Requests(**document.get(side, {})) for side in ("read", "write")}
+        return cls(**{**known_fields(cls, document), **sides})
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What was counted of a job. `heartbeat_s` is the Unix time at which its owner wrote it last.
+
+    A machine without an end is charged until now. If its owner died, it is charged until the last moment at which its
+    lease can have ended, `heartbeat_s` + `alive_s_max`, or until somebody ends it and says so.
+    """
+
+    prices: JobPrices = field(default_factory=JobPrices)
+    predicted_usd: float | None = None
+    """By the first plan; None where nothing was predicted."""
+    machines: tuple[MachineUse, ...] = ()
+    runs: tuple[RunCount, ...] = ()
+    earlier_usd: float = 0.0
+    """What an older version, which kept no ledger, said that machines had cost."""
+    heartbeat_s: float = 0.0
+    alive_s_max: float = 0.0
+
+    @property
+    def run(self) -> int:
+        """Number of the latest run; 0 before the first."""
+        return self.runs[-1].run if self.runs else 0
+
+    def end_of(self, use: MachineUse, now_s: float) -> float:
+        """Until when a machine is charged."""
+        if use.ended_s is not None:
+            return use.ended_s
+        return max(use.launched_s, min(now_s, self.heartbeat_s + self.alive_s_max))
+
+    def ended(self, now_s: float) -> Ledger:
+        """The ledger when no machine of it lives any more."""
+        machines = tuple(replace(use, ended_s=self.end_of(use, now_s)) for use in self.machines)
+        return replace(self, machines=machines)
+
+    def lines(self, now_s: float) -> tuple[LedgerLine, ...]:
+        """All lines that cost something, by run."""
+        lines = []
+        if self.earlier_usd:
+            lines.append(LedgerLine(0, "machine", "earlier runs", self.earlier_usd, "USD", 1.0, OLD_JOB_SOURCE))
+        for use in self.machines:
+            lasted_s = self.end_of(use, now_s) - use.launched_s
+            what = f"{use.name} in {use.region}"
+            lines.append(LedgerLine(use.run, "machine", what, lasted_s, "s", use.usd_per_s, use.source))
+        for count in self.runs:
+            lines.append(LedgerLine(count.run, "egress", "all routes", count.egress_usd, "USD", 1.0, EGRESS_SOURCE))
+            lines += _request_lines(count.run, "source", count.read, self.prices.read, self.prices.read_source)
+            lines += _request_lines(count.run, "destination", count.write, self.prices.write, self.prices.write_source)
+        return tuple(sorted((line for line in lines if line.usd), key=lambda line: line.run))
+
+    def usd_of(self, kind: LineKind, now_s: float) -> float:
+        """Sum of the lines of one kind."""
+        return sum(line.usd for line in self.lines(now_s) if line.kind == kind)
+
+    def total_usd(self, now_s: float) -> float:
+        """Sum of all lines: what the job has cost so far, over all runs."""
+        return sum(line.usd for line in self.lines(now_s))
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Ledger:
+        """From the ledger's file. Raises TypeError, KeyError, ValueError."""
+        known = known_fields(cls, document)
+        known["prices"] = JobPrices.from_document(document.get("prices", {}))
+        machines = (known_fields(MachineUse, entry) for entry in document.get("machines", ()))
+        known["machines"] = tuple(MachineUse(**entry) for entry in machines)
+        known["runs"] = tuple(RunCount.from_document(entry) for entry in document.get("runs", ()))
+        return cls(**known)
+
+
+def run_requests(
+    progress: Progress, before: Progress, destinations: int, chunk_bytes: int
+) -> tuple[Requests, Requests]:
+    """Requests of one run to the source and to all destinations, from the lead's counts.
+
+    Our count, not the stores': parts follow from the mean size of the objects, each retry is one more GET and PUT, and
+    a run lists the source once. HEAD requests, and listings of a destination (`sync`), are not counted.
+    """
+    sides = _moved(progress, destinations, chunk_bytes), _moved(before, destinations, chunk_bytes)
+    (read, write), (read_before, write_before) = sides
+    retries = max(0, progress.retries)
+    gets = max(0, read.gets - read_before.gets) + retries
+    puts = max(0, write.puts - write_before.puts) + retries
+    lists = -(-progress.objects_total // (KEYS_PER_LIST * max(1, destinations)))
+    return Requests(gets=gets, lists=lists), Requests(puts=puts)
+
+
+def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Requests, Requests]:
+    """Requests that read and wrote what a job has moved. Counts of progress are of objects × destinations."""
+    if not (progress.objects_done or progress.bytes_done):
+        return Requests(), Requests()
+    written = ObjectSet(max(1, progress.objects_done), progress.bytes_done, chunk_bytes)
+    copies = max(1, destinations)
+    read = ObjectSet(max(1, -(-progress.objects_done // copies)), progress.bytes_done / copies, chunk_bytes)
+    return Requests(gets=read.at_source().gets), Requests(puts=written.at_destination().puts)
+
+
+def _request_lines(run: int, side: str, requests: Requests, prices: RequestPrices, source: str) -> list[LedgerLine]:
+    kinds = (
+        ("GET", requests.gets, prices.get_usd_per_1000),
+        ("PUT", requests.puts, prices.put_usd_per_1000),
+        ("LIST", requests.lists, prices.list_usd_per_1000),
+        ("HEAD", requests.heads, prices.head_usd_per_1000),
+    )
+    return [
+        LedgerLine(run, "requests", f"{kind} at the {side}", count, "request", usd / 1000, source)
+        for kind, count, usd in kinds
+    ]

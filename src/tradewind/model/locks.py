@@ -1,0 +1,67 @@
+"""Locks on files that belong to an open file: they end with their holder, and anybody can look without taking them.
+
+On Linux they are open file description locks (`F_OFD_SETLK`), which also hold between network file systems' hosts and
+in other PID namespaces. A `flock` can only be looked at by taking it, and whoever wants it at that moment is refused.
+Elsewhere they are `flock`s, and to look is to take a shared one for a moment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import sys
+import time
+
+__all__ = ["LOOK_EVERY_S", "is_locked", "try_lock", "wait_unlocked"]
+
+#: How often a lock is looked at while its end is waited for.
+LOOK_EVERY_S = 0.05
+
+#: `struct flock` of 64-bit Linux: type, whence, start, length, process id.
+_FLOCK = "hhqqi4x"
+_LINUX = sys.platform == "linux"
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the exclusive lock of an open file until it is closed. False if another open file has it. Raises OSError."""
+    try:
+        if _LINUX:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _whole(fcntl.F_WRLCK))
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # EAGAIN, EACCES
+        return False
+    return True
+
+
+def is_locked(path: str | os.PathLike[str]) -> bool:
+    """Whether a living process holds the lock of a file; False where there is no file. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        if _LINUX:
+            found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole(fcntl.F_RDLCK))
+            return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def wait_unlocked(path: str | os.PathLike[str], timeout_s: float) -> bool:
+    """Whether nobody holds the lock of a file any more within so long. Raises OSError."""
+    deadline_s = time.monotonic() + timeout_s
+    while is_locked(path):
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(LOOK_EVERY_S)
+    return True
+
+
+def _whole(kind: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0)

@@ -1,0 +1,81 @@
+"""Requests to object stores: how many a transfer needs, and what they cost at list price."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tradewind.model.job import DEFAULT_CHUNK_BYTES
+
+__all__ = ["KEYS_PER_LIST", "ObjectSet", "RequestPrices", "Requests", "request_usd"]
+
+KEYS_PER_LIST = 1000
+"""Keys in one answer to a LIST request; all three providers allow no more, or bill as if they did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPrices:
+    """Price of 1,000 requests at one object store [USD]."""
+
+    get_usd_per_1000: float = 0.0
+    put_usd_per_1000: float = 0.0
+    list_usd_per_1000: float = 0.0
+    head_usd_per_1000: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Numbers of requests to one object store. Each part of an upload is a PUT, and so are its start and its end."""
+
+    gets: int = 0
+    puts: int = 0
+    lists: int = 0
+    heads: int = 0
+
+    def __add__(self, other: Requests) -> Requests:
+        return Requests(
+            self.gets + other.gets, self.puts + other.puts, self.lists + other.lists, self.heads + other.heads
+        )
+
+    def __str__(self) -> str:
+        named = {"GET": self.gets, "PUT": self.puts, "LIST": self.lists, "HEAD": self.heads}
+        return ", ".join(f"{count:,} {name}" for name, count in named.items() if count)
+
+
+def request_usd(requests: Requests, prices: RequestPrices) -> float:
+    """Return what requests to one store cost [USD]."""
+    return (
+        requests.gets * prices.get_usd_per_1000
+        + requests.puts * prices.put_usd_per_1000
+        + requests.lists * prices.list_usd_per_1000
+        + requests.heads * prices.head_usd_per_1000
+    ) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSet:
+    """How many objects a transfer moves, as far as it decides the number of requests."""
+
+    count: int
+    volume_bytes: float
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    """Objects up to this size are read and written with one request each; larger ones in parts of this size."""
+
+    @classmethod
+    def of_chunk_size(cls, volume_bytes: float, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> ObjectSet:
+        """Return what is assumed where nothing has been listed: objects of one chunk (16 MiB) each."""
+        return cls(max(1, math.ceil(volume_bytes / chunk_bytes)), volume_bytes, chunk_bytes)
+
+    @property
+    def parts_per_object(self) -> int:
+        """Parts of an object of mean size."""
+        return max(1, math.ceil(self.volume_bytes / max(1, self.count) / self.chunk_bytes))
+
+    def at_source(self) -> Requests:
+        """Return the requests that read all objects: a GET per part, and a LIST per thousand keys."""
+        return Requests(gets=self.count * self.parts_per_object, lists=math.ceil(self.count / KEYS_PER_LIST))
+
+    def at_destination(self) -> Requests:
+        """Return the requests that write them: a PUT each; in parts, a PUT per part and two to open and close it."""
+        parts = self.parts_per_object
+        return Requests(puts=self.count * (parts if parts == 1 else parts + 2))

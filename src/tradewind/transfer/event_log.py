@@ -1,0 +1,103 @@
+"""The events of one running job: written by its supervisor, read by anybody from the start, needed by nobody.
+
+What a reader gets is what a gateway's `GET /v1/events` promises: all lines in order from the start, up to
+LOG_BYTES_MAX; beyond that the oldest go, and a reader that missed some is told how many. Of progress only the newest is
+kept, so a slow or late reader gets the latest counts and not all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Iterator
+
+__all__ = ["LOG_BYTES_MAX", "EventLog"]
+
+#: Lines kept for late and slow readers; beyond it the oldest are dropped and counted.
+LOG_BYTES_MAX = 16 << 20
+
+
+class EventLog:
+    """Lines of JSON, with any number of readers. The writer never waits for them."""
+
+    def __init__(self, bytes_max: int = LOG_BYTES_MAX) -> None:
+        self._changed = threading.Condition()
+        self._lines: deque[bytes] = deque()
+        self._first = 0
+        self._bytes, self._bytes_max = 0, bytes_max
+        #: The newest progress, its serial number, and how many lines were there before it.
+        self._progress: tuple[bytes, int, int] = (b"", 0, 0)
+        self._ended = False
+        self._error: BaseException | None = None
+
+    def append(self, line: bytes) -> None:
+        """Add a line. After the end it does nothing."""
+        with self._changed:
+            if self._ended:
+                return
+            self._lines.append(line)
+            self._bytes += len(line)
+            while self._bytes > self._bytes_max and len(self._lines) > 1:
+                self._bytes -= len(self._lines.popleft())
+                self._first += 1
+            self._changed.notify_all()
+
+    def put_progress(self, line: bytes) -> None:
+        """Replace the newest progress. After the end it does nothing."""
+        with self._changed:
+            if not self._ended:
+                self._progress = (line, self._progress[1] + 1, self._first + len(self._lines))
+                self._changed.notify_all()
+
+    def notice(self, message: str) -> None:
+        """Add a notice."""
+        self.append(_notice(message))
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Nothing follows. Readers get what is left, and then `error` is raised. A second end does nothing."""
+        with self._changed:
+            if not self._ended:
+                self._ended, self._error = True, error
+                self._changed.notify_all()
+
+    def wait_ended(self, timeout_s: float | None = None) -> bool:
+        """Whether the end has come within so long."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ended, timeout_s)
+
+    def lines(self) -> Iterator[bytes]:
+        """All lines from the start, then each as it comes, to the end. Raises the error of the end."""
+        next_line, progress_seen = 0, 0
+        while True:
+            with self._changed:
+                while not (self._ended or self._unread(next_line, progress_seen)):
+                    self._changed.wait()
+                batch, next_line, progress_seen = self._read(next_line, progress_seen)
+                if not batch:
+                    break
+            yield from batch
+        if self._error is not None:
+            raise self._error
+
+    def _unread(self, next_line: int, progress_seen: int) -> bool:
+        return next_line < self._first + len(self._lines) or progress_seen < self._progress[1]
+
+    def _read(self, next_line: int, progress_seen: int) -> tuple[list[bytes], int, int]:
+        batch = []
+        if missed := max(0, self._first - next_line):
+            batch.append(_notice(f"{missed} earlier lines were dropped because nobody read them"))
+            next_line = self._first
+        progress, serial, before = self._progress
+        for number in range(next_line, self._first + len(self._lines)):
+            if progress_seen < serial and before <= number:
+                batch.append(progress)
+                progress_seen = serial
+            batch.append(self._lines[number - self._first])
+        if progress_seen < serial:
+            batch.append(progress)
+        return batch, self._first + len(self._lines), serial
+
+
+def _notice(message: str) -> bytes:
+    return json.dumps({"event": "notice", "message": message}).encode() + b"\n"

@@ -1,0 +1,242 @@
+"""The ledger of a running job: counts machines, egress and requests, and keeps them in `ledger.json` of its folder.
+
+Whoever runs the job writes it, by rename and with mode 0600: when machines are launched or end, at the job's end, and
+every SAVE_S between. Anybody may read it. A job that cost nothing has no such file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tradewind.fleet.fleet import LEASE_S
+from tradewind.model.document import to_document
+from tradewind.model.event import JobStatus, Progress
+from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+
+__all__ = ["LEDGER_FILE", "SAVE_S", "JobLedger", "read_ledger", "stored_ledger", "write_ledger"]
+
+#: In a job's folder.
+LEDGER_FILE = "ledger.json"
+#: A ledger is written at least so often while its job runs.
+SAVE_S = 5.0
+#: A machine lives at most so long after the ledger was written last: its lease may have been renewed until it was due
+#: to be written again.
+ALIVE_S_MAX = LEASE_S + SAVE_S
+#: Written by the lead: what a job under a ceiling may have spent on egress when its lead died.
+SPENT_MAX_FILE = "spent_usd_max"
+_FREE = MachinePrice(0.0)
+
+
+class JobLedger:
+    """Counts one job, in the process that runs it. Any thread may call it.
+
+    `folder` is the job's; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
+    present reading, so that a change of the system's time changes no cost. `usd_max` is the ceiling, if there is one.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: str | None,
+        *,
+        usd_max: float | None = None,
+        destinations: int = 1,
+        chunk_bytes: int = 1 << 24,
+        clock: Callable[[], float] = time.monotonic,
+        unix_s: float | None = None,
+    ) -> None:
+        self._ledger, self._folder = replace(ledger, alive_s_max=ALIVE_S_MAX), folder
+        self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
+        self._clock = clock
+        self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
+        self._lock = threading.Lock()
+        self._before = Progress()
+        self._saved_s = float("-inf")
+        #: Whether there is, or must be, a file: from then on it is kept up to date, whatever it says.
+        self._kept = ledger.total_usd(self.unix_s) > 0
+
+    @property
+    def usd(self) -> float:
+        """The ceiling [USD]; infinite without one."""
+        return float("inf") if self._usd_max is None else self._usd_max
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was counted so far."""
+        with self._lock:
+            return self._present()
+
+    @property
+    def unix_s(self) -> float:
+        """Unix time by the ledger's clock."""
+        return self._epoch_s + self._clock()
+
+    def spent_usd(self, egress_usd: float = 0.0, at_s: float | None = None) -> float:
+        """What the job has cost, or will have at a later reading of the clock.
+
+        `egress_usd` is what its lead says that egress cost over all runs, which may be newer than what was counted.
+        """
+        with self._lock:
+            ledger = self._present()
+            now_s = self._epoch_s + (self._clock() if at_s is None else at_s)
+            ledger = replace(ledger, heartbeat_s=max(now_s, ledger.heartbeat_s))
+            return ledger.total_usd(now_s) + max(0.0, egress_usd - ledger.usd_of("egress", now_s))
+
+    def begin_run(self) -> None:
+        """A lead is about to begin, the first one or another one; no machine of an earlier process lives.
+
+        What the lead takes over from earlier runs, it reads from the same file, so it is not counted twice.
+        """
+        with self._lock:
+            now_s = self.unix_s
+            self._before = _carried_over(self._folder)
+            carried_usd, counted_usd = self._before.cost_usd, self._ledger.usd_of("egress", now_s)
+            runs = self._ledger.runs
+            if runs and carried_usd > counted_usd:
+                # Spent by the last run after it was written down for the last time.
+                last = replace(runs[-1], egress_usd=runs[-1].egress_usd + carried_usd - counted_usd)
+                runs = (*runs[:-1], last)
+            elif carried_usd > 0 and not runs:
+                runs = (RunCount(1, carried_usd),)  # Of an older version, which kept no ledger.
+            count = RunCount((runs[-1].run if runs else 0) + 1)
+            self._ledger = replace(self._ledger, runs=(*runs, count))
+
+    def add_prices(self, prices: JobPrices) -> None:
+        """Another plan has machines in other regions."""
+        with self._lock:
+            self._ledger = replace(self._ledger, prices=self._ledger.prices.joined(prices))
+
+    def launched(self, fleet: str, name: str, region: str) -> None:
+        """A machine was ordered. One that is known to live already is no other one."""
+        with self._lock:
+            if any((use.fleet, use.name, use.ended_s) == (fleet, name, None) for use in self._ledger.machines):
+                return
+            price = self._ledger.prices.machines.get(region, _FREE)
+            run = max(1, self._ledger.run)
+            use = MachineUse(run, fleet, name, region, self.unix_s, None, price.usd_per_s, price.source)
+            self._ledger = replace(self._ledger, machines=(*self._ledger.machines, use))
+            self._save()
+
+    def ended(self, fleet: str, names: Collection[str] | None = None) -> None:
+        """Machines of a fleet are gone; all of them without `names`. Those that ended before keep their end."""
+        with self._lock:
+            now_s = self.unix_s
+
+            def as_ended(use: MachineUse) -> MachineUse:
+                gone = use.fleet == fleet and use.ended_s is None and (names is None or use.name in names)
+                return replace(use, ended_s=now_s) if gone else use
+
+            before = self._ledger.machines
+            self._ledger = replace(self._ledger, machines=tuple(as_ended(use) for use in before))
+            if self._ledger.machines != before:
+                self._save()
+
+    def see(self, document: Mapping[str, Any]) -> None:
+        """Progress of the present run's lead, by line or at its end. An older line changes nothing."""
+        progress = Progress.from_document(document)
+        with self._lock:
+            if not self._ledger.runs:
+                return
+            *others, count = self._ledger.runs
+            read, write = run_requests(progress, self._before, self._destinations, self._chunk_bytes)
+            count = replace(
+                count,
+                egress_usd=max(count.egress_usd, progress.cost_usd - self._before.cost_usd),
+                read=_most(count.read, read),
+                write=_most(count.write, write),
+            )
+            self._ledger = replace(self._ledger, runs=(*others, count))
+            if self._clock() - self._saved_s >= SAVE_S:
+                self._save()
+
+    def beat(self) -> None:
+        """Time has passed: writes the ledger if that is due."""
+        with self._lock:
+            if self._clock() - self._saved_s >= SAVE_S:
+                self._save()
+
+    def save(self) -> None:
+        """Writes the ledger."""
+        with self._lock:
+            self._save()
+
+    def _present(self) -> Ledger:
+        return replace(self._ledger, heartbeat_s=max(self.unix_s, self._ledger.heartbeat_s))
+
+    def _save(self) -> None:
+        self._saved_s = self._clock()
+        self._ledger = self._present()
+        # A machine that has just been launched costs nothing yet.
+        self._kept = self._kept or self._ledger.total_usd(self._ledger.heartbeat_s + SAVE_S) > 0
+        if self._folder is not None and self._kept:
+            # A full disk must not end the job; the sums in memory are right, and so is the ceiling.
+            with suppress(OSError):
+                write_ledger(self._folder, self._ledger)
+
+
+def read_ledger(folder: str) -> Ledger | None:
+    """The ledger of a job's folder; None where there is none, or it cannot be read."""
+    try:
+        return Ledger.from_document(json.loads((Path(folder) / LEDGER_FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def stored_ledger(folder: str, job: Mapping[str, Any], progress: Progress) -> Ledger:
+    """The ledger of a job's folder. Of a job without one, what its `job.json` and the lead's last progress say.
+
+    Older versions kept no ledger: the machines of a job under a ceiling were charged by the time of its last run.
+    """
+    found = read_ledger(folder)
+    if found is not None:
+        return found
+    runs = (RunCount(1, progress.cost_usd),) if progress.cost_usd > 0 else ()
+    old = job.get("ceiling") or {}
+    usd_per_s = float(old.get("machines_usd_per_s", 0.0))
+    if usd_per_s == 0:
+        return Ledger(runs=runs)
+    lasted_s = max(0.0, old["boot_s"] + progress.elapsed_s - old["since_s"])
+    gateways = (job.get("topology") or {}).get("gateways", {})
+    price = MachinePrice(usd_per_s / max(1, len(gateways)), OLD_JOB_SOURCE)
+    regions = {entry.get("region", "site:local"): price for entry in gateways.values()}
+    return Ledger(JobPrices(regions), None, (), runs, old["earlier_usd"] + usd_per_s * lasted_s)
+
+
+def write_ledger(folder: str, ledger: Ledger) -> None:
+    """Write by rename, with mode 0600. Raises OSError."""
+    path = os.path.join(folder, LEDGER_FILE)
+    fresh = f"{path}.{os.getpid()}.new"
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(to_document(ledger), file, indent=1, ensure_ascii=False)
+        file.write("\n")
+    os.replace(fresh, path)
+
+
+def _most(counted: Any, found: Any) -> Any:
+    """Of each kind of requests the larger number: a line that comes late has smaller ones."""
+    both = {name: max(number, getattr(found, name)) for name, number in to_document(counted).items()}
+    return type(counted)(**both)
+
+
+def _carried_over(folder: str | None) -> Progress:
+    """What the next lead takes over from earlier runs (lead/run/spending.rs): it reads the same files."""
+    if folder is None:
+        return Progress()
+    try:
+        status = JobStatus.from_document(json.loads((Path(folder) / "status.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError):
+        return Progress()
+    usd = status.progress.cost_usd
+    if status.state == "running":
+        with suppress(OSError, ValueError):
+            usd = max(usd, float((Path(folder) / SPENT_MAX_FILE).read_text(encoding="ascii")))
+    return replace(status.progress, cost_usd=usd)

@@ -1,0 +1,103 @@
+"""Several sources of one job, as a shell's glob gives them: each keeps its own name below one destination."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tradewind.errors import UsageError
+from tradewind.model.job import Member, ObjectFilter, SeveralSelection
+from tradewind.model.url import Location
+
+#: Most sources of one job (`MEMBERS_MAX` of the gateway).
+SOURCES_MAX = 10_000
+
+
+def several_sources(
+    starts: Sequence[Location], *, recursive: bool, object_filter: ObjectFilter
+) -> tuple[Location, SeveralSelection]:
+    """The place that holds all sources, and each source in it. Looks at local paths only. Raises UsageError."""
+    if len(starts) > SOURCES_MAX:
+        raise UsageError(
+            f"{len(starts):,} sources: a job has at most {SOURCES_MAX:,}",
+            hint="copy their directory with -r, and choose with --include",
+        )
+    first = starts[0]
+    for start in starts:
+        if start.kind in ("mem", "pipe"):
+            raise UsageError(f"{start} cannot be one of several sources", hint="name it alone")
+        if (start.kind, start.root) != (first.kind, first.root):
+            raise UsageError(
+                f"{first} and {start} are in two stores",
+                hint="run one command per store, or name several destinations with --to",
+            )
+    if first.kind == "file":
+        root, members = _of_files(starts, recursive)
+        holder = Location("file", first.root, root)
+    else:
+        holder = Location(first.kind, first.root, "", endpoint=first.endpoint, region=first.region)
+        members = [_of_bucket(start, recursive) for start in starts]
+    _refuse_equal_names(starts, members)
+    _refuse_nested(members)
+    if object_filter != ObjectFilter() and not any(member.key.endswith("/") for member in members):
+        raise UsageError("filters choose among the objects of a directory", hint="add -r")
+    return holder, SeveralSelection(tuple(members), object_filter)
+
+
+def _of_bucket(start: Location, recursive: bool) -> Member:
+    if not start.name:
+        raise UsageError(f"{start} has no name of its own", hint="name it alone")
+    if not recursive and start.is_directory:
+        raise UsageError(f"{start} is a directory", hint="add -r to copy what is in it")
+    return Member(start.key.rstrip("/") + "/" if recursive else start.key, start.name)
+
+
+def _of_files(starts: Sequence[Location], recursive: bool) -> tuple[str, list[Member]]:
+    """The directory that holds all, and each path in it. A directory is its own path without links."""
+    paths = [_real_path(start, recursive) for start in starts]
+    root = os.path.commonpath([os.path.dirname(path.rstrip("/")) for path in paths])
+    cut = len(root.rstrip("/")) + 1
+    return root, [Member(path[cut:], path.rstrip("/").rpartition("/")[2]) for path in paths]
+
+
+def _real_path(start: Location, recursive: bool) -> str:
+    """The path with a trailing slash for a directory. What is not there is left for the lead to report."""
+    try:
+        start.key.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{start.key!r}: the path must be UTF-8", hint="copy its directory with -r") from None
+    try:
+        is_directory = stat.S_ISDIR(os.stat(start.key).st_mode)
+    except OSError:
+        is_directory = start.is_directory
+    if is_directory:
+        if not recursive:
+            raise UsageError(f"{start} is a directory", hint="add -r to copy directories, too")
+        path = os.path.realpath(start.key)
+        if path == "/":
+            raise UsageError("/ has no name of its own", hint="name it alone")
+        return path + "/"
+    if start.is_directory:
+        raise UsageError(f"{start} is a file, not a directory", hint="leave out the trailing slash")
+    folder, _, name = start.key.rpartition("/")
+    return os.path.join(os.path.realpath(folder or "/"), name)
+
+
+def _refuse_equal_names(starts: Sequence[Location], members: Sequence[Member]) -> None:
+    known: dict[str, Location] = {}
+    for start, member in zip(starts, members, strict=True):
+        other = known.setdefault(member.name, start)
+        if other is not start:
+            raise UsageError(
+                f"{other} and {start} would both be called {member.name} at the destination",
+                hint="copy them one by one, each to a name of its own",
+            )
+
+
+def _refuse_nested(members: Sequence[Member]) -> None:
+    """A source below another would be taken twice. In byte order it follows the one that holds it."""
+    for outer, inner in pairwise(sorted(member.key for member in members)):
+        if outer.endswith("/") and inner.startswith(outer):
+            raise UsageError(f"the source {inner} lies within the source {outer}", hint="name only one of them")

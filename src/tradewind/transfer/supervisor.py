@@ -1,0 +1,262 @@
+"""The supervisor of one running job as a pure state machine: events and the time in, actions out. No I/O, no threads.
+
+It stops the job at its ceiling, restarts a lead that died, asks again for a drain that was not answered, and ends the
+machines of a lead that does not drain. Events may be lost, late or repeated: decisions follow from the latest
+known state and from the time, never from the number of events. `transfer.running` carries the actions out.
+
+A lead has a number, its generation: 0 for the first one, one more for each restart. What an earlier generation still
+says changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+__all__ = [
+    "CEILING_STOP_S",
+    "DRAIN_AGAIN_S",
+    "DRAIN_END_S",
+    "RESTARTS_MAX",
+    "RESTART_END_S",
+    "Action",
+    "Budget",
+    "Drain",
+    "DrainAsked",
+    "Event",
+    "Finish",
+    "LeadEnded",
+    "LeadSaid",
+    "Publish",
+    "Restart",
+    "RestartFailed",
+    "Restarted",
+    "Supervisor",
+    "Tick",
+]
+
+#: A job whose lead dies is restarted automatically so many times, from its journal.
+RESTARTS_MAX = 2
+#: A job that nears its ceiling is stopped so long before: machines are paid while it drains.
+CEILING_STOP_S = 3.0
+#: A drain is asked for again when the lead still runs after so long.
+DRAIN_AGAIN_S = 5.0
+#: A lead that has not ended so long after it was asked to drain is ended with its machines.
+DRAIN_END_S = 120.0
+#: A restart that takes longer has failed. Machines have 60 s to answer, and their predecessors 10 s to end.
+RESTART_END_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeadSaid:
+    """One line of a lead's events, as it came and parsed."""
+
+    generation: int
+    line: bytes
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LeadEnded:
+    """A lead's events ended; `how` its process ended, in words."""
+
+    generation: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A new lead runs."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartFailed:
+    """No new lead could be started."""
+
+    generation: int
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAsked:
+    """The user wants the job to stop, resumable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = LeadSaid | LeadEnded | Restarted | RestartFailed | DrainAsked | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Put a line into the job's event log."""
+
+    line: bytes
+    progress: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Ask the lead of a generation to drain."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """End all gateways and start them again, with this generation of the lead."""
+
+    generation: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The job's run is over: end the machines.
+
+    `done` has the lead's last line where there was one; `lost` says how the lead ended where there was none; `error`
+    is why it could not be restarted.
+    """
+
+    done: Mapping[str, Any] | None = None
+    lost: str | None = None
+    error: Exception | None = None
+
+
+Action = Publish | Drain | Restart | Finish
+
+
+class Budget(Protocol):
+    """A ceiling on the cost of a job, and what the job costs."""
+
+    @property
+    def usd(self) -> float:
+        """The ceiling; infinite without one."""
+        ...
+
+    def spent_usd(self, egress_usd: float, at_s: float) -> float:
+        """What all runs of the job will have cost at some time of the supervisor's clock: egress, machines, requests.
+
+        `egress_usd` is what the lead says of the egress of all runs.
+        """
+        ...
+
+
+class Supervisor:
+    """Decides for one running job. `restartable` is false for a run without a journal."""
+
+    def __init__(self, budget: Budget, *, restartable: bool, now_s: float) -> None:
+        self.state: Literal["running", "restarting", "finished"] = "running"
+        self.generation = 0
+        self.restarts = 0
+        self.over_ceiling = False
+        self._budget, self._restartable = budget, restartable
+        self._egress_usd = 0.0
+        #: When the present lead began, as far as is known, and the time that it told last.
+        self._began_s, self._told_s = now_s, 0.0
+        self._drain_since_s: float | None = None
+        self._drain_asked_s = 0.0
+        self._restart_since_s = 0.0
+
+    @property
+    def draining(self) -> bool:
+        """Whether the job is to stop."""
+        return self._drain_since_s is not None
+
+    def elapsed_s(self, now_s: float) -> float:
+        """How long the present lead has run, by our clock: what it says may be late."""
+        return max(0.0, now_s - self._began_s)
+
+    def handle(self, event: Event, now_s: float) -> list[Action]:
+        """What is to be done about an event. After Finish nothing is."""
+        if self.state == "finished":
+            return []
+        actions: list[Action] = []
+        if isinstance(event, LeadSaid | LeadEnded | Restarted):
+            # Whatever a new lead says shows that it runs; it may say so before the restart is reported.
+            self._restarted(event.generation, now_s)
+        if isinstance(event, LeadSaid):
+            actions += self._said(event, now_s)
+        elif isinstance(event, LeadEnded):
+            actions += self._ended(event, now_s)
+        elif isinstance(event, RestartFailed):
+            actions += self._restart_failed(event)
+        elif isinstance(event, DrainAsked):
+            self._stop(now_s)
+        return actions + self._due(now_s)
+
+    def _said(self, event: LeadSaid, now_s: float) -> list[Action]:
+        if event.generation != self.generation or self.state != "running":
+            return []
+        kind = event.document["event"]
+        if kind == "done":
+            return [self._finish(Finish(done=event.document)), Publish(event.line)]
+        if kind != "progress":
+            return [Publish(event.line)]
+        elapsed_s = float(event.document["elapsed_s"])
+        self._egress_usd = max(self._egress_usd, float(event.document["cost_usd"]))
+        self._began_s = min(self._began_s, now_s - elapsed_s)
+        if elapsed_s < self._told_s:
+            return []  # A later one was here first.
+        self._told_s = elapsed_s
+        return [Publish(event.line, progress=True)]
+
+    def _ended(self, event: LeadEnded, now_s: float) -> list[Action]:
+        if event.generation != self.generation or self.state != "running":
+            return []
+        if not self._restartable or self.draining or self.restarts >= RESTARTS_MAX:
+            return [self._finish(Finish(lost=event.how))]
+        self.state, self._restart_since_s = "restarting", now_s
+        self.restarts += 1
+        self.generation += 1
+        return [Restart(self.generation, event.how)]
+
+    def _restarted(self, generation: int, now_s: float) -> None:
+        if generation == self.generation and self.state == "restarting":
+            self.state = "running"
+            self._began_s, self._told_s = now_s, 0.0
+            self._drain_asked_s = float("-inf")
+
+    def _restart_failed(self, event: RestartFailed) -> list[Action]:
+        if event.generation != self.generation or self.state != "restarting":
+            return []
+        return [self._finish(Finish(error=event.error))]
+
+    def _stop(self, now_s: float) -> None:
+        if self._drain_since_s is None:
+            self._drain_since_s, self._drain_asked_s = now_s, float("-inf")
+
+    def _due(self, now_s: float) -> list[Action]:
+        """What the time alone asks for."""
+        if self.state == "restarting":
+            if now_s - self._restart_since_s >= RESTART_END_S:
+                return [self._finish(Finish(lost=f"no new lead within {RESTART_END_S:.0f} s"))]
+            return []
+        if self.state == "finished":
+            return []
+        if not self.draining and self._nears_ceiling(now_s):
+            self.over_ceiling = True
+            self._stop(now_s)
+        if self._drain_since_s is None:
+            return []
+        if now_s - self._drain_since_s >= DRAIN_END_S:
+            return [self._finish(Finish(lost=f"it did not drain within {DRAIN_END_S:.0f} s"))]
+        if now_s - self._drain_asked_s < DRAIN_AGAIN_S:
+            return []
+        self._drain_asked_s = now_s
+        return [Drain(self.generation)]
+
+    def _nears_ceiling(self, now_s: float) -> bool:
+        """Whether the cost comes close to the ceiling, also when no progress comes."""
+        usd = self._budget.usd
+        return usd < float("inf") and self._budget.spent_usd(self._egress_usd, now_s + CEILING_STOP_S) >= usd
+
+    def _finish(self, finish: Finish) -> Finish:
+        self.state = "finished"
+        return finish

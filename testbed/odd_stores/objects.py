@@ -1,0 +1,176 @@
+"""What an odd store holds: buckets of objects in memory, with versions and unfinished uploads."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from testbed.odd_stores.habits import Habits
+
+
+@dataclass
+class Object:
+    """One version of an object."""
+
+    key: str
+    body: bytes
+    etag: str
+    """Without quotes; empty where the store states none."""
+    version: str
+    """Version id (S3) or generation (GCS); counts up over the whole store."""
+    modified_s: float
+    """Seconds since the Unix epoch."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Content type, metadata and such, names in lower case."""
+    copy_polls: int = 0
+    """Times that this copy is still reported as pending."""
+
+
+@dataclass
+class Upload:
+    """An unfinished multipart upload, or the uncommitted blocks of a blob."""
+
+    key: str
+    upload_id: str
+    opened_s: float
+    headers: dict[str, str]
+    parts: dict[str, bytes] = field(default_factory=dict)
+    """By part number or block id."""
+
+
+class Missing(Exception):
+    """No such bucket, object or upload; the code says which."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Objects:
+    """All buckets. Every method may be called from any thread."""
+
+    def __init__(self, habits: Habits) -> None:
+        self.lock = threading.RLock()
+        """Held while a request reads its conditions and writes."""
+        self._habits = habits
+        self._buckets: dict[str, dict[str, list[Object]]] = {}
+        self._uploads: dict[str, dict[str, Upload]] = {}
+        self._numbers = itertools.count(1)
+
+    def create_bucket(self, bucket: str) -> None:
+        """Creates a bucket; harmless when it exists."""
+        with self.lock:
+            self._buckets.setdefault(bucket, {})
+            self._uploads.setdefault(bucket, {})
+
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        body: bytes,
+        headers: dict[str, str] | None = None,
+        etag: str | None = None,
+        modified_s: float | None = None,
+    ) -> Object:
+        """Writes an object as its newest version."""
+        with self.lock:
+            made = Object(
+                key,
+                body,
+                self._etag(body) if etag is None else etag,
+                str(next(self._numbers)),
+                time.time() if modified_s is None else modified_s,
+                headers or {},
+            )
+            versions = self._bucket(bucket).setdefault(key, [])
+            if not self._habits.versioned:
+                versions.clear()
+            versions.append(made)
+            return made
+
+    def find(self, bucket: str, key: str, version: str | None = None) -> Object:
+        """The newest version, or the named one; raises :class:`Missing`."""
+        with self.lock:
+            versions = self._bucket(bucket).get(key, [])
+            found = [each for each in versions if version in (None, each.version)]
+            if not found:
+                raise Missing("NoSuchKey")
+            return found[-1]
+
+    def delete(self, bucket: str, key: str, version: str | None = None) -> None:
+        """Deletes an object, or one version; harmless when it is missing. There are no delete markers."""
+        with self.lock:
+            versions = self._bucket(bucket).get(key, [])
+            versions[:] = [each for each in versions if version not in (None, each.version)]
+            if not versions:
+                self._bucket(bucket).pop(key, None)
+
+    def newest(self, bucket: str) -> list[Object]:
+        """The newest version of each object, in byte order of the keys."""
+        with self.lock:
+            objects = self._bucket(bucket)
+            return [objects[key][-1] for key in sorted(objects, key=str.encode)]
+
+    def open_upload(self, bucket: str, key: str, headers: dict[str, str], upload_id: str | None = None) -> Upload:
+        """Opens an upload, or returns the one of that id (Azure's blocks have no upload of their own)."""
+        with self.lock:
+            self._bucket(bucket)
+            upload_id = upload_id or f"upload-{next(self._numbers)}"
+            opened = Upload(key, upload_id, time.time(), headers)
+            return self._uploads[bucket].setdefault(upload_id, opened)
+
+    def upload(self, bucket: str, upload_id: str) -> Upload:
+        """An unfinished upload; raises :class:`Missing`."""
+        with self.lock:
+            self._bucket(bucket)
+            if upload_id not in self._uploads[bucket]:
+                raise Missing("NoSuchUpload")
+            return self._uploads[bucket][upload_id]
+
+    def forget_upload(self, bucket: str, upload_id: str) -> None:
+        """Drops an upload and its parts; harmless when it is missing."""
+        with self.lock:
+            self._bucket(bucket)
+            self._uploads[bucket].pop(upload_id, None)
+
+    def uploads(self, bucket: str) -> list[Upload]:
+        """Unfinished uploads by key and age."""
+        with self.lock:
+            self._bucket(bucket)
+            return sorted(self._uploads[bucket].values(), key=lambda each: (each.key.encode(), each.opened_s))
+
+    def multipart_etag(self, parts: Iterable[bytes]) -> str:
+        """The ETag of an object made of parts."""
+        digests = [hashlib.md5(part).digest() for part in parts]
+        if self._habits.etags != "md5":
+            return self._etag(b"")
+        return f"{hashlib.md5(b''.join(digests)).hexdigest()}-{len(digests)}"
+
+    def part_etag(self, part: bytes) -> str:
+        """The ETag of a part; clients must give one back, so there always is one."""
+        return self._etag(part) or hashlib.md5(part).hexdigest()
+
+    def change(self, bucket: str, key: str, edit: Callable[[bytes], bytes]) -> None:
+        """Rewrites an object, keeping its headers: another writer at work."""
+        with self.lock:
+            found = self.find(bucket, key)
+            self.put(bucket, key, edit(found.body), found.headers)
+
+    def _bucket(self, bucket: str) -> dict[str, list[Object]]:
+        if bucket not in self._buckets:
+            raise Missing("NoSuchBucket")
+        return self._buckets[bucket]
+
+    def _etag(self, body: bytes) -> str:
+        match self._habits.etags:
+            case "md5":
+                return hashlib.md5(body).hexdigest()
+            case "opaque":
+                return os.urandom(16).hex()
+            case "none":
+                return ""

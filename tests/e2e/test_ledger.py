@@ -1,0 +1,93 @@
+"""What a real job has cost: an interruption, resumes that fail, and one that ends it, with priced gateways here."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tradewind
+from testbed.drive import Command, find_binary
+from testbed.trees import MIB, write_large
+from tradewind.errors import GatewayError, Interrupted
+from tradewind.model.amounts import format_usd
+from tradewind.model.ledger import JobPrices, MachinePrice
+from tradewind.model.requests import RequestPrices
+from tradewind.transfer.way import topology_way
+
+USD_PER_S = 0.01
+USD_PER_GB = 0.1
+LARGE_BYTES = 24 * MIB
+STORE = RequestPrices(get_usd_per_1000=0.4, put_usd_per_1000=5.0, list_usd_per_1000=5.0)
+PRICES = JobPrices({"site:local": MachinePrice(USD_PER_S, "a test")}, STORE, "a test", STORE, "a test")
+TOPOLOGY = {
+    "gateways": {"a": {"role": "source"}, "b": {"role": "sink"}},
+    "routes": [{"nodes": ["a", "b"], "share": 1, "usd_per_gb": USD_PER_GB}],
+}
+
+
+def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Command, tmp_path: Path) -> None:
+    write_large(tmp_path / "source" / "large", LARGE_BYTES)
+    (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
+    binary = str(find_binary("tradewind-gateway"))
+    client = tradewind.Client(state_dir=str(command.state), gateway=binary)
+    way = replace(topology_way(str(tmp_path / "topology.json")), prices=PRICES)
+    options = tradewind.Options(recursive=True, limit_bytes_per_s=8_000_000, chunk_bytes=MIB)
+    began_s = time.time()
+    job = client.start(tmp_path / "source", tmp_path / "copy", options, way=way)
+    for event in job.events():
+        if isinstance(event, tradewind.Progress) and event.bytes_done > 4 * MIB:
+            job.drain()
+    with pytest.raises(Interrupted):
+        job.wait()
+
+    def spent_usd() -> float:
+        return client.ledger(client.job(job.id)).total_usd(time.time())
+
+    first_usd = spent_usd()
+    assert first_usd == pytest.approx(job.spent_usd())
+    uses = job.ledger.machines
+    assert sorted(use.name for use in uses) == ["a", "b"], "the lead has no machine of its own"
+    assert all(began_s - 1 <= use.launched_s < (use.ended_s or 0.0) <= time.time() + 1 for use in uses)
+
+    # The gateways of these runs start, and never get ready.
+    broken_binary = tmp_path / "broken-gateway"
+    broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then echo no; exec sleep 60; fi\nexec {binary} "$@"\n')
+    broken_binary.chmod(0o755)
+    broken = tradewind.Client(state_dir=str(command.state), gateway=str(broken_binary))
+    failed_s = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(GatewayError):
+            broken.resume(job.id)
+    lasted_s = time.monotonic() - failed_s
+    assert first_usd < spent_usd() <= first_usd + 2 * USD_PER_S * lasted_s, "earlier machines were charged again"
+
+    resumed = client.resume(job.id)
+    summary = resumed.wait().summary
+    ledger, now_s = resumed.ledger, time.time()
+    assert ledger.usd_of("egress", now_s) == pytest.approx(summary.progress.cost_usd)
+    machines_s = sum(use.ended_s - use.launched_s for use in ledger.machines if use.ended_s is not None)
+    assert ledger.usd_of("machine", now_s) == pytest.approx(machines_s * USD_PER_S)
+    parts = LARGE_BYTES // MIB
+    assert ledger.usd_of("requests", now_s) >= (parts * 0.4 + (parts + 2) * 5.0) / 1000
+
+    shown = json.loads(command.run("jobs", "show", job.id, "--json").expect(0).stdout)["cost"]
+    assert shown["metered_usd"] == pytest.approx(spent_usd()) == pytest.approx(resumed.spent_usd())
+    assert shown["metered_usd"] == pytest.approx(sum(line["usd"] for line in shown["lines"]))
+    assert f", {format_usd(spent_usd())} metered" in command.run("jobs", "show", job.id).expect(0).stdout
+
+
+def test_the_last_line_of_cp_and_jobs_show_agree(command: Command, tmp_path: Path) -> None:
+    write_large(tmp_path / "source" / "large", MIB)
+    (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
+    paths = tmp_path / "source", tmp_path / "copy"
+    done = command.run("cp", "-ry", *map(str, paths), "--topology", str(tmp_path / "topology.json"), "--json").expect(0)
+    cost = done.summary["cost"]
+    assert cost["metered_usd"] == pytest.approx(USD_PER_GB * MIB / 1e9)
+    shown = command.run("jobs", "show", done.summary["job_id"], "--json").expect(0)
+    assert json.loads(shown.stdout)["cost"] == cost
+    words = command.run("jobs", "show", done.summary["job_id"]).expect(0).stdout
+    assert f"{format_usd(cost['predicted_usd'])} predicted, {format_usd(cost['metered_usd'])} metered" in words

@@ -1,0 +1,134 @@
+"""Readers that go away, streams that are closed or full: nothing stops in the middle and calls it success."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+from testbed.servers.process import guarded
+
+FILES = 300
+READS_ONE_LINE = ("head", "-1")
+READS_NOTHING = ("true",)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    for number in range(FILES):
+        (folder / f"{number:03}").write_bytes(os.urandom(100))
+    return folder
+
+
+def piped(command: Command, reader: tuple[str, ...], *words: str | Path, errors_too: bool = False) -> int:
+    """The exit code of the command whose output goes to `reader`, which soon ends."""
+    process = subprocess.Popen(
+        guarded([str(command.binary), *map(str, words)]),
+        env=command.full_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if errors_too else subprocess.DEVNULL,
+    )
+    subprocess.run(reader, stdin=process.stdout, stdout=subprocess.DEVNULL, check=True, timeout=60)
+    assert process.stdout is not None
+    process.stdout.close()
+    return process.wait(120)
+
+
+def shell(command: Command, line: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """`line` with "$@" standing for the command."""
+    return subprocess.run(
+        guarded(["sh", "-c", line, "sh", str(command.binary), *map(str, words)]),
+        env=command.full_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
+
+@pytest.mark.parametrize("errors_too", [False, True])
+@pytest.mark.parametrize("reader", [READS_ONE_LINE, READS_NOTHING])
+@pytest.mark.parametrize("verb", [("cp", "-r"), ("mv", "-r"), ("sync",)])
+def test_a_transfer_outlives_the_reader_of_its_output(
+    command: Command, tree: Path, tmp_path: Path, verb: tuple[str, ...], reader: tuple[str, ...], errors_too: bool
+) -> None:
+    expected = {entry.name: entry.read_bytes() for entry in tree.iterdir()}
+    words: list[str | Path] = [*verb, tree, tmp_path / "copy", *([] if errors_too else ["--json"])]
+    assert piped(command, reader, *words, errors_too=errors_too) == 0
+    assert {entry.name: entry.read_bytes() for entry in (tmp_path / "copy").iterdir()} == expected
+    if verb[0] == "mv":
+        assert names(tree) == []
+
+
+def test_a_transfer_that_fails_says_so_without_a_reader(command: Command, tree: Path, tmp_path: Path) -> None:
+    (tree / "007").unlink()
+    (tree / "007").symlink_to("nowhere")
+    words: list[str | Path] = ["cp", "-r", tree, tmp_path / "copy", "--follow-symlinks", "--json"]
+    assert piped(command, READS_NOTHING, *words) == 4
+    assert len(names(tmp_path / "copy")) == FILES - 1
+
+
+def test_rm_outlives_the_reader_of_its_output(command: Command, tree: Path) -> None:
+    assert piped(command, READS_NOTHING, "rm", "-r", "-y", tree) == 0
+    assert names(tree) == []
+
+
+def test_check_answers_without_a_reader(command: Command, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    assert piped(command, READS_NOTHING, "check", tree, tmp_path / "other") == 6
+
+
+def test_a_listing_ends_with_its_reader(command: Command, tree: Path) -> None:
+    assert piped(command, READS_ONE_LINE, "ls", tree) == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("verb", [("cp", "-r"), ("sync",)])
+def test_a_transfer_works_with_closed_streams(
+    command: Command, tree: Path, tmp_path: Path, closed: str, verb: tuple[str, ...]
+) -> None:
+    done = shell(command, f'"$@" {closed}', *verb, tree, tmp_path / "copy")
+    assert done.returncode == 0, done.stderr
+    assert names(tmp_path / "copy") == names(tree)
+    assert (tmp_path / "copy" / "000").read_bytes() == (tree / "000").read_bytes()
+
+
+def test_a_closed_standard_input_is_not_copied(command: Command, tmp_path: Path) -> None:
+    done = shell(command, '"$@" <&-', "cp", "-", tmp_path / "object")
+    assert (done.returncode, names(tmp_path / "object")) == (2, [])
+    assert not (tmp_path / "object").exists()
+    assert "standard input is closed" in done.stderr
+
+
+def test_objects_are_not_written_to_a_closed_standard_output(command: Command, tree: Path) -> None:
+    for words in (("cat", tree / "000"), ("cp", tree / "000", "-")):
+        done = shell(command, '"$@" >&-', *words)
+        assert done.returncode == 2
+        assert "standard output is closed" in done.stderr
+
+
+def test_a_full_standard_output_is_an_error(command: Command, tree: Path) -> None:
+    for words in (("ls", tree), ("config", "show"), ("cat", tree / "000")):
+        done = shell(command, '"$@" > /dev/full', *words)
+        assert done.returncode == 1
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_limit_on_file_sizes_is_an_error(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(3 << 20))
+    (tmp_path / "small").write_bytes(b"x")
+    done = shell(command, 'ulimit -f 2048; "$@"', "cp", tmp_path / "large", tmp_path / "copy")
+    assert done.returncode == 1, done.stderr
+    assert "ulimit -f" in done.stderr
+    assert not (tmp_path / "copy").exists()

@@ -1,0 +1,177 @@
+"""One place under two names, and places that overlap: refused before anything is copied or deleted, on every store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+from testbed.faults import HttpProxy
+from testbed.places import FilePlace, Place, S3Place
+from testbed.servers import versitygw
+from testbed.trees import payload
+
+STORES = ["file", "versitygw", "moto", "gcs", "azure"]
+SIZES = {"par/a": 10, "par/ss/a": 20, "par/ss/b": 30, "par/ss/ss/a": 40, "other": 5}
+NESTED = [
+    ("mv", ["-r"], "par/ss", "par"),
+    ("mv", ["-r"], "par", "par/ss"),
+    ("cp", ["-r"], "par/ss", "par"),
+    ("cp", ["-r"], "par", "par/new"),
+    ("sync", ["--delete"], "par/ss", "par"),
+    ("sync", ["--delete"], "par", "par/ss"),
+    ("sync", [], "par/ss", ""),
+    ("mv", ["-r"], "par", "par/"),
+]
+
+
+def fill(place: Place) -> None:
+    for key, size in SIZES.items():
+        place.put(key, payload(key, size))
+
+
+def assert_untouched(place: Place) -> None:
+    assert place.sizes() == SIZES
+    for key, size in SIZES.items():
+        assert place.get(key) == payload(key, size), key
+
+
+def assert_refused(command: Command, *arguments: str | Path) -> str:
+    """Exit code 2, and what was said."""
+    ended = command.run(*arguments).expect(2)
+    assert "hint: " in ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_overlapping_trees_are_refused(command: Command, place: Callable[[str], Place], kind: str) -> None:
+    there = place(kind)
+    fill(there)
+    for verb, flags, source, destination in NESTED:
+        sides = [f"{there.url}/{source}", f"{there.url}/{destination}", *there.flags("src"), *there.flags("dst")]
+        assert_refused(command, verb, *flags, *sides)
+    assert_untouched(there)
+
+
+@pytest.fixture
+def bound(tmp_path: Path) -> Iterator[Callable[[Path, str], Path]]:
+    """Mounts a folder a second time; only root can."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a folder a second time")
+    made: list[Path] = []
+
+    def bind(folder: Path, name: str) -> Path:
+        view = tmp_path / name
+        view.mkdir(parents=True)
+        done = subprocess.run(["mount", "--bind", str(folder), str(view)], capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"this machine lets nobody mount: {done.stderr.strip()}")
+        made.append(view)
+        return view
+
+    yield bind
+    for view in reversed(made):
+        subprocess.run(["umount", "--lazy", str(view)], check=True)
+
+
+def test_bind_mounts_are_seen_through(command: Command, tmp_path: Path, bound: Callable[[Path, str], Path]) -> None:
+    there = FilePlace(tmp_path / "tree")
+    fill(there)
+    whole, part = bound(there.folder, "whole"), bound(there.folder / "par" / "ss", "part")
+    nested = bound(there.folder / "par", "host/mounted").parent
+    for source, destination in [
+        (there.folder, whole),
+        (whole, there.folder),
+        (there.folder, part),
+        (part, there.folder / "par"),
+        (part / "ss", there.folder),
+        (there.folder, part / "new"),
+        (nested, there.folder / "par"),
+        (there.folder / "par", nested),
+    ]:
+        assert_refused(command, "mv", "-r", source, destination)
+        assert_refused(command, "cp", "-r", source, destination)
+        assert_refused(command, "sync", "--delete", source, destination)
+    assert_refused(command, "mv", whole / "other", there.folder / "other")
+    assert_untouched(there)
+
+
+def test_links_are_seen_through(command: Command, tmp_path: Path) -> None:
+    there = FilePlace(tmp_path / "tree")
+    fill(there)
+    (tmp_path / "link").symlink_to("tree/par")
+    os.link(there.folder / "other", tmp_path / "second name")
+    assert_refused(command, "mv", "-r", tmp_path / "link", there.folder / "par")
+    assert_refused(command, "mv", "-r", there.folder / "par" / "ss", tmp_path / "link")
+    assert_refused(command, "sync", "--delete", tmp_path / "link" / "ss", there.folder)
+    assert_refused(command, "mv", there.folder / "other", tmp_path / "second name")
+    assert_refused(command, "cp", there.folder / "par" / "a", tmp_path / "link" / "a")
+    assert_untouched(there)
+
+
+def test_hard_links_within_two_trees_are_moved_as_two_files(command: Command, tmp_path: Path) -> None:
+    source, destination = FilePlace(tmp_path / "source"), FilePlace(tmp_path / "destination")
+    source.put("a", b"content")
+    os.link(source.folder / "a", destination.folder / "a")
+    command.run("mv", "-r", source.folder, destination.folder).expect(0)
+    assert (source.sizes(), destination.get("a")) == ({}, b"content")
+
+
+def test_two_destinations_that_are_one_place_are_refused(command: Command, tmp_path: Path, s3: S3Place) -> None:
+    source = FilePlace(tmp_path / "source")
+    fill(source)
+    (tmp_path / "to").mkdir()
+    (tmp_path / "link").symlink_to("to")
+    assert_refused(command, "cp", "-r", source.folder, "--to", tmp_path / "to", "--to", tmp_path / "link" / "below")
+    assert_refused(command, "cp", "-r", source.folder, "--to", f"{s3.url}/x", "--to", f"{s3.url}/x/y", *s3.flags("dst"))
+    assert (list((tmp_path / "to").iterdir()), s3.sizes()) == ([], {})
+
+
+def respelled(endpoint: str) -> list[str]:
+    port = endpoint.rpartition(":")[2]
+    return [f"http://localhost:{port}", f"HTTP://LocalHost:{port}/", f"http://127.0.0.1.:{port}"]
+
+
+def test_spellings_of_one_endpoint_are_one_place(command: Command, s3: S3Place) -> None:
+    fill(s3)
+    for endpoint in respelled(s3.endpoint):
+        other = s3.flags("dst")
+        other[other.index(s3.endpoint)] = endpoint
+        for verb, flags, source, destination in [*NESTED, ("mv", ["-r"], "", ""), ("mv", [], "other", "other")]:
+            sides = [f"{s3.url}/{source}", f"{s3.url}/{destination}", *s3.flags("src"), *other]
+            assert_refused(command, verb, *flags, *sides)
+    assert_untouched(s3)
+
+
+def test_a_proxy_to_the_same_bucket_is_found_out(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
+    fill(s3)
+    other = s3.flags("dst")
+    other[other.index(s3.endpoint)] = proxy.endpoint
+    for verb, flags, source, destination in [*NESTED, ("mv", ["-r"], "", ""), ("mv", [], "other", "other")]:
+        sides = [f"{s3.url}/{source}", f"{s3.url}/{destination}", *s3.flags("src"), *other]
+        assert "cannot be told apart" in assert_refused(command, verb, *flags, *sides)
+    assert_untouched(s3)
+
+
+def test_another_name_in_another_place_is_moved(command: Command, place: Callable[[str], Place]) -> None:
+    source, destination = place("versitygw"), place("versitygw")
+    fill(source)
+    source.put("stays", b"x")
+    sides = [*source.flags("src"), *destination.flags("dst")]
+    command.run("mv", "-r", f"{source.url}/par", f"{destination.url}/par/ss", *sides).expect(0)
+    assert destination.sizes() == {f"par/ss/{key[4:]}": size for key, size in SIZES.items() if key[:4] == "par/"}
+    assert set(source.sizes()) == {"other", "stays"}
+
+
+def test_files_behind_a_server_are_found_out(command: Command, tmp_path: Path) -> None:
+    with versitygw(data_parent=tmp_path) as server:
+        there = S3Place(server, command)
+        fill(there)
+        (folder,) = tmp_path.rglob(f"data/{there.bucket}")
+        assert_refused(command, "mv", "-r", folder, there.url, *there.flags("dst"))
+        assert_refused(command, "mv", "-r", there.url, folder, *there.flags("src"))
+        assert_untouched(there)

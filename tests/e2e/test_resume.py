@@ -1,0 +1,153 @@
+"""Resuming: what a later run may trust, and which folder it works in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+from testbed.drive import Command
+from testbed.trees import MIB, tree_hashes, write_large, write_tree
+
+
+def interrupted(command: Command, *arguments: str | Path) -> str:
+    """Start a slow job, stop it with Ctrl-C in the middle; return its id."""
+    running = command.start(*arguments, "--limit-rate", "20MB/s", "--chunk-size", "5MiB")
+    running.wait_for_bytes(5 * MIB)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    return str(job["id"])
+
+
+def with_state(command: Command, folder: Path) -> Command:
+    """The same command with another state folder."""
+    return replace(command, environment={**command.environment, "TRADEWIND_STATE_DIR": str(folder)})
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_copied_state_folder_works_on_its_own_journal(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "large", tmp_path / "copy"
+    write_large(source, 48 * MIB)
+    job_id = interrupted(command, "cp", source, copy)
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(command.state, elsewhere)
+    # As older versions wrote it: the absolute path of the folder in which the job began.
+    record = elsewhere / "jobs" / job_id / "job.json"
+    document = json.loads(record.read_text())
+    assert "state_dir" not in document["spec"]
+    document["spec"]["state_dir"] = str(command.state / "jobs" / job_id)
+    record.write_text(json.dumps(document))
+    before = contents(command.state)
+
+    with_state(command, elsewhere).run("jobs", "resume", job_id).expect(0)
+    assert copy.read_bytes() == source.read_bytes()
+    assert contents(command.state) == before, "the original is not touched"
+    command.run("jobs", "resume", job_id).expect(0)
+    assert copy.read_bytes() == source.read_bytes()
+
+
+def test_a_moved_state_folder_is_resumed_where_it_is(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "large", tmp_path / "copy"
+    write_large(source, 48 * MIB)
+    job_id = interrupted(command, "cp", source, copy)
+    moved = tmp_path / "moved"
+    command.state.rename(moved)
+    done = with_state(command, moved).run("jobs", "resume", job_id, "--json").expect(0)
+    assert done.summary["progress"]["bytes_earlier"] > 0
+    assert copy.read_bytes() == source.read_bytes()
+    assert not command.state.exists(), "nothing is made where the folder was"
+
+
+def journal(command: Command, job_id: str) -> sqlite3.Connection:
+    return sqlite3.connect(command.state / "jobs" / job_id / "journal.sqlite", isolation_level=None)
+
+
+def restart_machine(command: Command, job_id: str) -> None:
+    """Make the journal say that all was written in another boot."""
+    connection = journal(command, job_id)
+    connection.execute("UPDATE part SET tag = 'the-boot-before'")
+    connection.execute("UPDATE done SET boot = 'the-boot-before' WHERE boot IS NOT NULL")
+    connection.close()
+
+
+def zero(path: Path, offset: int, length: int) -> None:
+    """What a file system leaves that had the length on its disk and not yet the bytes."""
+    modified = path.stat().st_mtime_ns
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(bytes(length))
+    os.utime(path, ns=(modified, modified))
+
+
+def test_parts_that_a_power_loss_took_are_sent_again(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "large", tmp_path / "to" / "copy"
+    write_large(source, 64 * MIB)
+    job_id = interrupted(command, "cp", source, copy)
+    connection = journal(command, job_id)
+    parts = [part for (part,) in connection.execute("SELECT part FROM part ORDER BY part")]
+    connection.close()
+    restart_machine(command, job_id)
+    (temporary,) = copy.parent.iterdir()
+    zero(temporary, (parts[0] - 1) * 5 * MIB + 4096, 4096)
+    progress = command.run("jobs", "resume", job_id, "--json").expect(0).summary["progress"]
+    assert copy.read_bytes() == source.read_bytes()
+    assert progress["bytes_earlier"] == (len(parts) - 1) * 5 * MIB, "the others were read back and kept"
+
+
+def test_files_that_a_power_loss_took_are_copied_again(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "from", tmp_path / "to"
+    write_tree(source, {f"a/{number}": 1000 for number in range(20)})
+    write_large(source / "z-large", 48 * MIB)
+    running = command.start("cp", "-r", source, copy, "--limit-rate", "20MB/s")
+    running.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= 20)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    (copy / "a" / "3").unlink()
+    (copy / "a" / "5").write_bytes(b"")
+    zero(copy / "a" / "7", 0, 512)
+    restart_machine(command, str(job["id"]))
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert tree_hashes(copy) == tree_hashes(source)
+
+
+def test_a_resumed_sync_believes_no_length_and_time_after_a_power_loss(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "from", tmp_path / "to"
+    write_tree(source, {f"a/{number}": 1000 for number in range(20)})
+    write_large(source / "z-large", 48 * MIB)
+    running = command.start("sync", source, copy, "--limit-rate", "20MB/s")
+    running.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= 20)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    zero(copy / "a" / "7", 0, 512)
+    connection = journal(command, str(job["id"]))
+    # The rows had not reached the disk either.
+    connection.execute("DELETE FROM done")
+    connection.execute("UPDATE boot SET boot = 'the-boot-before'")
+    connection.close()
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert tree_hashes(copy) == tree_hashes(source)
+
+
+def test_an_upload_of_a_source_that_changed_twice_is_not_forgotten(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "large", tmp_path / "to" / "copy"
+    write_large(source, 48 * MIB)
+    job_id = interrupted(command, "cp", source, copy)
+    os.utime(source, (1_600_000_000, 1_600_000_000))
+    running = command.start("jobs", "resume", job_id)
+    running.wait_for_bytes(5 * MIB)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    assert len(list(copy.parent.iterdir())) <= 2
+    command.run("jobs", "resume", job_id).expect(0)
+    assert [path.name for path in copy.parent.iterdir()] == ["copy"], "no temporary file is left"
+    assert copy.read_bytes() == source.read_bytes()

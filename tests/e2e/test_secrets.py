@@ -1,0 +1,85 @@
+"""Credentials in URLs and endpoints are refused without a trace, and gateways inherit no more than they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.chains import chain, write
+from testbed.drive import Command
+from testbed.trees import MIB, write_large
+
+SECRET = "5ecReT5ignature"
+SIGNED = [
+    f"az://account/container/key?sv=2024-01-01&sig={SECRET}",
+    f"az://account/container?sig={SECRET}",
+    f"s3://bucket/key?X-Amz-Security-Token={SECRET}",
+    f"gs://bucket/key?GoogleAccessId={SECRET}",
+    f"https://account.blob.core.windows.net/container/key?sig={SECRET}",
+    f"az:/account/container/key?sig={SECRET}",
+    f"wasb://account/key?sig={SECRET}",
+]
+ENDPOINTS = [
+    f"https://user:{SECRET}@127.0.0.1:1",
+    f"https://127.0.0.1:1/?sig={SECRET}",
+    f"127.0.0.1:1?sig={SECRET}",
+    f"https://127.0.0.1:1/#{SECRET}",
+]
+
+
+def stored(command: Command) -> str:
+    """All that the command wrote below its home."""
+    files = [entry for entry in command.home.rglob("*") if entry.is_file()]
+    return "".join(entry.read_bytes().decode(errors="replace") for entry in files)
+
+
+@pytest.mark.parametrize("url", SIGNED)
+@pytest.mark.parametrize("words", [("cp", "{}", "copy"), ("cp", "file", "{}"), ("ls", "{}"), ("sync", "folder", "{}")])
+def test_a_signed_url_is_refused_without_being_repeated(command: Command, url: str, words: tuple[str, ...]) -> None:
+    (command.home / "folder").mkdir()
+    (command.home / "file").write_bytes(b"x")
+    done = command.run(*(word.format(url) for word in words)).expect(2)
+    assert SECRET not in done.stdout + done.stderr + stored(command)
+    assert "credential" in done.stderr
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_an_endpoint_with_a_secret_is_refused_without_being_repeated(command: Command, endpoint: str) -> None:
+    for words in (
+        ["ls", "s3://bucket", "--endpoint", endpoint],
+        ["cp", "s3://b/k", "copy", "--src-endpoint", endpoint],
+    ):
+        done = command.run(*words).expect(2)
+        assert SECRET not in done.stdout + done.stderr + stored(command)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_settings_are_shown_without_secrets(command: Command, endpoint: str) -> None:
+    command.environment["TRADEWIND_SRC_ENDPOINT"] = endpoint
+    for words in (["config", "show"], ["config", "show", "--json"]):
+        done = command.run(*words).expect(0)
+        assert SECRET not in done.stdout + done.stderr
+
+
+def test_a_relay_inherits_no_credentials(command: Command, tmp_path: Path) -> None:
+    """The environment of each process, as the kernel has it, while a transfer runs over a relay."""
+    write_large(tmp_path / "large", 32 * MIB)
+    topology = write(chain("relay"), tmp_path / "topology.json")
+    command.environment.update(AWS_SECRET_ACCESS_KEY=SECRET, AZURE_STORAGE_KEY=SECRET, TRADEWIND_GCP_API_KEY=SECRET)
+    running = command.start(
+        "cp",
+        tmp_path / "large",
+        tmp_path / "copy",
+        "--topology",
+        topology,
+        "--limit-rate",
+        "8MB/s",
+        "--chunk-size",
+        "5MiB",
+    )
+    running.wait_for_bytes(1 * MIB)
+    environments = {name: Path(f"/proc/{pid}/environ").read_bytes() for name, pid in running.gateways().items()}
+    holding = {name: SECRET.encode() in environment for name, environment in environments.items()}
+    running.finish().expect(0)
+    assert holding == {"lead": True, "source": True, "relay": False, "sink": True}

@@ -1,0 +1,159 @@
+"""Ctrl-C once, twice and three times, at any moment: the command ends within seconds, and leaves no process."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from testbed.chains import chain, write
+from testbed.drive import Command, Running
+from testbed.servers.process import guarded
+from testbed.trees import MIB, write_large
+from tests.fleet.conformance import late_binary
+from tradewind.cli.signals import ONE_WISH_S
+
+LARGE_BYTES = 64 * MIB
+RATE = "4MB/s"
+"""Too slow to be done before it is stopped."""
+ENDS_S = 30.0
+"""Seconds, on a busy machine too. What hangs, hangs for ever."""
+SEEDS = range(int(os.environ.get("TRADEWIND_SIGNAL_SEEDS", "8")))
+
+
+@pytest.fixture
+def start(command: Command, tmp_path: Path) -> Callable[[bool], Running]:
+    source = tmp_path / "source"
+    write_large(source / "large", LARGE_BYTES)
+    topology = write(chain("relay"), tmp_path / "topology.json")
+
+    def begin(through_gateways: bool) -> Running:
+        more = ("--topology", topology) if through_gateways else ()
+        return command.start("cp", "-r", source, tmp_path / "copy", "--limit-rate", RATE, *more)
+
+    return begin
+
+
+@contextmanager
+def frozen(pids: list[int]) -> Iterator[None]:
+    """Processes that stand still within the block, or for as long as they live."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + ENDS_S
+    while not condition():
+        assert time.monotonic() < end_s, "it never came to that"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_signals_at_random_moments(command: Command, start: Callable[[bool], Running], seed: int) -> None:
+    rng = random.Random(seed)
+    running = start(rng.random() < 0.7)
+    time.sleep(rng.uniform(0.3, 3.0))  # The moment is what is random here.
+    for _ in range(rng.choice([1, 2, 3])):
+        if running.process.poll() is None:
+            running.signal(rng.choice([signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
+        time.sleep(rng.uniform(0.0, 1.2))
+    running.finish(ENDS_S).expect(130)
+    command.wait_until_alone(ENDS_S)
+
+
+@pytest.mark.parametrize("signals", [2, 3])
+def test_a_second_ctrl_c_leaves_at_once_while_the_lead_does_not_drain(
+    command: Command, start: Callable[[bool], Running], signals: int
+) -> None:
+    running = start(True)
+    running.wait_for_bytes(1)
+    with frozen(list(running.gateways().values())):
+        for number in range(signals):
+            running.signal(signal.SIGINT)
+            if number == 0:
+                wait_until(lambda: b"stopping:" in running._stderr)
+            with suppress(Exception):
+                running.process.wait(2 * ONE_WISH_S)  # Closer ones are one wish.
+            if running.process.poll() is not None:
+                break
+        done = running.finish(ENDS_S).expect(130)
+    assert "left at once" in done.stderr
+    (job,) = command.jobs()
+    assert f"tradewind jobs resume {job['id']}" in done.stderr
+    assert command.run("fleet", "list").stdout == ""
+
+
+def test_a_second_ctrl_c_leaves_at_once_while_machines_are_closed(
+    command: Command, start: Callable[[bool], Running]
+) -> None:
+    """The close holds the fleet's lock and waits for the relay; a handler that wants that lock waits for ever."""
+    running = start(True)
+    running.wait_for_bytes(1)
+    gateways = running.gateways()
+    with frozen([gateways["relay"]]):
+        running.signal(signal.SIGINT)
+        states = (command.state / "jobs").glob
+        # The lead's last act; next, all gateways are closed.
+        wait_until(lambda: any('"interrupted"' in state.read_text() for state in states("*/status.json")))
+        time.sleep(2 * ONE_WISH_S)  # Closer ones are one wish.
+        running.signal(signal.SIGINT)
+        done = running.finish(ENDS_S).expect(130)
+    assert "left at once" in done.stderr
+
+
+def test_a_second_ctrl_c_leaves_though_nobody_reads_what_is_said(command: Command, tmp_path: Path) -> None:
+    """Standard error is a full pipe, as of a pager that stands still: the main thread is stuck in a write."""
+    source = tmp_path / "source"
+    write_large(source / "large", LARGE_BYTES)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 65536)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x")
+    os.set_blocking(writing, True)
+    words = ["cp", "-r", str(source), str(tmp_path / "copy"), "--limit-rate", RATE]
+    process = subprocess.Popen(
+        guarded([str(command.binary), *words]), env=command.full_environment(), stderr=writing, start_new_session=True
+    )
+    os.close(writing)
+    try:
+        wait_until(lambda: any((command.state / "jobs").glob("*/status.json")))
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(3 * ONE_WISH_S)
+        assert process.wait(ENDS_S) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reading)
+    command.wait_until_alone(ENDS_S)
+
+
+def test_ctrl_c_while_machines_start_ends_them(
+    command: Command, start: Callable[[bool], Running], tmp_path: Path
+) -> None:
+    """A gateway that never becomes ready holds up the start."""
+    command.environment["TRADEWIND_GATEWAY"] = late_binary(tmp_path, "relay")
+    running = start(True)
+    wait_until(lambda: {"lead", "source", "sink"} <= set(running.gateways()))
+    running.signal(signal.SIGINT)
+    running.finish(ENDS_S).expect(130)
+    assert command.jobs() == []
+    assert command.run("fleet", "list").stdout == ""

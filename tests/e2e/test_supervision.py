@@ -1,0 +1,101 @@
+"""A job that nobody watches: its ceiling holds, its lead is restarted, and its processes end with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tradewind
+from testbed.drive import find_binary
+from testbed.trees import MIB, tree_hashes, write_large
+from tradewind.errors import CeilingReached
+from tradewind.fleet.running import find_process
+from tradewind.model.ledger import JobPrices, MachinePrice
+from tradewind.model.plan import local_plan
+from tradewind.transfer.supervisor import CEILING_STOP_S
+from tradewind.transfer.way import Way
+
+PATIENCE_S = 60.0
+LARGE_BYTES = 48 * MIB
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> tradewind.Client:
+    return tradewind.Client(state_dir=str(tmp_path / "state"), gateway=str(find_binary("tradewind-gateway")))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_large(tmp_path / "source" / "large", LARGE_BYTES)
+    return tmp_path / "source"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end_s, "it never came to that"
+        time.sleep(0.02)
+
+
+def start(client: tradewind.Client, source: Path, rate: int, way: Way | None = None) -> tradewind.RunningJob:
+    options = tradewind.Options(recursive=True, limit_bytes_per_s=rate)
+    return client.start(source, source.parent / "copy", options, way=way)
+
+
+def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(client: tradewind.Client, source: Path) -> None:
+    usd, usd_per_s = 0.05, 0.01
+    prices = JobPrices({"site:local": MachinePrice(usd_per_s, "a test")})
+    job = start(client, source, 1_000_000, Way(local_plan(), ceiling_usd=usd, prices=prices))
+    processes = [find_process(pid) for pid in job.gateway_pids.values()]
+    assert all(process.alive for process in processes)
+    # Nothing of the job is looked at until its processes are gone.
+    assert all(process.wait(PATIENCE_S) for process in processes), "the ceiling did not stop it"
+    with pytest.raises(CeilingReached, match="cost more than the ceiling") as caught:
+        job.wait()
+    assert caught.value.summary is not None
+    assert caught.value.summary.progress.elapsed_s >= usd / usd_per_s - CEILING_STOP_S - 2.0
+    assert client.job(job.id).state == "interrupted"
+    assert os.listdir(Path(client.store.state_dir) / "fleets") == []
+
+
+def test_a_lead_that_dies_is_restarted_though_nobody_watches(client: tradewind.Client, source: Path) -> None:
+    job = start(client, source, 20_000_000)
+    (first,) = job.gateway_pids.values()
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: client.job(job.id).state == "done")
+    result = job.wait()
+    notices = [event.message for event in job.events() if isinstance(event, tradewind.Notice)]
+    assert [line for line in notices if "started again (1 of 2)" in line]
+    assert result.progress.objects_done == 1
+    assert tree_hashes(source) == tree_hashes(source.parent / "copy")
+
+
+def test_a_job_that_is_done_ends_its_machines_before_it_is_closed(client: tradewind.Client, source: Path) -> None:
+    job = start(client, source, 1_000_000_000)
+    processes = [find_process(pid) for pid in job.gateway_pids.values()]
+    assert all(process.wait(PATIENCE_S) for process in processes)
+    assert [type(event).__name__ for event in job.events()][-1] == "Summary"
+    assert [type(event).__name__ for event in job.events()][-1] == "Summary", "events can be read again"
+    job.close()
+    job.close()
+    assert job.result().progress.objects_done == 1
+
+
+def test_a_lead_that_freezes_is_restarted(
+    client: tradewind.Client, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vanished lead that keeps its connection open says nothing more; once its reader waited for ever."""
+    monkeypatch.setattr("tradewind.gateway.client.EVENT_SILENCE_S", 6.0)
+    job = start(client, source, 8_000_000)
+    (first,) = job.gateway_pids.values()
+    os.kill(first, signal.SIGSTOP)
+    try:
+        assert job.wait().progress.objects_done == 1
+    finally:
+        job.close()
+    assert tree_hashes(source) == tree_hashes(source.parent / "copy")

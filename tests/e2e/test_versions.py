@@ -1,0 +1,200 @@
+"""Other writers at work: nothing is deleted, mixed or called proven that is not the version that was copied."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.chains import chain, with_limits, write
+from testbed.drive import Command, Finished
+from testbed.faults import Rule
+from testbed.odd_stores import Call, Delay, Kind, Later, OddPlace, OddStore, Request, during
+from testbed.trees import MIB, payload
+
+KINDS: list[Kind] = ["s3", "gcs", "azure"]
+OLD, NEW = payload("old", 12 * MIB), payload("new", 12 * MIB)
+IDLE_S = 1
+DEFAULT_IDLE_S = 30
+"""Default of ``store_idle_s``."""
+SLOW_S = 3.5
+"""Longer than a request may stand still in these tests."""
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
+    with OddStore(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def s3_store() -> Iterator[OddStore]:
+    with OddStore("s3") as made:
+        yield made
+
+
+@pytest.fixture
+def azure_store() -> Iterator[OddStore]:
+    with OddStore("azure") as made:
+        yield made
+
+
+def rewrite_unseen(path: Path, content: bytes) -> None:
+    """Rewrites a file in place and sets its time of modification back."""
+    before = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def kinds(done: Finished) -> list[str]:
+    return [failure["kind"] for failure in done.failures]
+
+
+def test_mv_keeps_a_file_that_was_rewritten_after_it_was_read(
+    store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    place, source = OddPlace(store, command), tmp_path / "source"
+    source.mkdir()
+    for name in ("kept", "moved"):
+        (source / name).write_bytes(b"old")
+    store.add(Rule(Call(lambda: rewrite_unseen(source / "kept", b"new")), when=during("put", "kept"), count=1))
+    done = command.run("mv", "-r", "--json", str(source), place.url, *place.flags("dst")).expect(4)
+    assert kinds(done) == ["changed"]
+    assert (source / "kept").read_bytes() == b"new"
+    assert not (source / "moved").exists()
+    assert place.contents() == {"kept": b"old", "moved": b"old"}
+
+
+@pytest.mark.parametrize("objects", [1, 3])
+@pytest.mark.parametrize("moment", ["before the look", "before the delete"])
+def test_mv_keeps_an_object_that_was_rewritten_after_it_was_copied(
+    store: OddStore, command: Command, tmp_path: Path, objects: int, moment: str
+) -> None:
+    place = OddPlace(store, command)
+    for number in range(objects):
+        place.put(f"d/{number}", b"old")
+    rewrite = Call(lambda: place.put("d/0", b"new"))
+    if moment == "before the look":
+        # A server that ignores conditions on deletes: only the look can tell.
+        store.habits.ignores_delete_conditions = True
+        store.add(Rule(rewrite, when=during("head", "d/0"), count=1))
+    else:
+        deletes = [during("delete", "d/0"), during("delete many")]
+        store.add(Rule(rewrite, when=lambda asking: any(each(asking) for each in deletes), count=1))
+    done = command.run("mv", "-r", "--json", f"{place.url}/d", str(tmp_path / "to"), *place.flags("src")).expect(4)
+    assert kinds(done) == ["changed"]
+    assert place.contents() == {"d/0": b"new"}
+
+
+def test_sync_keeps_an_extraneous_object_that_was_rewritten_after_it_was_listed(
+    store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    place, source = OddPlace(store, command), tmp_path / "source"
+    source.mkdir()
+    for key in ("a", "b", "c"):
+        (source / key).write_bytes(b"same")
+        place.put(key, b"same")
+    for key in ("extra", "gone"):
+        place.put(key, b"old")
+    deletes = [during("delete", "extra"), during("delete many")]
+    rewrite = Call(lambda: place.put("extra", b"new"))
+    store.add(Rule(rewrite, when=lambda asking: any(each(asking) for each in deletes), count=1))
+    done = command.run("sync", "--delete", "--json", str(source), place.url, *place.flags("dst")).expect(4)
+    assert kinds(done) == ["changed"]
+    assert place.contents()["extra"] == b"new" and "gone" not in place.contents()
+
+
+@pytest.mark.parametrize("etags", ["md5", "none"])
+def test_two_versions_never_meet_in_one_object(store: OddStore, command: Command, tmp_path: Path, etags: str) -> None:
+    store.habits.ignores_if_match = True
+    store.habits.etags = "md5" if etags == "md5" else "none"
+    place, to = OddPlace(store, command), tmp_path / "to"
+    store.objects.put(place.bucket, "k", OLD, modified_s=1_700_000_000)
+    rewrite = Call(lambda: store.objects.put(place.bucket, "k", NEW, modified_s=1_700_000_005))
+    store.add(Rule(rewrite, when=during("get", "k"), skip=1, count=1))
+    arguments = [f"{place.url}/k", str(to), "--chunk-size", "5MiB", *place.flags("src")]
+    command.run("cp", "--json", *arguments).expect(0)
+    assert to.read_bytes() == NEW, "it began again from the new version"
+
+
+def test_a_file_rewritten_between_two_parts_begins_again(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+    place, source = OddPlace(s3_store, command), tmp_path / "k"
+    source.write_bytes(OLD)
+    s3_store.add(Rule(Call(lambda: rewrite_unseen(source, NEW)), when=during("put part"), count=1))
+    options = ["--chunk-size", "5MiB", "--limit-rate", "5MiB/s", *place.flags("dst")]
+    done = command.run("cp", "--json", str(source), f"{place.url}/k", *options)
+    assert done.code in (0, 4), done.stderr
+    assert place.contents().get("k", NEW) == NEW
+    assert (done.code == 0) == ("k" in place.contents())
+
+
+def test_read_back_neither_takes_nor_deletes_another_writers_object(
+    azure_store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    place, source = OddPlace(azure_store, command), tmp_path / "k"
+    source.write_bytes(OLD)
+    azure_store.add(Rule(Call(lambda: place.put("k", b"another's")), when=during("get", "k"), count=1))
+    options = ["--chunk-size", "5MiB", "--verify", "read", *place.flags("dst")]
+    done = command.run("cp", "--json", str(source), f"{place.url}/k", *options).expect(1)
+    assert kinds(done) == ["overwritten"]
+    assert place.contents() == {"k": b"another's"}
+
+
+def test_an_older_version_that_lands_late_is_not_called_proven(
+    s3_store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    place, source = OddPlace(s3_store, command), tmp_path / "k"
+    source.write_bytes(b"old")
+    gate, landed = threading.Event(), threading.Event()
+
+    def first_write(request: Request) -> bool:
+        if not during("put", "k")(request):
+            return False
+        if source.read_bytes() == b"old":
+            source.write_bytes(b"newer")
+        return True
+
+    def let_it_land() -> None:
+        gate.set()
+        assert landed.wait(30)
+
+    s3_store.add(Rule(Later(gate.wait, landed.set), when=first_write, count=1))
+    s3_store.add(Rule(Call(let_it_land), when=during("head", "k"), count=1))
+    topology = write(with_limits(chain(), store_tries_max=1), tmp_path / "topology.json")
+    options = ["--topology", str(topology), *place.flags("dst")]
+    done = command.run("cp", "--json", str(source), f"{place.url}/k", *options).expect(1)
+    assert kinds(done) == ["overwritten"]
+    assert landed.is_set() and place.contents() == {"k": b"old"}
+
+
+def test_a_completion_that_takes_long_is_asked_for_once(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+    place, source = OddPlace(s3_store, command), tmp_path / "k"
+    source.write_bytes(OLD)
+    s3_store.add(Rule(Delay(SLOW_S), when=during("complete upload")))
+    topology = write(with_limits(chain(), store_idle_s=IDLE_S), tmp_path / "topology.json")
+    options = ["--topology", str(topology), "--chunk-size", "5MiB", *place.flags("dst")]
+    command.run("cp", "--json", str(source), f"{place.url}/k", *options).expect(0)
+    assert len(s3_store.requests(during("complete upload"))) == 1
+    assert place.contents() == {"k": OLD}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_that_takes_longer_than_a_request_may_stand_still_is_asked_for_once(
+    kind: Kind, command: Command
+) -> None:
+    # Copies are made without gateways, whose limits a test could lower.
+    with OddStore(kind) as store:
+        place = OddPlace(store, command)
+        place.put("from", b"bytes")
+        if kind == "azure":
+            store.habits.pending_copies = 2 * DEFAULT_IDLE_S + 6
+        else:
+            store.add(Rule(Delay(DEFAULT_IDLE_S + 3), when=during("copy")))
+        arguments = [f"{place.url}/from", f"{place.url}/k", *place.flags("src"), *place.flags("dst")]
+        command.run("cp", "--json", *arguments).expect(0)
+        assert len(store.requests(during("copy"))) == 1
+        assert place.contents()["k"] == b"bytes"

@@ -1,0 +1,126 @@
+"""`Fleet` against a fake provider, with seeds: machines fail to start, are late, die, and are wanted no more.
+
+Whatever happens, no machine outlives the fleet's close, none is started twice, and none of another fleet is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.fake_provider import FakeProvider
+from tradewind.errors import GatewayError
+from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import MachineOrder
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+
+SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
+RELAYS = [f"relay-{number}" for number in range(6)]
+
+
+def plan_over(relays: Sequence[str]) -> Plan:
+    gateways = [PlannedGateway(name, "site:a") for name in ("lead", "source", "sink", *relays)]
+    pairs = [pair for relay in relays for pair in (("source", relay), (relay, "sink"))] or [("source", "sink")]
+    routes: list[tuple[str, ...]] = [("source", relay, "sink") for relay in relays]
+    routes = routes or [("source", "sink")]
+    return Plan(
+        tuple(gateways),
+        tuple(PlannedHop(*pair, 1) for pair in pairs),
+        tuple(PlannedRoute(route, 1 / len(routes)) for route in routes),
+    )
+
+
+def names(plan: Plan) -> set[str]:
+    return {gateway.name for gateway in plan.gateways}
+
+
+class Life:
+    """One fleet, from its start to its end, and what is known of it at each step."""
+
+    def __init__(self, rng: random.Random, folder: Path) -> None:
+        self.rng = rng
+        self.journal = FleetJournal(folder)
+        self.provider = FakeProvider(rng, rng.choice([0.0, 0.05, 0.3]))
+        self.other = MachineOrder("other-fleet", "relay-0", "site:a", "other", lease_s=60)
+        self.provider.living["other-fleet", "relay-0"] = self.other
+        self.deaths = rng.random() < 0.5
+
+    def start(self, plan: Plan) -> Fleet | None:
+        settings = FleetSettings(plain=True, grows=True)
+        try:
+            return Fleet(self.provider, self.journal, plan, "/nowhere", purpose="a test", settings=settings)
+        except GatewayError:
+            return None
+
+    def wanted(self) -> list[str]:
+        return sorted(self.rng.sample(RELAYS, self.rng.randrange(4)))
+
+    def step(self, fleet: Fleet) -> None:
+        before, known = fleet.plan, self.mine(fleet.id)
+        plan = plan_over(self.wanted())
+        try:
+            deployment = fleet.grow(plan)
+        except GatewayError:
+            assert fleet.plan == before
+            assert self.mine(fleet.id) <= known | (names(before) & self.mine(fleet.id)), "a failed growth left machines"
+            return
+        assert names(plan) <= set(deployment.addresses)
+        if self.deaths and self.rng.random() < 0.3:
+            self.provider.die()
+            self.provider.living["other-fleet", "relay-0"] = self.other
+        fleet.shrink(plan)
+        assert self.mine(fleet.id) <= names(plan), "a machine that nobody wants lives on"
+        recorded: Mapping[str, str] = self.journal.load(fleet.id).machines
+        assert set(recorded) == names(plan), "what is written down is not what is wanted"
+
+    def mine(self, fleet_id: str) -> set[str]:
+        return {machine.name for machine in self.provider.machines(fleet_id)}
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_no_machine_outlives_its_fleet(tmp_path: Path, block: int) -> None:
+    for seed in range(block, SEEDS, 5):
+        rng = random.Random(seed)
+        life = Life(rng, tmp_path / str(seed))
+        fleet = life.start(plan_over(life.wanted()))
+        if fleet is not None:
+            for _ in range(rng.randrange(6)):
+                life.step(fleet)
+            fleet.close(at_once=rng.random() < 0.5)
+            fleet.close()
+            with pytest.raises(GatewayError, match="is closed"):
+                fleet.grow(plan_over(RELAYS))
+        assert list(life.provider.living) == [("other-fleet", "relay-0")], f"seed {seed}"
+        assert list(life.journal.records()) == [] and life.journal.unreadable() == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, seed: int) -> None:
+    """A signal's thread closes while the replanning grows."""
+    rng = random.Random(seed)
+    life = Life(rng, tmp_path)
+    life.provider.failing = 0.0
+    fleet = life.start(plan_over([]))
+    assert fleet is not None
+    begin = threading.Barrier(2)
+
+    def close() -> None:
+        begin.wait()
+        fleet.close(at_once=True)
+
+    closer = threading.Thread(target=close)
+    closer.start()
+    begin.wait()
+    with suppress(GatewayError):  # It is closed.
+        for _ in range(20):
+            fleet.shrink(fleet.grow(plan_over(life.wanted())).plan)
+    closer.join()
+    assert list(life.provider.living) == [("other-fleet", "relay-0")]
+    assert list(life.journal.records()) == []

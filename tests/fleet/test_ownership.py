@@ -1,0 +1,341 @@
+"""Whose fleet it is: decided by lock and owner record. A planted or foreign record makes nobody end anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.drive import Command
+from testbed.trees import MIB, write_large
+from tests.fleet.conformance import plan_between
+from tradewind.errors import ConfigError, GatewayError, UsageError
+from tradewind.fleet import owner as ownership_module
+from tradewind.fleet.fleet import Fleet, FleetSettings, end_fleet
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.local import LocalProvider
+from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership
+from tradewind.fleet.running import RunningProcess, find_process
+from tradewind.gateway.find import find_gateway
+from tradewind.model.locks import try_lock
+from tradewind.model.private import private_folder, state_folder
+
+STRANGER = 54321
+"""Another user's id."""
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> FleetJournal:
+    return FleetJournal(tmp_path / "state")
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that leads its group and has nothing to do with any fleet."""
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def write_record(journal: FleetJournal, fleet_id: str, changes: dict[str, Any] | None = None) -> Path:
+    """A fleet as its client leaves it when it dies; `changes` are to its owner."""
+    folder = journal.open(fleet_id, "a test", {"kind": "local"}, {"local": "site:a"})
+    os.close(journal._locks.pop(fleet_id))
+    if changes is not None:
+        document = json.loads((folder / "fleet.json").read_text())
+        document["owner"].update(changes)
+        (folder / "fleet.json").write_text(json.dumps(document))
+    return folder
+
+
+def write_machine(folder: Path, record: dict[str, Any]) -> None:
+    (folder / "machines").mkdir(exist_ok=True)
+    (folder / "machines" / "local.json").write_text(json.dumps({"token": "t", "region": "site:a", **record}))
+
+
+def command_of(journal: FleetJournal, tmp_path: Path) -> Command:
+    return Command(tmp_path / "home", {"TRADEWIND_STATE_DIR": str(journal.folder.parent)})
+
+
+def test_a_fleet_is_in_use_while_its_lock_is_held_and_abandoned_when_it_is_free(journal: FleetJournal) -> None:
+    folder = write_record(journal, "one")
+    (record,) = journal.records()
+    assert record.ownership == "abandoned"
+    descriptor = os.open(folder / "owner.lock", os.O_RDWR)
+    assert try_lock(descriptor)
+    (record,) = FleetJournal(journal.folder.parent).records()
+    assert record.ownership == "in use"
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("host", "boot", "silent_s", "locked", "expected"),
+    [
+        ("same", "same", 0, True, "in use"),
+        ("same", "same", 0, False, "abandoned"),
+        ("other", "same", 0, False, "abandoned"),  # Containers of one kernel: the lock holds between them.
+        ("same", "other", 0, False, "elsewhere"),  # Machines made of one image have one id.
+        ("same", "other", HEARTBEAT_STALE_S + 1, False, "abandoned"),  # It was started again.
+        ("other", "other", 0, False, "elsewhere"),
+        ("other", "other", 10 * HEARTBEAT_STALE_S, False, "elsewhere"),
+        ("other", "other", 0, True, "in use"),
+        ("", "other", 10 * HEARTBEAT_STALE_S, False, "elsewhere"),
+    ],
+)
+def test_who_owns_a_fleet(
+    monkeypatch: pytest.MonkeyPatch, host: str, boot: str, silent_s: float, locked: bool, expected: str
+) -> None:
+    monkeypatch.setattr(ownership_module, "_host", lambda: "same")
+    monkeypatch.setattr(ownership_module, "_boot", lambda: "same")
+    found = ownership_module.Owner(host, "name", boot, 1, find_process(os.getpid()))
+    assert ownership(found, locked=locked, heartbeat_unix_s=time.time() - silent_s) == expected
+
+
+def test_a_fleet_of_another_host_is_neither_forgotten_nor_ended(
+    journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    """Process ids of the other host mean other processes here."""
+    folder = write_record(journal, "theirs", {"host": "other", "boot": "other", "host_name": "elsewhere.example"})
+    found = find_process(bystander.pid)
+    write_machine(folder, {**found.document(), "pid_namespace": ownership_module.pid_namespace()})
+    command = command_of(journal, tmp_path)
+    assert command.run("fleet", "down").expect(0).stdout == ""
+    assert "on host elsewhere.example" in command.run("fleet", "list").expect(0).stdout
+    refused = command.run("fleet", "down", "theirs").expect(2)
+    assert "is on host elsewhere.example and can only be ended there" in refused.stderr
+    assert (folder / "fleet.json").exists() and bystander.poll() is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"id": "bad"}', "[" * 100_000, '{"owner": null, "id": "bad"}'])
+def test_a_record_that_cannot_be_read_is_reported_by_name(journal: FleetJournal, tmp_path: Path, content: str) -> None:
+    write_record(journal, "bad")
+    (journal.folder / "bad" / "fleet.json").write_text(content)
+    write_record(journal, "good")
+    assert [record.id for record in journal.records()] == ["good"]
+    assert [fleet.id for fleet in journal.unreadable()] == ["bad"]
+    command = command_of(journal, tmp_path)
+    listed = command.run("fleet", "list").expect(1)
+    assert "good" in listed.stdout and "error: fleet bad cannot be read: " in listed.stderr
+    ended = command.run("fleet", "down").expect(1)
+    assert ended.stdout == "good: 0 machines ended\n" and "fleet bad cannot be read" in ended.stderr
+    assert (journal.folder / "bad").exists(), "it may name machines that live"
+
+
+def test_a_folder_without_a_record_is_reported_unless_it_is_being_made(journal: FleetJournal) -> None:
+    folder = write_record(journal, "one")
+    (folder / "fleet.json").unlink()
+    assert journal.unreadable() == []
+    os.utime(folder, (0, 0))
+    assert [(fleet.id, fleet.because) for fleet in journal.unreadable()] == [("one", "it has no fleet.json")]
+
+
+@pytest.mark.parametrize("started", [None, 1])
+def test_a_planted_process_id_ends_no_process(
+    journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes], started: int | None
+) -> None:
+    folder = write_record(journal, "planted")
+    namespace = ownership_module.pid_namespace()
+    write_machine(folder, {"pid": bystander.pid, "started": started, "pid_namespace": namespace})
+    done = command_of(journal, tmp_path).run("fleet", "down")
+    if started is None:
+        assert done.code != 0 and "it has no start time" in done.stderr
+        assert folder.exists()
+    assert bystander.poll() is None
+    RunningProcess(bystander.pid, None).signal(signal.SIGKILL)
+    assert bystander.poll() is None, "an id without a start time is nobody's"
+
+
+@root_only
+def test_records_and_folders_of_another_user_are_refused(
+    journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    folder = write_record(journal, "planted")
+    found = find_process(bystander.pid).document()
+    write_machine(folder, {**found, "pid_namespace": ownership_module.pid_namespace()})
+    command = command_of(journal, tmp_path)
+    os.chown(folder / "machines" / "local.json", STRANGER, STRANGER)
+    assert "belongs to user 54321" in command.run("fleet", "down").expect(1).stderr
+    os.chown(folder / "fleet.json", STRANGER, STRANGER)
+    assert "fleet planted cannot be read" in command.run("fleet", "down").expect(1).stderr
+    os.chown(folder / "fleet.json", 0, 0)
+    os.chown(folder, STRANGER, STRANGER)
+    assert "fleet planted cannot be read" in command.run("fleet", "down").expect(1).stderr
+    os.chown(journal.folder, STRANGER, STRANGER)
+    assert "belongs to user 54321" in command.run("fleet", "down").expect(2).stderr
+    with pytest.raises(ConfigError, match="belongs to user"):
+        journal.open("mine", "a test", {"kind": "local"}, {})
+    assert bystander.poll() is None
+
+
+def modes(folder: Path) -> dict[str, str]:
+    """Folders below one that others may enter."""
+    found = [folder, *(entry for entry in folder.rglob("*") if entry.is_dir())]
+    return {str(entry): oct(entry.stat().st_mode & 0o777) for entry in found if entry.stat().st_mode & 0o077}
+
+
+@pytest.mark.parametrize("there_already", [False, True])
+def test_all_folders_of_the_state_are_private_whatever_the_umask(tmp_path: Path, there_already: bool) -> None:
+    command = Command(tmp_path / "home")
+    if there_already:
+        for name in ("jobs", "fleets", "catalog"):
+            (command.state / name).mkdir(parents=True)
+            (command.state / name).chmod(0o777)
+        command.state.chmod(0o777)
+    write_large(tmp_path / "source" / "large", MIB)
+    (tmp_path / "links.csv").write_text("src,dst,gbps,rtt_ms\naws:us-east-1,aws:us-west-2,4,60\n")
+    before = os.umask(0)
+    try:
+        command.run("cp", "-r", tmp_path / "source", tmp_path / "copy", "--keep-logs").expect(0)
+        command.run("catalog", "import", tmp_path / "links.csv").expect(0)
+    finally:
+        os.umask(before)
+    assert {entry.name for entry in command.state.iterdir()} == {"jobs", "fleets", "catalog"}
+    assert modes(command.state) == {}
+
+
+def test_a_state_folder_with_other_things_keeps_its_mode_and_one_that_all_may_write_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    (home / "letters").mkdir()
+    assert state_folder(home) == home
+    assert home.stat().st_mode & 0o777 == 0o755
+    home.chmod(0o777)
+    with pytest.raises(ConfigError, match="other users may write"):
+        state_folder(home)
+    home.chmod(0o1777)
+    assert state_folder(home) == home, "nobody can replace what is in it, as in /tmp"
+    assert private_folder(home / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert (home / "a").stat().st_mode & 0o777 == 0o700
+
+
+CLIENT = """
+import json, sys, time
+from tests.fleet.conformance import plan_between
+from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.local import LocalProvider
+state, binary = sys.argv[1:]
+journal = FleetJournal(state)
+fleet = Fleet(LocalProvider(binary, journal), journal, plan_between("site:a", "site:b"), binary, purpose="a test")
+print(fleet.id, flush=True)
+time.sleep(600)
+"""
+
+
+def namespace_reason() -> str | None:
+    """Why this machine gives us no PID namespace; None if it does."""
+    if shutil.which("unshare") is None:
+        return "there is no unshare"
+    done = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True, text=True)
+    return None if done.returncode == 0 else f"no PID namespace: {done.stderr.strip()}"
+
+
+@pytest.fixture
+def other_namespace(journal: FleetJournal) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Starts a client with a fleet in a PID namespace of its own."""
+    if reason := namespace_reason():
+        pytest.skip(reason)
+    clients = []
+
+    def begin() -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", CLIENT, str(journal.folder.parent), find_gateway()]
+        enter = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        clients.append(subprocess.Popen([*enter, *words], stdout=subprocess.PIPE, text=True))
+        return clients[-1]
+
+    yield begin
+    for client in clients:
+        client.kill()
+        client.wait()
+        assert client.stdout is not None
+        client.stdout.close()
+
+
+def test_a_fleet_of_another_pid_namespace_is_in_use(
+    journal: FleetJournal, other_namespace: Callable[[], subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    client = other_namespace()
+    assert client.stdout is not None
+    fleet_id = client.stdout.readline().strip()
+    (record,) = journal.records()
+    assert (record.id, record.ownership) == (fleet_id, "in use")
+    command = command_of(journal, tmp_path)
+    listed = command.run("fleet", "list").expect(0).stdout
+    assert "3 of 3 machines alive, in use by process" in listed and "of another PID namespace" in listed
+    assert command.run("fleet", "down").expect(0).stdout == ""
+    assert [record.ownership for record in journal.records()] == ["in use"]
+    # Named, it is ended, without a signal to any process id.
+    assert command.run("fleet", "down", fleet_id).expect(0).stdout == f"{fleet_id}: 3 machines ended\n"
+    assert list(journal.records()) == []
+
+
+def test_a_fleet_whose_client_of_another_pid_namespace_died_is_abandoned(
+    journal: FleetJournal, other_namespace: Callable[[], subprocess.Popen[str]], bystander: subprocess.Popen[bytes]
+) -> None:
+    client = other_namespace()
+    assert client.stdout is not None
+    fleet_id = client.stdout.readline().strip()
+    client.kill()
+    client.wait()
+    end_s = time.monotonic() + 30.0
+    while not (record := journal.load(fleet_id)).abandoned:
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+    for path in (journal.folder / fleet_id / "machines").glob("*.json"):
+        # By chance a process here has the same number and start; it is in another namespace all the same.
+        document = json.loads(path.read_text())
+        path.write_text(json.dumps({**document, **find_process(bystander.pid).document()}))
+    assert end_fleet(record, journal, find_gateway()) == 0
+    assert bystander.poll() is None
+    assert list(journal.records()) == []
+
+
+def test_two_clients_cannot_have_one_fleet(journal: FleetJournal) -> None:
+    journal.open("one", "a test", {"kind": "local"}, {})
+    with pytest.raises(GatewayError, match="another process has fleet one"):
+        FleetJournal(journal.folder.parent).open("one", "a test", {"kind": "local"}, {})
+    journal.close("one")
+
+
+def test_a_fleet_that_runs_is_in_use_and_says_who_has_it(journal: FleetJournal) -> None:
+    binary = find_gateway()
+    provider = LocalProvider(binary, journal)
+    plan = plan_between("site:a", "site:b")
+    fleet = Fleet(provider, journal, plan, binary, purpose="a test", settings=FleetSettings(lease_s=3))
+    try:
+        (record,) = journal.records()
+        assert record.ownership == "in use" and record.owner == here()
+        assert time.time() - record.heartbeat_unix_s < 600
+        os.utime(journal.path(fleet.id) / "heartbeat", (0, 0))
+        (journal.path(fleet.id) / "heartbeat").write_text("0")
+        end_s = time.monotonic() + 30.0
+        while next(journal.records()).heartbeat_unix_s == 0:
+            assert time.monotonic() < end_s, "the heart does not beat"
+            time.sleep(0.05)
+    finally:
+        fleet.close()
+    with pytest.raises(UsageError, match="no fleet"):
+        journal.load(fleet.id)
+
+
+def test_a_fleet_of_a_copied_state_folder_is_left_to_the_original(journal: FleetJournal, tmp_path: Path) -> None:
+    """The copy's lock is free, but the owner lives and holds the original's."""
+    journal.open("one", "a test", {"kind": "local"}, {})
+    copied = FleetJournal(shutil.copytree(journal.folder.parent, tmp_path / "copied"))
+    assert list(copied.records()) == []
+    (found,) = copied.unreadable()
+    assert found.id == "one" and "copied from another state folder" in found.because
+    (record,) = FleetJournal(journal.folder.parent).records()
+    assert record.ownership == "in use"
+    journal.close("one")

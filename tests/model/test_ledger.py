@@ -1,0 +1,73 @@
+"""The ledger's sums: what is counted, once each, over all runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tradewind.model.document import to_document
+from tradewind.model.event import Progress
+from tradewind.model.ledger import JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+from tradewind.model.requests import RequestPrices, Requests
+
+PRICES = JobPrices(
+    {"aws:us-east-1": MachinePrice(0.001, "list")},
+    RequestPrices(0.4, 5.0, 5.0, 0.4),
+    "store list",
+    RequestPrices(0.4, 5.0, 5.0, 0.4),
+    "store list",
+)
+
+
+def use(launched_s: float, ended_s: float | None, run: int = 1) -> MachineUse:
+    return MachineUse(run, "fleet", "relay-1", "aws:us-east-1", launched_s, ended_s, 0.001, "list")
+
+
+def test_the_total_is_the_sum_of_the_lines() -> None:
+    runs = (RunCount(1, 0.5, Requests(gets=1000, lists=1), Requests(puts=1000)), RunCount(2, 0.25))
+    ledger = Ledger(PRICES, 1.0, (use(0.0, 100.0), use(200.0, 250.0, 2)), runs)
+    lines = ledger.lines(1000.0)
+    assert [(line.run, line.kind) for line in lines] == [
+        (1, "machine"),
+        (1, "egress"),
+        (1, "requests"),
+        (1, "requests"),
+        (1, "requests"),
+        (2, "machine"),
+        (2, "egress"),
+    ]
+    assert ledger.total_usd(1000.0) == pytest.approx(0.15 + 0.75 + 0.4 + 0.005 + 5.0)
+    assert sum(line.usd for line in lines) == ledger.total_usd(1000.0)
+    assert all(line.source for line in lines)
+
+
+def test_a_machine_of_a_dead_owner_is_charged_until_its_lease_must_have_ended() -> None:
+    ledger = Ledger(PRICES, machines=(use(0.0, None),), heartbeat_s=50.0, alive_s_max=905.0)
+    assert ledger.total_usd(60.0) == pytest.approx(0.060)
+    assert ledger.total_usd(1e6) == pytest.approx(0.955)
+    # Somebody ended it, and says so.
+    assert ledger.ended(100.0).total_usd(1e6) == pytest.approx(0.1)
+    assert ledger.ended(1e6).total_usd(2e6) == pytest.approx(0.955)
+
+
+def test_a_ledger_is_the_same_after_it_was_written_and_read() -> None:
+    runs = (RunCount(1, 0.5, Requests(gets=3), Requests(puts=4)),)
+    ledger = Ledger(PRICES, 1.0, (use(0.0, None), use(1.0, 2.0)), runs, 0.25, 50.0, 905.0)
+    assert Ledger.from_document(json.loads(json.dumps(to_document(ledger)))) == ledger
+    assert Ledger.from_document({"of_a_later_version": 1}) == Ledger()
+
+
+def test_requests_of_a_run_leave_out_those_of_earlier_runs_and_count_retries() -> None:
+    before = Progress(objects_total=3000, objects_done=1000, bytes_done=1000 * 10_000)
+    now = Progress(objects_total=3000, objects_done=3000, bytes_done=3000 * 10_000, retries=7)
+    read, write = run_requests(now, before, destinations=1, chunk_bytes=1 << 24)
+    assert (read, write) == (Requests(gets=2007, lists=3), Requests(puts=2007))
+    assert run_requests(Progress(), before, 1, 1 << 24) == (Requests(), Requests())
+
+
+def test_a_large_object_is_read_and_written_in_parts_and_two_destinations_are_read_once() -> None:
+    now = Progress(objects_total=2, objects_done=2, bytes_done=2 * 100)
+    read, write = run_requests(now, Progress(), destinations=2, chunk_bytes=10)
+    assert read == Requests(gets=10, lists=1)
+    assert write == Requests(puts=2 * (10 + 2))

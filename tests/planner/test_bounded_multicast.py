@@ -1,0 +1,151 @@
+"""Several destinations: every loop counts its work, and what is answered when it is spent holds and says its gap."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.planner.brute_force_trees import TreeWorld, cheapest_usd, fastest_gbps
+from tests.planner.worlds import MADE, offer, random_world
+from tradewind.catalog.problem import read_problem
+from tradewind.errors import SolverLimitReached
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.grid import Grid, Link
+from tradewind.model.overlay import MulticastPlan
+from tradewind.model.price import EgressPrice, PriceBook, PriceTier
+from tradewind.model.region import Region
+from tradewind.planner import linear, steiner, tree_columns
+from tradewind.planner.check import multicast_violations
+from tradewind.planner.distribution import answer_multicast, prepare_multicast
+from tradewind.planner.linear import Meter, SolverSettings
+from tradewind.planner.network import Limits
+from tradewind.planner.plan import Transfer
+
+RUNAWAY = Path(__file__).parents[3] / "shared" / "grid" / "cloudcast" / "runaway.json"
+PATIENT_S = 3600.0
+"""So that no clock ends a solve here: work alone does."""
+REACH = {"p": (5.0, 0.02, 0.09, 10, 20), "q": (7.0, 0.05, 0.12, 14, 32), "r": (16.0, 0.02, 0.0875, 32, 32)}
+"""Per provider: fastest link, price inside and outside, egress and ingress cap of a machine."""
+
+
+def clouds(seed: int, count: int) -> tuple[Catalog, list[Region]]:
+    """Three providers with a link between all regions, one machine type each, and prices that tie a lot."""
+    rng = random.Random(seed)
+    regions = [Region("pqr"[i % 3], f"r{i}") for i in range(count)]
+    links, prices = {}, {}
+    for src in regions:
+        top_gbps, inside, outside, *_ = REACH[src.provider]
+        for dst in regions:
+            if src != dst:
+                links[src, dst] = Link(round(rng.uniform(0.1, 1.0) * top_gbps, 2), MADE)
+                usd_per_gb = inside if src.provider == dst.provider else outside
+                prices[src, dst] = EgressPrice((PriceTier(0.0, usd_per_gb),), MADE)
+    offers = {p: (offer(p, egress, ingress, 1.08, 0.0),) for p, (*_, egress, ingress) in REACH.items()}
+    return Catalog({}, PriceBook(prices), Grid(links), offers), regions
+
+
+class Work:
+    """Counts what a question does, apart from its meter: searches for trees, and simplex iterations."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.trees = 0
+        self.trees_max = 5000
+        self.meters: list[Meter] = []
+        search, afresh = steiner.cheapest_tree, SolverSettings.afresh
+
+        def counted(*args: Any) -> Any:
+            self.trees += 1
+            assert self.trees <= self.trees_max, "the planner ran away"
+            return search(*args)
+
+        def noted(settings: SolverSettings, *part: float) -> SolverSettings:
+            fresh = afresh(settings, *part)
+            self.meters.append(fresh.meter)
+            return fresh
+
+        monkeypatch.setattr(steiner, "cheapest_tree", counted)
+        monkeypatch.setattr(tree_columns, "cheapest_tree", counted)
+        monkeypatch.setattr(SolverSettings, "afresh", noted)
+
+    def done(self) -> float:
+        return sum(meter.done for meter in self.meters)
+
+
+def checked(transfer: Transfer, goal: Goal) -> MulticastPlan:
+    plan = answer_multicast(transfer, goal)
+    assert multicast_violations(plan, transfer.catalog, transfer.limits) == []
+    assert plan.gap >= 0.0
+    assert not plan.optimal or plan.gap <= 2e-6
+    return plan
+
+
+def test_six_destinations_as_fast_as_can_be_take_a_bounded_number_of_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, regions = clouds(2, 16)
+    transfer = prepare_multicast(catalog, regions[0], regions[1:7], 300.0, Limits(machines_per_region=1))
+    settings = SolverSettings(time_limit_s=PATIENT_S, windows_max=6, work_max=linear.WORK_MAX)
+    work = Work(monkeypatch)
+    work.trees_max = 700
+    plan = checked(replace(transfer, settings=settings), Fastest())
+    assert plan.throughput_gbps > 0.0
+    assert work.trees > 0
+    assert work.done() <= 1.5 * linear.WORK_MAX
+
+
+@pytest.mark.skipif(not RUNAWAY.is_file(), reason="needs the measured grid in ../shared/grid")
+def test_the_problem_that_ran_away_is_answered_within_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = read_problem(RUNAWAY)
+    limits = Limits(machines_per_region=problem.machines_per_region)
+    transfer = prepare_multicast(problem.catalog, problem.source, problem.destinations, problem.volume_gb, limits)
+    settings = replace(transfer.settings, time_limit_s=PATIENT_S)
+    work = Work(monkeypatch)
+    work.trees_max = 1500
+    checked(replace(transfer, settings=settings), problem.goal)
+    assert work.done() <= 1.2 * settings.work_max
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_question_does_more_work_than_it_may(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound holds up to one solve: what it costs is known when it is over."""
+    rng = random.Random(seed)
+    catalog, regions = clouds(seed, rng.randint(6, 10))
+    sinks = regions[1 : 1 + rng.randint(2, 5)]
+    transfer = prepare_multicast(catalog, regions[0], sinks, 50.0, Limits(machines_per_region=rng.randint(1, 3)))
+    work_max = rng.choice([500.0, 2000.0, 8000.0])
+    transfer = replace(transfer, settings=SolverSettings(PATIENT_S, windows_max=6, work_max=work_max))
+    goals: list[Goal] = [Fastest(), Cheapest(), Soonest(), MinThroughput(1.0), MaxCost(50.0)]
+    goal = rng.choice(goals)
+    work = Work(monkeypatch)
+    try:
+        checked(transfer, goal)
+    except SolverLimitReached as error:
+        assert "units of work" in str(error), "no clock ended it"
+    assert work.meters
+    for meter in work.meters:
+        assert meter.done <= meter.work_max + 20_000, "more than one solve beyond the limit"
+    assert work.trees <= 2 * work_max
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("work_max", [300.0, 1000.0, 3000.0])
+def test_what_is_answered_when_the_work_is_spent_says_its_gap(seed: int, work_max: float) -> None:
+    source, sinks = Region("p", "r0"), (Region("q", "r1"), Region("p", "r2"))
+    catalog = random_world(2 * seed, 5)
+    world = TreeWorld(catalog, source, sinks, 40.0, 1)
+    transfer = prepare_multicast(catalog, source, sinks, 40.0, Limits(machines_per_region=1))
+    transfer = replace(transfer, settings=SolverSettings(PATIENT_S, windows_max=6, work_max=work_max))
+    top_gbps = fastest_gbps(world)
+    fast = checked(transfer, Fastest())
+    assert fast.throughput_gbps <= top_gbps * (1 + 1e-6)
+    assert top_gbps <= fast.throughput_gbps * (1 + fast.gap) * (1 + 2e-6)
+    try:
+        cheap = checked(transfer, MinThroughput(0.7 * top_gbps))
+    except SolverLimitReached:
+        return
+    best_usd = cheapest_usd(world, 0.7 * top_gbps)
+    assert best_usd <= cheap.cost.total_usd * (1 + 1e-6)
+    assert cheap.cost.total_usd * (1 - cheap.gap) <= best_usd * (1 + 1e-6)

@@ -1,0 +1,84 @@
+"""Gateways that answer the control API and move nothing: what they were told is kept, and they fail as a seed says."""
+
+from __future__ import annotations
+
+import json
+import random
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class FakeGateways:
+    """All gateways of one test, each at a Unix socket named after it in `folder`."""
+
+    folder: Path
+    rng: random.Random
+    failing: float = 0.0
+    #: Name, path and body of each request that was answered with a success, in order.
+    told: list[tuple[str, str, Any]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    servers: dict[str, socketserver.ThreadingUnixStreamServer] = field(default_factory=dict)
+
+    def control(self, name: str) -> str:
+        """Control address of a gateway, which answers from now on."""
+        with self.lock:
+            if name not in self.servers:
+                server = socketserver.ThreadingUnixStreamServer(f"{self.folder}/{name}", _handler(self, name))
+                server.daemon_threads = True
+                self.servers[name] = server
+                threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        return f"unix:{self.folder}/{name}"
+
+    def fails(self) -> bool:
+        with self.lock:
+            return self.rng.random() < self.failing
+
+
+@contextmanager
+def fake_gateways(folder: Path, rng: random.Random) -> Iterator[FakeGateways]:
+    """Gateways that end with the block."""
+    made = FakeGateways(folder, rng)
+    try:
+        yield made
+    finally:
+        for server in made.servers.values():
+            server.shutdown()
+            server.server_close()
+
+
+def _handler(gateways: FakeGateways, name: str) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            if gateways.fails():
+                if gateways.fails():
+                    return  # The connection closes without a word.
+                self.reply(503, {"error": "too busy"})
+                return
+            with gateways.lock:
+                gateways.told.append((name, self.path, json.loads(body) if body else None))
+            self.reply(200, {})
+
+        do_PUT = do_POST = answer  # noqa: N815
+
+        def reply(self, status: int, document: Any) -> None:
+            text = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def address_string(self) -> str:
+            return name
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    return Handler

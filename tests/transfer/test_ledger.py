@@ -1,0 +1,271 @@
+"""A job's ledger against a fake clock and a fake provider: every machine is charged once, from launch to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import stat
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.fake_provider import FakeProvider
+from tests.fleet.test_fleet_seeds import RELAYS, plan_over
+from tradewind.errors import GatewayError
+from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Machine, MachineOrder
+from tradewind.model.deployment import GatewayAddress
+from tradewind.model.event import Progress, Summary
+from tradewind.model.ledger import JobPrices, Ledger, MachinePrice
+from tradewind.model.plan import Plan
+from tradewind.model.requests import RequestPrices
+from tradewind.transfer.ledger import ALIVE_S_MAX, LEDGER_FILE, JobLedger, read_ledger, stored_ledger
+from tradewind.transfer.report import job_cost, summary_lines
+
+SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
+USD_PER_S = 0.01
+PRICES = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test")})
+
+
+@dataclass
+class Clock:
+    now_s: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class TimedProvider(FakeProvider):
+    """Machines take up to `start_s_max` to start; it adds up how long each of them lived."""
+
+    start_s_max = 60.0
+
+    def __init__(self, rng: random.Random, failing: float, clock: Clock) -> None:
+        super().__init__(rng, failing)
+        self.clock, self.since_s, self.lived_s = clock, {}, 0.0  # type: ignore[var-annotated]
+
+    def create(self, order: MachineOrder) -> Machine:
+        asked_s = self.clock.now_s
+        try:
+            return super().create(order)
+        finally:
+            if (order.fleet_id, order.name) in self.living and order.name != "lead":
+                self.since_s.setdefault((order.fleet_id, order.name), asked_s)
+
+    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
+        self.clock.now_s += self.rng.uniform(0, self.start_s_max)
+        return super().wait_ready(machine, timeout_s)
+
+    def delete(self, machines: Any, *, at_once: bool = False) -> None:
+        super().delete(machines, at_once=at_once)
+        for machine in machines:
+            since_s = self.since_s.pop((machine.fleet_id, machine.name), None)
+            self.lived_s += 0.0 if since_s is None else self.clock.now_s - since_s
+
+
+class Job:
+    """A job that is run again and again, each time as another process would."""
+
+    def __init__(self, folder: Path, seed: int, failing: float = 0.0) -> None:
+        self.rng, self.clock, self.folder = random.Random(seed), Clock(), folder / "job"
+        self.folder.mkdir(parents=True)
+        self.provider = TimedProvider(self.rng, failing, self.clock)
+        self.journal = FleetJournal(folder)
+
+    def begin(self, usd_max: float | None = None) -> JobLedger:
+        stored = read_ledger(str(self.folder)) or Ledger(PRICES, 1.0)
+        ledger = JobLedger(
+            stored.ended(self.clock.now_s),
+            str(self.folder),
+            usd_max=usd_max,
+            clock=self.clock,
+            unix_s=self.clock.now_s,
+        )
+        ledger.begin_run()
+        return ledger
+
+    def fleet(self, ledger: JobLedger, plan: Plan) -> Fleet:
+        settings = FleetSettings(plain=True, grows=True)
+        return Fleet(self.provider, self.journal, plan, "/nowhere", purpose="a test", settings=settings, meter=ledger)
+
+    def stored_usd(self) -> float:
+        ledger = read_ledger(str(self.folder))
+        return 0.0 if ledger is None else ledger.total_usd(self.clock.now_s)
+
+    def status(self, state: str, **counts: Any) -> None:
+        document = {"state": state, "progress": asdict(Progress(**counts)), "updated_unix_ms": 0}
+        (self.folder / "status.json").write_text(json.dumps(document))
+
+
+def progress(**counts: Any) -> dict[str, Any]:
+    return asdict(Progress(**counts))
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_machines_cost_what_they_lived_whatever_happens(tmp_path: Path, block: int) -> None:
+    """Runs that fail to start, plans that change and keep machines, machines that drain after a change."""
+    for seed in range(block, SEEDS, 5):
+        job = Job(tmp_path / str(seed), seed, failing=random.Random(seed).choice([0.0, 0.05, 0.3]))
+        for _ in range(job.rng.randrange(1, 4)):
+            ledger = job.begin()
+            with suppress(GatewayError):
+                fleet = job.fleet(ledger, plan_over(job.rng.sample(RELAYS, 2)))
+                for _ in range(job.rng.randrange(4)):
+                    job.clock.now_s += job.rng.uniform(0, 100)
+                    plan = plan_over(job.rng.sample(RELAYS, job.rng.randrange(4)))
+                    with suppress(GatewayError):
+                        fleet.grow(plan)
+                        job.clock.now_s += job.rng.uniform(0, 100)  # What is under way drains.
+                        fleet.shrink(plan)
+                    real_s = job.provider.lived_s + sum(
+                        job.clock.now_s - since_s for since_s in job.provider.since_s.values()
+                    )
+                    assert ledger.spent_usd() == pytest.approx(real_s * USD_PER_S, abs=1e-9), f"seed {seed}"
+                fleet.close()
+            assert job.stored_usd() == pytest.approx(job.provider.lived_s * USD_PER_S, abs=1e-9), f"seed {seed}"
+            job.clock.now_s += job.rng.uniform(0, 1000)  # Nothing lives, and nothing is charged.
+
+
+def test_a_replan_that_keeps_a_machine_charges_it_once_and_a_drained_one_until_its_end(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.provider.start_s_max = 0.0
+    ledger = job.begin()
+    fleet = job.fleet(ledger, plan_over(["relay-0"]))  # With source and sink: three machines.
+    job.clock.now_s += 100
+    fleet.grow(plan_over(["relay-1"]))
+    job.clock.now_s += 10
+    fleet.shrink(plan_over(["relay-1"]))
+    job.clock.now_s += 40
+    fleet.close()
+    seconds = {use.name: use.ended_s - use.launched_s for use in ledger.ledger.machines if use.ended_s is not None}
+    assert seconds == {"source": 150, "sink": 150, "relay-0": 110, "relay-1": 50}
+    assert ledger.spent_usd() == pytest.approx(460 * USD_PER_S)
+
+
+def test_resumes_that_fail_cost_their_own_seconds_and_no_more(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    first = job.begin()
+    fleet = job.fleet(first, plan_over([]))
+    job.clock.now_s += 160
+    fleet.close()
+    spent_usd = [job.stored_usd()]
+    job.provider.failing = 1.0
+    for _ in range(3):
+        ledger = job.begin()
+        with pytest.raises(GatewayError):
+            job.fleet(ledger, plan_over([]))
+        spent_usd.append(job.stored_usd())
+    assert spent_usd[-1] == pytest.approx(job.provider.lived_s * USD_PER_S)
+    assert spent_usd[-1] == pytest.approx(spent_usd[0]), "machines of the first run were charged again"
+
+
+def test_egress_is_counted_once_though_each_lead_tells_the_sum_of_all_runs(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    first = job.begin()
+    first.see(progress(cost_usd=0.4))
+    first.save()
+    job.status("interrupted", cost_usd=0.5)  # Its last words did not reach us.
+    second = job.begin()
+    assert second.spent_usd() == pytest.approx(0.5)
+    second.see(progress(cost_usd=0.5))
+    second.see(progress(cost_usd=0.75))
+    second.see(progress(cost_usd=0.6))  # It was late.
+    assert second.spent_usd() == pytest.approx(0.75)
+    assert [line.usd for line in second.ledger.lines(0.0)] == pytest.approx([0.5, 0.25])
+
+
+def test_a_lead_that_died_may_have_spent_what_it_wrote_down_first(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    first = job.begin()
+    first.see(progress(cost_usd=0.45))
+    job.status("running", cost_usd=0.4)
+    (job.folder / "spent_usd_max").write_text("0.55")
+    first.begin_run()  # The lead is started again.
+    assert first.spent_usd() == pytest.approx(0.55)
+    first.see(progress(cost_usd=0.6))
+    assert first.spent_usd() == pytest.approx(0.6)
+
+
+def test_a_lead_that_was_killed_before_it_wrote_anything_is_paid_all_the_same(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    ledger.see(progress(cost_usd=0.3))
+    ledger.begin_run()
+    ledger.see(progress(cost_usd=0.1))
+    assert ledger.spent_usd() == pytest.approx(0.4)
+
+
+def test_a_ceiling_counts_requests_machines_and_egress(tmp_path: Path) -> None:
+    prices = RequestPrices(get_usd_per_1000=0.4, put_usd_per_1000=5.0, list_usd_per_1000=5.0)
+    clock = Clock()
+    known = JobPrices(PRICES.machines, prices, "list", prices, "list")
+    ledger = JobLedger(Ledger(known), None, usd_max=10.0, clock=clock, unix_s=0.0)
+    ledger.begin_run()
+    ledger.launched("fleet", "relay", "site:a")
+    clock.now_s += 100
+    ledger.see(progress(objects_total=1000, objects_done=1000, bytes_done=1000, cost_usd=0.5))
+    assert ledger.spent_usd() == pytest.approx(1.0 + 0.5 + 0.4 + 0.005 + 5.0)
+    assert ledger.spent_usd(0.7, clock.now_s + 3) == pytest.approx(1.03 + 0.7 + 5.405)
+    assert ledger.usd == 10.0
+
+
+def test_a_killed_owner_leaves_machines_that_are_charged_for_their_lease_at_most(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.begin().launched("fleet", "relay", "site:a")
+    job.clock.now_s += 100
+    assert job.stored_usd() == pytest.approx(100 * USD_PER_S)
+    job.clock.now_s += 1e6
+    assert job.stored_usd() == pytest.approx(ALIVE_S_MAX * USD_PER_S)
+    again = job.begin()
+    assert again.spent_usd() == pytest.approx(ALIVE_S_MAX * USD_PER_S)
+
+
+def test_the_file_is_private_and_a_job_that_costs_nothing_has_none(tmp_path: Path) -> None:
+    free = JobLedger(Ledger(), str(tmp_path))
+    free.begin_run()
+    free.launched("fleet", "local", "site:local")
+    free.see(progress(bytes_done=10, objects_done=1))
+    free.ended("fleet")
+    free.save()
+    assert os.listdir(tmp_path) == []
+    paid = JobLedger(Ledger(PRICES), str(tmp_path))
+    paid.begin_run()
+    paid.launched("fleet", "local", "site:a")
+    assert os.listdir(tmp_path) == [LEDGER_FILE]
+    assert stat.S_IMODE((tmp_path / LEDGER_FILE).stat().st_mode) == 0o600
+
+
+def test_a_job_of_an_older_version_has_what_that_knew(tmp_path: Path) -> None:
+    gateways = {"a": {"region": "site:a"}, "b": {"region": "site:b"}}
+    old = {
+        "ceiling": {"usd": 5.0, "machines_usd_per_s": 0.02, "boot_s": 50.0, "earlier_usd": 1.0, "since_s": 0.0},
+        "topology": {"gateways": gateways},
+    }
+    ledger = stored_ledger(str(tmp_path), old, Progress(elapsed_s=50.0, cost_usd=0.25))
+    assert ledger.total_usd(0.0) == pytest.approx(1.0 + 2.0 + 0.25)
+    assert ledger.prices.machines["site:b"].usd_per_s == pytest.approx(0.01)
+    assert stored_ledger(str(tmp_path), {"ceiling": None, "topology": None}, Progress()) == Ledger()
+    (tmp_path / LEDGER_FILE).write_text("{")
+    assert stored_ledger(str(tmp_path), {}, Progress(cost_usd=0.5)).total_usd(0.0) == 0.5
+
+
+def test_every_display_shows_the_sum_of_the_ledger(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    fleet = job.fleet(ledger, plan_over([]))
+    job.clock.now_s += 50
+    ledger.see(progress(cost_usd=0.5))
+    fleet.close()
+    plan, last = plan_over([]), Progress(cost_usd=0.5)
+    stored = read_ledger(str(job.folder))
+    assert stored is not None
+    job.clock.now_s += 1e6
+    shown = job_cost(stored, plan, last, None, job.clock.now_s)
+    assert shown == job_cost(ledger.ledger, plan, last, None, job.clock.now_s)
+    assert shown.metered_usd == ledger.spent_usd() == sum(line["usd"] for line in shown.document()["lines"])
+    assert summary_lines(Summary("done", last), plan, None, shown)[-1].startswith("cost    $1.00 predicted, ")
