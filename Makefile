@@ -31,9 +31,10 @@ $(VENV)/tools.stamp: requirements-dev.lock
 demo: setup ## Race a planned overlay against the direct path (root; else five local gateways), kill a relay, prove every byte
 	$(BIN)/tradewind demo
 
-test: setup ## All tests that finish in about 15 minutes
+test: setup ## All tests that are not slow; those of the emulated WAN, which measure rates, run one at a time
 	cargo test --workspace --locked --quiet
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 3 --ignore tests/sky
+	$(BIN)/python -m pytest -m "not slow" tests/sky
 
 test-all: setup ## Also the slow ones
 	SIMULATION_SEEDS=10000 cargo test --workspace --locked --quiet -- --include-ignored

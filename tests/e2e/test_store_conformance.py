@@ -58,7 +58,7 @@ def test_the_suite_passes_on(
     for name in ("AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST"):
         environment.pop(name, None)  # The suite is told endpoints, not left to find them.
     done = subprocess.run(
-        ["cargo", "test", "--locked", "-p", "tradewind-store", "--test", "conformance", "--", "--nocapture"],
+        ["cargo", "test", "--workspace", "--locked", "--test", "conformance", "--", "--nocapture"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
