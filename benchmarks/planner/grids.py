@@ -84,7 +84,7 @@ def paper_machines() -> dict[str, tuple[MachineOffer, ...]]:
 
 def network_of(catalog: Catalog, machines: int) -> Network:
     """All regions, with at most so many machines in each."""
-    return build_network(catalog, Limits(machines_per_region=machines), volume_gb=VOLUME_GB)
+    return build_network(catalog, Limits(machines_per_region=machines))
 
 
 def transfer(

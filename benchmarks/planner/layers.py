@@ -142,7 +142,7 @@ def _loss(planned_on: Catalog, truth: Catalog, src: Region, dst: Region) -> floa
     best = fastest(known.formulation, known.job, known.settings, cheapest_too=False)
     planned = answer_goal(prepare(planned_on, src, dst, 50, limits), Fastest())
     kept = {region for route in planned.routes for region in route.regions}
-    network = build_network(truth, limits, volume_gb=50, regions=kept)
+    network = build_network(truth, limits, regions=kept)
     real = prepare(truth, src, dst, 50, limits, network=network)
     got = fastest(real.formulation, real.job, real.settings, cheapest_too=False)
     assert best is not None

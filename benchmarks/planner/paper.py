@@ -90,7 +90,7 @@ def _over(made: Transfer, relay: str) -> OverlayPlan:
     links = {p: link for p, link in made.catalog.grid.links.items() if p != (ends[0], ends[1])}
     catalog = Catalog({}, made.catalog.prices, Grid(links), made.catalog.offers)
     limits = Limits(machines_per_region=1)
-    network = build_network(catalog, limits, volume_gb=made.job.volume_gb, regions={*ends, Region.parse(relay)})
+    network = build_network(catalog, limits, regions={*ends, Region.parse(relay)})
     only = prepare(catalog, ends[0], ends[1], made.job.volume_gb, limits, network=network)
     return answer_goal(only, Fastest())
 

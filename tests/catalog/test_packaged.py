@@ -55,6 +55,26 @@ def test_prices_fall_with_volume() -> None:
     assert price.mean_usd_per_gb(100, used_gb=200_000) == pytest.approx(0.05)
 
 
+def test_tiers_are_filled_by_the_traffic_that_the_provider_counts_together() -> None:
+    catalog = load_catalog()
+
+    def accounts(*pairs: tuple[str, str], used_gb: float = 0.0) -> dict[str, float]:
+        ends = [(Region.parse(a), Region.parse(b)) for a, b in pairs]
+        charges = catalog.egress_charges(dict.fromkeys(ends, 8000.0), used_gb)
+        return {charge.account: charge.usd for charge in charges}
+
+    sink = "gcp:us-east1"
+    by_region = accounts(("aws:us-east-1", sink), ("aws:us-west-2", sink))
+    assert by_region == {"aws:us-east-1": pytest.approx(720), "aws:us-west-2": pytest.approx(720)}
+    zone = accounts(("azure:eastus", sink), ("azure:uksouth", sink))
+    assert zone == {"azure": pytest.approx(10240 * 0.0875 + 5760 * 0.083)}
+    areas = accounts(
+        ("gcp:us-east1", "aws:us-east-1"), ("gcp:us-west1", "aws:us-east-1"), ("gcp:us-east1", "aws:eu-west-1")
+    )
+    assert set(areas) == {"gcp north-america → north-america", "gcp north-america → europe"}
+    assert accounts(("aws:us-east-1", sink), used_gb=200_000) == {"aws:us-east-1": pytest.approx(8000 * 0.05)}
+
+
 def test_distances_are_those_of_the_globe() -> None:
     places = load_catalog().places
     tokyo, london = places[Region("aws", "ap-northeast-1")], places[Region("aws", "eu-west-2")]

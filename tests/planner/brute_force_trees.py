@@ -60,8 +60,8 @@ def cheapest_usd(world: TreeWorld, rate_min_gbps: float, *, exactly: bool = Fals
     best = float("inf")
     trees = world.trees()
     for machines in world.machine_sets():
-        highs, share, inverse_rate, egress = _shares(world, trees, machines)
-        del share
+        highs, use, inverse_rate = shares(world, trees, machines)
+        egress = _egress_usd_per_gb(world, use)
         bound = 1 / rate_min_gbps
         highs.addConstr(inverse_rate == bound) if exactly else highs.addConstr(inverse_rate <= bound)
         highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * machines_usd_per_s(machines) * inverse_rate)
@@ -75,8 +75,8 @@ def fastest_gbps(world: TreeWorld, ceiling_usd: float = float("inf")) -> float:
     best = 0.0
     trees = world.trees()
     for machines in world.machine_sets():
-        highs, share, inverse_rate, egress = _shares(world, trees, machines)
-        del share
+        highs, use, inverse_rate = shares(world, trees, machines)
+        egress = _egress_usd_per_gb(world, use)
         if ceiling_usd < float("inf"):
             paid = world.volume_gb * egress + 8 * world.volume_gb * machines_usd_per_s(machines) * inverse_rate
             highs.addConstr(paid <= ceiling_usd)
@@ -86,7 +86,13 @@ def fastest_gbps(world: TreeWorld, ceiling_usd: float = float("inf")) -> float:
     return best
 
 
-def _shares(world: TreeWorld, trees: list[Tree], machines: Machines):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _egress_usd_per_gb(world: TreeWorld, use):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    prices = {pair: world.catalog.egress(*pair) for pair in use}
+    return sum(part * prices[pair].usd_per_gb for pair, part in use.items())  # type: ignore[union-attr]
+
+
+def shares(world: TreeWorld, trees: list[Tree], machines: Machines):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """The programme, what part of the bytes takes each link, and the inverse of the rate."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     inverse_rate = highs.addVariable(lb=0, ub=1e6)
@@ -102,6 +108,4 @@ def _shares(world: TreeWorld, trees: list[Tree], machines: Machines):  # type: i
             if at:
                 highs.addConstr(sum(use[p] for p in at) <= cap * count * inverse_rate)
                 highs.addConstr(sum((1 / links[p].gbps) * use[p] for p in at) <= count * inverse_rate)
-    prices = {pair: world.catalog.egress(*pair) for pair in links}
-    egress = sum(use[pair] * prices[pair].usd_per_gb for pair in links)  # type: ignore[union-attr]
-    return highs, share, inverse_rate, egress
+    return highs, use, inverse_rate

@@ -117,15 +117,17 @@ def _price_book(folder: Path, packaged: Packaged, told: Iterable[EgressRule]) ->
 
 
 def read_prices(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Pair, EgressPrice]]:
-    """Egress prices of a CSV file: src, dst, usd_per_gb[, source][, date].
+    """Egress prices of a CSV file: src, dst, usd_per_gb[, counted][, source][, date].
 
-    A price may have tiers, as `0:0.09;10240:0.085`: from how many GB a month it holds. ``check`` sees each line.
+    A price may have tiers, as `0:0.09;10240:0.085`: from how many GB a month it holds. `counted` says which traffic at
+    this price fills them together: that of the `account` (the default), of the source `region`, or between two
+    `continents`. ``check`` sees each line.
 
     Raises:
         ConfigError: names file, line and column.
     """
     for row in read_rows(path, [["src"], ["dst"], ["usd_per_gb"]]):
-        price = EgressPrice(row.tiers("usd_per_gb"), row.origin(source or path.name, "imported"))
+        price = row.egress_price("usd_per_gb", row.origin(source or path.name, "imported"))
         pair = (row.region("src"), row.region("dst"))
         if check is not None:
             check(row, [["src"], ["dst"]], pair)

@@ -12,7 +12,7 @@ from tradewind.catalog.modelled import LinkModel
 from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, read_rows
 from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
 from tradewind.model.origin import Origin
-from tradewind.model.price import EgressPrice, EgressRule
+from tradewind.model.price import EgressRule
 from tradewind.model.region import Place, Region
 
 __all__ = ["Packaged", "read_packaged"]
@@ -61,7 +61,7 @@ def _places(path: Path) -> Iterator[Place]:
 
 def _rules(path: Path) -> Iterator[EgressRule]:
     for row in read_rows(path, [["src"], ["dst"], ["usd_per_gb_from_gb"]]):
-        price = EgressPrice(row.tiers("usd_per_gb_from_gb"), row.origin(path.name, "published"))
+        price = row.egress_price("usd_per_gb_from_gb", row.origin(path.name, "published"))
         yield EgressRule(row.fields["src"], row.fields["dst"], price)
 
 

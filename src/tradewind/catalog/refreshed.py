@@ -12,12 +12,24 @@ from pathlib import Path
 from tradewind.catalog.locked import one_writer
 from tradewind.catalog.tables import USD_PER_HOUR_MAX, Row, format_tiers, read_rows, write_table
 from tradewind.model.origin import Origin
-from tradewind.model.price import EgressPrice, EgressRule
+from tradewind.model.price import EgressRule
 from tradewind.model.region import Region
 
 __all__ = ["MachinePrice", "read_machine_price", "read_refreshed", "refreshed_files", "store_refreshed"]
 
-HEADER = ("figure", "region", "dst", "usd_per_gb_from_gb", "type", "spot", "usd_per_hour", "source", "date", "method")
+HEADER = (
+    "figure",
+    "region",
+    "dst",
+    "usd_per_gb_from_gb",
+    "counted",
+    "type",
+    "spot",
+    "usd_per_hour",
+    "source",
+    "date",
+    "method",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ def read_refreshed(path: Path) -> Iterator[EgressRule | MachinePrice]:
     for row in read_rows(path, [["figure"], ["region"]]):
         if row.fields["figure"] == "egress":
             origin = row.origin(path.name, "refreshed")
-            price = EgressPrice(row.tiers("usd_per_gb_from_gb"), origin)
+            price = row.egress_price("usd_per_gb_from_gb", origin)
             yield EgressRule(str(row.region("region")), row.fields.get("dst", ""), price)
         elif row.fields["figure"] == "machine":
             yield read_machine_price(row, row.origin(path.name, "refreshed"))
@@ -90,11 +102,11 @@ def _store_locked(path: Path, new_rules: list[EgressRule], new_machines: list[Ma
 
 def _rule_row(rule: EgressRule) -> list[str]:
     origin = rule.price.origin
-    figures = ["egress", rule.src, rule.dst, format_tiers(rule.price.tiers), "", "", ""]
+    figures = ["egress", rule.src, rule.dst, format_tiers(rule.price.tiers), rule.price.counted, "", "", ""]
     return [*figures, origin.source, origin.date, origin.method]
 
 
 def _machine_row(machine: MachinePrice) -> list[str]:
     spot, usd_per_hour = "yes" if machine.spot else "no", f"{machine.usd_per_hour:.10g}"
-    figures = ["machine", str(machine.region), "", "", machine.type, spot, usd_per_hour]
+    figures = ["machine", str(machine.region), "", "", "", machine.type, spot, usd_per_hour]
     return [*figures, machine.origin.source, machine.origin.date, machine.origin.method]

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import cast, get_args
 
 from tradewind.errors import ConfigError
 from tradewind.model.origin import Origin, OriginKind
-from tradewind.model.price import PriceTier
+from tradewind.model.price import CountedBy, EgressPrice, PriceTier
 from tradewind.model.region import Region
 
 __all__ = ["Row", "format_tiers", "read_rows", "skip_comments", "write_table"]
@@ -107,6 +108,18 @@ class Row:
     def has(self, column: str) -> bool:
         """Whether the column is there and not empty."""
         return bool(self.fields.get(column, "").strip())
+
+    def word(self, column: str, words: Sequence[str]) -> str:
+        """One of ``words``; the first where the column is empty or missing."""
+        text = self.fields.get(column, "") or words[0]
+        if text not in words:
+            raise self.wrong(column, f"{text!r} is none of {', '.join(words)}")
+        return text
+
+    def egress_price(self, column: str, origin: Origin) -> EgressPrice:
+        """A price with its tiers in ``column``; `counted` says which traffic fills these together."""
+        counted = cast(CountedBy, self.word("counted", get_args(CountedBy)))
+        return EgressPrice(self.tiers(column), origin, counted)
 
     def switch(self, column: str) -> bool:
         """Yes or no, or true or false; no where the column is empty or missing."""

@@ -221,9 +221,9 @@ LINKS: Table[LinkKey, Figure] = Table(
 EGRESS_PRICES: Table[Pair, EgressPrice] = Table(
     what="egress price",
     file=PRICES_FILE,
-    columns=("src", "dst", "usd_per_gb"),
+    columns=("src", "dst", "usd_per_gb", "counted"),
     read=read_prices,
-    fields=lambda pair, price: [*map(str, pair), format_tiers(price.tiers)],
+    fields=lambda pair, price: [*map(str, pair), format_tiers(price.tiers), price.counted],
     about=lambda pair: " → ".join(map(str, pair)),
     figure=lambda price: f"{price.tiers[0].usd_per_gb:g} USD/GB",
 )

@@ -169,7 +169,7 @@ class Campaign:
 
     def _usd(self, pair: RegionPair, count_bytes: float) -> float:
         price = self._catalog.egress(*pair)
-        return price.mean_usd_per_gb(count_bytes / 1e9) * count_bytes / 1e9 if price else 0.0
+        return price.cost_usd(count_bytes / 1e9) if price else 0.0
 
 
 def gateway_name(index: int) -> str:

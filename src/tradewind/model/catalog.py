@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from tradewind.errors import UsageError
 from tradewind.model.grid import Grid
 from tradewind.model.machine import MachineOffer, StoreLimits
 from tradewind.model.origin import Origin
-from tradewind.model.price import EgressPrice, PriceBook
+from tradewind.model.price import EgressCharge, EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Place, Region, parse_region
 
 __all__ = ["Catalog"]
@@ -47,6 +48,43 @@ class Catalog:
         if src_place is None or dst_place is None:
             return self.prices.pairs.get((src, dst))
         return self.prices.egress(src_place, dst_place)
+
+    def egress_account(self, src: Region, dst: Region, price: EgressPrice) -> str:
+        """Name the billing count that traffic between two regions fills, `price` being its price.
+
+        Traffic is counted together if both the count and the tiers are the same.
+        """
+        if price.counted == "region":
+            return str(src)
+        if price.counted == "continents":
+            ends = (self.places.get(src), self.places.get(dst))
+            return f"{src.provider} {' → '.join('?' if place is None else place.continent for place in ends)}"
+        return src.provider
+
+    def egress_charges(
+        self, volumes_gb: Mapping[tuple[Region, Region], float], used_gb: float = 0.0
+    ) -> tuple[EgressCharge, ...]:
+        """Return what egress costs, by billing count.
+
+        Args:
+            volumes_gb: what is sent from region to region [GB on the wire].
+            used_gb: what each count has seen this month.
+
+        Raises:
+            KeyError: a pair of regions has no price.
+        """
+        counts: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[tuple[Region, Region]]]] = {}
+        for src, dst in volumes_gb:
+            price = self.egress(src, dst)
+            if price is None:
+                raise KeyError(f"no price of egress from {src} to {dst} is known")
+            count = counts.setdefault((self.egress_account(src, dst, price), price.tiers), (price, []))
+            count[1].append((src, dst))
+        charges = []
+        for (account, _), (price, pairs) in counts.items():
+            volume_gb = math.fsum(volumes_gb[pair] for pair in pairs)
+            charges.append(EgressCharge(account, price, volume_gb, price.cost_usd(volume_gb, used_gb), tuple(pairs)))
+        return tuple(charges)
 
     def region_named(self, text: str) -> Region:
         """A region as a user typed it, which need not be known. Raises UsageError, with names like a bare one."""

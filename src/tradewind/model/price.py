@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tradewind.model.origin import Origin
 from tradewind.model.region import Place, Region
 
-__all__ = ["EgressPrice", "EgressRule", "PriceBook", "PriceTier"]
+__all__ = ["CountedBy", "EgressCharge", "EgressPrice", "EgressRule", "PriceBook", "PriceTier"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +21,60 @@ class PriceTier:
     usd_per_gb: float
 
 
+CountedBy = Literal["account", "region", "continents"]
+
+
 @dataclass(frozen=True, slots=True)
 class EgressPrice:
     """What one GB costs on its way from one region to another. Tiers rise by ``from_gb``; the first starts at zero."""
 
     tiers: tuple[PriceTier, ...]
     origin: Origin
+    counted: CountedBy = "account"
+    """Which traffic at this price fills the tiers together: all of the provider's account, that out of one region, or
+    that between two continents."""
 
     @property
     def usd_per_gb(self) -> float:
         """Price of the first GB of a month."""
         return self.tiers[0].usd_per_gb
 
+    def cost_usd(self, volume_gb: float, used_gb: float = 0.0) -> float:
+        """Return what ``volume_gb`` cost that follow ``used_gb`` already sent this month.
+
+        Plans, their check, measurements and ledgers all get the cost of egress from here.
+        """
+        ends_gb = [*(tier.from_gb for tier in self.tiers[1:]), math.inf]
+        parts_gb = [
+            max(0.0, min(used_gb + volume_gb, end_gb) - max(used_gb, tier.from_gb))
+            for tier, end_gb in zip(self.tiers, ends_gb, strict=True)
+        ]
+        return math.fsum(gb * tier.usd_per_gb for gb, tier in zip(parts_gb, self.tiers, strict=True))
+
     def mean_usd_per_gb(self, volume_gb: float, used_gb: float = 0.0) -> float:
-        """Mean price of ``volume_gb`` that follow ``used_gb`` already sent this month."""
-        if volume_gb <= 0 or len(self.tiers) == 1:
-            return self.tiers[0].usd_per_gb
-        total_usd = 0.0
-        for tier, end_gb in zip(self.tiers, [*(t.from_gb for t in self.tiers[1:]), float("inf")], strict=True):
-            part_gb = min(used_gb + volume_gb, end_gb) - max(used_gb, tier.from_gb)
-            total_usd += max(part_gb, 0.0) * tier.usd_per_gb
-        return total_usd / volume_gb
+        """Return the mean price of ``volume_gb`` that follow ``used_gb`` already sent this month."""
+        if len(self.tiers) == 1:
+            return self.usd_per_gb
+        if volume_gb <= 0:
+            return next(tier.usd_per_gb for tier in reversed(self.tiers) if tier.from_gb <= used_gb)
+        return self.cost_usd(volume_gb, used_gb) / volume_gb
+
+
+@dataclass(frozen=True, slots=True)
+class EgressCharge:
+    """What one billing count charges: traffic whose volume fills the same tiers."""
+
+    account: str
+    """Whose count it is, in words: `aws`, `aws:us-east-1`, `gcp europe → asia`."""
+    price: EgressPrice
+    volume_gb: float
+    usd: float
+    pairs: tuple[tuple[Region, Region], ...]
+
+    @property
+    def usd_per_gb(self) -> float:
+        """Mean price of the volume."""
+        return self.usd / self.volume_gb if self.volume_gb > 0 else self.price.usd_per_gb
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
 from tradewind.model.overlay import MulticastPlan, Overlay, OverlayPlan
@@ -33,7 +32,7 @@ def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> list[str]
         *_machines(plan, catalog, limits),
         *_stores(plan, catalog, limits),
         *_connections(plan),
-        *_cost(plan),
+        *_cost(plan, catalog, limits),
         *_goal(plan),
     ]
 
@@ -46,7 +45,7 @@ def multicast_violations(plan: MulticastPlan, catalog: Catalog, limits: Limits) 
         *_machines(plan, catalog, limits),
         *_stores(plan, catalog, limits),
         *_connections(plan),
-        *_cost(plan),
+        *_cost(plan, catalog, limits),
         *_goal(plan),
     ]
 
@@ -185,8 +184,19 @@ def _connections(plan: Overlay) -> Iterator[str]:
             yield f"{region}: {max(out, into)} connections, allowed are {most}"
 
 
-def _cost(plan: Overlay) -> Iterator[str]:
-    egress = math.fsum(e.gbps * e.usd_per_gb for e in plan.edges) / BITS_PER_BYTE * plan.transfer_s
+def _cost(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
+    """Egress by billing count, each edge at the mean price of its count; machines from launch to the last byte."""
+    ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
+    volumes_gb = {(edge.src, edge.dst): edge.gbps * part * ratio for edge in plan.edges}
+    try:
+        charges = catalog.egress_charges(volumes_gb, limits.monthly_egress_used_gb)
+    except KeyError:
+        return  # `_links` says which has no price.
+    of_count = {pair: charge.usd_per_gb * ratio for charge in charges for pair in charge.pairs}
+    for edge in plan.edges:
+        if _differ(edge.usd_per_gb, of_count[edge.src, edge.dst]):
+            yield f"{edge.src} → {edge.dst}: at {edge.usd_per_gb} USD/GB, it costs {of_count[edge.src, edge.dst]}"
+    egress = math.fsum(charge.usd for charge in charges)
     machines = math.fsum(m.count * m.offer.usd_per_s for m in plan.machines) * plan.time_s
     if _differ(egress, plan.cost.egress_usd) or _differ(machines, plan.cost.machines_usd):
         yield f"costs {plan.cost}, which should be {egress} for egress and {machines} for machines"

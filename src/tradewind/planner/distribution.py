@@ -80,7 +80,7 @@ def prepare_multicast(
     twice = next((d for number, d in enumerate(destinations) if d in destinations[:number]), None)
     if twice is not None:
         raise UsageError(f"{twice} is named twice among the destinations", hint="name each destination once")
-    network = network or build_network(catalog, limits, volume_gb=volume_gb)
+    network = network or build_network(catalog, limits)
     for destination in destinations:
         refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_multicast_formulation(

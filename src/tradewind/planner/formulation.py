@@ -95,6 +95,9 @@ class SharedFlows(Protocol):
     ) -> bool:
         """Find and keep a row that these flows violate; ``False`` if none was found."""
 
+    def priced(self, egress_usd_per_s: FloatArray, usd_per_gbit: float) -> SharedFlows:
+        """Return the same with other prices: per Gbit/s on each shared column, and per Gbit/s of the rate."""
+
     def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
         """A bound, and where the machines of the relaxation are."""
 

@@ -28,7 +28,7 @@ from tradewind.planner.linear import WORK_MAX
 from tradewind.planner.network import IntArray
 from tradewind.planner.solver import SolverSettings, challenge, solve_flows
 
-__all__ = ["SOLVES_MAX", "Frontier", "Segment", "trace_frontier"]
+__all__ = ["SOLVES_MAX", "Frontier", "Programmes", "Segment", "trace_frontier"]
 
 SOLVES_MAX = 400
 """Mixed-integer solves of one frontier, unless the caller sets less; pieces not proven by then are marked as such."""
@@ -56,6 +56,17 @@ BOUND_ROUNDING = 1e-3
 
 Line = tuple[float, float]
 """Intercept and slope in the plane (T, R)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Programmes:
+    """What is traced: one programme, or where volume tiers make costs other than linear, one per choice of tiers.
+
+    For every plan the least cost over ``prices`` is its own or more, and that over ``bounds`` its own or less.
+    """
+
+    prices: tuple[Formulation, ...]
+    bounds: tuple[Formulation, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,7 @@ class Frontier:
     segments: tuple[Segment, ...]
     solves: int
     job: Job
-    formulation: Formulation = field(repr=False)
+    programmes: tuple[Formulation, ...] = field(repr=False)
 
     def cost_usd(self, rate_gbps: float) -> float:
         """Least cost of a plan at ``rate_gbps`` or more; infinite beyond the fastest."""
@@ -118,10 +129,13 @@ class Frontier:
         for segment in self.segments:
             if rate_gbps <= segment.rate_to_gbps * (1 + WINDOW_MIN):
                 rate = min(max(rate_gbps, segment.rate_from_gbps), segment.rate_to_gbps)
-                answer = solve_flows(
-                    self.formulation, Ask(rate, rate), np.array(segment.machines, dtype=np.int64), settings
+                machines = np.array(segment.machines, dtype=np.int64)
+                points = (
+                    Point.of(programme, self.job, answer)
+                    for programme in self.programmes
+                    if (answer := solve_flows(programme, Ask(rate, rate), machines, settings)) is not None
                 )
-                return None if answer is None else Point.of(self.formulation, self.job, answer)
+                return min(points, key=lambda point: point.cost_usd, default=None)
         return None
 
 
@@ -139,7 +153,7 @@ class _Piece:
 
 
 def trace_frontier(
-    formulation: Formulation,
+    programmes: Programmes,
     job: Job,
     settings: SolverSettings,
     *,
@@ -147,22 +161,26 @@ def trace_frontier(
     known: Sequence[IntArray] = (),
 ) -> Frontier | None:
     """Trace it; ``None`` if the sink cannot be reached. No use of the machines in ``known`` is above it."""
-    top = fastest(formulation, job, settings)
-    bottom = cheapest(formulation, job, settings) if top else None
-    if top is None or bottom is None:
+    tops = [top for programme in programmes.prices if (top := fastest(programme, job, settings)) is not None]
+    if not tops:
         return None
+    highest_gbps = max(point.rate_gbps for point in tops)
+    as_fast = [point for point in tops if point.rate_gbps >= highest_gbps * (1 - WINDOW_MIN)]
+    top = min(as_fast, key=lambda point: point.cost_usd)
+    bottoms = [point for programme in programmes.prices if (point := cheapest(programme, job, settings)) is not None]
+    bottom = min(bottoms, key=lambda point: point.cost_usd)
     if bottom.rate_gbps >= top.rate_gbps * (1 - WINDOW_MIN):
         segment = _single_point(top, job)
-        return Frontier((segment,), 2, job, formulation)
+        return Frontier((segment,), 2, job, programmes.prices)
     work_max = BOOT_CHALLENGE_WORK if job.boot_s > 0.0 else CHALLENGE_WORK
     hasty = replace(settings, work_max=min(settings.work_max, work_max))
-    tracer = _Tracer(formulation, job, hasty, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
+    tracer = _Tracer(programmes, job, hasty, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
     tracer.add(bottom.answer.machines)
     tracer.add(top.answer.machines)
     for machines in known:
         tracer.add(machines)
     tracer.prove(solves_max)
-    return Frontier(tuple(tracer.segments()), tracer.solves, job, formulation)
+    return Frontier(tuple(tracer.segments()), tracer.solves, job, programmes.prices)
 
 
 def _single_point(top: Point, job: Job) -> Segment:
@@ -175,8 +193,8 @@ def _single_point(top: Point, job: Job) -> Segment:
 class _Tracer:
     """The pool of machine sets, their envelope, and what of it has been proven."""
 
-    def __init__(self, formulation: Formulation, job: Job, settings: SolverSettings, low: float, high: float) -> None:
-        self.formulation = formulation
+    def __init__(self, programmes: Programmes, job: Job, settings: SolverSettings, low: float, high: float) -> None:
+        self.programmes = programmes
         self.job = job
         self.settings = settings
         self.low = low
@@ -193,7 +211,7 @@ class _Tracer:
         key = tuple(int(n) for n in machines)
         if key in self._pool:
             return False
-        self._pool[key] = list(self._pieces(machines, key))
+        self._pool[key] = [piece for of in self.programmes.prices for piece in self._pieces(of, machines, key)]
         return True
 
     def prove(self, solves_max: int) -> None:
@@ -258,15 +276,18 @@ class _Tracer:
         # Cost is R / T: what is below the line by this much is cheaper by no more than the gap anywhere in the window.
         tolerance = self._relative * min(intercept + slope * low, intercept + slope * high)
         beat = intercept - tolerance
-        found = challenge(self.formulation, ask, self.settings.afresh(), beat)
-        self.solves += 1
-        if found.answer is None and found.bound >= beat - BOUND_ROUNDING * abs(tolerance):
-            self._proven.append((low, high, line, self._relative))
-        elif found.answer is None:
-            self._given_up.append((low, high))
-        elif not self.add(found.answer.machines):
-            rate = float(found.answer.flow_gbps[self.formulation.out_of_source].sum())
-            self._narrow(low, high, line, rate)
+        for programme in self.programmes.bounds:
+            found = challenge(programme, ask, self.settings.afresh(), beat)
+            self.solves += 1
+            if found.answer is None and found.bound >= beat - BOUND_ROUNDING * abs(tolerance):
+                continue
+            if found.answer is None:
+                self._given_up.append((low, high))
+            elif not self.add(found.answer.machines):
+                rate = float(found.answer.flow_gbps[programme.out_of_source].sum())
+                self._narrow(low, high, line, rate)
+            return
+        self._proven.append((low, high, line, self._relative))
 
     def _narrow(self, low: float, high: float, line: Line, rate: float) -> None:
         """Known machines seem better at ``rate``: they end at the window's lower edge, or their boot was undercounted.
@@ -326,28 +347,30 @@ class _Tracer:
             if over and high - low > WINDOW_MIN * high * 1e-3:
                 yield from _lowest(over, low, high)
 
-    def _pieces(self, machines: IntArray, key: tuple[int, ...]) -> Iterator[_Piece]:
+    def _pieces(self, programme: Formulation, machines: IntArray, key: tuple[int, ...]) -> Iterator[_Piece]:
         """The machine set's function between ``low`` and the rate that it reaches."""
         ask = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
-        top = solve_flows(self.formulation, ask, machines, self.settings)
+        top = solve_flows(programme, ask, machines, self.settings)
         if top is None or top.objective <= self.low:
             return
-        left = self._value(machines, self.low)
-        right = self._value(machines, min(top.objective, self.high))
+        left = self._value(programme, machines, self.low)
+        right = self._value(programme, machines, min(top.objective, self.high))
         if left is not None and right is not None:
-            yield from self._between(machines, key, left, right)
+            yield from self._between(programme, machines, key, left, right)
 
-    def _value(self, machines: IntArray, rate: float) -> _Tangent | None:
+    def _value(self, programme: Formulation, machines: IntArray, rate: float) -> _Tangent | None:
         """A machine set's function and its slope at one rate; at its end, as near to it as the solver gets."""
         for _ in range(END_STEPS_MAX):
-            answer = solve_flows(self.formulation, Ask(rate, rate), machines, self.settings)
+            answer = solve_flows(programme, Ask(rate, rate), machines, self.settings)
             if answer is not None and answer.duals is not None:
-                boot = float(self.formulation.machine_usd_per_s @ machines) * self.job.boot_s / self.job.gbit
+                boot = float(programme.machine_usd_per_s @ machines) * self.job.boot_s / self.job.gbit
                 return _Tangent(rate, answer.objective + boot * rate, float(answer.duals[-1]) + boot)
             rate *= 1 - 1e-9
         return None
 
-    def _between(self, machines: IntArray, key: tuple[int, ...], left: _Tangent, right: _Tangent) -> Iterator[_Piece]:
+    def _between(
+        self, programme: Formulation, machines: IntArray, key: tuple[int, ...], left: _Tangent, right: _Tangent
+    ) -> Iterator[_Piece]:
         """Cut a convex function where the tangents at both ends meet, until one of them is the chord."""
         width = right.rate - left.rate
         if width <= WINDOW_MIN * right.rate:
@@ -358,13 +381,13 @@ class _Tracer:
         meeting = left.rate + above_right / max(right.slope - left.slope, 1e-15)
         middle = None
         if min(above_left, above_right) > tolerance and left.rate < meeting < right.rate:
-            middle = self._value(machines, meeting)
+            middle = self._value(programme, machines, meeting)
         if middle is None:
             slope = (right.value - left.value) / width
             yield _Piece(left.rate, right.rate, (left.value - slope * left.rate, slope), key)
             return
-        yield from self._between(machines, key, left, middle)
-        yield from self._between(machines, key, middle, right)
+        yield from self._between(programme, machines, key, left, middle)
+        yield from self._between(programme, machines, key, middle, right)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,12 @@ class SolverSettings:
     """Of one search for machines. Measured grids took up to 230."""
     meter: Meter = field(default_factory=Meter, compare=False)
     """Of the question that is being answered; each goal begins with a fresh one."""
+    whole: Meter | None = field(default=None, compare=False)
+    """Of all questions that answer one, where there are several."""
 
     def afresh(self, part: float = 1.0) -> SolverSettings:
         """Return the same limits for another question, with ``part`` of the work."""
-        return replace(self, meter=Meter(self.work_max * part))
+        return replace(self, meter=Meter(self.work_max * part, whole=self.whole))
 
 
 def new_highs(settings: SolverSettings) -> Any:

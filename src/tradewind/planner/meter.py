@@ -34,23 +34,33 @@ class Meter:
 
     work_max: float = WORK_MAX
     done: float = 0.0
+    whole: Meter | None = None
+    """Of the question of which this one is a part; what is counted here counts there, too."""
 
     def count(self, iterations: int, columns: int) -> None:
         """Count one linear programme."""
-        self.done += (RELAXATION_WORK + iterations) * _size(columns)
+        self._add((RELAXATION_WORK + iterations) * _size(columns))
 
     def count_tree(self, regions: int, destinations: int) -> None:
         """Count one search for the cheapest distribution tree."""
-        self.done += TREE_WORK_PER_REGION * regions + TREE_WORK_PER_SPLIT * 3.0**destinations
+        self._add(TREE_WORK_PER_REGION * regions + TREE_WORK_PER_SPLIT * 3.0**destinations)
+
+    def _add(self, work: float) -> None:
+        self.done += work
+        if self.whole is not None:
+            self.whole._add(work)
 
     def checks_left(self, columns: int) -> int:
         """Return how many checks of a branch and bound the work that is left pays for, at least one."""
-        return max(1, int((self.work_max - self.done) / (CHECK_WORK * _size(columns))))
+        left = self.work_max - self.done
+        if self.whole is not None:
+            left = min(left, self.whole.work_max - self.whole.done)
+        return max(1, int(left / (CHECK_WORK * _size(columns))))
 
     @property
     def spent(self) -> bool:
         """Whether what has been found by now must do."""
-        return self.done >= self.work_max
+        return self.done >= self.work_max or (self.whole is not None and self.whole.spent)
 
 
 def _size(columns: int) -> float:

@@ -14,6 +14,7 @@ and trees agree: the answer is then exact, and before that the programme is a bo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -49,6 +50,14 @@ class Trees:
         self._rows: Rows | None = None
         self._columns = TreeColumns(network, links, source, sinks)
         self._within: dict[frozenset[int], tuple[Formulation, IntArray]] = {}
+        self._usd_per_gbit = 0.0
+
+    def priced(self, egress_usd_per_s: FloatArray, usd_per_gbit: float) -> Trees:
+        """Return the same with other prices: per Gbit/s on each shared column, and per Gbit/s of the rate."""
+        trees = copy(self)
+        trees._columns, trees._usd_per_gbit = self._columns.priced(egress_usd_per_s, usd_per_gbit), usd_per_gbit
+        trees._within = {}
+        return trees
 
     def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
         """A bound, and where the machines of the relaxation are."""
@@ -74,8 +83,14 @@ class Trees:
             kept = np.flatnonzero(inside)
             small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=every[kept])
             offered = np.array([option.region_index in regions for option in network.options])
-            small = replace(small, machine_max=np.where(offered, small.machine_max, 0.0))
             columns = np.concatenate([kept + len(every) * n for n in range(1 + len(formulation.sinks))])
+            prices = formulation.egress_usd_per_s
+            small = replace(
+                small,
+                machine_max=np.where(offered, small.machine_max, 0.0),
+                egress_usd_per_s=prices[columns],
+                shared=small.shared and small.shared.priced(prices[kept], self._usd_per_gbit),
+            )
             self._within[regions] = (small, columns)
         return self._within[regions]
 

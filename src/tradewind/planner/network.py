@@ -10,16 +10,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tradewind.model.catalog import Catalog
 from tradewind.model.machine import MachineOffer
+from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Region
+from tradewind.planner.arrays import FloatArray, IntArray
+from tradewind.planner.tiers import TierCount
 
-__all__ = ["Limits", "MachineOption", "Network", "build_network"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+__all__ = ["FloatArray", "IntArray", "Limits", "MachineOption", "Network", "build_network"]
 
 GBPS_MIN = 1e-3
 """Links below 1 Mbit/s are left out: they carry nothing worth a machine and only worsen the numbers' scaling."""
@@ -43,7 +42,7 @@ class Limits:
     compression_ratio: float = 1.0
     """Bytes on the wire per byte of data, at most 1."""
     monthly_egress_used_gb: float = 0.0
-    """Egress already paid this month, which decides the price tier."""
+    """Egress that each billing count has seen this month: where its tiers go on."""
     machines_setting: str = "--max-vms"
     """What sets `machines_per_region` where the user says it, for hints."""
 
@@ -72,12 +71,15 @@ class Network:
     head: IntArray
     link_gbps: FloatArray
     usd_per_gb: FloatArray
+    """Of the first GB; `counts` says how the price goes on where it has tiers."""
     options: tuple[MachineOption, ...]
     machines_max: IntArray
     """Per region."""
     connections_per_machine: int
     boot_s: float
     """Until the slowest machine type that is offered answers: no plan waits longer."""
+    counts: tuple[TierCount, ...] = ()
+    """Billing counts of the links whose price has tiers."""
     held_by_quota: frozenset[int] = frozenset()
     """Regions whose `machines_max` is the account's quota, not what the user allows."""
 
@@ -110,7 +112,6 @@ def build_network(
     catalog: Catalog,
     limits: Limits,
     *,
-    volume_gb: float,
     regions: Collection[Region] | None = None,
 ) -> Network:
     """Cut a network out of ``catalog``: the regions with a grid, a price and a machine.
@@ -118,24 +119,29 @@ def build_network(
     Args:
         catalog: what is known.
         limits: what is allowed.
-        volume_gb: decides the mean price where prices have volume tiers.
         regions: restricts the overlay to these; ``None`` for all of the grid.
     """
     names = catalog.grid.regions() if regions is None else tuple(sorted(regions))
     names = tuple(r for r in names if _offers(catalog, r, limits) and _machines_max(catalog, r, limits) > 0)
     index = {region: position for position, region in enumerate(names)}
     ratio = limits.compression_ratio
-    tail, head, gbps, price = [], [], [], []
+    tail: list[int] = []
+    head, gbps, price = [], [], []
+    tiered: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[int]]] = {}
+    used_gb = limits.monthly_egress_used_gb
     for (src, dst), link in catalog.grid.links.items():
         if src not in index or dst not in index or src == dst or link.gbps < GBPS_MIN:
             continue
         egress = catalog.egress(src, dst)
         if egress is None:
             continue
+        if len(egress.tiers) > 1:
+            key = (catalog.egress_account(src, dst, egress), egress.tiers)
+            tiered.setdefault(key, (egress, []))[1].append(len(tail))
         tail.append(index[src])
         head.append(index[dst])
         gbps.append(link.gbps / ratio)
-        price.append(egress.mean_usd_per_gb(volume_gb * ratio, limits.monthly_egress_used_gb) * ratio)
+        price.append(egress.mean_usd_per_gb(0.0, used_gb) * ratio)
     options = tuple(
         _option(catalog, index[r], offer, r, limits) for r in names for offer in _offers(catalog, r, limits)
     )
@@ -150,6 +156,10 @@ def build_network(
         machines_max=np.array([_machines_max(catalog, r, limits) for r in names], dtype=np.int64),
         connections_per_machine=limits.connections_per_machine,
         boot_s=max((o.offer.machine.boot_s for o in options), default=0.0),
+        counts=tuple(
+            TierCount(account, egress, np.array(links, dtype=np.int64), len({tail[e] for e in links}), used_gb, ratio)
+            for (account, _), (egress, links) in tiered.items()
+        ),
         held_by_quota=frozenset(index[r] for r in names if _machines_max(catalog, r, limits) < _allowed(r, limits)),
     )
 

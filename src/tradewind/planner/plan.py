@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tradewind.errors import InfeasibleGoal, InvalidPlan, UsageError
 from tradewind.model.amounts import BYTES_PER_GB, format_gbps, format_usd
 from tradewind.model.catalog import Catalog
-from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, request_usd
 from tradewind.model.units import format_duration
+from tradewind.planner.best import best_start
 from tradewind.planner.check import violations
 from tradewind.planner.explain import binding_limits
-from tradewind.planner.formulation import Formulation, build_formulation
+from tradewind.planner.formulation import build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
-from tradewind.planner.goals import (
-    SOONEST_TIE,
-    SOONEST_TIE_S,
-    Job,
-    Point,
-    cheapest,
-    cheapest_exactly,
-    fastest,
-    fastest_within,
-    soonest,
-)
-from tradewind.planner.multicast import build_multicast_formulation, shared_links
+from tradewind.planner.goals import Job, Point
 from tradewind.planner.network import IntArray, Limits, Network, build_network
 from tradewind.planner.routes import overlay_plan
 from tradewind.planner.solver import SolverSettings
+from tradewind.planner.tier_choices import tier_programmes
+from tradewind.planner.transfer import Transfer, solve_goal, started_within, starts
 from tradewind.planner.trickles import without_trickles
 
 __all__ = [
@@ -53,22 +45,8 @@ __all__ = [
 
 ROUNDING = 1e-8
 """Relative; figures of the solver that are nearer to a round one than this are that."""
-RATE_TIE = 1e-8
-"""Relative; of two plans whose rates differ by less the cheaper one is taken."""
 NEAREST_SLACK = 1e-9
 """Relative; the nearest goal is named this much on the side where it can be had."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Transfer:
-    """A transfer ready to be planned for any goal."""
-
-    catalog: Catalog
-    limits: Limits
-    network: Network
-    formulation: Formulation
-    job: Job
-    settings: SolverSettings
 
 
 def prepare(
@@ -100,7 +78,7 @@ def prepare(
         UsageError: unknown region, or nothing to plan.
     """
     limits = limits or Limits()
-    network = network or build_network(catalog, limits, volume_gb=volume_gb)
+    network = network or build_network(catalog, limits)
     refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_formulation(network, network.index[source], network.index[destination])
     job = job_of(catalog, network, source, [destination], volume_gb, boot_s, objects)
@@ -192,11 +170,12 @@ def trace_transfer(
         InfeasibleGoal: the destination cannot be reached.
     """
     if known and not transfer.job.boot_given:
-        transfer = _started_within(transfer, max(plan.boot_s for plan in known))
+        transfer = started_within(transfer, max(plan.boot_s for plan in known))
     machines = [_machines_of(plan, transfer.network) for plan in known]
-    frontier = trace_frontier(
-        transfer.formulation, transfer.job, transfer.settings, solves_max=solves_max, known=machines
-    )
+    programmes = tier_programmes(transfer, known)
+    if programmes is None:
+        raise _unreachable(transfer)
+    frontier = trace_frontier(programmes, transfer.job, transfer.settings, solves_max=solves_max, known=machines)
     if frontier is None:
         raise _unreachable(transfer)
     return frontier
@@ -231,94 +210,6 @@ def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
     if wrong:
         raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
     return plan
-
-
-def starts(transfer: Transfer) -> list[Transfer]:
-    """The transfer once per boot time that its plan can have, with the machine types that start within it.
-
-    A plan waits for the slowest machine that it uses. Among the machines that start within b seconds, all plans whose
-    slowest takes b are charged what they cost, and no other is charged too little: the best over all b is the best.
-    """
-    network, formulation, job = transfer.network, transfer.formulation, transfer.job
-    ends = [network.boots_at(region) for region in (formulation.source, *formulation.sinks)]
-    times = [] if job.boot_given or not all(ends) else network.boot_times_s
-    times_s = [boot_s for boot_s in times if boot_s >= max(boots[0] for boots in ends)]
-    if len(times_s) < 2:
-        return [transfer]
-    settings = replace(transfer.settings, work_max=transfer.settings.work_max / len(times_s))
-    return [_started_within(replace(transfer, settings=settings), boot_s) for boot_s in times_s]
-
-
-def _started_within(transfer: Transfer, boot_s: float) -> Transfer:
-    """The transfer with the machine types alone that start within ``boot_s``."""
-    job = replace(transfer.job, boot_s=boot_s)
-    network, formulation = transfer.network.started_within(boot_s), transfer.formulation
-    if len(network.options) == len(transfer.network.options):
-        return replace(transfer, job=job)
-    several = formulation.shared is not None
-    links = shared_links(formulation) if several else formulation.links
-    offered = np.zeros(len(network.regions), dtype=bool)
-    offered[network.region_of_option] = True
-    links = links[offered[network.tail[links]] & offered[network.head[links]]]
-    if several:
-        small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
-    else:
-        small = build_formulation(network, formulation.source, formulation.sink, links=links)
-    return replace(transfer, network=network, formulation=small, job=job)
-
-
-def best_start(transfer: Transfer, goal: Goal) -> tuple[Transfer, Point] | None:
-    """The best point for a goal over all boot times, and the transfer with the machines among which it was found."""
-    parts = starts(transfer)
-    if len(parts) == 1:
-        point = solve_goal(parts[0], goal)
-        return None if point is None else (parts[0], point)
-    if isinstance(goal, Soonest):
-        goal = _deadline_of_soonest(parts)
-    solved = [(part, solve_goal(part, goal)) for part in parts]
-    found = [(part, point) for part, point in solved if point is not None]
-    if not found:
-        return None
-    if isinstance(goal, MaxCost | Fastest):
-        part, best = min(found, key=lambda of: (-of[1].rate_gbps * (1 - RATE_TIE), of[1].cost_usd))
-        highest = max(point.rate_gbps * (1 + point.gap) for _, point in found)
-        gap = highest / best.rate_gbps - 1
-        near = [of for of in found if of[1].rate_gbps >= best.rate_gbps * (1 - RATE_TIE)]
-        part, best = min(near, key=lambda of: of[1].cost_usd)
-    else:
-        part, best = min(found, key=lambda of: of[1].cost_usd)
-        gap = 1 - min(point.cost_usd * (1 - point.gap) for _, point in found) / best.cost_usd
-    return part, replace(best, gap=max(best.gap, gap))
-
-
-def _deadline_of_soonest(parts: Sequence[Transfer]) -> Goal:
-    """The deadline that stands for `Soonest`: what is later by less than it is as soon as the soonest."""
-    ends_s = []
-    for part in parts:
-        top = fastest(part.formulation, part.job, part.settings, cheapest_too=False)
-        if top is not None:
-            ends_s.append(part.job.boot_s + part.job.gbit / top.rate_gbps)
-    soonest_s = min(ends_s, default=math.inf)
-    return Deadline(soonest_s + max(SOONEST_TIE_S, SOONEST_TIE * soonest_s)) if ends_s else Fastest()
-
-
-def solve_goal(transfer: Transfer, goal: Goal) -> Point | None:
-    """The best point for a goal; ``None`` if nothing meets it."""
-    formulation, job, settings = transfer.formulation, transfer.job, transfer.settings
-    if isinstance(goal, MinThroughput):
-        if goal.exactly:
-            return cheapest_exactly(formulation, job, goal.gbps, settings)
-        return cheapest(formulation, job, settings, rate_min_gbps=goal.gbps)
-    if isinstance(goal, Deadline):
-        left_s = goal.seconds - job.boot_s
-        return None if left_s <= 0 else cheapest(formulation, job, settings, rate_min_gbps=job.gbit / left_s)
-    if isinstance(goal, MaxCost):
-        return fastest_within(formulation, job, goal.usd, settings)
-    if isinstance(goal, Cheapest):
-        return cheapest(formulation, job, settings)
-    if isinstance(goal, Soonest):
-        return soonest(formulation, job, settings)
-    return fastest(formulation, job, settings)
 
 
 def infeasible(

@@ -80,10 +80,10 @@ def figures(
     limit = {r: network.connections_per_machine * n for r, n in _per_region(network, counts).items()}
     position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in formulation.links}
     link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
-    price = {edge: float(network.usd_per_gb[position[edge]]) for edge in flows}
+    price = _prices(network, {position[edge]: gbps / rate * job.volume_gb for edge, gbps in flows.items()})
     connections = round_connections(flows, link, limit, network.connections_per_machine)
     edges = tuple(
-        OverlayEdge(name[u], name[v], gbps, connections[u, v], price[u, v], link[u, v])
+        OverlayEdge(name[u], name[v], gbps, connections[u, v], price[position[u, v]], link[u, v])
         for (u, v), gbps in sorted(flows.items(), key=lambda item: -item[1])
     )
     machines = tuple(
@@ -99,6 +99,16 @@ def figures(
         machines,
         Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_of(machines)), job.requests_usd),
     )
+
+
+def _prices(network: Network, volumes_gb: Mapping[int, float]) -> dict[int, float]:
+    """Price per GB of data on each link: where it has tiers, the mean of all that its billing count sees."""
+    prices = {link: float(network.usd_per_gb[link]) for link in volumes_gb}
+    for count in network.counts:
+        links = [link for link in count.links.tolist() if link in volumes_gb]
+        volume_gb = math.fsum(volumes_gb[link] for link in links)
+        prices.update((link, count.usd(volume_gb) / volume_gb) for link in links)
+    return prices
 
 
 def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tuple[int, ...], float]]:

@@ -11,6 +11,7 @@ relaxation puts machines are those worth a closer look. With machines fixed the 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +92,7 @@ class TreeColumns:
         self._tails, self._heads = network.tail[links], network.head[links]
         self._position = {(int(u), int(v)): e for e, (u, v) in enumerate(zip(self._tails, self._heads, strict=True))}
         self._egress = network.usd_per_gb[links] / BITS_PER_BYTE
+        self._usd_per_gbit = 0.0
         writer = RowWriter(len(links))
         write_machine_rows(writer, network, links, source)
         self._rows = writer.rows()
@@ -100,6 +102,12 @@ class TreeColumns:
         self._link_rows = self._rows.row[of_link][order]
         self._link_values = self._rows.value[of_link][order]
         self._link_start = np.searchsorted(self._rows.column[of_link][order], np.arange(len(links) + 1))
+
+    def priced(self, egress_usd_per_s: FloatArray, usd_per_gbit: float) -> TreeColumns:
+        """Return the same with other prices: per Gbit/s on each link, and per Gbit/s of the rate."""
+        columns = copy(self)
+        columns._egress, columns._usd_per_gbit = egress_usd_per_s, usd_per_gbit
+        return columns
 
     def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
         """Answer a question with machines in fractions."""
@@ -277,7 +285,7 @@ class TreeColumns:
 
     def _add(self, highs: Any, tree: Tree, ask: Ask) -> None:
         coefficients: dict[int, float] = {}
-        usd_per_s = 0.0
+        usd_per_s = self._usd_per_gbit
         for edge in tree:
             e = self._position[edge]
             usd_per_s += float(self._egress[e])
@@ -310,10 +318,11 @@ class TreeColumns:
 
     def _constant(self, duals: FloatArray, ask: Ask) -> float:
         """What a tree's reduced cost has beside its weight."""
-        constant = -1.0 if ask.maximise_rate else -ask.usd_per_gbit * COST_SCALE
+        constant = -1.0 if ask.maximise_rate else (self._usd_per_gbit - ask.usd_per_gbit) * COST_SCALE
         constant -= float(duals[self._rate_rows()].sum())
         if ask.ceiling_usd_per_gbit is not None:
-            constant -= self._ceiling_dual(duals, ask) * ask.ceiling_usd_per_gbit * COST_SCALE
+            above = ask.ceiling_usd_per_gbit - self._usd_per_gbit
+            constant -= self._ceiling_dual(duals, ask) * above * COST_SCALE
         return constant
 
     def _ceiling_dual(self, duals: FloatArray, ask: Ask) -> float:

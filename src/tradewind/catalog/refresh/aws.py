@@ -74,7 +74,8 @@ def _read_transfer(document: Any, region: Region, wanted: Wanted, prices: Prices
             target = _target(product["attributes"], region, wanted)
             if target and sku in terms:
                 origin = Origin("refreshed", source, wanted.date)
-                prices.add_rule(region, target, _tiers(terms[sku]), origin)
+                # A region's traffic has a usage type of its own, and tiers are filled by usage type.
+                prices.add_rule(region, target, _tiers(terms[sku]), origin, "region")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise PriceApiError(f"{region} data transfer: the price list cannot be understood: {error!r}") from None
 

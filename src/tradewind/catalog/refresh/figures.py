@@ -11,7 +11,7 @@ from tradewind.catalog.tables import LISTED_USD_PER_GB_MAX, USD_PER_HOUR_MAX
 from tradewind.errors import PriceApiError
 from tradewind.model.machine import MachineType
 from tradewind.model.origin import Origin
-from tradewind.model.price import EgressPrice, EgressRule, PriceTier
+from tradewind.model.price import CountedBy, EgressPrice, EgressRule, PriceTier
 from tradewind.model.region import Place, Region
 
 __all__ = ["Prices", "Wanted", "paid_tiers"]
@@ -47,14 +47,16 @@ class Prices:
     notes: list[str] = field(default_factory=list)
     """What was not asked or not understood, for the user."""
 
-    def add_rule(self, src: Region, dst: str, tiers: Iterable[PriceTier], origin: Origin) -> None:
+    def add_rule(
+        self, src: Region, dst: str, tiers: Iterable[PriceTier], origin: Origin, counted: CountedBy = "account"
+    ) -> None:
         """A price of egress. Raises PriceApiError."""
         paid = paid_tiers(tiers)
         for tier in paid:
             if not 0 <= tier.usd_per_gb <= LISTED_USD_PER_GB_MAX or not math.isfinite(tier.from_gb):
                 raise PriceApiError(f"{src}: {tier.usd_per_gb} USD per GB to {dst} is not a price")
         if paid:
-            self.rules.append(EgressRule(str(src), dst, EgressPrice(paid, origin)))
+            self.rules.append(EgressRule(str(src), dst, EgressPrice(paid, origin, counted)))
 
     def add_machine(self, region: Region, name: str, usd_per_hour: float, origin: Origin, *, spot: bool) -> None:
         """A machine's price. Raises PriceApiError."""

@@ -186,7 +186,9 @@ def _add(prices: Prices, src: Region, dst: str, sku: Mapping[str, Any], wanted: 
         raise ValueError(f"{sku['description']} is priced per {unit}")
     size = GIB_IN_GB if unit == "GiBy" else 1.0
     origin = Origin("refreshed", f"{SOURCE}, in effect since {since}", wanted.date)
-    prices.add_rule(src, dst, [PriceTier(t.from_gb * size, round(t.usd_per_gb / size, 9)) for t in tiers], origin)
+    prices.add_rule(
+        src, dst, [PriceTier(t.from_gb * size, round(t.usd_per_gb / size, 9)) for t in tiers], origin, "continents"
+    )
 
 
 def _tiers(sku: Mapping[str, Any]) -> tuple[list[PriceTier], str, str]:

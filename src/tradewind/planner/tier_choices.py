@@ -1,0 +1,101 @@
+"""The programmes of a frontier whose costs have volume tiers: one per choice of a tier for each billing count."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tradewind.model.goal import Cheapest, Fastest
+from tradewind.model.overlay import Overlay
+from tradewind.planner.best import best_start
+from tradewind.planner.frontier import Programmes
+from tradewind.planner.goals import fastest
+from tradewind.planner.pricing import keep_inside, priced, priced_at, volumes_gb
+from tradewind.planner.tiers import Line, Span, TierCount
+from tradewind.planner.transfer import Transfer
+
+__all__ = ["tier_programmes"]
+
+CHOICES_MAX = 8
+"""Programmes of one frontier. Tiers of the counts that carry least are bounded beyond, and what they hide unproven."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Lines of one count: what is charged, and what is charged at least; and where they hold if a price rises."""
+
+    price: Line
+    bound: Line
+    span: Span | None = None
+
+
+def tier_programmes(transfer: Transfer, known: Iterable[Overlay] = ()) -> Programmes | None:
+    """Return the programmes to trace; ``None`` if the destinations cannot be reached."""
+    counts, job = transfer.network.counts, transfer.job
+    if not counts:
+        return Programmes((transfer.formulation,), (transfer.formulation,))
+    copies = len(transfer.formulation.sinks)
+    guess = priced(transfer.formulation, job, [count.under((0.0, job.volume_gb * copies)) for count in counts])
+    top = fastest(guess, job, transfer.settings)
+    if top is None:
+        return None
+    volumes = volumes_gb(transfer.formulation, job, top.answer.flow_gbps)
+    wrong = math.fsum(
+        count.usd(x) - count.under((0.0, job.volume_gb * copies)).at(x)
+        for count, x in zip(counts, volumes, strict=True)
+    )
+    # No plan of the frontier costs more than this one, which is as fast as any.
+    most_gb = [
+        min(job.volume_gb * copies * count.sources, count.volume_gb(top.cost_usd + max(0.0, wrong))) for count in counts
+    ]
+    seen = [volumes, *(_volumes_of(transfer, plan) for plan in known)]
+    if any(step < most for count, most in zip(counts, most_gb, strict=True) for step in count.steps_gb):
+        ends = [best_start(transfer, goal) for goal in (Cheapest(), Fastest())]
+        seen += [volumes_gb(of.formulation, of.job, point.answer.flow_gbps) for of, point in filter(None, ends)]
+    most_seen = [max(of) for of in zip(*seen, strict=True)]
+    chosen, complete = _choices(counts, most_gb, most_seen, rows=copies == 1)
+    prices, bounds = [], []
+    for choice in itertools.product(*chosen):
+        spans = [of.span for of in choice]
+        prices.append(keep_inside(priced(transfer.formulation, job, [of.price for of in choice]), job, spans))
+        bounds.append(keep_inside(priced(transfer.formulation, job, [of.bound for of in choice]), job, spans))
+    if not complete:
+        prices += [priced_at(transfer.formulation, job, of) for of in dict.fromkeys(seen)]
+    return Programmes(tuple(prices), tuple(bounds))
+
+
+def _volumes_of(transfer: Transfer, plan: Overlay) -> tuple[float, ...]:
+    """Per count what it sees of a plan [GB]."""
+    network = transfer.network
+    flows = {(edge.src, edge.dst): edge.gbps for edge in plan.edges}
+    volumes = []
+    for count in network.counts:
+        ends = ((network.regions[network.tail[e]], network.regions[network.head[e]]) for e in count.links)
+        carried_gbps = math.fsum(flows.get(pair, 0.0) for pair in ends)
+        volumes.append(plan.volume_gb * carried_gbps / plan.throughput_gbps)
+    return tuple(volumes)
+
+
+def _choices(
+    counts: Sequence[TierCount], most_gb: Sequence[float], seen: Sequence[float], *, rows: bool
+) -> tuple[list[list[_Choice]], bool]:
+    """Per count its choices: each tier that can be reached, of those counts that see most; and whether of all."""
+    chosen: list[list[_Choice]] = [[] for _ in counts]
+    total, complete = 1, True
+    for place in sorted(range(len(counts)), key=lambda place: -seen[place]):
+        count, most = counts[place], most_gb[place]
+        ends = [0.0, *(step for step in count.steps_gb if step < most), most]
+        spans = list(itertools.pairwise(ends))
+        exact = count.falls or rows
+        if exact and total * len(spans) <= CHOICES_MAX:
+            total *= len(spans)
+            lines = [count.under(span) for span in spans]
+            kept = [None if count.falls or len(spans) == 1 else span for span in spans]
+            chosen[place] = [_Choice(line, line, span) for line, span in zip(lines, kept, strict=True)]
+        else:
+            complete = False
+            price = count.under(spans[0]) if count.falls else count.over(most)
+            chosen[place] = [_Choice(price, count.under((0.0, most)))]
+    return chosen, complete

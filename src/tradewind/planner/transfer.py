@@ -1,0 +1,90 @@
+"""A transfer ready to be planned, and its answer to one goal where costs are linear but for boot time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.planner.formulation import Formulation, build_formulation
+from tradewind.planner.goals import (
+    Job,
+    Point,
+    cheapest,
+    cheapest_exactly,
+    fastest,
+    fastest_within,
+    soonest,
+)
+from tradewind.planner.multicast import build_multicast_formulation, shared_links
+from tradewind.planner.network import Limits, Network
+from tradewind.planner.solver import SolverSettings
+
+__all__ = ["Transfer", "solve_goal", "started_within", "starts"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transfer:
+    """A transfer ready to be planned for any goal."""
+
+    catalog: Catalog
+    limits: Limits
+    network: Network
+    formulation: Formulation
+    job: Job
+    settings: SolverSettings
+
+
+def starts(transfer: Transfer) -> list[Transfer]:
+    """The transfer once per boot time that its plan can have, with the machine types that start within it.
+
+    A plan waits for the slowest machine that it uses. Among the machines that start within b seconds, all plans whose
+    slowest takes b are charged what they cost, and no other is charged too little: the best over all b is the best.
+    """
+    network, formulation, job = transfer.network, transfer.formulation, transfer.job
+    ends = [network.boots_at(region) for region in (formulation.source, *formulation.sinks)]
+    times = [] if job.boot_given or not all(ends) else network.boot_times_s
+    times_s = [boot_s for boot_s in times if boot_s >= max(boots[0] for boots in ends)]
+    if len(times_s) < 2:
+        return [transfer]
+    settings = replace(transfer.settings, work_max=transfer.settings.work_max / len(times_s))
+    return [started_within(replace(transfer, settings=settings), boot_s) for boot_s in times_s]
+
+
+def started_within(transfer: Transfer, boot_s: float) -> Transfer:
+    """The transfer with the machine types alone that start within ``boot_s``."""
+    job = replace(transfer.job, boot_s=boot_s)
+    network, formulation = transfer.network.started_within(boot_s), transfer.formulation
+    if len(network.options) == len(transfer.network.options):
+        return replace(transfer, job=job)
+    several = formulation.shared is not None
+    links = shared_links(formulation) if several else formulation.links
+    offered = np.zeros(len(network.regions), dtype=bool)
+    offered[network.region_of_option] = True
+    links = links[offered[network.tail[links]] & offered[network.head[links]]]
+    if several:
+        small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
+    else:
+        small = build_formulation(network, formulation.source, formulation.sink, links=links)
+    return replace(transfer, network=network, formulation=small, job=job)
+
+
+def solve_goal(transfer: Transfer, goal: Goal) -> Point | None:
+    """The best point for a goal; ``None`` if nothing meets it."""
+    formulation, job, settings = transfer.formulation, transfer.job, transfer.settings
+    if isinstance(goal, MinThroughput):
+        if goal.exactly:
+            return cheapest_exactly(formulation, job, goal.gbps, settings)
+        return cheapest(formulation, job, settings, rate_min_gbps=goal.gbps)
+    if isinstance(goal, Deadline):
+        left_s = goal.seconds - job.boot_s
+        return None if left_s <= 0 else cheapest(formulation, job, settings, rate_min_gbps=job.gbit / left_s)
+    if isinstance(goal, MaxCost):
+        return fastest_within(formulation, job, goal.usd, settings)
+    if isinstance(goal, Cheapest):
+        return cheapest(formulation, job, settings)
+    if isinstance(goal, Soonest):
+        return soonest(formulation, job, settings)
+    return fastest(formulation, job, settings)
