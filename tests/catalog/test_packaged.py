@@ -44,7 +44,8 @@ def test_the_rules_give_the_providers_list_prices() -> None:
     for row in rows:
         price = catalog.egress(Region.parse(row["src"]), Region.parse(row["dst"]))
         assert price is not None
-        assert price.usd_per_gb == pytest.approx(float(row["usd_per_gb"])), row
+        assert price.listed_tiers[0][1] == pytest.approx(float(row["usd_per_gb"])), row
+        assert price.unit == ("GiB" if row["src"].startswith("gcp") else "GB")
 
 
 def test_prices_fall_with_volume() -> None:
@@ -53,6 +54,36 @@ def test_prices_fall_with_volume() -> None:
     assert price.mean_usd_per_gb(100) == pytest.approx(0.09)
     assert price.mean_usd_per_gb(20480) == pytest.approx((10240 * 0.09 + 10240 * 0.085) / 20480)
     assert price.mean_usd_per_gb(100, used_gb=200_000) == pytest.approx(0.05)
+
+
+def test_a_gib_is_more_than_a_gb() -> None:
+    """Google states prices and tiers per GiB, 7% more than a GB; plans count GB."""
+    price = load_catalog().egress(Region("gcp", "us-east1"), Region("aws", "us-east-1"))
+    assert price is not None
+    assert price.listed_tiers == ((0.0, 0.12), (1024.0, 0.11), (10240.0, 0.08))
+    assert price.cost_usd(2**30 / 1e9) == pytest.approx(0.12)
+    assert price.cost_usd(2**40 / 1e9 + 2**30 / 1e9) == pytest.approx(1024 * 0.12 + 0.11)
+
+
+def test_an_imported_price_keeps_its_unit(tmp_path: Path) -> None:
+    table, folder = tmp_path / "prices.csv", tmp_path / "catalog"
+    table.write_text(
+        "src,dst,usd_per_gb,unit,counted\n"
+        "gcp:us-east1,aws:us-east-1,0:0.1;1024:0.05,GiB,region\naws:us-east-1,gcp:us-east1,0.02,,\n"
+    )
+    import_table(table, folder, date="2025-06-01")
+    import_table(table, folder, date="2025-06-02")
+    catalog = load_catalog(folder, today=TODAY)
+    ends = Region("gcp", "us-east1"), Region("aws", "us-east-1")
+    price, back = catalog.egress(*ends), catalog.egress(*reversed(ends))
+    assert price is not None
+    assert (price.unit, price.counted, price.listed_tiers) == ("GiB", "region", ((0.0, 0.1), (1024.0, 0.05)))
+    assert price.usd_per_gb == pytest.approx(0.1 / 1.073741824)
+    assert back is not None
+    assert (back.unit, back.counted, back.usd_per_gb) == ("GB", "account", 0.02)
+    table.write_text("src,dst,usd_per_gb,unit\ngcp:us-east1,aws:us-east-1,0.1,GigaByte\n")
+    with pytest.raises(ConfigError, match="column unit: 'GigaByte' is none of GB, GiB"):
+        import_table(table, folder, date="2025-06-03")
 
 
 def test_tiers_are_filled_by_the_traffic_that_the_provider_counts_together() -> None:
@@ -134,5 +165,7 @@ def test_show_says_every_figures_origin(
     shown = capsys.readouterr().out
     assert "modelled, fitted to" in shown
     assert "published, AWS EC2 on-demand pricing: data transfer, 2022-11-28" in shown
+    assert "0.12 USD/GiB, 0.11 from 1,024 GiB, 0.08 from 10,240 GiB (0.1118 USD/GB)" in shown
+    assert "0.09 USD/GB, 0.085 from 10,240 GB" in shown
     assert main(["catalog", "show", "aws:us-eest-1"]) == 2
     assert "aws:us-east-1" in capsys.readouterr().err

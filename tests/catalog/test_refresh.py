@@ -14,12 +14,12 @@ from tests.catalog.price_server import Answer, PriceServer, price_server
 from tradewind.catalog.load import load_catalog
 from tradewind.catalog.refresh import fetch
 from tradewind.catalog.refresh.fetch import Fetcher, same_host
-from tradewind.catalog.refresh.figures import paid_tiers
+from tradewind.catalog.refresh.figures import Prices, paid_tiers
 from tradewind.catalog.refresh.run import Endpoints, Outcome, Refresh, refresh
 from tradewind.cli import catalog_refresh
 from tradewind.cli.main import main
 from tradewind.errors import PriceApiError, PriceApiRefused, PriceApiUnavailable, UsageError
-from tradewind.model.price import PriceTier
+from tradewind.model.origin import Origin
 from tradewind.model.region import Region
 
 DATE = "2026-11-21"
@@ -90,9 +90,8 @@ def test_aws_tells_egress_by_destination_and_by_volume(server: PriceServer, tmp_
     assert ohio.origin.source == "AWS Price List, AWSDataTransfer, published 2026-11-17"
     internet = catalog.egress(VIRGINIA, Region("gcp", "europe-west4"))
     assert internet is not None
-    assert internet.tiers == tuple(
-        PriceTier(*tier) for tier in [(0, 0.091), (10240, 0.085), (51200, 0.07), (153600, 0.05)]
-    )
+    assert internet.listed_tiers == ((0, 0.091), (10240, 0.085), (51200, 0.07), (153600, 0.05))
+    assert (internet.unit, internet.counted) == ("GB", "region")
     unasked = catalog.egress(VIRGINIA, Region("aws", "eu-west-1"))
     assert unasked is not None
     assert unasked.origin.kind == "published"
@@ -319,9 +318,14 @@ def test_the_users_own_price_holds_over_the_apis(server: PriceServer, tmp_path: 
 
 
 def test_a_free_tier_is_not_counted_on() -> None:
-    tiers = [PriceTier(100, 0.087), PriceTier(0, 0.0), PriceTier(10335, 0.083), PriceTier(20000, 0.083)]
-    assert paid_tiers(tiers) == (PriceTier(0.0, 0.087), PriceTier(10335, 0.083))
-    assert paid_tiers([PriceTier(0, 0.0)]) == (PriceTier(0, 0.0),)
+    tiers = [(100.0, 0.087), (0.0, 0.0), (10335.0, 0.083), (20000.0, 0.083)]
+    assert paid_tiers(tiers) == ((0.0, 0.087), (10335.0, 0.083))
+    assert paid_tiers([(0.0, 0.0)]) == ((0.0, 0.0),)
+
+
+def test_a_price_in_an_unknown_unit_is_refused() -> None:
+    with pytest.raises(PriceApiError, match="priced per Mbit, not per GB or"):
+        Prices().add_rule(VIRGINIA, "internet", [(0.0, 0.09)], Origin("refreshed", "", ""), unit="Mbit")
 
 
 def test_links_stay_on_their_server() -> None:

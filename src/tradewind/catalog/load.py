@@ -117,9 +117,10 @@ def _price_book(folder: Path, packaged: Packaged, told: Iterable[EgressRule]) ->
 
 
 def read_prices(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Pair, EgressPrice]]:
-    """Egress prices of a CSV file: src, dst, usd_per_gb[, counted][, source][, date].
+    """Egress prices of a CSV file: src, dst, usd_per_gb[, unit][, counted][, source][, date].
 
-    A price may have tiers, as `0:0.09;10240:0.085`: from how many GB a month it holds. `counted` says which traffic at
+    A price may have tiers, as `0:0.09;10240:0.085`: from how many GB a month it holds. With `GiB` as its `unit`, price
+    and tiers are of GiB. `counted` says which traffic at
     this price fills them together: that of the `account` (the default), of the source `region`, or between two
     `continents`. ``check`` sees each line.
 

@@ -22,6 +22,7 @@ HEADER = (
     "region",
     "dst",
     "usd_per_gb_from_gb",
+    "unit",
     "counted",
     "type",
     "spot",
@@ -102,11 +103,12 @@ def _store_locked(path: Path, new_rules: list[EgressRule], new_machines: list[Ma
 
 def _rule_row(rule: EgressRule) -> list[str]:
     origin = rule.price.origin
-    figures = ["egress", rule.src, rule.dst, format_tiers(rule.price.tiers), rule.price.counted, "", "", ""]
+    price = rule.price
+    figures = ["egress", rule.src, rule.dst, format_tiers(price), price.unit, price.counted, "", "", ""]
     return [*figures, origin.source, origin.date, origin.method]
 
 
 def _machine_row(machine: MachinePrice) -> list[str]:
     spot, usd_per_hour = "yes" if machine.spot else "no", f"{machine.usd_per_hour:.10g}"
-    figures = ["machine", str(machine.region), "", "", "", machine.type, spot, usd_per_hour]
+    figures = ["machine", str(machine.region), "", "", "", "", machine.type, spot, usd_per_hour]
     return [*figures, machine.origin.source, machine.origin.date, machine.origin.method]

@@ -17,7 +17,7 @@ from typing import cast, get_args
 
 from tradewind.errors import ConfigError
 from tradewind.model.origin import Origin, OriginKind
-from tradewind.model.price import CountedBy, EgressPrice, PriceTier
+from tradewind.model.price import CountedBy, EgressPrice, ListedUnit
 from tradewind.model.region import Region
 
 __all__ = ["Row", "format_tiers", "read_rows", "skip_comments", "write_table"]
@@ -73,17 +73,17 @@ class Row:
             )
         return value
 
-    def tiers(self, column: str) -> tuple[PriceTier, ...]:
-        """Prices by monthly volume, `0:0.09;10240:0.085`: GB from which a price holds, and USD per GB; or one price."""
+    def tiers(self, column: str) -> tuple[tuple[float, float], ...]:
+        """Prices by monthly volume, `0:0.09;10240:0.085`: volume from which a price holds, and USD; or one price."""
         parts = self.fields.get(column, "").split(";")
         if len(parts) > TIERS_MAX:
             raise self.wrong(column, f"more than {TIERS_MAX} tiers")
         tiers = []
         for part in parts:
             start, colon, usd = part.rpartition(":")
-            from_gb = self._within(column, start if colon else "0", 0.0, GB_MAX)
-            tiers.append(PriceTier(from_gb, self._within(column, usd, 0.0, LISTED_USD_PER_GB_MAX, IN_CENTS)))
-        if tiers[0].from_gb != 0 or any(a.from_gb >= b.from_gb for a, b in pairwise(tiers)):
+            volume = self._within(column, start if colon else "0", 0.0, GB_MAX)
+            tiers.append((volume, self._within(column, usd, 0.0, LISTED_USD_PER_GB_MAX, IN_CENTS)))
+        if tiers[0][0] != 0 or any(a[0] >= b[0] for a, b in pairwise(tiers)):
             raise self.wrong(column, "tiers begin at 0 and rise")
         return tuple(tiers)
 
@@ -117,9 +117,10 @@ class Row:
         return text
 
     def egress_price(self, column: str, origin: Origin) -> EgressPrice:
-        """A price with its tiers in ``column``; `counted` says which traffic fills these together."""
+        """A price with its tiers in ``column``, per `unit`; `counted` says which traffic fills these together."""
         counted = cast(CountedBy, self.word("counted", get_args(CountedBy)))
-        return EgressPrice(self.tiers(column), origin, counted)
+        unit = cast(ListedUnit, self.word("unit", get_args(ListedUnit)))
+        return EgressPrice.listed(self.tiers(column), origin, unit, counted)
 
     def switch(self, column: str) -> bool:
         """Yes or no, or true or false; no where the column is empty or missing."""
@@ -140,9 +141,9 @@ class Row:
         raise self.wrong(columns[0], "is missing")
 
 
-def format_tiers(tiers: Sequence[PriceTier]) -> str:
-    """As `Row.tiers` reads them."""
-    return ";".join(f"{tier.from_gb:.12g}:{tier.usd_per_gb:.10g}" for tier in tiers)
+def format_tiers(price: EgressPrice) -> str:
+    """As `Row.tiers` reads them, per `EgressPrice.unit`."""
+    return ";".join(f"{start:.12g}:{usd:.10g}" for start, usd in price.listed_tiers)
 
 
 def skip_comments(file: Iterable[str]) -> tuple[int, Iterator[str]]:

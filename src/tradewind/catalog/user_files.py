@@ -221,11 +221,11 @@ LINKS: Table[LinkKey, Figure] = Table(
 EGRESS_PRICES: Table[Pair, EgressPrice] = Table(
     what="egress price",
     file=PRICES_FILE,
-    columns=("src", "dst", "usd_per_gb", "counted"),
+    columns=("src", "dst", "usd_per_gb", "unit", "counted"),
     read=read_prices,
-    fields=lambda pair, price: [*map(str, pair), format_tiers(price.tiers), price.counted],
+    fields=lambda pair, price: [*map(str, pair), format_tiers(price), price.unit, price.counted],
     about=lambda pair: " → ".join(map(str, pair)),
-    figure=lambda price: f"{price.tiers[0].usd_per_gb:g} USD/GB",
+    figure=lambda price: f"{price.listed_tiers[0][1]:g} USD/{price.unit}",
 )
 MACHINE_PRICES: Table[MachineKey, MachinePrice] = Table(
     what="machine price",

@@ -12,10 +12,13 @@ from tradewind.errors import UsageError
 
 HELP = """\
 Shows what is known of regions, prices, machines and links, each figure with its origin and date; takes better figures
-in: CSV tables of links (src,dst,gbps[,rtt_ms][,date], or Skyplane's profiles), of egress prices (src,dst,usd_per_gb) or
-of machine prices (region,type,usd_per_hour[,spot]), of machines that an account may still start (region,machines), or
-of what an object store gives one machine (provider,read_gbps,write_gbps) and asks for 1,000 requests (get_usd_per_1000,
-put_usd_per_1000); and asks the clouds' price APIs for the prices of today.
+in: CSV tables of links (src,dst,gbps[,rtt_ms][,date], or Skyplane's profiles), of egress prices (src,dst,usd_per_gb
+[,unit][,counted]) or of machine prices (region,type,usd_per_hour[,spot]), of machines that an account may still start
+(region,machines), or of what an object store gives one machine (provider,read_gbps,write_gbps) and asks for 1,000
+requests (get_usd_per_1000, put_usd_per_1000); and asks the clouds' price APIs for the prices of today.
+
+A price of egress is per unit, GB or GiB, and may have tiers by the volume of a month: 0:0.09;10240:0.085. Tiers are
+filled by what is counted together: the account, the source region, or continents.
 
 All tables may have the columns source, date and method. A figure that is there stays where it is newer.
 

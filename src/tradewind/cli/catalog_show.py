@@ -7,7 +7,7 @@ import json
 import math
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Shown:
     origin: Origin | None
     parts: Sequence[LinkPart] = ()
     """What the layers of truth say, where there are several."""
+    listed: Mapping[str, Any] | None = None
+    """The figure as the price list has it, and which traffic it counts together."""
 
 
 def show(args: Namespace, folder: Path) -> int:
@@ -160,6 +162,8 @@ def _document(line: Shown) -> dict[str, Any]:
         "unit": line.unit,
         "origin": _origin_document(line.origin),
     }
+    if line.listed is not None:
+        document["listed"] = line.listed
     if line.parts:
         document["layers"] = [
             {"value": part.gbps, "weight": round(part.weight, 6), "origin": _origin_document(part.origin)}
@@ -233,7 +237,12 @@ def _pair(catalog: Catalog, src: Region, dst: Region) -> Iterator[Shown]:
             yield Shown("egress", "no price known; import one", None, "USD/GB", None)
         else:
             tiers = [{"from_gb": tier.from_gb, "usd_per_gb": tier.usd_per_gb} for tier in price.tiers]
-            yield Shown("egress", _tier_words(price), tiers, "USD/GB", price.origin)
+            listed = {
+                "unit": f"USD/{price.unit}",
+                "tiers": [{"from": start, "usd": usd} for start, usd in price.listed_tiers],
+                "counted": price.counted,
+            }
+            yield Shown("egress", _tier_words(price), tiers, "USD/GB", price.origin, listed=listed)
     for region in (src, dst):
         yield _heading(str(region))
         types = [offer.machine.name for offer in catalog.machine_offers(region) if not offer.spot]
@@ -243,6 +252,8 @@ def _pair(catalog: Catalog, src: Region, dst: Region) -> Iterator[Shown]:
 
 
 def _tier_words(price: EgressPrice) -> str:
-    first, *further = price.tiers
-    words = [f"{tier.usd_per_gb:g} from {tier.from_gb:,.0f} GB" for tier in further]
-    return ", ".join([f"{first.usd_per_gb:g} USD/GB", *words])
+    """`0.09 USD/GB, 0.085 from 10,240 GB`; where another unit is listed also the first price per GB."""
+    (_, first), *further = price.listed_tiers
+    words = [f"{usd:g} from {start:,.0f} {price.unit}" for start, usd in further]
+    per_gb = [] if price.unit == "GB" else [f"({price.usd_per_gb:.4g} USD/GB)"]
+    return " ".join([", ".join([f"{first:g} USD/{price.unit}", *words]), *per_gb])

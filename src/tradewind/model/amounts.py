@@ -13,6 +13,7 @@ from tradewind.model.units import format_bytes, parse_bytes, parse_rate
 __all__ = [
     "BITS_PER_BYTE",
     "BYTES_PER_GB",
+    "GB_PER_GIB",
     "SECONDS_PER_HOUR",
     "format_gbps",
     "format_usd",
@@ -25,6 +26,7 @@ __all__ = [
 
 BITS_PER_BYTE = 8
 BYTES_PER_GB = 1e9
+GB_PER_GIB = 2**30 / BYTES_PER_GB
 SECONDS_PER_HOUR = 3600.0
 
 

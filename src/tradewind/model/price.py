@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tradewind.model.amounts import GB_PER_GIB
 from tradewind.model.origin import Origin
 from tradewind.model.region import Place, Region
 
-__all__ = ["CountedBy", "EgressCharge", "EgressPrice", "EgressRule", "PriceBook", "PriceTier"]
+__all__ = ["CountedBy", "EgressCharge", "EgressPrice", "EgressRule", "ListedUnit", "PriceBook", "PriceTier"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +23,40 @@ class PriceTier:
 
 
 CountedBy = Literal["account", "region", "continents"]
+ListedUnit = Literal["GB", "GiB"]
 
 
 @dataclass(frozen=True, slots=True)
 class EgressPrice:
-    """What one GB costs on its way from one region to another. Tiers rise by ``from_gb``; the first starts at zero."""
+    """What one GB (10^9 bytes) costs on its way from one region to another, whatever unit the price list has.
+
+    Tiers rise by ``from_gb``; the first starts at zero.
+    """
 
     tiers: tuple[PriceTier, ...]
     origin: Origin
     counted: CountedBy = "account"
     """Which traffic at this price fills the tiers together: all of the provider's account, that out of one region, or
     that between two continents."""
+    unit: ListedUnit = "GB"
+    """In which the price list states price and tiers; see `listed_tiers`."""
+
+    @classmethod
+    def listed(
+        cls, tiers: Iterable[tuple[float, float]], origin: Origin, unit: ListedUnit, counted: CountedBy = "account"
+    ) -> EgressPrice:
+        """Make a price from tiers as a price list states them: from how many GB or GiB, and USD for each.
+
+        No other code converts prices between units.
+        """
+        size_gb = GB_PER_GIB if unit == "GiB" else 1.0
+        return cls(tuple(PriceTier(start * size_gb, usd / size_gb) for start, usd in tiers), origin, counted, unit)
+
+    @property
+    def listed_tiers(self) -> tuple[tuple[float, float], ...]:
+        """As `listed` takes them."""
+        size_gb = GB_PER_GIB if self.unit == "GiB" else 1.0
+        return tuple((round(t.from_gb / size_gb, 6), round(t.usd_per_gb * size_gb, 10)) for t in self.tiers)
 
     @property
     def usd_per_gb(self) -> float:

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tradewind.catalog.refresh.fetch import Fetcher, same_host
-from tradewind.catalog.refresh.figures import Prices, Wanted
+from tradewind.catalog.refresh.figures import Prices, Tier, Wanted
 from tradewind.errors import PriceApiError
 from tradewind.model.origin import Origin
-from tradewind.model.price import PriceTier
 from tradewind.model.region import Region
 
 __all__ = ["ENDPOINT", "ask"]
@@ -75,7 +74,8 @@ def _read_transfer(document: Any, region: Region, wanted: Wanted, prices: Prices
             if target and sku in terms:
                 origin = Origin("refreshed", source, wanted.date)
                 # A region's traffic has a usage type of its own, and tiers are filled by usage type.
-                prices.add_rule(region, target, _tiers(terms[sku]), origin, "region")
+                tiers, unit = _tiers(terms[sku])
+                prices.add_rule(region, target, tiers, origin, unit=unit, counted="region")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise PriceApiError(f"{region} data transfer: the price list cannot be understood: {error!r}") from None
 
@@ -97,14 +97,13 @@ def _target(attributes: Mapping[str, str], region: Region, wanted: Wanted) -> st
     return None
 
 
-def _tiers(term: Mapping[str, Any]) -> list[PriceTier]:
-    tiers = []
-    for offer in term.values():
-        for dimension in offer["priceDimensions"].values():
-            if dimension["unit"] != "GB":
-                raise ValueError(f"priced per {dimension['unit']}, not per GB")
-            tiers.append(PriceTier(float(dimension["beginRange"]), float(dimension["pricePerUnit"]["USD"])))
-    return tiers
+def _tiers(term: Mapping[str, Any]) -> tuple[list[Tier], str]:
+    """Tiers and their unit."""
+    dimensions = [dimension for offer in term.values() for dimension in offer["priceDimensions"].values()]
+    units = {str(dimension["unit"]) for dimension in dimensions}
+    if len(units) != 1:
+        raise ValueError(f"priced per {' and '.join(sorted(units))}")
+    return [(float(d["beginRange"]), float(d["pricePerUnit"]["USD"])) for d in dimensions], units.pop()
 
 
 def _read_machines(fetcher: Fetcher, region: Region, url: str, wanted: Wanted, prices: Prices) -> None:

@@ -16,10 +16,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tradewind.catalog.refresh.fetch import Fetcher, same_host
-from tradewind.catalog.refresh.figures import Prices, Wanted
+from tradewind.catalog.refresh.figures import UNITS, Prices, Wanted
 from tradewind.errors import PriceApiError
 from tradewind.model.origin import Origin
-from tradewind.model.price import PriceTier
 from tradewind.model.region import Place
 
 __all__ = ["ENDPOINT", "ask"]
@@ -96,7 +95,7 @@ def _read_bandwidth(items: Iterator[tuple[Place, Mapping[str, Any]]], wanted: Wa
     found: dict[tuple[Place, str], dict[float, Mapping[str, Any]]] = defaultdict(dict)
     for place, item in items:
         target = _target(place, item)
-        if target is None or item["unitOfMeasure"] != "1 GB":
+        if target is None or item["unitOfMeasure"] not in UNITS:
             continue
         tiers = found[place, target]
         start = float(item["tierMinimumUnits"])
@@ -105,8 +104,11 @@ def _read_bandwidth(items: Iterator[tuple[Place, Mapping[str, Any]]], wanted: Wa
     # Special before general: a continent, then the provider, then the internet.
     order = {"internet": 2, "azure:*": 1}
     for (place, target), tiers in sorted(found.items(), key=lambda e: (e[0][0].region, order.get(e[0][1], 0))):
-        priced = [PriceTier(start, float(item["retailPrice"])) for start, item in tiers.items()]
-        prices.add_rule(place.region, target, priced, _origin(list(tiers.values()), wanted))
+        priced = [(start, float(item["retailPrice"])) for start, item in tiers.items()]
+        units = {str(item["unitOfMeasure"]) for item in tiers.values()}
+        if len(units) != 1:
+            raise ValueError(f"{place.region} to {target} is priced per {' and '.join(sorted(units))}")
+        prices.add_rule(place.region, target, priced, _origin(list(tiers.values()), wanted), unit=units.pop())
 
 
 def _target(place: Place, item: Mapping[str, Any]) -> str | None:

@@ -11,10 +11,16 @@ from tradewind.catalog.tables import LISTED_USD_PER_GB_MAX, USD_PER_HOUR_MAX
 from tradewind.errors import PriceApiError
 from tradewind.model.machine import MachineType
 from tradewind.model.origin import Origin
-from tradewind.model.price import CountedBy, EgressPrice, EgressRule, PriceTier
+from tradewind.model.price import CountedBy, EgressPrice, EgressRule, ListedUnit
 from tradewind.model.region import Place, Region
 
-__all__ = ["Prices", "Wanted", "paid_tiers"]
+__all__ = ["UNITS", "Prices", "Tier", "Wanted", "paid_tiers"]
+
+Tier = tuple[float, float]
+"""Volume from which a price holds, and the price [USD], both as listed."""
+
+UNITS: Mapping[str, ListedUnit] = {"GB": "GB", "1 GB": "GB", "GBy": "GB", "GiB": "GiB", "1 GiB": "GiB", "GiBy": "GiB"}
+"""Units of egress as AWS, Azure and Google state them. A GB is 10^9 bytes unless they say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +54,25 @@ class Prices:
     """What was not asked or not understood, for the user."""
 
     def add_rule(
-        self, src: Region, dst: str, tiers: Iterable[PriceTier], origin: Origin, counted: CountedBy = "account"
+        self,
+        src: Region,
+        dst: str,
+        tiers: Iterable[Tier],
+        origin: Origin,
+        *,
+        unit: str,
+        counted: CountedBy = "account",
     ) -> None:
-        """A price of egress. Raises PriceApiError."""
+        """A price of egress, in the unit that the price API states (`UNITS`). Raises PriceApiError."""
+        listed = UNITS.get(unit)
+        if listed is None:
+            raise PriceApiError(f"{src}: egress to {dst} is priced per {unit}, not per {' or '.join(UNITS)}")
         paid = paid_tiers(tiers)
-        for tier in paid:
-            if not 0 <= tier.usd_per_gb <= LISTED_USD_PER_GB_MAX or not math.isfinite(tier.from_gb):
-                raise PriceApiError(f"{src}: {tier.usd_per_gb} USD per GB to {dst} is not a price")
+        for start, usd in paid:
+            if not 0 <= usd <= LISTED_USD_PER_GB_MAX or not math.isfinite(start):
+                raise PriceApiError(f"{src}: {usd} USD per {unit} to {dst} is not a price")
         if paid:
-            self.rules.append(EgressRule(str(src), dst, EgressPrice(paid, origin, counted)))
+            self.rules.append(EgressRule(str(src), dst, EgressPrice.listed(paid, origin, listed, counted)))
 
     def add_machine(self, region: Region, name: str, usd_per_hour: float, origin: Origin, *, spot: bool) -> None:
         """A machine's price. Raises PriceApiError."""
@@ -73,12 +89,12 @@ class Prices:
             self.notes.append(f"no price of {shown} was found; what was known of it stays")
 
 
-def paid_tiers(tiers: Iterable[PriceTier]) -> tuple[PriceTier, ...]:
+def paid_tiers(tiers: Iterable[Tier]) -> tuple[Tier, ...]:
     """Tiers in order, without a free one at the start.
 
     A month's free volume belongs to the account, not to a route: it may be spent already, so no plan may count on it.
     """
-    ordered = sorted({tier.from_gb: tier for tier in tiers}.values(), key=lambda tier: tier.from_gb)
-    if len(ordered) > 1 and ordered[0].usd_per_gb == 0:
-        ordered = [PriceTier(0.0, ordered[1].usd_per_gb), *ordered[2:]]
-    return tuple(tier for i, tier in enumerate(ordered) if i == 0 or tier.usd_per_gb != ordered[i - 1].usd_per_gb)
+    ordered = sorted(dict(tiers).items())
+    if len(ordered) > 1 and ordered[0][1] == 0:
+        ordered = [(0.0, ordered[1][1]), *ordered[2:]]
+    return tuple(tier for i, tier in enumerate(ordered) if i == 0 or tier[1] != ordered[i - 1][1])

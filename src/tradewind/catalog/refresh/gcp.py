@@ -2,7 +2,7 @@
 
 A machine has no price of its own: it is vCPUs times the price of a core plus memory times the price of a GiB. Places
 are named in SKUs by words ("Virginia", "Americas"); which regions a word means is read from the SKUs of cores, which
-name both. Prices are per GiB; here they become prices per GB.
+name both. Egress is priced per GiB.
 
 https://cloud.google.com/billing/docs/reference/rest/v1/services.skus/list
 """
@@ -16,11 +16,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tradewind.catalog.refresh.fetch import Fetcher
-from tradewind.catalog.refresh.figures import Prices, Wanted
+from tradewind.catalog.refresh.figures import Prices, Tier, Wanted
 from tradewind.errors import PriceApiError, PriceApiRefused
 from tradewind.model.machine import MachineType
 from tradewind.model.origin import Origin
-from tradewind.model.price import PriceTier
 from tradewind.model.region import Region
 
 __all__ = ["ENDPOINT", "KEY_VARIABLE", "ask"]
@@ -32,7 +31,6 @@ COMPUTE_ENGINE = "6F81-5844-456A"
 PAGE_ITEMS = 5000
 PAGES_MAX = 200
 """Compute Engine has some ten thousand SKUs."""
-GIB_IN_GB = 2**30 / 1e9
 SOURCE = "Google Cloud Billing Catalog API"
 PROVIDER = "gcp"
 
@@ -124,7 +122,7 @@ def _read_machines(skus: list[Mapping[str, Any]], wanted: Wanted, prices: Prices
         if unit != {"Core": "h", "Ram": "GiBy.h"}[part]:
             raise ValueError(f"{sku['description']} is priced per {unit}")
         for name in sku["serviceRegions"]:
-            rates[Region(PROVIDER, name), family, usage == "Preemptible"][part] = (tier.usd_per_gb, since)
+            rates[Region(PROVIDER, name), family, usage == "Preemptible"][part] = (tier[1], since)
     for region in wanted.places:
         for machine in wanted.machines.values():
             memory_gib = _memory_gib(machine)
@@ -182,21 +180,16 @@ def _regions_by_word(skus: list[Mapping[str, Any]]) -> dict[str, set[Region]]:
 
 def _add(prices: Prices, src: Region, dst: str, sku: Mapping[str, Any], wanted: Wanted) -> None:
     tiers, unit, since = _tiers(sku)
-    if unit not in ("GiBy", "GBy"):
-        raise ValueError(f"{sku['description']} is priced per {unit}")
-    size = GIB_IN_GB if unit == "GiBy" else 1.0
     origin = Origin("refreshed", f"{SOURCE}, in effect since {since}", wanted.date)
-    prices.add_rule(
-        src, dst, [PriceTier(t.from_gb * size, round(t.usd_per_gb / size, 9)) for t in tiers], origin, "continents"
-    )
+    prices.add_rule(src, dst, tiers, origin, unit=unit, counted="continents")
 
 
-def _tiers(sku: Mapping[str, Any]) -> tuple[list[PriceTier], str, str]:
+def _tiers(sku: Mapping[str, Any]) -> tuple[list[Tier], str, str]:
     """Rates as they stand now, their unit, and since when. Amounts of money are `units` and `nanos`."""
     newest = max(sku["pricingInfo"], key=lambda info: str(info["effectiveTime"]))
     expression = newest["pricingExpression"]
     tiers = [
-        PriceTier(
+        (
             float(rate["startUsageAmount"]),
             int(rate["unitPrice"]["units"]) + int(rate["unitPrice"]["nanos"]) / 1e9,
         )
