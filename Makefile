@@ -6,7 +6,7 @@ CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
 RELEASE := $(CARGO_TARGET_DIR)/release
 
-.PHONY: help setup demo test test-all check format schema docs bench lock clean
+.PHONY: help setup demo test test-all fuzz check format schema docs bench lock clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -36,9 +36,13 @@ test: setup ## All tests that are not slow; those of the emulated WAN, which mea
 	$(BIN)/python -m pytest -m "not slow" --numprocesses 3 --ignore tests/sky
 	$(BIN)/python -m pytest -m "not slow" tests/sky
 
-test-all: setup ## Also the slow ones
+test-all: setup ## Also the slow ones, 10,000 simulations, and each fuzz target for a minute
 	SIMULATION_SEEDS=10000 cargo test --workspace --locked --quiet -- --include-ignored
 	$(BIN)/python -m pytest
+	fuzz/run
+
+fuzz: ## Run each fuzz target for a minute (other: fuzz/run SECONDS); skipped where cargo-fuzz cannot be installed
+	fuzz/run
 
 check: setup ## Format, lint, types, schema drift
 	$(BIN)/ruff format --check .

@@ -2,8 +2,9 @@
 
 use tradewind_gateway::node::inbound::parse_orders;
 use tradewind_gateway::node::parcel::parse_manifest;
+use tradewind_gateway::node::work::{SinkReply, parse_exactly};
 
-/// Parses `data` as a manifest and as a batch of orders. What parses must be written and parsed to the same again.
+/// Parses `data` as a manifest, as a batch of orders and as a sink's answer. What parses must be written and parsed to the same again.
 pub(crate) fn run(data: &[u8]) {
     if let Some(manifest) = parse_manifest(data) {
         let again = postcard::to_stdvec(&manifest).expect("what was parsed can be written");
@@ -12,5 +13,9 @@ pub(crate) fn run(data: &[u8]) {
     if let Some(orders) = parse_orders(data) {
         let again = postcard::to_stdvec(&orders).expect("what was parsed can be written");
         assert_eq!(parse_orders(&again), Some(orders));
+    }
+    if let Some(answer) = parse_exactly::<SinkReply>(data) {
+        let again = postcard::to_stdvec(&answer).expect("what was parsed can be written");
+        assert_eq!(parse_exactly(&again), Some(answer));
     }
 }

@@ -1,24 +1,40 @@
-//! Drives the fuzz entries of manifests, orders and the journal with mutated good input, so that every test run covers it on stable.
+//! Drives the fuzz entries of manifests, orders, records, connections, JSON and the journal with mutated good input, so that
+//! every test run covers them on stable.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 #[path = "../../../fuzz/entries/bodies.rs"]
 mod bodies;
+#[path = "../../../fuzz/entries/connection.rs"]
+mod connection;
+#[path = "../../../fuzz/entries/documents.rs"]
+mod documents;
 #[path = "../../../fuzz/entries/journal.rs"]
 mod journal;
+#[path = "../../../fuzz/entries/records.rs"]
+mod records;
+#[path = "../../../fuzz/seeds.rs"]
+mod seeds;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::path::Path;
 use tradewind_contract::VerifyMode;
 use tradewind_gateway::node::work::{
     Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, Unsynced, WholePlace,
 };
 use tradewind_store::{Checksums, FileIdentity, PartSource, PartTag, Precondition, PutOptions, UploadId};
-use tradewind_wire::{Fault, RequestId, RouteId};
+use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, Kind, Purpose};
+use tradewind_wire::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
 
 /// Inputs per seed document.
 const MUTATIONS: usize = 5_000;
 /// Inputs of each kind for the journal, where each is a file.
 const JOURNALS: usize = 150;
+
+/// Inputs of each kind for records and connections.
+const SCRIPTS: usize = 1_000;
+/// Inputs per example document.
+const DOCUMENTS: usize = 100;
 
 fn place() -> WholePlace {
     let options = PutOptions { size_bytes: Some(7), storage_class: Some("COLD".to_owned()), ..PutOptions::default() };
@@ -98,6 +114,7 @@ fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
 fn manifests_and_orders_survive_any_bytes() {
     let mut seeds: Vec<Vec<u8>> = manifests().iter().map(|manifest| postcard::to_stdvec(manifest).unwrap()).collect();
     seeds.push(postcard::to_stdvec(&orders()).unwrap());
+    seeds::keep("bodies", &seeds);
     let mut random = StdRng::seed_from_u64(20_261_121);
     for seed in &seeds {
         bodies::run(seed);
@@ -131,11 +148,91 @@ fn journal_rows() -> Vec<u8> {
 fn the_journal_survives_any_file_and_any_rows() {
     let rows = journal_rows();
     let file = [vec![0], journal::good_journal().to_vec()].concat();
+    let seeds = [rows, file];
+    seeds::keep("journal", &seeds);
     let mut random = StdRng::seed_from_u64(20_261_122);
-    for seed in [rows, file] {
+    for seed in seeds {
         journal::run(&seed);
         for _ in 0..JOURNALS {
             journal::run(&mutated(&seed, &mut random));
+        }
+    }
+}
+
+#[test]
+fn records_are_opened_as_they_were_sealed_or_not_at_all() {
+    let mut random = StdRng::seed_from_u64(20_261_123);
+    let good: Vec<u8> = std::iter::once(9).chain((0..20).flat_map(|step| [step % 4, 7 * step])).collect();
+    let mut wire = vec![23, 3, 3, 0, 40];
+    wire.resize(200, 5);
+    let seeds = [good, wire];
+    seeds::keep("records", &seeds);
+    for seed in seeds {
+        records::run(&seed);
+        for _ in 0..SCRIPTS {
+            records::run(&mutated(&seed, &mut random));
+        }
+    }
+}
+
+/// What a gateway may send on a connection, behind a byte for the length of the pieces.
+fn good_connection() -> Vec<u8> {
+    let mut bytes = vec![6];
+    let head = |request, wire_bytes| Head {
+        request: RequestId(request),
+        route: RouteId(2),
+        purpose: Purpose::Chunk,
+        manifest_bytes: 4,
+        raw_bytes: wire_bytes,
+        wire_bytes,
+        codec: Codec::Raw,
+        sealed: false,
+        blake3: [9; 32],
+    };
+    let data = |bytes: &mut Vec<u8>, length| {
+        bytes.extend(Header { kind: Kind::Data, route: RouteId(0), length }.encode());
+        bytes.extend(std::iter::repeat_n(7, length));
+    };
+    Frame::Hello(Hello { version: WIRE_VERSION_MAJOR, job: "job".into(), node: "source-1".into() }).encode(&mut bytes);
+    Frame::Head(head(1, 30)).encode(&mut bytes);
+    data(&mut bytes, 20);
+    Frame::Ping(1).encode(&mut bytes);
+    data(&mut bytes, 10);
+    Frame::Head(head(2, 0)).encode(&mut bytes);
+    Frame::Head(head(3, 9)).encode(&mut bytes);
+    data(&mut bytes, 5);
+    Frame::Abort.encode(&mut bytes);
+    Frame::Orders(postcard::to_stdvec(&orders()).unwrap().into()).encode(&mut bytes);
+    Frame::Drain.encode(&mut bytes);
+    bytes
+}
+
+#[test]
+fn a_connection_is_read_the_same_in_pieces_of_any_length() {
+    let mut random = StdRng::seed_from_u64(20_261_124);
+    let seed = good_connection();
+    seeds::keep("connection", std::slice::from_ref(&seed));
+    for pieces in 0..=255 {
+        connection::run(&[&[pieces], &seed[1..]].concat());
+    }
+    for _ in 0..SCRIPTS {
+        connection::run(&mutated(&seed, &mut random));
+    }
+}
+
+#[test]
+fn documents_survive_any_bytes() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contract/examples");
+    let mut paths: Vec<_> = std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let seeds: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert!(seeds.len() > 20);
+    seeds::keep("documents", &seeds);
+    let mut random = StdRng::seed_from_u64(20_261_125);
+    for seed in &seeds {
+        documents::run(seed);
+        for _ in 0..DOCUMENTS {
+            documents::run(&mutated(seed, &mut random));
         }
     }
 }

@@ -1,8 +1,11 @@
-//! The parsers of what servers send, for fuzzing (`fuzz/entries/answers.rs`). Not part of the interface.
+//! The parsers of what servers send, for fuzzing (`fuzz/entries`). Not part of the interface.
 
-use crate::rest::{parse_http_date, parse_rfc3339, percent_decode};
+use crate::rest::{Call, expected_bytes, parse_http_date, parse_rfc3339, percent_decode};
+use crate::s3::dialect::{GCS, S3};
 use crate::xml::{can_hold, escape_into};
-use crate::{azure, s3};
+use crate::{Payload, azure, s3};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use std::ops::Range;
 
 /// Parses `data` as each answer that S3, GCS and Azure give. Nothing may panic, a listing holds no entry without a name,
 /// and one that says it is truncated never ends there.
@@ -44,4 +47,51 @@ fn keys_survive<'a>(keys: impl Iterator<Item = &'a str>) {
     xml.push_str("</ListBucketResult>");
     let again = s3::xml::parse_listing(xml.as_bytes()).expect("what was written parses");
     assert!(again.keys.iter().map(|entry| entry.key.as_str()).eq(keys));
+}
+
+/// Header lines of one answer that are read.
+const HEADERS_MAX: usize = 100;
+/// The range that the fuzzed answer is for.
+const ASKED: Range<u64> = 5..9;
+
+/// Reads `data` as the head of an answer: a status on the first line, then one header on each. Nothing may panic. An
+/// answer to a range counts only if it has all bytes of the range, of an object that is long enough to have them.
+pub fn headers(data: &[u8]) {
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let status = lines.next().and_then(|status| StatusCode::from_bytes(status).ok()).unwrap_or(StatusCode::OK);
+    let mut headers = HeaderMap::new();
+    for line in lines.take(HEADERS_MAX) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    for dialect in [&S3, &GCS] {
+        let info = s3::headers::object_info(dialect, "key", 7, &headers);
+        let written = s3::headers::written(dialect, &headers);
+        assert_eq!((info.etag, info.checksums), (written.etag, written.checksums));
+    }
+    for flag in [false, true] {
+        azure::headers::object_info("key", 7, flag, &headers);
+        azure::headers::written(&headers, flag);
+    }
+    let call = Call {
+        operation: "get",
+        url: "s3://bucket/key".to_owned(),
+        method: Method::GET,
+        origin: String::new(),
+        path: String::new(),
+        query: String::new(),
+        headers: HeaderMap::new(),
+        body: Payload::default(),
+        patient: false,
+    };
+    if let Ok((body_bytes, object_bytes)) = expected_bytes(&call, status, &headers, None) {
+        assert_eq!(body_bytes, object_bytes);
+    }
+    if let Ok((body_bytes, object_bytes)) = expected_bytes(&call, status, &headers, Some(&ASKED)) {
+        assert_eq!(body_bytes, ASKED.end - ASKED.start);
+        assert!(object_bytes >= ASKED.end, "a range of an object that ends before it");
+    }
 }

@@ -1,7 +1,11 @@
-//! Drives the fuzz entry of the stores' answers with mutated good input, so that every test run covers it on stable.
+//! Drives the fuzz entries of the stores' answers with mutated good input, so that every test run covers it on stable.
 
 #[path = "../../../fuzz/entries/answers.rs"]
 mod answers;
+#[path = "../../../fuzz/entries/headers.rs"]
+mod headers;
+#[path = "../../../fuzz/seeds.rs"]
+mod seeds;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -32,7 +36,19 @@ const SEEDS: [&str; 9] = [
      <Contents/><Size>99999999999999999999</Size><Size>-1</Size><IsTruncated>maybe</IsTruncated></ListBucketResult>",
 ];
 
-fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
+/// The head of an answer of each kind.
+const HEADS: [&str; 5] = [
+    "200\ncontent-length: 12\netag: \"d41d8cd98f00b204e9800998ecf8427e\"\nlast-modified: Mon, 06 May 2024 07:08:09 GMT\n\
+     x-amz-version-id: v\nx-amz-checksum-crc64nvme: AAAAAAAAAAA=\nx-amz-checksum-type: FULL_OBJECT\nx-amz-meta-a: b\n\
+     content-encoding: gzip,aws-chunked\nx-amz-server-side-encryption: aws:kms",
+    "206\ncontent-length: 4\ncontent-range: bytes 5-8/20\nx-amz-checksum-crc32c: 4waSgw==",
+    "206\ncontent-length: 4\ncontent-range: bytes 5-18446744073709551615/18446744073709551615",
+    "200\nx-goog-hash: crc32c=4waSgw==,md5=1B2M2Y8AsgTpgAmY7PhCfg==\nx-goog-generation: 7\nx-goog-storage-class: COLD",
+    "201\ncontent-md5: 1B2M2Y8AsgTpgAmY7PhCfg==\nx-ms-content-crc64: iJh5CoYUi64=\nx-ms-version-id: 2\nx-ms-meta-a: \u{fc}\n\
+     x-ms-blob-content-md5: 1B2M2Y8AsgTpgAmY7PhCfg==\nx-ms-access-tier: Cool\netag: 0x8D",
+];
+
+fn mutated(good: &[u8], others: &[&str], random: &mut StdRng) -> Vec<u8> {
     let mut bytes = good.to_vec();
     for _ in 0..random.random_range(1..6) {
         let at = random.random_range(0..=bytes.len());
@@ -42,7 +58,7 @@ fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
             1 => bytes.insert(at, random.random()),
             2 => drop(bytes.drain(at..to)),
             3 => {
-                let other = SEEDS[random.random_range(0..SEEDS.len())].as_bytes();
+                let other = others[random.random_range(0..others.len())].as_bytes();
                 let from = random.random_range(0..other.len());
                 let length = random.random_range(0..other.len() - from);
                 bytes.splice(at..at, other[from..from + length].iter().copied());
@@ -54,13 +70,24 @@ fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn answers_survive_any_bytes() {
+/// Runs `entry` on each of `good`, and on mutations of it.
+fn drive(name: &str, entry: fn(&[u8]), good: &[&str]) {
+    seeds::keep(name, &good.iter().map(|seed| seed.as_bytes().to_vec()).collect::<Vec<_>>());
     let mut random = StdRng::seed_from_u64(20_261_122);
-    for seed in SEEDS {
-        answers::run(seed.as_bytes());
+    for seed in good {
+        entry(seed.as_bytes());
         for _ in 0..MUTATIONS {
-            answers::run(&mutated(seed.as_bytes(), &mut random));
+            entry(&mutated(seed.as_bytes(), good, &mut random));
         }
     }
+}
+
+#[test]
+fn answers_survive_any_bytes() {
+    drive("answers", answers::run, &SEEDS);
+}
+
+#[test]
+fn heads_of_answers_survive_any_bytes() {
+    drive("headers", headers::run, &HEADS);
 }

@@ -4,6 +4,8 @@
 mod frames;
 #[path = "../../../fuzz/entries/intake.rs"]
 mod intake;
+#[path = "../../../fuzz/seeds.rs"]
+mod seeds;
 
 use bytes::Bytes;
 use rand::rngs::StdRng;
@@ -82,6 +84,7 @@ fn mutate(input: &mut Vec<u8>, rng: &mut StdRng) {
 fn one_frame() {
     let mut rng = StdRng::seed_from_u64(1);
     let good = good_frames();
+    seeds::keep("frames", &good);
     good.iter().for_each(|frame| frames::run(frame));
     for _ in 0..INPUTS {
         let mut input = good[rng.random_range(0..good.len())].clone();
@@ -94,6 +97,7 @@ fn one_frame() {
 fn one_connection() {
     let mut rng = StdRng::seed_from_u64(2);
     let good = good_frames();
+    seeds::keep("intake", &[good.concat()]);
     intake::run(&good.concat());
     for _ in 0..INPUTS {
         let mut input = good[0].clone();

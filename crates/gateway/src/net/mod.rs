@@ -4,6 +4,7 @@
 //! path, [`stream`] joins either with the socket, [`frames`] reads and writes frames on top.
 
 pub mod frames;
+pub mod fuzz;
 pub mod gate;
 pub mod handshake;
 pub mod link;

@@ -115,6 +115,7 @@ impl Opener {
     /// Opens every whole record of `wire` and appends its plaintext to `plain`.
     ///
     /// # Errors
+    /// Nothing of the record at fault is in `plain`.
     /// `InvalidData` when a record is not authentic, too long, or of a type that has no place here.
     pub(super) fn open_all(&mut self, wire: &[u8], plain: &mut BytesMut) -> io::Result<Opened> {
         let mut consumed = 0;
@@ -134,10 +135,11 @@ impl Opener {
         let before = plain.len();
         plain.resize(before + cipher.len(), 0);
         let nonce = self.0.next_nonce();
-        self.0
-            .key
-            .open_separate_gather(nonce, Aad::from(head), cipher, tag, &mut plain[before..])
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "a TLS record is not authentic"))?;
+        let opened = self.0.key.open_separate_gather(nonce, Aad::from(head), cipher, tag, &mut plain[before..]);
+        if opened.is_err() {
+            plain.truncate(before);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a TLS record is not authentic"));
+        }
         let inner_type = plain[plain.len() - 1];
         plain.truncate(plain.len() - 1);
         match inner_type {
@@ -146,7 +148,10 @@ impl Opener {
                 plain.truncate(before);
                 Ok(ALERT)
             }
-            other => Err(io::Error::new(io::ErrorKind::InvalidData, format!("unexpected TLS record of type {other}"))),
+            other => {
+                plain.truncate(before);
+                Err(io::Error::new(io::ErrorKind::InvalidData, format!("unexpected TLS record of type {other}")))
+            }
         }
     }
 }

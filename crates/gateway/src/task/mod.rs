@@ -230,7 +230,11 @@ fn read_task(file: Option<&Path>) -> Result<Task, TaskError> {
     parse_task(&json)
 }
 
-fn parse_task(json: &[u8]) -> Result<Task, TaskError> {
+/// Parses a task. Pure, for the fuzzer.
+///
+/// # Errors
+/// It is no task of this contract.
+pub fn parse_task(json: &[u8]) -> Result<Task, TaskError> {
     let misunderstood = |error| TaskError::Usage(format!("the task is not understood: {error}"));
     let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).map_err(misunderstood)?;
     let (contract, client) = (fields.remove("contract"), fields.remove("client"));

@@ -19,7 +19,7 @@ fn decode_crc64(text: &str) -> Option<u64> {
 }
 
 /// What the headers of HEAD or GET say. With a range, `Content-MD5` is of the range and the blob's is beside it.
-pub(super) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &HeaderMap) -> ObjectInfo {
+pub(crate) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &HeaderMap) -> ObjectInfo {
     let md5_header = if is_range { "x-ms-blob-content-md5" } else { "content-md5" };
     let text = |name: &str| header(headers, name).filter(|value| !value.is_empty()).map(str::to_owned);
     let metadata = headers.iter().filter_map(|(name, value)| {
@@ -51,7 +51,7 @@ pub(super) fn etag(headers: &HeaderMap) -> Option<String> {
 }
 
 /// What the headers of a write say. Checksums are those of the request's body, so only Put Blob's are the object's.
-pub(super) fn written(headers: &HeaderMap, body_is_object: bool) -> Written {
+pub(crate) fn written(headers: &HeaderMap, body_is_object: bool) -> Written {
     let of_body = |name: &str| header(headers, name).filter(|_| body_is_object);
     Written {
         etag: etag(headers),

@@ -12,7 +12,7 @@
 //! - Keys with `.` or `..` segments or a backslash are refused: Azure folds the former and takes the latter for `/`.
 
 mod errors;
-mod headers;
+pub(crate) mod headers;
 mod open;
 mod read;
 mod send;

@@ -28,10 +28,10 @@ pub(crate) fn expected_bytes(
     let (start, end, size) = header(headers, "content-range")
         .and_then(parse_content_range)
         .ok_or_else(|| call.error(ErrorKind::Server, "the answer has no readable Content-Range"))?;
-    if start != range.start || end + 1 > range.end {
+    if start != range.start || end >= range.end {
         return Err(call.error(ErrorKind::Server, "the server sent another range than asked"));
     }
-    if end + 1 < range.end {
+    if end < range.end - 1 {
         let message = format!("the object has {size} bytes, asked were those up to {}", range.end);
         return Err(call.error(ErrorKind::Truncated, message));
     }
@@ -43,7 +43,8 @@ fn parse_content_range(text: &str) -> Option<(u64, u64, u64)> {
     let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some((first, last, size.parse().ok()?))
+    let size = size.parse().ok()?;
+    (first <= last && last < size).then_some((first, last, size))
 }
 
 #[cfg(test)]
@@ -53,7 +54,7 @@ mod tests {
     #[test]
     fn content_ranges() {
         assert_eq!(parse_content_range("bytes 0-9/100"), Some((0, 9, 100)));
-        for wrong in ["bytes */100", "bytes 9-0/100", "0-9/100", "bytes 0-9/*", ""] {
+        for wrong in ["bytes */100", "bytes 9-0/100", "bytes 0-9/9", "0-9/100", "bytes 0-9/*", ""] {
             assert_eq!(parse_content_range(wrong), None, "{wrong}");
         }
     }

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use http::HeaderMap;
 
 /// What the headers of HEAD or GET say. `size_bytes` is the length of the whole object.
-pub(super) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers: &HeaderMap) -> ObjectInfo {
+pub(crate) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers: &HeaderMap) -> ObjectInfo {
     let text = |name: &str| header(headers, name).map(str::to_owned);
     ObjectInfo {
         key: key.to_owned(),
@@ -26,7 +26,7 @@ pub(super) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers
 }
 
 /// What the headers of a write say.
-pub(super) fn written(dialect: &Dialect, headers: &HeaderMap) -> Written {
+pub(crate) fn written(dialect: &Dialect, headers: &HeaderMap) -> Written {
     Written {
         etag: etag(headers),
         version: version(dialect, headers),
@@ -87,7 +87,8 @@ fn etag_may_be_md5(headers: &HeaderMap) -> bool {
 
 /// 32 hex digits are an MD5; the ETag of a multipart object (`…-3`) is not.
 pub(super) fn md5_of_etag(etag: &str) -> Option<[u8; 16]> {
-    if etag.len() != 32 || !etag.is_ascii() {
+    // Signs are no digits, though `from_str_radix` takes them.
+    if etag.len() != 32 || !etag.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     let mut md5 = [0; 16];
@@ -179,6 +180,7 @@ mod tests {
         assert!(checksums(&S3, &headers(&[MD5, customer_key])).md5.is_none());
         assert!(checksums(&S3, &headers(&[("etag", "\"d41d8cd98f00b204e9800998ecf8427e-2\"")])).md5.is_none());
         assert!(checksums(&S3, &headers(&[("etag", "\"z41d8cd98f00b204e9800998ecf8427e\"")])).md5.is_none());
+        assert!(checksums(&S3, &headers(&[("etag", "\"+41d8cd98f00b204e9800998ecf8427e\"")])).md5.is_none());
     }
 
     #[test]

@@ -7,9 +7,9 @@
 mod address;
 mod credentials;
 mod delete;
-mod dialect;
+pub(crate) mod dialect;
 mod errors;
-mod headers;
+pub(crate) mod headers;
 mod listing;
 mod location;
 mod open;

@@ -1,0 +1,180 @@
+//! The readers of what a peer sends, for fuzzing (`fuzz/entries`). Not part of the interface.
+
+use super::link::Link;
+use super::record::{Opener, RECORD_PLAIN_BYTES_MAX, Sealer};
+use super::{Connection, ConnectionError, Incoming, Security};
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt;
+use rustls::ConnectionTrafficSecrets;
+use rustls::crypto::cipher::{AeadKey, Iv};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, ReadBuf};
+use tradewind_wire::WIRE_VERSION_MAJOR;
+use tradewind_wire::frame::{BODY_BYTES_MAX, Hello};
+
+/// Plaintext of a record is a multiple of this, so that one byte of input tells its length.
+const PLAIN_UNIT_BYTES: usize = RECORD_PLAIN_BYTES_MAX / 128;
+
+/// Opens `data` as TLS records of the data port, and as a script by which good records are damaged on their way.
+///
+/// # Panics
+/// A byte came out that was not sealed, or not in its place.
+pub fn records(data: &[u8]) {
+    opens_nothing_that_was_not_sealed(data);
+    opens_what_was_sealed_up_to_the_first_damage(data);
+}
+
+fn secrets(chacha: bool) -> ConnectionTrafficSecrets {
+    let (key, iv) = (AeadKey::from([7; 32]), Iv::from([9; 12]));
+    if chacha {
+        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }
+    } else {
+        ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+    }
+}
+
+fn opens_nothing_that_was_not_sealed(data: &[u8]) {
+    let mut opener = Opener::new(0, &secrets(false)).expect("a key of the right length");
+    let mut plain = BytesMut::from(&b"before"[..]);
+    if let Ok(opened) = opener.open_all(data, &mut plain) {
+        assert!(opened.consumed == 0 && !opened.closed);
+    }
+    assert_eq!(&plain[..], b"before");
+}
+
+/// Each pair of bytes of `script` is a step: a good record, or damage to what is sent from there on.
+fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
+    let Some((&first, script)) = script.split_first() else { return };
+    let secrets = secrets(first % 2 == 1);
+    let fragment = usize::from(first / 2) * PLAIN_UNIT_BYTES + 1;
+    let mut sealer = Sealer::new(0, &secrets).expect("a key of the right length");
+    let (mut wire, mut last, mut good, mut damaged) = (Vec::new(), Vec::new(), Vec::new(), false);
+    for step in script.chunks_exact(2).take(64) {
+        let (kind, amount) = (step[0] % 8, usize::from(step[1]));
+        if kind <= 3 {
+            let plain = vec![step[1]; (amount % 129) * PLAIN_UNIT_BYTES];
+            last = vec![0; Sealer::wire_bytes(plain.len())];
+            sealer.seal(&plain, &mut last).expect("a record can be sealed");
+            wire.extend_from_slice(&last);
+            if !damaged {
+                good.extend_from_slice(&plain);
+            }
+            continue;
+        }
+        if last.is_empty() {
+            continue;
+        }
+        damaged = true;
+        match kind {
+            // Again.
+            4 => wire.extend_from_slice(&last),
+            // Left out.
+            5 => {
+                sealer.seal(&[1; 10], &mut vec![0; Sealer::wire_bytes(10)]).expect("a record can be sealed");
+            }
+            // Changed.
+            6 => {
+                let mut changed = vec![0; Sealer::wire_bytes(10)];
+                sealer.seal(&[1; 10], &mut changed).expect("a record can be sealed");
+                let at = amount % changed.len();
+                changed[at] ^= 1 << (amount % 8);
+                wire.extend_from_slice(&changed);
+            }
+            // Cut short.
+            _ => {
+                let mut cut = vec![0; Sealer::wire_bytes(10)];
+                sealer.seal(&[1; 10], &mut cut).expect("a record can be sealed");
+                wire.extend_from_slice(&cut[..amount % cut.len()]);
+            }
+        }
+    }
+    let mut opener = Opener::new(0, &secrets).expect("a key of the right length");
+    assert!(opened_in_fragments(&mut opener, &wire, fragment) == good, "more or less came out than was good");
+}
+
+/// The plaintext of `wire`, which arrives in pieces, up to the first error.
+fn opened_in_fragments(opener: &mut Opener, wire: &[u8], fragment: usize) -> Vec<u8> {
+    let (mut waiting, mut plain) = (Vec::new(), BytesMut::new());
+    for piece in wire.chunks(fragment) {
+        waiting.extend_from_slice(piece);
+        match opener.open_all(&waiting, &mut plain) {
+            Ok(opened) if !opened.closed => drop(waiting.drain(..opened.consumed)),
+            _ => break,
+        }
+    }
+    plain.to_vec()
+}
+
+/// Reads all but the first byte of `data` as what a peer sends on a plain connection, hello first. The first byte is the
+/// length of the pieces in which it arrives.
+///
+/// # Panics
+/// What was read depends on the pieces, or a body has other bytes than its head announced.
+pub fn connection(data: &[u8]) {
+    let Some((&first, data)) = data.split_first() else { return };
+    let whole = read_all(data, usize::MAX);
+    let pieces = read_all(data, usize::from(first) + 1);
+    assert!(whole == pieces, "in one piece it is read otherwise than in pieces of {} bytes", usize::from(first) + 1);
+}
+
+/// What came on the connection. Pieces of a body are joined.
+fn read_all(data: &[u8], fragment: usize) -> Vec<String> {
+    let hello = Hello { version: WIRE_VERSION_MAJOR, job: "job".to_owned(), node: "here".to_owned() };
+    let reader = Fragments { data: Bytes::copy_from_slice(data), fragment, ready: false };
+    let link = Link::new(Box::new(reader), Box::new(tokio::io::sink()), String::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let accepted = runtime.block_on(Connection::accept(link, &Security::Plain, hello));
+    let mut connection = match accepted {
+        Ok(connection) => connection,
+        Err(error) => return vec![error.to_string()],
+    };
+    let (mut story, mut body, mut announced) = (vec![connection.peer.clone()], Vec::new(), 0);
+    loop {
+        // Polled once and dropped: nothing may be lost by that.
+        let Some(incoming) = connection.reader.next().now_or_never() else { continue };
+        match incoming {
+            Ok(Incoming::Begin(head)) => {
+                announced = head.wire_bytes;
+                assert!(announced <= BODY_BYTES_MAX);
+                story.push(format!("{head:?}"));
+            }
+            Ok(Incoming::Piece { bytes, last }) => {
+                body.extend_from_slice(&bytes);
+                assert!(!bytes.is_empty() && body.len() as u64 <= announced);
+                assert_eq!(last, body.len() as u64 == announced);
+                if last {
+                    story.push(format!("{:?}", std::mem::take(&mut body)));
+                }
+            }
+            Ok(Incoming::GiveUp) => story.push(format!("given up after {:?}", std::mem::take(&mut body))),
+            Ok(Incoming::Frame(frame)) => story.push(format!("{frame:?}")),
+            Err(error) => {
+                assert!(!matches!(error, ConnectionError::Io(_)), "{error}");
+                story.push(format!("{error} after {body:?}"));
+                return story;
+            }
+        }
+    }
+}
+
+/// Gives its data in pieces, and has none every other time.
+struct Fragments {
+    data: Bytes,
+    fragment: usize,
+    ready: bool,
+}
+
+impl AsyncRead for Fragments {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.ready = !self.ready;
+        if !self.ready {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let length = self.fragment.min(self.data.len()).min(buffer.remaining());
+        buffer.put_slice(&self.data.split_to(length));
+        Poll::Ready(Ok(()))
+    }
+}
