@@ -6,15 +6,21 @@
 //! [`node`] does the work, over the connections of [`net`].
 
 pub mod control;
+#[cfg(test)]
+mod drop_after;
 pub mod identity;
 pub mod lead;
 pub mod limits;
 pub mod net;
 pub mod node;
+#[cfg(test)]
+mod pipes;
 mod reading;
 pub mod retry;
 pub mod schema;
 pub mod serve;
+#[cfg(test)]
+mod stepped;
 pub mod stores;
 pub mod task;
 pub mod tls;

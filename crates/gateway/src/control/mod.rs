@@ -11,6 +11,8 @@
 //! its life. `docs/reference/control-api.md` is the description for users.
 
 mod answer;
+#[cfg(test)]
+mod drops;
 pub mod events;
 pub mod gateway;
 pub mod lease;

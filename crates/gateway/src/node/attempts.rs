@@ -64,6 +64,12 @@ impl Attempts {
         self.throttle.limit()
     }
 
+    /// Requests in flight.
+    #[cfg(test)]
+    pub(super) fn active(&self) -> usize {
+        self.throttle.active()
+    }
+
     /// Runs `request` until it succeeds, fails for good, or patience ends. Each try holds one slot of the throttle.
     /// A try is dropped when `progress` (bytes, or signs of life) stands still for as long as `patience` allows.
     pub async fn run<T, F>(

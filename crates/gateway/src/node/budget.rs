@@ -178,6 +178,12 @@ impl Throttle {
         self.lock().limit as usize
     }
 
+    /// Requests in flight.
+    #[cfg(test)]
+    pub(super) fn active(&self) -> usize {
+        self.lock().active
+    }
+
     fn try_enter(&self) -> bool {
         let mut state = self.lock();
         let free = state.active < state.limit.max(1.0) as usize;

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tradewind_contract::HopSpec;
 use tradewind_wire::frame::{Frame, Hello, Reply};
 use tradewind_wire::hop::{Flights, Liveness};
@@ -138,6 +139,36 @@ impl Drop for Lent<'_> {
             self.outgoing.closed.cancel();
         } else {
             self.hop.give_back(self.outgoing.clone());
+        }
+    }
+}
+
+/// A connection that is lent out. Dropped, it is closed, and what is on it is answered `Lost`.
+struct Live<'a> {
+    hop: &'a Hop,
+    id: ConnectionId,
+    closed: CancellationToken,
+    ended: ConnectionError,
+}
+
+impl<'a> Live<'a> {
+    fn begin(hop: &'a Hop, outgoing: Outgoing) -> Self {
+        let live = Self { hop, id: outgoing.id, closed: outgoing.closed.clone(), ended: ConnectionError::Closed };
+        hop.health.send_modify(|health| *health = Health { connections: health.connections + 1, failing: false });
+        hop.give_back(outgoing);
+        live
+    }
+}
+
+impl Drop for Live<'_> {
+    fn drop(&mut self) {
+        self.closed.cancel();
+        self.hop.health.send_modify(|health| health.connections -= 1);
+        let lost = self.hop.flights().connection_lost(self.id);
+        for (request, reply) in lost {
+            let (from, to, ended) = (&self.hop.setup.hello.node, self.hop.peer(), &self.ended);
+            let message = format!("lost the connection from {from} to {to}: {ended}");
+            reply.fail(request, Fault::Lost, "unavailable", message);
         }
     }
 }
@@ -365,26 +396,18 @@ impl Hop {
             closed: CancellationToken::new(),
             retired: Arc::default(),
         };
-        let (id, closed) = (outgoing.id, outgoing.closed.clone());
-        let keepalive = tokio::spawn(keep_alive(outgoing.writer.clone(), closed.clone(), self.setup.silence_max / 3));
-        let retired = outgoing.retired.clone();
-        self.health.send_modify(|health| *health = Health { connections: health.connections + 1, failing: false });
-        self.give_back(outgoing);
+        let (id, closed, retired) = (outgoing.id, outgoing.closed.clone(), outgoing.retired.clone());
+        let pinging = keep_alive(outgoing.writer.clone(), closed.clone(), self.setup.silence_max / 3);
+        let _pinging = AbortOnDropHandle::new(tokio::spawn(pinging));
+        let mut live = Live::begin(self, outgoing);
         let ended = tokio::select! {
             ended = self.read_answers(connection.reader, &retired) => ended,
             () = self.until_retired(id, &retired) => ConnectionError::Closed,
             () = closed.cancelled() => ConnectionError::Closed,
             () = self.stop.cancelled() => ConnectionError::Closed,
         };
-        closed.cancel();
-        keepalive.abort();
         tracing::debug!(peer = self.peer(), %ended, "connection ended");
-        self.health.send_modify(|health| health.connections -= 1);
-        let lost = self.flights().connection_lost(id);
-        for (request, reply) in lost {
-            let message = format!("lost the connection from {} to {}: {ended}", self.setup.hello.node, self.peer());
-            reply.fail(request, Fault::Lost, "unavailable", message);
-        }
+        live.ended = ended;
     }
 
     async fn read_answers(&self, mut reader: FrameReader, retired: &AtomicBool) -> ConnectionError {

@@ -24,6 +24,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, Reply};
 use tradewind_wire::hop::Liveness;
 
@@ -130,17 +131,16 @@ impl Inbound {
         };
         let (id, peer): (_, Arc<str>) = (next_connection_id(), connection.peer.into());
         let (queue, answers) = mpsc::unbounded_channel();
-        self.peers.connected(peer.clone(), id, queue);
         let reply = ReplyTo::peer(self.peers.clone(), peer.clone(), id);
         let closed = CancellationToken::new();
-        let writer = tokio::spawn(write_answers(connection.writer, answers, closed.clone(), self.silence_max / 3));
+        let writing = write_answers(connection.writer, answers, closed.clone(), self.silence_max / 3);
+        let _writer = AbortOnDropHandle::new(tokio::spawn(writing));
+        let _connected = self.peers.connected(peer.clone(), id, queue);
         let ended = tokio::select! {
             ended = self.read(connection.reader, &peer, &reply) => ended,
             () = closed.cancelled() => ConnectionError::Closed,
             () = self.stop.cancelled() => ConnectionError::Closed,
         };
-        self.peers.disconnected(&peer, id);
-        writer.abort();
         match ended {
             ConnectionError::Closed => tracing::debug!(peer = &*peer, "connection closed"),
             error => tracing::warn!(peer = &*peer, %error, "connection ended"),

@@ -14,6 +14,8 @@ pub mod attempts;
 pub mod budget;
 mod climb;
 pub mod clock;
+#[cfg(test)]
+mod drops;
 pub mod environment;
 pub mod hop;
 pub mod inbound;

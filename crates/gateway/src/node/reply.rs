@@ -166,17 +166,32 @@ pub struct Peers {
     queues: Arc<Mutex<Queues>>,
 }
 
-impl Peers {
-    /// A connection of `peer` is up.
-    pub fn connected(&self, peer: Arc<str>, connection: ConnectionId, queue: mpsc::UnboundedSender<Upstream>) {
-        self.lock().entry(peer).or_default().push((connection, queue));
-    }
+/// An upstream connection that is up. Dropped, it gets no more answers.
+#[derive(Debug)]
+pub struct Connected {
+    peers: Peers,
+    peer: Arc<str>,
+    connection: ConnectionId,
+}
 
-    /// A connection of `peer` is gone.
-    pub fn disconnected(&self, peer: &str, connection: ConnectionId) {
-        if let Some(queues) = self.lock().get_mut(peer) {
-            queues.retain(|(id, _)| *id != connection);
+impl Drop for Connected {
+    fn drop(&mut self) {
+        if let Some(queues) = self.peers.lock().get_mut(&self.peer) {
+            queues.retain(|(id, _)| *id != self.connection);
         }
+    }
+}
+
+impl Peers {
+    /// A connection of `peer` is up, until what is returned is dropped.
+    pub fn connected(
+        &self,
+        peer: Arc<str>,
+        connection: ConnectionId,
+        queue: mpsc::UnboundedSender<Upstream>,
+    ) -> Connected {
+        self.lock().entry(peer.clone()).or_default().push((connection, queue));
+        Connected { peers: self.clone(), peer, connection }
     }
 
     /// Sends a frame on every connection.

@@ -58,34 +58,37 @@ pub struct Sink {
 impl Sink {
     /// Takes a parcel that crossed a hop; the answer is sealed if the job is.
     pub fn accept_coded(self: &Arc<Self>, coded: Coded, held: Held, reply: ReplyTo) {
-        let sink = self.clone();
-        self.tasks.spawn(async move {
-            let request = coded.head.request;
-            let owed = Owed::new(reply.clone(), request);
-            let answer = match coded.decode(sink.key.as_deref(), Some(held)) {
-                // The first one is answered; an answer to this one would be taken for the first one's.
-                Ok(parcel) if !sink.taken.is_first(parcel.request) => {
-                    tracing::warn!(request = request.0, "a request came a second time; it is not taken");
-                    return owed.settled();
-                }
-                Ok(parcel) => sink.work(parcel).await,
-                Err(failure) => SinkReply::Failed(failure),
-            };
-            reply.sink(request, &answer, sink.key.as_deref());
-            owed.settled();
-        });
+        let owed = Owed::new(reply, coded.head.request);
+        self.tasks.spawn(self.clone().accepting_coded(coded, held, owed));
+    }
+
+    /// The answer is owed before the first poll, so that a future that is dropped unpolled gives it too.
+    pub(super) async fn accepting_coded(self: Arc<Self>, coded: Coded, held: Held, owed: Owed) {
+        let request = coded.head.request;
+        let answer = match coded.decode(self.key.as_deref(), Some(held)) {
+            // The first one is answered; an answer to this one would be taken for the first one's.
+            Ok(parcel) if !self.taken.is_first(parcel.request) => {
+                tracing::warn!(request = request.0, "a request came a second time; it is not taken");
+                return owed.settled();
+            }
+            Ok(parcel) => self.work(parcel).await,
+            Err(failure) => SinkReply::Failed(failure),
+        };
+        owed.reply().sink(request, &answer, self.key.as_deref());
+        owed.settled();
     }
 
     /// Takes a parcel from the source in this process.
     pub fn accept(self: &Arc<Self>, parcel: Parcel, reply: ReplyTo) {
-        let sink = self.clone();
-        self.tasks.spawn(async move {
-            let request = parcel.request;
-            let owed = Owed::new(reply.clone(), request);
-            let answer = sink.work(parcel).await;
-            reply.sink(request, &answer, None);
-            owed.settled();
-        });
+        let owed = Owed::new(reply, parcel.request);
+        self.tasks.spawn(self.clone().accepting(parcel, owed));
+    }
+
+    pub(super) async fn accepting(self: Arc<Self>, parcel: Parcel, owed: Owed) {
+        let request = parcel.request;
+        let answer = self.work(parcel).await;
+        owed.reply().sink(request, &answer, None);
+        owed.settled();
     }
 
     async fn work(&self, parcel: Parcel) -> SinkReply {
@@ -475,7 +478,7 @@ fn parts_md5_tag(parts: &[PartTag]) -> Option<String> {
 }
 
 fn hex(text: &str) -> Option<[u8; 16]> {
-    if text.len() != 32 || !text.is_ascii() {
+    if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     let mut bytes = [0; 16];

@@ -52,12 +52,14 @@ pub struct Source {
 impl Source {
     /// Executes an order in a task of its own; the answer goes to `reply`. Orders are bounded by the lead's windows.
     pub fn execute(self: &Arc<Self>, order: Order, reply: ReplyTo) {
-        let source = self.clone();
-        self.tasks.spawn(async move {
-            let owed = Owed::new(reply, order.request);
-            source.answer(order, owed.reply()).await;
-            owed.settled();
-        });
+        let owed = Owed::new(reply, order.request);
+        self.tasks.spawn(self.clone().executing(order, owed));
+    }
+
+    /// The answer is owed before the first poll, so that a future that is dropped unpolled gives it too.
+    pub(super) async fn executing(self: Arc<Self>, order: Order, owed: Owed) {
+        self.answer(order, owed.reply()).await;
+        owed.settled();
     }
 
     async fn answer(&self, order: Order, reply: &ReplyTo) {

@@ -205,7 +205,8 @@ impl Running {
                 }
             }
         }
-        if let Ok(Err(error)) = running.await {
+        let ended = running.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        if let Err(error) = ended {
             let message = format!("not everything was deleted: {error}");
             self.notice(message.clone());
             self.causes.failed(Cause { place: Place::Elsewhere, kind: "no_space".to_owned(), message, hint: None });

@@ -12,6 +12,8 @@ mod answers;
 mod cargo;
 mod causes;
 mod doubted;
+#[cfg(test)]
+mod drops;
 mod ending;
 mod moved;
 mod objects;

@@ -9,9 +9,42 @@ use crate::lead::journal::{Entry, fingerprint};
 use crate::lead::report::{ObjectVerdict, ProofRecord, Verdict};
 use crate::lead::survey::{Found, SurveyError, WorkItem};
 use crate::node::work::{Failure, Side};
+use tokio::sync::mpsc;
 use tradewind_contract::{Event, FailedObject, Outcome};
 use tradewind_store::ObjectInfo;
 use tradewind_wire::{Fault, ObjectId};
+
+/// A look at an object, for which the lead waits. Dropped before its end (its task has panicked), the object failed.
+struct Look {
+    prepared: mpsc::Sender<Prepared>,
+    item: Option<WorkItem>,
+}
+
+impl Look {
+    fn begin(prepared: mpsc::Sender<Prepared>, item: &WorkItem) -> Self {
+        Self { prepared, item: Some(item.clone()) }
+    }
+
+    fn end(mut self, looked: Prepared) {
+        self.item = None;
+        self.tell(looked);
+    }
+
+    /// The queue has a place for each look; if the lead is gone, so is the job.
+    fn tell(&self, looked: Prepared) {
+        self.prepared.try_send(looked).ok();
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        if let Some(item) = self.item.take() {
+            let failure =
+                Failure::new(Fault::Unavailable, "unavailable", "the gateway failed inside; its log says more");
+            self.tell(Prepared::Failed(Box::new((item, failure))));
+        }
+    }
+}
 
 impl Running {
     pub(super) async fn found(&mut self, found: Option<Found>, surveying: &mut Surveying) {
@@ -60,12 +93,8 @@ impl Running {
             return self.take_on(Cargo::whole(item, &self.setup));
         }
         self.preparing += 1;
-        let (setup, prepared) = (self.setup.clone(), self.prepared.0.clone());
-        tokio::spawn(async move {
-            let looked = cargo::look(item, restarted, &setup).await;
-            // The lead waits for every look it has begun; if it is gone, so is the job.
-            prepared.send(looked).await.ok();
-        });
+        let (setup, look) = (self.setup.clone(), Look::begin(self.prepared.0.clone(), &item));
+        tokio::spawn(async move { look.end(cargo::look(item, restarted, &setup).await) });
     }
 
     pub(super) async fn prepared(&mut self, prepared: Prepared) {

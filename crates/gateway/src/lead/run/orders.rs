@@ -152,8 +152,8 @@ impl Dispatch {
         let reply = ReplyTo::memory(self.replies.clone());
         let Some(order) = order else { return not_made(request, &reply) };
         let way = self.ways.get(&order.route).cloned();
+        let owed = Owed::new(reply, request);
         tokio::spawn(async move {
-            let owed = Owed::new(reply, request);
             match (journal.record_durably(Entry::Intent(intent)).await, way) {
                 (Ok(()), Some(way)) => way.send(vec![order], owed.reply().clone()).await,
                 (Ok(()), None) => no_way(&order, owed.reply()),
@@ -175,7 +175,10 @@ impl Dispatch {
             let (orders, reply) = (std::mem::take(orders), ReplyTo::memory(self.replies.clone()));
             match self.ways.get(route).cloned() {
                 Some(Way::Memory(source)) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
-                Some(way) => drop(tokio::spawn(async move { way.send(orders, reply).await })),
+                Some(Way::Hop(hop)) => {
+                    let owed = owed(&orders, &reply);
+                    drop(tokio::spawn(async move { send_over(&hop, orders, owed, &reply).await }));
+                }
                 None => orders.iter().for_each(|order| no_way(order, &reply)),
             }
         }
@@ -197,15 +200,23 @@ impl Way {
         match self {
             Way::Memory(source) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
             Way::Hop(hop) => {
-                // Owed one by one, so that none is forgotten behind a batch whose sending ends in a panic.
-                let owed: Vec<Owed> = orders.iter().map(|order| Owed::new(reply.clone(), order.request)).collect();
-                for batch in batches(orders) {
-                    send_batch(hop, batch, &reply).await;
-                }
-                owed.into_iter().for_each(Owed::settled);
+                let owed = owed(&orders, &reply);
+                send_over(hop, orders, owed, &reply).await;
             }
         }
     }
+}
+
+/// Owed one by one, so that none is forgotten behind a batch whose sending ends in a panic.
+fn owed(orders: &[Order], reply: &ReplyTo) -> Vec<Owed> {
+    orders.iter().map(|order| Owed::new(reply.clone(), order.request)).collect()
+}
+
+async fn send_over(hop: &Hop, orders: Vec<Order>, owed: Vec<Owed>, reply: &ReplyTo) {
+    for batch in batches(orders) {
+        send_batch(hop, batch, reply).await;
+    }
+    owed.into_iter().for_each(Owed::settled);
 }
 
 async fn send_batch(hop: &Hop, batch: Vec<Order>, reply: &ReplyTo) {

@@ -1,7 +1,8 @@
 //! A hop whose other end is not there, and one whose other end goes away.
 
 use super::*;
-use crate::net::Tcp;
+use crate::drop_after::DropAfter;
+use crate::net::{DataPort, Tcp};
 use crate::node::parcel::Parcel;
 use crate::node::work::Manifest;
 use bytes::Bytes;
@@ -170,4 +171,135 @@ async fn a_dropped_sending_answers_its_request_and_gives_its_connection_back() {
     hop.send(&coded(RequestId(2), 0), &reply).await;
     assert_eq!(begun(&mut below).await.request, RequestId(2));
     stop.cancel();
+}
+
+/// More than a pipe takes in before somebody reads.
+const BODY_BYTES: usize = 200 << 10;
+/// Far more awaits than any of these futures has.
+const POLLS_MAX: usize = 10_000;
+
+/// A gateway below: answers each whole request, and each batch of orders, whose payload is the id of the one order in it.
+async fn answer_everything(port: Box<dyn DataPort>) {
+    while let Ok(link) = port.accept().await {
+        tokio::spawn(async move {
+            let Ok(mut connection) = Connection::accept(link, &Security::Plain, hello("below")).await else { return };
+            let mut begun = RequestId(0);
+            while let Ok(incoming) = connection.reader.next().await {
+                let request = match incoming {
+                    Incoming::Begin(head) => {
+                        begun = head.request;
+                        continue;
+                    }
+                    Incoming::Piece { last: true, .. } => begun,
+                    Incoming::Frame(Frame::Orders(id)) => RequestId(u64::from_le_bytes(id[..8].try_into().unwrap())),
+                    _ => continue,
+                };
+                let answer = Reply { request, verdict: Verdict::Sink(Bytes::from_static(b"done")) };
+                drop(connection.writer.frame(&Frame::Replies(vec![answer])).await);
+            }
+        });
+    }
+}
+
+/// A hop of one connection over pipes to [`answer_everything`].
+fn piped_hop(stop: &CancellationToken) -> Arc<Hop> {
+    let (network, port) = crate::pipes::network();
+    tokio::spawn(answer_everything(port));
+    let spec = HopSpec { to: "below".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
+    let silence_max = Duration::from_secs(10);
+    let setup = HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, network };
+    Hop::start(setup, stop.clone())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Sends {
+    Request,
+    Orders,
+}
+
+impl Sends {
+    /// Sends one, dropped after `polls`. Returns whether it was sent, and the answer if there is any.
+    async fn once(self, hop: &Hop, request: u64, polls: usize) -> (bool, Option<Verdict>) {
+        let (answers_in, mut answers) = mpsc::unbounded_channel();
+        let reply = ReplyTo::memory(answers_in);
+        let request = RequestId(request);
+        let sent = match self {
+            Self::Request => DropAfter::new(polls, hop.send(&coded(request, BODY_BYTES), &reply)).await,
+            Self::Orders => {
+                // Longer than a pipe, so that it may be dropped half written.
+                let mut orders = vec![0; BODY_BYTES];
+                orders[..8].copy_from_slice(&request.0.to_le_bytes());
+                let frame = Frame::Orders(orders.into());
+                DropAfter::new(polls, hop.send_orders(&frame, &[request], &reply)).await
+            }
+        };
+        drop(reply);
+        if sent.is_none() {
+            assert_eq!(hop.in_flight(), 0, "{self:?} after {polls} polls is registered, and nobody answers it");
+        }
+        let verdict = answers.recv().await.map(|Reply { verdict, .. }| verdict);
+        assert!(answers.recv().await.is_none(), "{self:?} after {polls} polls is answered twice");
+        (sent.is_some(), verdict)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_dropped_at_any_await_is_answered_and_the_next_goes_through() {
+    for sends in [Sends::Request, Sends::Orders] {
+        let (stop, mut request) = (CancellationToken::new(), 0);
+        let hop = piped_hop(&stop);
+        for polls in 0.. {
+            assert!(polls < POLLS_MAX, "{sends:?} never ends");
+            request += 2;
+            let (sent, verdict) = sends.once(&hop, request, polls).await;
+            if !sent && let Some(verdict) = verdict {
+                assert!(matches!(verdict, Verdict::Failed { fault: Fault::Lost, .. }), "{verdict:?}");
+            }
+            let (_, verdict) = sends.once(&hop, request + 1, usize::MAX).await;
+            assert!(matches!(verdict, Some(Verdict::Sink(_))), "{sends:?} after {polls} polls: {verdict:?}");
+            assert_eq!((hop.in_flight(), hop.connections()), (0, 1), "{sends:?} after {polls} polls");
+            if sent && polls > 5 {
+                break;
+            }
+        }
+        stop.cancel();
+    }
+}
+
+/// What keeps a connection up is never dropped but with the whole gateway, or by a panic.
+#[tokio::test(start_paused = true)]
+async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
+    for polls in 0..20 {
+        let (network, port) = crate::pipes::network();
+        let stop = CancellationToken::new();
+        let spec = HopSpec { to: "below".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 0 };
+        let silence_max = Duration::from_secs(10);
+        let setup = HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, network };
+        let hop = Hop::start(setup, stop.clone());
+        // Takes requests and never answers.
+        let mute = tokio::spawn(async move {
+            let mut connections = Vec::new();
+            while let Ok(link) = port.accept().await {
+                connections.push(Connection::accept(link, &Security::Plain, hello("below")).await);
+            }
+        });
+        let (answers_in, mut answers) = mpsc::unbounded_channel();
+        let keeping = DropAfter::new(polls, hop.clone().keep_connected());
+        let sending = async {
+            tokio::time::timeout(
+                Duration::from_secs(1),
+                hop.send(&coded(RequestId(1), 10), &ReplyTo::memory(answers_in)),
+            )
+            .await
+        };
+        let (kept, sent) = tokio::join!(tokio::time::timeout(Duration::from_secs(2), keeping), sending);
+        drop(kept);
+        assert_eq!((hop.in_flight(), hop.connections()), (0, 0), "after {polls} polls");
+        if sent.is_ok() {
+            let Reply { verdict, .. } = answers.recv().await.unwrap();
+            assert!(matches!(verdict, Verdict::Failed { fault: Fault::Lost, .. }), "{verdict:?}");
+        }
+        stop.cancel();
+        mute.abort();
+    }
 }

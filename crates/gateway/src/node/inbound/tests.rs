@@ -1,16 +1,17 @@
 //! A relay whose work is dropped anywhere leaves nothing behind: no request unanswered, no connection lost for good.
 
+use super::super::drops::{Ends, KEY, assert_done, block_on, content, payload, whole_place};
 use super::super::hop::HopSetup;
 use super::*;
+use crate::drop_after::DropAfter;
 use crate::net::Tcp;
 use crate::node::parcel::Parcel;
-use crate::node::work::Manifest;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use crate::node::work::{Entry, Fetch, Manifest, Proof, SourceTask};
+use std::collections::HashMap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tradewind_contract::HopSpec;
-use tradewind_store::Payload;
+use tradewind_contract::{HopSpec, VerifyMode};
+use tradewind_store::{Checksums, Payload, Precondition};
 use tradewind_wire::frame::Verdict;
 use tradewind_wire::{Fault, RequestId, RouteId};
 
@@ -18,30 +19,6 @@ use tradewind_wire::{Fault, RequestId, RouteId};
 const BODY_BYTES: usize = 12 << 20;
 /// Ends the test if the relay hangs; nothing else depends on it.
 const HANG: Duration = Duration::from_secs(60);
-
-/// Polls `inner` so many times, then drops it.
-struct DropAfter<F> {
-    inner: Option<Pin<Box<F>>>,
-    polls_left: usize,
-}
-
-impl<F: Future> Future for DropAfter<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.polls_left == 0 {
-            self.inner = None;
-        }
-        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
-        let polled = inner.as_mut().poll(context).map(Some);
-        self.polls_left -= 1;
-        if polled.is_pending() && self.polls_left == 0 {
-            // As a task does whose other branch is ready: the next poll drops this one.
-            context.waker().wake_by_ref();
-        }
-        polled
-    }
-}
 
 fn hello(node: &str) -> Hello {
     Hello { version: tradewind_wire::WIRE_VERSION_MAJOR, job: "j".to_owned(), node: node.to_owned() }
@@ -121,8 +98,7 @@ async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Re
     };
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
-    let work = Box::pin(relay(hop, head, &mut incoming, &reply));
-    let ended = DropAfter { inner: Some(work), polls_left: polls }.await;
+    let ended = DropAfter::new(polls, relay(hop, head, &mut incoming, &reply)).await;
     drop((incoming, reply));
     let answer = answers.recv().await;
     sending.abort();
@@ -162,4 +138,102 @@ async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connecti
     assert!(dropped > 3, "the body went through in {dropped} polls, so nothing was tried");
     stop.cancel();
     below.abort();
+}
+
+/// A gateway that is source and sink: `above` brings requests of route 0 and orders of route 1.
+fn inbound_of(ends: &Ends) -> Arc<Inbound> {
+    let above: Arc<str> = "above".into();
+    Arc::new(Inbound {
+        security: Security::Plain,
+        hello: hello("here"),
+        upstream: RwLock::new(HashSet::from(["above".to_owned()])),
+        stations: RouteTable::new(HashMap::from([(RouteId(0), (above.clone(), Station::Sink(ends.sink.clone())))])),
+        leads: RouteTable::new(HashMap::from([(RouteId(1), above)])),
+        source: Some(ends.source.clone()),
+        peers: Peers::default(),
+        budget: ends.budget.clone(),
+        silence_max: HANG,
+        pulse: Pulse::start(HANG, CancellationToken::new()),
+        stop: CancellationToken::new(),
+    })
+}
+
+/// Sends a request that writes the object, and an order that reads and writes it, and waits for both answers.
+async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
+    let Ok(mut above) = Connection::open(link, &Security::Plain, hello("above"), "here").await else {
+        return Vec::new();
+    };
+    let data = payload(&content());
+    let (checksums, size_bytes) = (Checksums::of_segments(data.segments()), data.len());
+    let place = whole_place(KEY, VerifyMode::Auto, false);
+    let write = Entry::Write { place: place.clone(), size_bytes, checksums, source_proof: Proof::Length };
+    let manifest = Manifest::Bundle(vec![write]);
+    let parcel = Parcel { request: RequestId(first_request), route: RouteId(0), manifest, data, held: None };
+    let Coded { head, body } = parcel.encode(false, None).unwrap();
+    let fetch = Fetch {
+        source_key: KEY.to_owned(),
+        condition: Precondition::default(),
+        size_bytes,
+        listed: Checksums::default(),
+        place,
+        copy_from_bucket: None,
+        check: None,
+    };
+    let (request, task) = (RequestId(first_request + 1), SourceTask::Bundle(vec![fetch]));
+    let order = Order { request, route: RouteId(1), compress: false, task };
+    let orders = postcard::to_stdvec(&vec![order]).unwrap();
+    // Errors mean that the other side was dropped, which reading notices too.
+    drop(above.writer.frame(&Frame::Head(head)).await);
+    for segment in body {
+        drop(above.writer.data(&segment).await);
+    }
+    drop(above.writer.frame(&Frame::Orders(orders.into())).await);
+    let mut replies = Vec::new();
+    while replies.len() < 2 {
+        match above.reader.next().await {
+            Ok(Incoming::Frame(Frame::Replies(some))) => replies.extend(some),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    replies
+}
+
+#[test]
+fn a_connection_dropped_at_any_await_gives_back_all_that_it_held() {
+    block_on(connection_is_dropped_everywhere());
+}
+
+async fn connection_is_dropped_everywhere() {
+    let gate = Gate::new(GateLimits { handshakes_max: 8, per_address_max: 8 });
+    let places = Arc::new(Semaphore::new(1));
+    let (ends, mut request) = (Ends::new(), 1);
+    let inbound = inbound_of(&ends);
+    for polls in 0.. {
+        assert!(polls < 10_000, "it never ends");
+        let mut ended = false;
+        for polls in [polls, usize::MAX] {
+            let when = format!("after {polls} polls");
+            let (above, here) = crate::pipes::pipe();
+            let talking = tokio::spawn(talk(above, request));
+            request += 2;
+            let place = gate.enter(address_of(&here));
+            let connection = inbound.clone().connection(here, place, places.clone());
+            let done = DropAfter::new(polls, connection).await.is_some();
+            let replies = talking.await.unwrap();
+            ends.settle().await;
+            ends.assert_nothing_is_held(&when);
+            ends.assert_no_wrong_byte(&when);
+            assert_eq!((inbound.peers.count(), places.available_permits(), gate.evict()), (0, 1, false), "{when}");
+            if polls == usize::MAX {
+                assert_eq!(replies.len(), 2, "{when}");
+                replies.iter().for_each(|reply| assert_done(&reply.verdict, &when));
+            }
+            ended |= done && polls < usize::MAX;
+        }
+        if ended {
+            assert!(polls > 10, "nothing was dropped");
+            break;
+        }
+    }
 }

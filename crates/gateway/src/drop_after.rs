@@ -1,0 +1,34 @@
+//! Drops a future at each await at which it stands, for tests: after no poll, after one, after two, until it ends before.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Polls a future so many times, then drops it. Gives its output, or `None` if it was dropped.
+pub(crate) struct DropAfter<F> {
+    inner: Option<Pin<Box<F>>>,
+    polls_left: usize,
+}
+
+impl<F: Future> DropAfter<F> {
+    pub(crate) fn new(polls: usize, future: F) -> Self {
+        Self { inner: Some(Box::pin(future)), polls_left: polls }
+    }
+}
+
+impl<F: Future> Future for DropAfter<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.polls_left == 0 {
+            self.inner = None;
+        }
+        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
+        let polled = inner.as_mut().poll(context).map(Some);
+        self.polls_left -= 1;
+        if polled.is_pending() && self.polls_left == 0 {
+            // As a task does whose other branch is ready: the next poll drops this one.
+            context.waker().wake_by_ref();
+        }
+        polled
+    }
+}

@@ -1,0 +1,195 @@
+//! A lead that is dropped at any await and resumed: the job ends done, every byte is right, nothing is lost on the way and
+//! nothing is left open.
+
+use super::{LeadSetup, Way, begin};
+use crate::control::events;
+use crate::drop_after::DropAfter;
+use crate::lead::background::Background;
+use crate::lead::status;
+use crate::node::attempts::Attempts;
+use crate::node::budget::MemoryBudget;
+use crate::node::replay::Taken;
+use crate::node::scope::{ReadScope, WriteScope};
+use crate::node::sink::{Sink, Target};
+use crate::node::source::{Below, Source};
+use crate::node::table::RouteTable;
+use crate::stepped::{Stepped, Steps};
+use crate::trees::Tree;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tradewind_contract::{JobSpec, JobState, Limits, RouteSpec};
+use tradewind_wire::RouteId;
+
+const CHUNK_BYTES: u64 = 64 << 10;
+/// Far more awaits, and steps of stores, than the job has.
+const CUTS_MAX: usize = 20_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Copy,
+    Move,
+}
+
+/// When a run is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// Its process dies when the lead has been polled so often.
+    DiesAtPoll(usize),
+    /// The same, but source and sink end what they were told to do.
+    LeadDroppedAtPoll(usize),
+    /// Its process dies when its stores have made so many steps, whichever task made them.
+    DiesAtStep(usize),
+    Never,
+}
+
+struct World {
+    from: Tree,
+    to: Tree,
+    state: tempfile::TempDir,
+    verb: Verb,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl World {
+    fn new(verb: Verb) -> Self {
+        let large: Vec<u8> = (0..3 * CHUNK_BYTES - 77).map(|index| (index % 251) as u8).collect();
+        let larger = [&large[..], &large[..]].concat();
+        let objects: [(&str, &[u8]); 5] =
+            [("a/1", b""), ("a/2", b"small"), ("b/1", &large), ("b/2", b"small too"), ("b/3", &larger)];
+        let (from, to) = (Tree::with(&objects), Tree::new());
+        let files = from.files();
+        Self { from, to, state: tempfile::tempdir().unwrap(), verb, files }
+    }
+
+    fn job(&self, resume: bool) -> JobSpec {
+        let job = serde_json::json!({
+            "source": self.from.spec(),
+            "selection": { "kind": "prefix", "prefix": "" },
+            "targets": [{ "store": self.to.spec(), "key": "" }],
+            "delete_source": self.verb == Verb::Move,
+            "chunk_bytes": CHUNK_BYTES,
+            "state_dir": self.state.path(),
+            "allow_empty": true,
+            "resume": resume,
+        });
+        serde_json::from_value(job).unwrap()
+    }
+
+    /// Runs the job until it ends or is cut off. Returns whether it ended.
+    fn run(&self, resume: bool, cut: Cut) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let (polls, steps) = match cut {
+            Cut::DiesAtPoll(polls) | Cut::LeadDroppedAtPoll(polls) => (polls, usize::MAX),
+            Cut::DiesAtStep(steps) => (usize::MAX, steps),
+            Cut::Never => (usize::MAX, usize::MAX),
+        };
+        runtime.block_on(async {
+            let (tasks, steps) = (TaskTracker::new(), Steps::new(steps));
+            let stores = [Stepped::with(&self.from.store, &steps), Stepped::with(&self.to.store, &steps)];
+            let setup = setup(self.job(resume), stores, &tasks);
+            let lead = async {
+                let work = begin(setup).await.unwrap_or_else(|cannot| panic!("{}", cannot.message));
+                work.await;
+            };
+            let ended = tokio::select! {
+                ended = DropAfter::new(polls, lead) => ended.is_some(),
+                () = steps.over() => false,
+            };
+            while matches!(cut, Cut::LeadDroppedAtPoll(_)) && !tasks.is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            ended
+        })
+    }
+
+    fn is_right(&self, tree: &Tree, key: &str) -> bool {
+        std::fs::read(tree.path(key)).is_ok_and(|bytes| bytes == self.files[key])
+    }
+
+    /// No object is lost, and none at the destination is wrong.
+    fn check(&self, when: &str) {
+        for key in self.files.keys() {
+            let arrived = self.is_right(&self.to, key);
+            assert!(arrived || self.is_right(&self.from, key), "{key} is lost {when}");
+            assert!(arrived || !self.to.path(key).exists(), "{key} is wrong {when}");
+        }
+    }
+
+    fn check_end(&self, when: &str) {
+        let status = status::read(self.state.path()).unwrap().unwrap();
+        assert_eq!(status.state, JobState::Done, "{when}: {:?}", status.summary);
+        assert_eq!(self.to.files(), self.files, "{when}");
+        let left = if self.verb == Verb::Move { BTreeMap::new() } else { self.files.clone() };
+        assert_eq!(self.from.files(), left, "{when}");
+    }
+}
+
+fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> LeadSetup {
+    let limits = Limits::default();
+    let sink = Arc::new(Sink {
+        targets: vec![Target { store: to.clone(), attempts: Attempts::new(&limits) }],
+        scope: WriteScope::new(job.writes()),
+        key: None,
+        taken: Taken::default(),
+        tasks: tasks.clone(),
+    });
+    let source = Arc::new(Source {
+        store: from.clone(),
+        attempts: Attempts::new(&limits),
+        budget: MemoryBudget::new(limits.memory_bytes),
+        below: RouteTable::new(HashMap::from([(RouteId(0), Below::Memory(sink))])),
+        scope: ReadScope::new(job.reads()),
+        key: None,
+        tasks: tasks.clone(),
+    });
+    let nodes = ["local"; 3].map(str::to_owned).to_vec();
+    LeadSetup {
+        job: Arc::new(job),
+        limits,
+        routes: vec![RouteSpec { id: 0, nodes, share: 1.0, usd_per_gb: 0.0 }],
+        ways: HashMap::from([(RouteId(0), Way::Memory(source))]),
+        local: true,
+        replies: mpsc::unbounded_channel(),
+        source: from,
+        targets: vec![to],
+        events: events::channel().0,
+        rerouted: mpsc::channel(1).1,
+        stop: CancellationToken::new(),
+        background: Background::Inline,
+    }
+}
+
+fn cut_off_everywhere(verb: Verb, cut: fn(usize) -> Cut) {
+    for number in 0..CUTS_MAX {
+        let (world, when) = (World::new(verb), format!("{verb:?}, {:?}", cut(number)));
+        let ended = world.run(false, cut(number));
+        world.check(&when);
+        if ended {
+            world.check_end(&when);
+            assert!(number > 10, "{when}: it was never cut off");
+            return;
+        }
+        assert!(world.run(true, Cut::Never));
+        world.check_end(&when);
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn a_lead_dropped_at_any_await_is_resumed_and_ends_done() {
+    for verb in [Verb::Copy, Verb::Move] {
+        cut_off_everywhere(verb, Cut::DiesAtPoll);
+        cut_off_everywhere(verb, Cut::LeadDroppedAtPoll);
+    }
+}
+
+#[test]
+fn a_job_cut_off_at_any_request_to_its_stores_is_resumed_and_ends_done() {
+    for verb in [Verb::Copy, Verb::Move] {
+        cut_off_everywhere(verb, Cut::DiesAtStep);
+    }
+}
