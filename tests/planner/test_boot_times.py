@@ -89,3 +89,16 @@ def test_a_plan_without_azure_does_not_wait_for_azure() -> None:
     assert plan.boot_s == 50.0, "the machines of the catalog's slowest provider take 70 s"
     usd_per_s = sum(m.count * m.offer.usd_per_s for m in plan.machines)
     assert plan.cost.machines_usd == pytest.approx(usd_per_s * (50.0 + plan.transfer_s))
+
+
+def test_the_check_refuses_another_boot_time() -> None:
+    ends = parse_region("aws:us-east-1"), parse_region("aws:us-west-2")
+    catalog = load_catalog()
+    plan = answer_goal(prepare(catalog, *ends, 10.0), Cheapest())
+    usd_per_s = sum(m.count * m.offer.usd_per_s for m in plan.machines)
+    cost = replace(plan.cost, machines_usd=usd_per_s * (20.0 + plan.transfer_s))
+    wrong = violations(replace(plan, boot_s=20.0, cost=cost), catalog, Limits())
+    assert wrong == ["waits 20.0 s for machines to start, the slowest takes 50.0 s"]
+    given = answer_goal(prepare(catalog, *ends, 10.0, boot_s=20.0), Cheapest())
+    assert given.boot_s == 20.0
+    assert violations(given, catalog, Limits(), boot_s=20.0) == []

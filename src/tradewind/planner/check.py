@@ -23,8 +23,11 @@ GOAL_TOLERANCE = 1e-6
 """Relative; a goal met to a millionth is met."""
 
 
-def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> list[str]:
-    """What is wrong with a plan, one line each; empty for a good one."""
+def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits, *, boot_s: float | None = None) -> list[str]:
+    """What is wrong with a plan, one line each; empty for a good one.
+
+    ``boot_s`` is how long machines take to start where that was given, whatever the catalog says.
+    """
     return [
         *_conservation(plan),
         *_routes(plan),
@@ -32,12 +35,15 @@ def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> list[str]
         *_machines(plan, catalog, limits),
         *_stores(plan, catalog, limits),
         *_connections(plan),
+        *_boot(plan, boot_s),
         *_cost(plan, catalog, limits),
         *_goal(plan),
     ]
 
 
-def multicast_violations(plan: MulticastPlan, catalog: Catalog, limits: Limits) -> list[str]:
+def multicast_violations(
+    plan: MulticastPlan, catalog: Catalog, limits: Limits, *, boot_s: float | None = None
+) -> list[str]:
     """The same for a plan with several destinations."""
     return [
         *_trees(plan),
@@ -45,6 +51,7 @@ def multicast_violations(plan: MulticastPlan, catalog: Catalog, limits: Limits) 
         *_machines(plan, catalog, limits),
         *_stores(plan, catalog, limits),
         *_connections(plan),
+        *_boot(plan, boot_s),
         *_cost(plan, catalog, limits),
         *_goal(plan),
     ]
@@ -182,6 +189,13 @@ def _connections(plan: Overlay) -> Iterator[str]:
         into = sum(e.connections for e in plan.edges if e.dst == region)
         if max(out, into) > most:
             yield f"{region}: {max(out, into)} connections, allowed are {most}"
+
+
+def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:
+    """A plan waits for, and pays, the start of the slowest machine that it uses."""
+    slowest_s = max((m.offer.machine.boot_s for m in plan.machines), default=0.0) if boot_s is None else boot_s
+    if _differ(plan.boot_s, slowest_s):
+        yield f"waits {plan.boot_s} s for machines to start, the slowest takes {slowest_s} s"
 
 
 def _cost(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:

@@ -129,7 +129,7 @@ def trace_multicast(
 
 def _checked(transfer: Transfer, goal: Goal, point: Point) -> MulticastPlan:
     plan = _multicast_plan(transfer, goal, point)
-    wrong = multicast_violations(plan, transfer.catalog, transfer.limits)
+    wrong = multicast_violations(plan, transfer.catalog, transfer.limits, boot_s=transfer.boot_given_s)
     if wrong:
         raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
     return plan
@@ -244,7 +244,7 @@ def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlterna
             plan.volume_gb,
             transfer.limits,
             network=transfer.network,
-            boot_s=transfer.job.boot_s if transfer.job.boot_given else None,
+            boot_s=transfer.boot_given_s,
             settings=replace(transfer.settings, time_limit_s=RIVAL_SOLVE_S),
             objects=transfer.job.object_count,
         )

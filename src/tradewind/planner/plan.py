@@ -206,7 +206,7 @@ def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
     """Write a point as a plan and check it."""
     binding = binding_limits(transfer.formulation, transfer.job, point, goal)
     plan = overlay_plan(transfer.formulation, transfer.job, goal, point, binding=binding)
-    wrong = violations(plan, transfer.catalog, transfer.limits)
+    wrong = violations(plan, transfer.catalog, transfer.limits, boot_s=transfer.boot_given_s)
     if wrong:
         raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
     return plan

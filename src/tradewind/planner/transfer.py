@@ -36,6 +36,11 @@ class Transfer:
     job: Job
     settings: SolverSettings
 
+    @property
+    def boot_given_s(self) -> float | None:
+        """How long machines take to start, where that does not depend on their type."""
+        return self.job.boot_s if self.job.boot_given else None
+
 
 def starts(transfer: Transfer) -> list[Transfer]:
     """The transfer once per boot time that its plan can have, with the machine types that start within it.

@@ -72,7 +72,7 @@ def _with_one_more(transfer: Transfer, plan: AnyPlan, regions: Collection[Region
 
 def _prepared(transfer: Transfer, plan: AnyPlan, catalog: Catalog, limits: Limits) -> Transfer:
     """The same transfer with another catalog and other limits."""
-    boot_s = transfer.job.boot_s if transfer.job.boot_given else None
+    boot_s = transfer.boot_given_s
     settings = transfer.settings
     objects = transfer.job.object_count
     if isinstance(plan, MulticastPlan):

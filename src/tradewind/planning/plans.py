@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -53,7 +54,7 @@ OverlayT = TypeVar("OverlayT", OverlayPlan, MulticastPlan)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Planned(Generic[OverlayT]):
+class _Planned(ABC, Generic[OverlayT]):
     """What plans have in common, whether they lead to one destination or to several."""
 
     overlay: OverlayT
@@ -121,9 +122,9 @@ class _Planned(Generic[OverlayT]):
         """The plan as JSON has it, like `tradewind plan --json`."""
         return plan_document(self.overlay)
 
+    @abstractmethod
     def _marks(self) -> list[Mark]:
         """Other ways of doing the same, for the picture."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         drawn = plan_picture(self.overlay, None, self._marks(), _places(self.transfer))
