@@ -8,7 +8,7 @@ import pytest
 
 from tradewind.model.document import to_document
 from tradewind.model.event import Progress
-from tradewind.model.ledger import JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
 from tradewind.model.requests import RequestPrices, Requests
 
 PRICES = JobPrices(
@@ -40,6 +40,32 @@ def test_the_total_is_the_sum_of_the_lines() -> None:
     assert ledger.total_usd(1000.0) == pytest.approx(0.15 + 0.75 + 0.4 + 0.005 + 5.0)
     assert sum(line.usd for line in lines) == ledger.total_usd(1000.0)
     assert all(line.source for line in lines)
+
+
+SHARED, LAST = EdgePrice("aws:a → azure:b", 0.02, "list"), EdgePrice("azure:b → gcp:c", 0.05, "list")
+ROUTES = {"a-1 → b-1 → c-1": (SHARED, LAST), "a-1 → b-1": (SHARED,)}
+
+
+def test_egress_has_a_line_per_edge_with_its_volume_and_price() -> None:
+    count = RunCount(1, 3 * 0.02 + 2 * 0.05, route_bytes={"a-1 → b-1 → c-1": 2 * 10**9, "a-1 → b-1": 10**9})
+    ledger = Ledger(JobPrices(routes=ROUTES), runs=(count,))
+    lines = [(line.what, line.quantity, line.unit, line.unit_usd) for line in ledger.lines(0.0)]
+    assert lines == [("aws:a → azure:b", 3.0, "GB", 0.02), ("azure:b → gcp:c", 2.0, "GB", 0.05)]
+    assert Ledger.from_document(json.loads(json.dumps(to_document(ledger)))) == ledger
+
+
+def test_egress_lines_add_up_to_what_the_lead_counts() -> None:
+    """Bytes that were sent twice arrived once; what another version counted has no routes."""
+    arrived = {"a-1 → b-1": 10**9, "unknown": 10**9}
+    for usd, what in (
+        (0.03, ["aws:a → azure:b", "bytes sent again"]),
+        (0.02, ["aws:a → azure:b"]),
+        (0.01, ["all routes"]),
+    ):
+        ledger = Ledger(JobPrices(routes=ROUTES), runs=(RunCount(1, usd, route_bytes=arrived),))
+        assert [line.what for line in ledger.lines(0.0)] == what
+        assert ledger.total_usd(0.0) == pytest.approx(usd)
+    assert [line.what for line in Ledger(runs=(RunCount(1, 0.5),)).lines(0.0)] == ["all routes"]
 
 
 def test_a_machine_of_a_dead_owner_is_charged_until_its_lease_must_have_ended() -> None:

@@ -20,8 +20,8 @@ from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine, MachineOrder
 from tradewind.model.deployment import GatewayAddress
-from tradewind.model.event import Progress, Summary
-from tradewind.model.ledger import JobPrices, Ledger, MachinePrice
+from tradewind.model.event import HopActivity, Progress, Summary
+from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice
 from tradewind.model.plan import Plan
 from tradewind.model.requests import RequestPrices
 from tradewind.transfer.ledger import ALIVE_S_MAX, LEDGER_FILE, JobLedger, read_ledger, stored_ledger
@@ -177,6 +177,19 @@ def test_egress_is_counted_once_though_each_lead_tells_the_sum_of_all_runs(tmp_p
     second.see(progress(cost_usd=0.6))  # It was late.
     assert second.spent_usd() == pytest.approx(0.75)
     assert [line.usd for line in second.ledger.lines(0.0)] == pytest.approx([0.5, 0.25])
+
+
+def test_egress_is_told_by_edge_with_what_arrived(tmp_path: Path) -> None:
+    edge = EdgePrice("aws:a → gcp:b", 0.1, "list")
+    clock = Clock()
+    ledger = JobLedger(Ledger(JobPrices(routes={"a → b": (edge,)})), None, clock=clock, unix_s=0.0)
+    ledger.begin_run()
+    hops = [HopActivity("a → b", 2 * 10**9), HopActivity("a → b", 10**9, id=7), HopActivity("a → c", 10**9)]
+    ledger.see(progress(cost_usd=0.3, hops=hops))
+    ledger.see(progress(cost_usd=0.1, hops=hops[:1]))  # It was late.
+    (line,) = ledger.ledger.lines(0.0)
+    assert (line.what, line.quantity, line.unit, line.source) == ("aws:a → gcp:b", 3.0, "GB", "list")
+    assert line.usd == pytest.approx(0.3)
 
 
 def test_a_lead_that_died_may_have_spent_what_it_wrote_down_first(tmp_path: Path) -> None:

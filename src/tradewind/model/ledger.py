@@ -6,16 +6,20 @@ our count at list price ("metered"), not an invoice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from tradewind.model.amounts import BYTES_PER_GB
 from tradewind.model.document import known_fields
 from tradewind.model.event import Progress
 from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
 
 __all__ = [
     "OLD_JOB_SOURCE",
+    "EdgePrice",
     "JobPrices",
     "Ledger",
     "LedgerLine",
@@ -29,6 +33,8 @@ LineKind = Literal["egress", "machine", "requests"]
 #: Where the price of egress comes from: the lead multiplies the bytes of each route by the route's price.
 EGRESS_SOURCE = "bytes of each route at the plan's price"
 OLD_JOB_SOURCE = "estimate of an older version"
+#: Relative; sums that differ by less are one.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,8 @@ class LedgerLine:
     what: str
     quantity: float
     unit: str
-    """`s` for machines, `request` for requests. The lead tells egress in `USD`, at a unit price of 1."""
+    """`s` for machines, `request` for requests, `GB` of 10^9 bytes for egress. Egress whose edge is not known, such as
+    that of bytes that were sent again, is counted in `USD`, at a unit price of 1."""
     unit_usd: float
     source: str
     """Of the unit price."""
@@ -59,9 +66,19 @@ class MachinePrice:
     source: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class EdgePrice:
+    """Price of egress from one region to the next, by the plan: of tiers their mean for the plan's volume."""
+
+    what: str
+    """`aws:us-east-1 → gcp:us-east1`; gateways by name where a plan by hand prices whole routes."""
+    usd_per_gb: float
+    source: str = ""
+
+
 @dataclass(frozen=True)
 class JobPrices:
-    """List prices that hold for a job: machines by region, and requests at both sides."""
+    """List prices that hold for a job: machines by region, egress by route, and requests at both sides."""
 
     machines: Mapping[str, MachinePrice] = field(default_factory=dict)
     read: RequestPrices = field(default_factory=RequestPrices)
@@ -69,10 +86,13 @@ class JobPrices:
     write: RequestPrices = field(default_factory=RequestPrices)
     """Of each destination."""
     write_source: str = ""
+    routes: Mapping[str, tuple[EdgePrice, ...]] = field(default_factory=dict)
+    """Edges that cost something, by route as the lead names it: `a → b → c`."""
 
     def joined(self, other: JobPrices) -> JobPrices:
-        """With the machines of another plan; what is known already stays."""
-        return replace(self, machines={**other.machines, **self.machines})
+        """With the machines and routes of another plan; what is known already stays."""
+        machines = {**other.machines, **self.machines}
+        return replace(self, machines=machines, routes={**other.routes, **self.routes})
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> JobPrices:
@@ -81,6 +101,8 @@ class JobPrices:
         known["machines"] = {name: MachinePrice(**entry) for name, entry in known.get("machines", {}).items()}
         for side in ("read", "write"):
             known[side] = RequestPrices(**known.get(side, {}))
+        routes = known.get("routes", {})
+        known["routes"] = {name: tuple(EdgePrice(**edge) for edge in edges) for name, edges in routes.items()}
         return cls(**known)
 
 
@@ -107,6 +129,8 @@ class RunCount:
     egress_usd: float = 0.0
     read: Requests = field(default_factory=Requests)
     write: Requests = field(default_factory=Requests)
+    route_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What arrived over each route."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RunCount:
@@ -159,7 +183,7 @@ class Ledger:
             what = f"{use.name} in {use.region}"
             lines.append(LedgerLine(use.run, "machine", what, lasted_s, "s", use.usd_per_s, use.source))
         for count in self.runs:
-            lines.append(LedgerLine(count.run, "egress", "all routes", count.egress_usd, "USD", 1.0, EGRESS_SOURCE))
+            lines += _egress_lines(count, self.prices.routes)
             lines += _request_lines(count.run, "source", count.read, self.prices.read, self.prices.read_source)
             lines += _request_lines(count.run, "destination", count.write, self.prices.write, self.prices.write_source)
         return tuple(sorted((line for line in lines if line.usd), key=lambda line: line.run))
@@ -208,6 +232,24 @@ def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Req
     copies = max(1, destinations)
     read = ObjectSet(max(1, -(-progress.objects_done // copies)), progress.bytes_done / copies, chunk_bytes)
     return Requests(gets=read.at_source().gets), Requests(puts=written.at_destination().puts)
+
+
+def _egress_lines(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]]) -> list[LedgerLine]:
+    """One line per edge, and one for what the lead counts beyond what arrived: together its sum."""
+    sent_bytes: Counter[EdgePrice] = Counter()
+    for name, route_bytes in count.route_bytes.items():
+        sent_bytes.update(dict.fromkeys(routes.get(name, ()), route_bytes))
+    lines = [
+        LedgerLine(count.run, "egress", edge.what, sent / BYTES_PER_GB, "GB", edge.usd_per_gb, edge.source)
+        for edge, sent in sent_bytes.items()
+    ]
+    other_usd = count.egress_usd - math.fsum(line.usd for line in lines)
+    if other_usd < -ROUNDING * count.egress_usd:
+        lines, other_usd = [], count.egress_usd  # Bytes that an earlier run has paid.
+    if other_usd > ROUNDING * count.egress_usd:
+        what = "bytes sent again" if lines else "all routes"
+        lines.append(LedgerLine(count.run, "egress", what, other_usd, "USD", 1.0, EGRESS_SOURCE))
+    return lines
 
 
 def _request_lines(run: int, side: str, requests: Requests, prices: RequestPrices, source: str) -> list[LedgerLine]:

@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -152,6 +153,7 @@ class JobLedger:
                 egress_usd=max(count.egress_usd, progress.cost_usd - self._before.cost_usd),
                 read=_most(count.read, read),
                 write=_most(count.write, write),
+                route_bytes=_route_bytes(progress, count.route_bytes),
             )
             self._ledger = replace(self._ledger, runs=(*others, count))
             if self._clock() - self._saved_s >= SAVE_S:
@@ -219,6 +221,14 @@ def write_ledger(folder: str, ledger: Ledger) -> None:
         json.dump(to_document(ledger), file, indent=1, ensure_ascii=False)
         file.write("\n")
     os.replace(fresh, path)
+
+
+def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, int]:
+    """What arrived over each route; of a route that was taken out and put in again, both times together."""
+    found: Counter[str] = Counter()
+    for hop in progress.hops:
+        found[hop.name] += hop.bytes
+    return dict(found | Counter(counted))
 
 
 def _most(counted: Any, found: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.catalog import Catalog
-from tradewind.model.ledger import JobPrices, MachinePrice
+from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice
+from tradewind.model.overlay import OverlayPlan
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 from tradewind.transfer.topology import Topology, read_topology, topology_document, topology_from_document
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from tradewind.transfer.replan import Question
 
 __all__ = ["Way", "local_way", "plan_prices", "planned_way", "single_way", "stored_way", "topology_way"]
+
+#: Where the price of a plan by hand comes from.
+BY_HAND_SOURCE = "price of the route in the topology"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,7 @@ class Way:
     ceiling_usd: float | None = None
     """Most that the job may cost over all its runs: egress, machines and requests."""
     prices: JobPrices = field(default_factory=JobPrices)
-    """Of machines and requests, where the plan says them."""
+    """Of machines, egress and requests, where the plan says them."""
     question: Question | None = None
     """What the planner was asked, where it was; its answer is then watched."""
     replan: bool = False
@@ -73,19 +78,22 @@ def planned_way(
 
 
 def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
-    """List prices of a plan's machines by region, and of requests at both sides; none for a plan by hand.
+    """List prices of a plan's machines by region, of its egress, and of requests at both sides.
 
-    Where a region has machines of several types, the dearest price holds for all of them.
+    Where a region has machines of several types, the dearest price holds for all of them. A plan by hand has prices of
+    whole routes alone.
     """
     overlay = plan.overlay
     if overlay is None:
-        return JobPrices()
+        priced = {_name(route): route.usd_per_gb for route in plan.routes if route.usd_per_gb}
+        return JobPrices(routes={name: (EdgePrice(name, usd, BY_HAND_SOURCE),) for name, usd in priced.items()})
     offers = sorted(overlay.machines, key=lambda machines: machines.offer.usd_per_s)
     prices = JobPrices(
         {
             str(machines.region): MachinePrice(machines.offer.usd_per_s, str(machines.offer.origin))
             for machines in offers
-        }
+        },
+        routes=_route_prices(plan, overlay, catalog),
     )
     read = None if catalog is None else catalog.stores.get(overlay.source.provider)
     write = None if catalog is None else catalog.stores.get(overlay.destination.provider)
@@ -94,6 +102,26 @@ def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
     if write is not None:
         prices = replace(prices, write=write.request_prices, write_source=str(write.origin))
     return prices
+
+
+def _route_prices(plan: Plan, overlay: OverlayPlan, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
+    """The edges that cost something, by route."""
+    edges = {}
+    for edge in overlay.edges:
+        price = None if catalog is None else catalog.egress(edge.src, edge.dst)
+        source = "" if price is None else str(price.origin)
+        edges[str(edge.src), str(edge.dst)] = EdgePrice(f"{edge.src} → {edge.dst}", edge.usd_per_gb, source)
+    regions = {gateway.name: gateway.region for gateway in plan.gateways}
+    routes = {}
+    for route in plan.routes:
+        taken = (edges.get(ends) for ends in itertools.pairwise(regions[name] for name in route.nodes))
+        routes[_name(route)] = tuple(edge for edge in taken if edge is not None and edge.usd_per_gb)
+    return routes
+
+
+def _name(route: PlannedRoute) -> str:
+    """As the lead names it."""
+    return " → ".join(dict.fromkeys(route.nodes))
 
 
 def single_way(region: str, provider: Mapping[str, Any]) -> Way:
@@ -115,4 +143,4 @@ def stored_way(
 
 def _way(shape: Topology, provider: Mapping[str, Any]) -> Way:
     settings = FleetSettings(shape.listen, shape.detours, shape.plain)
-    return Way(shape.plan, shape.document, provider, settings)
+    return Way(shape.plan, shape.document, provider, settings, prices=plan_prices(shape.plan, None))
