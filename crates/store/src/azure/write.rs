@@ -185,7 +185,7 @@ impl AzureStore {
         let Doomed { key, condition } = doomed;
         self.check_key("delete", key)?;
         let url = || format!("{}/{key}", self.url);
-        if !condition.is_any() && !(self.is_azure_itself() && condition.etag.is_some()) {
+        if !condition.is_any() && (!self.is_azure_itself() || condition.etag.is_none()) {
             // Another server may ignore the condition on the delete.
             match self.head_blob(key, &Precondition::default()).await {
                 Ok(now) => {

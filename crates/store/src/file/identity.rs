@@ -70,8 +70,8 @@ pub(crate) async fn file_kinship(one: PathBuf, other: PathBuf) -> Kinship {
             return Kinship { relation: Relation::Same, proven: true };
         }
         let parents = (Directory::find(&parent(&one)), Directory::find(&parent(&other)));
-        let one_parent = parents.0.inodes == parents.1.inodes && parents.0.missing == parents.1.missing
-            || parents.0.inodes.last() == parents.1.inodes.last() && parents.0.missing == parents.1.missing;
+        // Directories that are the same at their ends are so all the way up.
+        let one_parent = parents.0.inodes.last() == parents.1.inodes.last() && parents.0.missing == parents.1.missing;
         let same = one_parent && one.file_name() == other.file_name();
         let one_device = parents.0.inodes.last().map(|inode| inode.0) == parents.1.inodes.last().map(|inode| inode.0);
         Kinship { relation: if same { Relation::Same } else { Relation::Apart }, proven: same || one_device }

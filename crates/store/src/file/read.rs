@@ -195,6 +195,7 @@ pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
 
 /// Metadata of an open file, taken when the kernel's clock has moved on from its last change. Otherwise a write after
 /// the read could bear the same stamp as one before it, and nobody would see it.
+#[expect(clippy::disallowed_methods, reason = "files are read on threads that may block")]
 fn settled(file: &File) -> io::Result<Metadata> {
     let began = Instant::now();
     loop {

@@ -30,7 +30,7 @@ impl Bucket {
     pub(super) async fn list_objects(&self, request: &ListRequest) -> Result<ListPage> {
         let knows_v1_only = self.lists_v1_only.load(Ordering::Relaxed);
         let from = match (&request.continuation, &request.start_after) {
-            (Some(text), _) => self.from_continuation(text)?,
+            (Some(text), _) => self.read_continuation(text)?,
             (None, Some(after)) if knows_v1_only => From::Marker(after),
             (None, Some(after)) => From::StartAfter(after),
             (None, None) => From::Start,
@@ -51,7 +51,7 @@ impl Bucket {
         Ok(self.page_of(listing, continuation))
     }
 
-    fn from_continuation<'a>(&self, text: &'a str) -> Result<From<'a>> {
+    fn read_continuation<'a>(&self, text: &'a str) -> Result<From<'a>> {
         let unknown =
             || Error::new(ErrorKind::BadRequest, "list", self.url.clone(), "this is no continuation of a listing");
         match text.strip_prefix(TOKEN) {
