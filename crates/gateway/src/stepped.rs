@@ -1,6 +1,6 @@
 //! A store that awaits before and after each request, for tests that drop futures: a request may be dropped before it was
 //! made, and after it was done and nobody has heard of it. After a number of such steps it can stand still, as everything
-//! does in a process that dies.
+//! does in a process that dies, or panic once.
 
 use async_trait::async_trait;
 use std::ops::Range;
@@ -17,13 +17,24 @@ use tradewind_store::{
 #[derive(Clone, Debug)]
 pub(crate) struct Steps {
     left: Arc<AtomicUsize>,
+    panics: bool,
     over: CancellationToken,
 }
 
 impl Steps {
     /// So many steps; then all stand still.
     pub(crate) fn new(steps: usize) -> Self {
-        Self { left: Arc::new(AtomicUsize::new(steps)), over: CancellationToken::new() }
+        Self { left: Arc::new(AtomicUsize::new(steps)), panics: false, over: CancellationToken::new() }
+    }
+
+    /// So many steps; then whoever makes the next one panics. All others go on.
+    pub(crate) fn panicking(steps: usize) -> Self {
+        Self { panics: true, ..Self::new(steps) }
+    }
+
+    /// Whether there are no more.
+    pub(crate) fn are_over(&self) -> bool {
+        self.over.is_cancelled()
     }
 
     /// Returns once there are no more.
@@ -33,8 +44,15 @@ impl Steps {
 
     async fn step(&self) {
         yield_now().await;
+        if self.panics && self.are_over() {
+            return;
+        }
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
             self.over.cancel();
+            if self.panics {
+                // As a panic, but without its words on stderr.
+                std::panic::resume_unwind(Box::new("as told"));
+            }
             std::future::pending::<()>().await;
         }
     }

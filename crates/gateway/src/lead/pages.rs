@@ -7,11 +7,12 @@
 use crate::retry::RetryPolicy;
 use futures::{Stream, StreamExt};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
-use tradewind_store::{KeyRange, ListPage, ListRequest, Result, Store};
+use tradewind_store::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Store};
 
 /// Pages fetched before anybody asks for them; at the limit the fetching waits.
 pub const PAGES_AHEAD_MAX: usize = 2;
@@ -43,8 +44,18 @@ pub struct Listing {
 /// The pages of one range, in order.
 #[derive(Debug)]
 pub struct Pages {
-    receiver: mpsc::Receiver<Result<ListPage>>,
+    receiver: mpsc::Receiver<Fetched>,
+    /// The last page, or an error, has come.
+    ended: bool,
+    url: String,
     _fetching: AbortOnDropHandle<()>,
+}
+
+/// What the fetching task sends. That it sends no more is not the end of a listing: it may have panicked.
+#[derive(Debug)]
+struct Fetched {
+    page: Result<ListPage>,
+    is_last: bool,
 }
 
 /// A range of names relative to a prefix, so that it fits listings below several prefixes.
@@ -119,7 +130,7 @@ impl Listing {
                     begun.push_back(listing.fetch(&range, false, PAGES_AHEAD_IN_ORDER_MAX));
                 }
                 let Some(first) = begun.front_mut() else { return Poll::Ready(None) };
-                match std::task::ready!(first.receiver.poll_recv(context)) {
+                match std::task::ready!(first.poll_next(context)) {
                     Some(page) => return Poll::Ready(Some(page)),
                     None => drop(begun.pop_front()),
                 }
@@ -134,14 +145,28 @@ impl Listing {
             ListRequest { prefix, start_after: after, end_at: until, delimited, max_keys: None, continuation: None };
         let (sender, receiver) = mpsc::channel(pages_ahead_max);
         let fetching = tokio::spawn(fetch_pages(self.store.clone(), self.policy, request, sender));
-        Pages { receiver, _fetching: AbortOnDropHandle::new(fetching) }
+        let url = self.store.url().to_owned();
+        Pages { receiver, ended: false, url, _fetching: AbortOnDropHandle::new(fetching) }
     }
 }
 
 impl Pages {
     /// The next page; `None` after the last. After an error there are no more.
     pub async fn next(&mut self) -> Option<Result<ListPage>> {
-        self.receiver.recv().await
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ListPage>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let broke_off = || Fetched {
+            page: Err(Error::new(ErrorKind::Protocol, "list", &self.url, "the listing broke off inside the gateway")),
+            is_last: true,
+        };
+        let Fetched { page, is_last } = std::task::ready!(self.receiver.poll_recv(context)).unwrap_or_else(broke_off);
+        self.ended = is_last;
+        Poll::Ready(Some(page))
     }
 
     /// The pages as a stream.
@@ -154,15 +179,16 @@ async fn fetch_pages(
     store: Arc<dyn Store>,
     policy: RetryPolicy,
     mut request: ListRequest,
-    sender: mpsc::Sender<Result<ListPage>>,
+    sender: mpsc::Sender<Fetched>,
 ) {
     loop {
-        let mut answer = policy.run("list", store.url(), || store.list(&request)).await;
-        let next = match &mut answer {
+        let mut page = policy.run("list", store.url(), || store.list(&request)).await;
+        let next = match &mut page {
             Ok(page) => page.continuation.take(),
             Err(_) => None,
         };
-        if sender.send(answer).await.is_err() || next.is_none() {
+        let is_last = next.is_none();
+        if sender.send(Fetched { page, is_last }).await.is_err() || is_last {
             return;
         }
         request.continuation = next;
@@ -172,6 +198,28 @@ async fn fetch_pages(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stepped::{Stepped, Steps};
+    use crate::trees::Tree;
+    use tradewind_contract::Limits;
+
+    #[tokio::test]
+    async fn a_listing_that_panics_is_an_error_and_not_an_end() {
+        let tree = Tree::with(&[("a", b"1"), ("b", b"2")]);
+        for steps in 0.. {
+            let steps = Steps::panicking(steps);
+            let store: Arc<dyn Store> = Stepped::with(&tree.store, &steps);
+            let listing = Listing { store, prefix: String::new(), policy: RetryPolicy::from(&Limits::default()) };
+            let mut pages = listing.pages(&NameRange::default());
+            let page = pages.next().await.expect("a page or an error");
+            if !steps.are_over() {
+                assert_eq!(page.unwrap().objects.len(), 2);
+                assert!(pages.next().await.is_none());
+                return;
+            }
+            assert_eq!(page.unwrap_err().kind, ErrorKind::Protocol);
+            assert!(pages.next().await.is_none());
+        }
+    }
 
     #[test]
     fn a_range_moves_to_another_prefix() {

@@ -27,12 +27,21 @@ use tradewind_wire::RouteId;
 const CHUNK_BYTES: u64 = 64 << 10;
 /// Far more awaits, and steps of stores, than the job has.
 const CUTS_MAX: usize = 20_000;
+/// A job that has not ended in this time, by a clock that moves on when nothing else happens, never ends.
+const HANG: Duration = Duration::from_secs(1_000_000);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Copy,
     Move,
+    /// With `--delete`.
+    Sync,
 }
+
+const VERBS: [Verb; 3] = [Verb::Copy, Verb::Move, Verb::Sync];
+
+/// The destination of a `sync` has this object as it should be, and another that the source does not have.
+const KEPT: &str = "a/2";
 
 /// When a run is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +52,8 @@ enum Cut {
     LeadDroppedAtPoll(usize),
     /// Its process dies when its stores have made so many steps, whichever task made them.
     DiesAtStep(usize),
+    /// It goes on, but the task that makes this step panics.
+    PanicsAtStep(usize),
     Never,
 }
 
@@ -62,6 +73,11 @@ impl World {
             [("a/1", b""), ("a/2", b"small"), ("b/1", &large), ("b/2", b"small too"), ("b/3", &larger)];
         let (from, to) = (Tree::with(&objects), Tree::new());
         let files = from.files();
+        if verb == Verb::Sync {
+            to.write(KEPT, &files[KEPT]);
+            to.write("z", b"extraneous");
+            [&from, &to].iter().for_each(|tree| tree.set_modified(KEPT, 1_700_000_000_000));
+        }
         Self { from, to, state: tempfile::tempdir().unwrap(), verb, files }
     }
 
@@ -71,6 +87,8 @@ impl World {
             "selection": { "kind": "prefix", "prefix": "" },
             "targets": [{ "store": self.to.spec(), "key": "" }],
             "delete_source": self.verb == Verb::Move,
+            "compare": (self.verb == Verb::Sync).then_some("auto"),
+            "delete": (self.verb == Verb::Sync).then_some(serde_json::json!({ "over_half": true })),
             "chunk_bytes": CHUNK_BYTES,
             "state_dir": self.state.path(),
             "allow_empty": true,
@@ -83,18 +101,23 @@ impl World {
     fn run(&self, resume: bool, cut: Cut) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let (polls, steps) = match cut {
-            Cut::DiesAtPoll(polls) | Cut::LeadDroppedAtPoll(polls) => (polls, usize::MAX),
-            Cut::DiesAtStep(steps) => (usize::MAX, steps),
-            Cut::Never => (usize::MAX, usize::MAX),
+            Cut::DiesAtPoll(polls) | Cut::LeadDroppedAtPoll(polls) => (polls, Steps::new(usize::MAX)),
+            Cut::DiesAtStep(steps) => (usize::MAX, Steps::new(steps)),
+            Cut::PanicsAtStep(steps) => (usize::MAX, Steps::panicking(steps)),
+            Cut::Never => (usize::MAX, Steps::new(usize::MAX)),
         };
         runtime.block_on(async {
-            let (tasks, steps) = (TaskTracker::new(), Steps::new(steps));
+            let tasks = TaskTracker::new();
             let stores = [Stepped::with(&self.from.store, &steps), Stepped::with(&self.to.store, &steps)];
             let setup = setup(self.job(resume), stores, &tasks);
             let lead = async {
                 let work = begin(setup).await.unwrap_or_else(|cannot| panic!("{}", cannot.message));
                 work.await;
             };
+            if let Cut::PanicsAtStep(_) = cut {
+                tokio::time::timeout(HANG, lead).await.unwrap_or_else(|_| panic!("the job hangs, {cut:?}"));
+                return !steps.are_over();
+            }
             let ended = tokio::select! {
                 ended = DropAfter::new(polls, lead) => ended.is_some(),
                 () = steps.over() => false,
@@ -116,15 +139,19 @@ impl World {
             let arrived = self.is_right(&self.to, key);
             assert!(arrived || self.is_right(&self.from, key), "{key} is lost {when}");
             assert!(arrived || !self.to.path(key).exists(), "{key} is wrong {when}");
+            assert!(arrived || self.verb != Verb::Sync || key != KEPT, "{key} was deleted {when}");
         }
+    }
+
+    fn is_complete(&self) -> bool {
+        let left = if self.verb == Verb::Move { BTreeMap::new() } else { self.files.clone() };
+        (self.to.files(), self.from.files()) == (self.files.clone(), left)
     }
 
     fn check_end(&self, when: &str) {
         let status = status::read(self.state.path()).unwrap().unwrap();
         assert_eq!(status.state, JobState::Done, "{when}: {:?}", status.summary);
-        assert_eq!(self.to.files(), self.files, "{when}");
-        let left = if self.verb == Verb::Move { BTreeMap::new() } else { self.files.clone() };
-        assert_eq!(self.from.files(), left, "{when}");
+        assert!(self.is_complete(), "{when}: {:?} and {:?}", self.from.keys(), self.to.keys());
     }
 }
 
@@ -168,6 +195,11 @@ fn cut_off_everywhere(verb: Verb, cut: fn(usize) -> Cut) {
         let (world, when) = (World::new(verb), format!("{verb:?}, {:?}", cut(number)));
         let ended = world.run(false, cut(number));
         world.check(&when);
+        if matches!(cut(number), Cut::PanicsAtStep(_)) {
+            let status = status::read(world.state.path()).unwrap().unwrap();
+            assert_ne!(status.state, JobState::Running, "{when}: nobody is told that the job is over");
+            assert!(ended || status.state != JobState::Done || world.is_complete(), "{when}: not all is done");
+        }
         if ended {
             world.check_end(&when);
             assert!(number > 10, "{when}: it was never cut off");
@@ -181,7 +213,7 @@ fn cut_off_everywhere(verb: Verb, cut: fn(usize) -> Cut) {
 
 #[test]
 fn a_lead_dropped_at_any_await_is_resumed_and_ends_done() {
-    for verb in [Verb::Copy, Verb::Move] {
+    for verb in VERBS {
         cut_off_everywhere(verb, Cut::DiesAtPoll);
         cut_off_everywhere(verb, Cut::LeadDroppedAtPoll);
     }
@@ -189,7 +221,14 @@ fn a_lead_dropped_at_any_await_is_resumed_and_ends_done() {
 
 #[test]
 fn a_job_cut_off_at_any_request_to_its_stores_is_resumed_and_ends_done() {
-    for verb in [Verb::Copy, Verb::Move] {
+    for verb in VERBS {
         cut_off_everywhere(verb, Cut::DiesAtStep);
+    }
+}
+
+#[test]
+fn a_job_of_which_any_task_panics_ends_and_can_be_resumed() {
+    for verb in VERBS {
+        cut_off_everywhere(verb, Cut::PanicsAtStep);
     }
 }

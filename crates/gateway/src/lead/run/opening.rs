@@ -1,12 +1,16 @@
 //! What must be there before a job begins: its folder, journal and report.
 
 use super::{LeadSetup, work};
+use crate::control::events::EventSender;
 use crate::lead::background::Background;
 use crate::lead::journal::{Journal, JournalError};
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
+use crate::lead::status;
+use futures::FutureExt;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
-use tradewind_contract::JobSpec;
+use tradewind_contract::{Event, JobSpec, Outcome, Progress, Summary};
 
 /// Why a job cannot begin.
 #[derive(Debug)]
@@ -17,7 +21,7 @@ pub struct CannotBegin {
     pub hint: Option<String>,
 }
 
-/// Runs the job to its end and tells it. Never fails: what goes wrong is in the summary.
+/// Runs the job to its end and tells it. Never fails: what goes wrong is in the summary, a panic too.
 ///
 /// # Errors
 /// The job's folder, journal or report cannot be used: nothing was begun.
@@ -28,7 +32,33 @@ pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotB
     let report = report
         .map_err(|error| CannotBegin { message: format!("the report cannot be written: {error}"), hint: None })?;
     let unfinished = journal.unfinished().await.map_err(journal_failed)?;
-    Ok(work(setup, state, journal, report, unfinished))
+    let (job, events) = (setup.job.clone(), setup.events.clone());
+    let work = AssertUnwindSafe(work(setup, state, journal, report, unfinished)).catch_unwind();
+    Ok(async move {
+        if work.await.is_err() {
+            tell_panic(&job, &events);
+        }
+    })
+}
+
+fn tell_panic(job: &JobSpec, events: &EventSender) {
+    let summary = Summary {
+        outcome: Outcome::Failed,
+        message: Some("the lead failed inside; the gateway's log says more".to_owned()),
+        hint: Some("report it, and resume the job".to_owned()),
+        progress: Progress::default(),
+        objects_deleted: 0,
+        objects_not_deleted: 0,
+        to_delete: None,
+        proofs: Default::default(),
+        destinations: Vec::new(),
+    };
+    if let Some(path) = &job.state_dir
+        && let Err(error) = status::write(Path::new(path), &status::ended(summary.clone()))
+    {
+        tracing::warn!(%error, "cannot write the job's status");
+    }
+    events.send(Event::Done(summary));
 }
 
 fn open_state(job: &JobSpec, background: Background) -> Result<Option<StateDir>, CannotBegin> {
