@@ -26,8 +26,10 @@ from tradewind.fleet.local import LocalProvider
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership
 from tradewind.fleet.running import RunningProcess, find_process
 from tradewind.gateway.find import find_gateway
+from tradewind.model.ledger import Ledger, MachineUse, RunCount
 from tradewind.model.locks import try_lock
 from tradewind.model.private import private_folder, state_folder
+from tradewind.transfer.ledger import read_ledger, write_ledger
 
 STRANGER = 54321
 """Another user's id."""
@@ -130,6 +132,27 @@ def test_a_record_that_cannot_be_read_is_reported_by_name(journal: FleetJournal,
     ended = command.run("fleet", "down").expect(1)
     assert ended.stdout == "good: 0 machines ended\n" and "fleet bad cannot be read" in ended.stderr
     assert (journal.folder / "bad").exists(), "it may name machines that live"
+
+
+def test_fleet_down_ends_the_charges_of_an_abandoned_job(journal: FleetJournal, tmp_path: Path) -> None:
+    folder = journal.open("left", "job j1", {"kind": "local"}, {"relay": "site:a"})
+    os.close(journal._locks.pop("left"))
+    assert folder.exists()
+    job = journal.folder.parent / "jobs" / "j1"
+    job.mkdir(parents=True)
+    began_s = time.time() - 100
+    uses = (
+        MachineUse(1, "left", "relay", "site:a", began_s, None, 0.01),
+        MachineUse(1, "other", "b", "site:a", began_s),
+    )
+    write_ledger(str(job), Ledger(machines=uses, runs=(RunCount(1),), heartbeat_s=time.time(), alive_s_max=905.0))
+    command_of(journal, tmp_path).run("fleet", "down").expect(0)
+    ledger = read_ledger(str(job))
+    assert ledger is not None
+    left, other = ledger.machines
+    assert left.ended_s == pytest.approx(time.time(), abs=10)
+    assert other.ended_s is None
+    assert ledger.total_usd(time.time() + 900) == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_folder_without_a_record_is_reported_unless_it_is_being_made(journal: FleetJournal) -> None:

@@ -94,6 +94,7 @@ def _down(args: Namespace, journal: FleetJournal, records: list[FleetRecord]) ->
 
     code = 0
     for record in records:
+        abandoned = record.abandoned
         try:
             ended = end_fleet(record, journal, args.gateway or "")
         except TradewindError as error:
@@ -102,11 +103,27 @@ def _down(args: Namespace, journal: FleetJournal, records: list[FleetRecord]) ->
             if error.hint:
                 print(f"hint: {error.hint}", file=sys.stderr)
             continue
+        if abandoned:
+            _note_end(args, record)
         if args.json:
             print(json.dumps({"id": record.id, "ended": ended}))
         else:
             print(f"{record.id}: {ended} machines ended")
     return code
+
+
+def _note_end(args: Namespace, record: FleetRecord) -> None:
+    """Charge the job of a fleet for its machines until now. An owner that lives does this itself."""
+    from tradewind.transfer.jobs import JobStore
+    from tradewind.transfer.launch import job_of
+    from tradewind.transfer.ledger import end_fleet_in_ledger
+
+    job_id = job_of(record)
+    if job_id is not None:
+        try:
+            end_fleet_in_ledger(JobStore(args.state_dir).path(job_id), record.id, time.time())
+        except OSError as error:
+            print(f"warning: the ledger of job {job_id} could not be written: {error.strerror}", file=sys.stderr)
 
 
 def _living(args: Namespace, journal: FleetJournal, record: FleetRecord) -> list[str] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.fleet.fleet import Fleet, FleetSettings, Meter, end_fleet
-from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
 from tradewind.model.deployment import Deployment
 from tradewind.model.plan import Plan
@@ -99,6 +99,12 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
 def has_fleet(journal: FleetJournal, job_id: str) -> bool:
     """Whether a fleet of the job was not closed. Raises ConfigError."""
     return any(record.purpose == _purpose(job_id) for record in journal.records())
+
+
+def job_of(record: FleetRecord) -> str | None:
+    """The job whose fleet it is; None for a fleet of something else."""
+    job_id = record.purpose.removeprefix(_purpose(""))
+    return job_id if record.purpose == _purpose(job_id) and job_id == os.path.basename(job_id) else None
 
 
 def _purpose(job_id: str) -> str:

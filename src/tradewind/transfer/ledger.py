@@ -22,7 +22,15 @@ from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, Progress
 from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
 
-__all__ = ["LEDGER_FILE", "SAVE_S", "JobLedger", "read_ledger", "stored_ledger", "write_ledger"]
+__all__ = [
+    "LEDGER_FILE",
+    "SAVE_S",
+    "JobLedger",
+    "end_fleet_in_ledger",
+    "read_ledger",
+    "stored_ledger",
+    "write_ledger",
+]
 
 #: In a job's folder.
 LEDGER_FILE = "ledger.json"
@@ -221,6 +229,18 @@ def write_ledger(folder: str, ledger: Ledger) -> None:
         json.dump(to_document(ledger), file, indent=1, ensure_ascii=False)
         file.write("\n")
     os.replace(fresh, path)
+
+
+def end_fleet_in_ledger(folder: str, fleet: str, now_s: float) -> None:
+    """Write down that the machines of a fleet have ended, where the owner of the job is gone. Raises OSError."""
+    ledger = read_ledger(folder)
+    if ledger is None:
+        return
+    machines = tuple(
+        replace(use, ended_s=ledger.end_of(use, now_s)) if use.fleet == fleet else use for use in ledger.machines
+    )
+    if machines != ledger.machines:
+        write_ledger(folder, replace(ledger, machines=machines))
 
 
 def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, int]:
