@@ -184,3 +184,18 @@ def test_a_ceiling_in_usd_bounds_price_times_bytes() -> None:
     assert made.ceiling_bytes == 50_000_000_000
     made = job("s3://s/k", "s3://d/k", options=Options(max_usd_per_gb=0.03, max_bytes=7), plan=priced_plan())
     assert (made.ceiling_usd_per_gb, made.ceiling_usd, made.ceiling_bytes) == (0.03, None, 7)
+
+
+def test_moving_a_link_to_a_folder_needs_a_slash(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").touch()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "file-link").symlink_to("real/file")
+    move, link = Options(recursive=True, delete_source=True), f"{tmp_path}/link"
+    for sources in (link, [link, f"{tmp_path}/real/file"]):
+        with pytest.raises(UsageError, match="symbolic link") as refused:
+            resolve(sources, ("s3://d/x/",), move, local_plan())
+        assert "link/" in (refused.value.hint or "")
+    assert job(f"{link}/", "s3://d/x", options=move).delete_source
+    assert not job(link, "s3://d/x", options=TREE).delete_source
+    assert job(f"{tmp_path}/file-link", "s3://d/x", options=Options(delete_source=True)).delete_source

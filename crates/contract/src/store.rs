@@ -34,7 +34,7 @@ pub struct StoreSpec {
     /// Files: flush to disk before a write counts as done.
     #[serde(default)]
     pub fsync: bool,
-    /// Files: follow symbolic links.
+    /// Files: follow symbolic links. Those at a destination are never followed.
     #[serde(default)]
     pub follow_symlinks: bool,
     /// Options of one kind of store only (`mem:`: `objects`, `size_bytes`).

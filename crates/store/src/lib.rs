@@ -38,7 +38,9 @@ pub use model::{
     Attributes, Doomed, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload,
     PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
-pub use place::{BucketIdentity, Identity, Kinship, Relation, kinship, may_be_same_object, object_kinship};
+pub use place::{
+    BucketIdentity, Identity, Kinship, Relation, keep_out_of, kinship, may_be_same_object, object_kinship,
+};
 pub use precondition::{FileIdentity, Precondition};
 pub use progress::with_progress;
 pub use rest::Unreachable;

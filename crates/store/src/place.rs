@@ -149,6 +149,14 @@ pub async fn may_be_same_object(first: (&dyn Store, &str), second: (&dyn Store, 
         && may_be_equal(&ours.version, &theirs.version))
 }
 
+/// Makes `store` refuse symbolic links that lead to the place `other` (store and prefix or key), or to a directory above
+/// it. Of interest only where both are files and links are followed: other stores have no links. Makes no request.
+pub fn keep_out_of(store: &dyn Store, other: (&dyn Store, &str)) {
+    if let (Some(files), Some(others)) = (as_files(store), as_files(other.0)) {
+        files.keep_out_of(others.path_of(other.1));
+    }
+}
+
 fn is_absent(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::BucketNotFound | ErrorKind::InvalidKey)
 }

@@ -99,6 +99,8 @@ def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options:
     starts = [parse_url(text, cwd=cwd) for text in ((source,) if isinstance(source, str) else source)]
     if not starts:
         raise UsageError("no source")
+    for start in starts:
+        _refuse_named_link(start, options)
     ends = [parse_url(text, cwd=cwd) for text in destinations]
     _check_chunk(options, ends)
     if any(start.kind == "pipe" for start in starts) or any(end.kind == "pipe" for end in ends):
@@ -272,6 +274,17 @@ def _file_root(path: str) -> str:
             f"{path!r}: the path of a directory must be UTF-8", hint="rename it, or bind-mount it"
         ) from None
     return "file://" + (path.rstrip("/") or "/")
+
+
+def _refuse_named_link(start: Location, options: Options) -> None:
+    """Raise UsageError for a link to a directory whose contents would be deleted, unless it is named with a slash."""
+    if not options.delete_source or start.kind != "file" or start.is_directory:
+        return
+    if os.path.islink(start.key) and os.path.isdir(start.key):
+        raise UsageError(
+            f"{start} is a symbolic link: moving it would empty the directory that it leads to",
+            hint=f"to move what is in that directory, write {start}/ (the link itself stays)",
+        )
 
 
 def _is_tree(start: Location, options: Options) -> bool:

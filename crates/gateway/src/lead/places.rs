@@ -10,7 +10,9 @@ use crate::retry::RetryPolicy;
 use std::sync::Arc;
 use tokio::io::AsyncBufReadExt;
 use tradewind_contract::{JobSpec, Member, Selection};
-use tradewind_store::{Kinship, ListRequest, Relation, Store, kinship, may_be_same_object, object_kinship};
+use tradewind_store::{
+    Kinship, ListRequest, Relation, Store, keep_out_of, kinship, may_be_same_object, object_kinship,
+};
 
 /// Source objects that are looked up at a destination of which it is not known whether it is the source. If none is absent
 /// or different there, the places are taken for one.
@@ -63,6 +65,7 @@ impl Places<'_> {
         }
         let parts = self.parts();
         for target in targets {
+            self.bar_links(&parts, target);
             let found = self.relate_parts(&parts, target).await?;
             if let Some(relation) = found
                 && is_fresh
@@ -72,6 +75,16 @@ impl Places<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Lets no symbolic link below the source lead to a place that is written. A link that is itself the source is compared
+    /// by [`compared`].
+    fn bar_links(&self, parts: &[Part<'_>], target: Place<'_>) {
+        let is_one_object = matches!(self.job.selection, Selection::Object { .. });
+        for part in parts.iter().filter(|_| !is_one_object) {
+            let to = format!("{}{}", target.key, part.name);
+            keep_out_of(self.source.as_ref(), (target.store.as_ref(), &to));
+        }
     }
 
     fn parts(&self) -> Vec<Part<'_>> {

@@ -167,7 +167,7 @@ impl<'a> Building<'a> {
             return Ok(None);
         }
         let target =
-            |spec: &StoreSpec| Ok(Target { store: self.open(spec)?, attempts: Attempts::new(&program.limits) });
+            |spec: &StoreSpec| Ok(Target { store: self.open_target(spec)?, attempts: Attempts::new(&program.limits) });
         let targets = program.sinks.iter().map(target).collect::<Result<_, Refusal>>()?;
         Ok(Some(Arc::new(Sink {
             targets,
@@ -236,7 +236,7 @@ impl<'a> Building<'a> {
             local: program.routes.iter().all(|route| route.nodes.iter().all(|name| *name == program.node)),
             replies: mpsc::unbounded_channel(),
             source: self.open(&job.source)?,
-            targets: job.targets.iter().map(|target| self.open(&target.store)).collect::<Result<_, _>>()?,
+            targets: job.targets.iter().map(|target| self.open_target(&target.store)).collect::<Result<_, _>>()?,
             events,
             stop: stop.clone(),
             background: self.environment.background,
@@ -249,6 +249,11 @@ impl<'a> Building<'a> {
             over.cancel();
         });
         Ok(LeadHandle { stop, done, rerouted })
+    }
+
+    /// Opens a destination. Links in it are never followed, whatever the job says: nothing is written outside its root.
+    fn open_target(&self, spec: &StoreSpec) -> Result<Arc<dyn Store>, Refusal> {
+        self.open(&StoreSpec { follow_symlinks: false, ..spec.clone() })
     }
 
     /// One store of a kind for all that stands here: one pool of connections, and one knowledge of whether it can be

@@ -1,9 +1,9 @@
 //! What survives a power loss: syncing files and directories, and reading parts again that may have been lost.
 
 use super::Tree;
+use super::links::Blocked;
 use crate::{ErrorKind, PartTag, Result, UploadId};
 use bytes::Bytes;
-use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, fstatat};
 use std::collections::HashSet;
@@ -37,7 +37,7 @@ impl SyncedDirectories {
 
 impl Tree {
     /// Waits until the directory `path` and all above it are on the disk, whoever made them.
-    pub(super) fn sync_directories(&self, path: &str) -> Result<(), Errno> {
+    pub(super) fn sync_directories(&self, path: &str) -> Result<(), Blocked> {
         if !self.synced.contains("") {
             self.sync_above_root();
             self.synced.add("");
@@ -77,15 +77,16 @@ impl Tree {
         const OPERATION: &str = "sync";
         let split = self.split(OPERATION, key)?;
         let fail = |errno| self.system_error(OPERATION, key, errno);
+        let blocked = |blocked| self.blocked_error(OPERATION, key, blocked);
         if split.is_directory {
-            return self.sync_directories(key.trim_end_matches('/')).map_err(fail);
+            return self.sync_directories(key.trim_end_matches('/')).map_err(blocked);
         }
-        let directory = self.open_directory(split.parent).map_err(fail)?;
+        let directory = self.open_directory(split.parent).map_err(blocked)?;
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
         let file = openat(&directory, split.name, flags, Mode::empty()).map_err(fail)?;
         self.disk.sync(file.as_fd()).map_err(fail)?;
         self.disk.sync(directory.as_fd()).map_err(fail)?;
-        self.sync_directories(split.parent).map_err(fail)
+        self.sync_directories(split.parent).map_err(blocked)
     }
 
     /// The time of the last change of its inode, which no program can set.

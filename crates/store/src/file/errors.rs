@@ -1,6 +1,7 @@
 //! Errors of the system by meaning.
 
 use super::Tree;
+use super::links::Blocked;
 use crate::{Error, ErrorKind};
 use nix::errno::Errno;
 
@@ -49,6 +50,14 @@ impl Tree {
             other => other.desc().to_owned(),
         };
         self.error(meaning(errno), operation, key, message)
+    }
+
+    /// As [`Tree::system_error`] for a path that was not followed to its end.
+    pub(super) fn blocked_error(&self, operation: &'static str, key: &str, blocked: Blocked) -> Error {
+        match blocked {
+            Blocked::System(errno) => self.system_error(operation, key, errno),
+            Blocked::Link(message) => self.error(ErrorKind::InvalidKey, operation, key, message),
+        }
     }
 
     /// As [`Tree::system_error`] for errors that come from the standard library.

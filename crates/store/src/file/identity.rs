@@ -4,6 +4,7 @@
 //! that each path shows, as the kernel lists its mounts. The second also finds a bind mount below one of the paths.
 
 use crate::place::{Kinship, Relation};
+use nix::sys::stat::FileStat;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -47,17 +48,23 @@ struct Directory {
 /// How two directories, which need not exist yet, relate.
 pub(crate) async fn directory_kinship(one: PathBuf, other: PathBuf) -> io::Result<Kinship> {
     blocking(move || {
-        let mounts = read_mounts()?;
         let (one, other) = (Directory::find(&one), Directory::find(&other));
-        let relation = match inode_relation(&one, &other) {
-            Relation::Apart => region_relation(&one.regions(&mounts), &other.regions(&mounts)),
-            relation => relation,
-        };
+        let relation = one.relation_to(&other)?;
         // Within one file system every directory is known by its inode; another one may show the same files again.
         let one_device = one.inodes.last().map(|inode| inode.0) == other.inodes.last().map(|inode| inode.0);
         Ok(Kinship { relation, proven: one_device || relation != Relation::Apart })
     })
     .await?
+}
+
+/// The relation of two directories, which need not exist yet. Blocks.
+pub(super) fn directory_relation(one: &Path, other: &Path) -> io::Result<Relation> {
+    Directory::find(one).relation_to(&Directory::find(other))
+}
+
+/// Whether `path`, with links followed, leads to the file or directory that `stat` describes. Blocks.
+pub(super) fn is_same_inode(path: &Path, stat: &FileStat) -> bool {
+    fs::metadata(path).is_ok_and(|meta| inode(&meta) == (stat.st_dev, stat.st_ino))
 }
 
 /// How two files relate: the same where they have one inode, or would have one name in one directory.
@@ -121,6 +128,16 @@ impl Directory {
             existing.ancestors().filter_map(|path| fs::metadata(path).ok()).map(|meta| inode(&meta)).collect();
         inodes.reverse();
         Self { existing, missing, inodes }
+    }
+
+    fn relation_to(&self, other: &Self) -> io::Result<Relation> {
+        Ok(match inode_relation(self, other) {
+            Relation::Apart => {
+                let mounts = read_mounts()?;
+                region_relation(&self.regions(&mounts), &other.regions(&mounts))
+            }
+            relation => relation,
+        })
     }
 
     fn exists(&self) -> bool {

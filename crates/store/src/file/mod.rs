@@ -6,7 +6,8 @@
 //!   holds anything is no object.
 //! - Deleting the last file of a directory leaves the directory.
 //! - Symbolic links are followed only when the configuration says so. Otherwise no operation passes through one, so
-//!   nothing below the root leads out of it; listings report links as refused.
+//!   nothing below the root leads out of it; listings report links as refused. A link that leads to the other side of
+//!   the job is never followed ([`links`]).
 //! - Writes go to a temporary file beside the target and become visible by `rename`. Its name is the upload id, so any
 //!   process on the machine may write parts. Listings never show such files.
 //! - A write replaces a regular file and nothing else: a device, FIFO, socket, directory or symbolic link (followed or
@@ -21,6 +22,7 @@ mod disk;
 mod durable;
 mod errors;
 mod identity;
+mod links;
 mod path;
 mod read;
 mod walk;
@@ -70,6 +72,7 @@ pub(crate) struct Tree {
     follow_symlinks: bool,
     /// Whether names that differ only in case are one file here; found out at the first write.
     folds_case: OnceLock<bool>,
+    kept_out: links::KeptOut,
     cursors: walk::Cursors,
     turns: write::Turns,
     disk: Arc<dyn Disk>,
@@ -89,6 +92,7 @@ impl FileStore {
             fsync: config.fsync,
             follow_symlinks: config.follow_symlinks,
             folds_case: OnceLock::new(),
+            kept_out: links::KeptOut::default(),
             cursors: walk::Cursors::default(),
             turns: write::Turns::default(),
             disk,
@@ -99,6 +103,11 @@ impl FileStore {
     /// Where a key lies.
     pub(crate) fn path_of(&self, key: &str) -> PathBuf {
         self.0.root.join(key)
+    }
+
+    /// Refuses from now on to follow a link that leads into `place`, or to a directory above it.
+    pub(crate) fn keep_out_of(&self, place: PathBuf) {
+        self.0.kept_out.add(place);
     }
 
     /// Runs `work` where blocking is allowed.

@@ -1,9 +1,10 @@
 //! Keys as paths: what a tree can hold, and directories opened step by step so that no link leads out.
 
 use super::Tree;
+use super::links::Blocked;
 use crate::{ErrorKind, Result};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use std::os::fd::OwnedFd;
 
@@ -100,45 +101,41 @@ impl Tree {
     }
 
     /// Opens a directory below the root, one segment at a time.
-    pub(super) fn open_directory(&self, path: &str) -> Result<OwnedFd, Errno> {
+    pub(super) fn open_directory(&self, path: &str) -> Result<OwnedFd, Blocked> {
         let mut directory = self.open_root()?;
-        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-            directory = openat(&directory, segment, OFlag::O_RDONLY | DIRECTORY | self.no_follow(), Mode::empty())
-                .map_err(|errno| self.link_or(&directory, segment, errno))?;
+        for (segment, key) in segments(path) {
+            directory = self.enter(&directory, segment, key)?.directory;
         }
         Ok(directory)
-    }
-
-    /// With O_DIRECTORY and O_NOFOLLOW a link answers ENOTDIR like a file does; callers want to know which.
-    fn link_or(&self, directory: &OwnedFd, name: &str, errno: Errno) -> Errno {
-        let is_link = errno == Errno::ENOTDIR
-            && !self.follow_symlinks
-            && nix::sys::stat::fstatat(directory, name, nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| {
-                nix::sys::stat::SFlag::from_bits_truncate(stat.st_mode & nix::libc::S_IFMT)
-                    == nix::sys::stat::SFlag::S_IFLNK
-            });
-        if is_link { Errno::ELOOP } else { errno }
     }
 
     /// As [`Tree::open_directory`], making what is missing, the root too.
-    pub(super) fn make_directory(&self, path: &str) -> Result<OwnedFd, Errno> {
+    pub(super) fn make_directory(&self, path: &str) -> Result<OwnedFd, Blocked> {
         match self.open_directory(path) {
-            Err(Errno::ENOENT) => {}
+            Err(Blocked::System(Errno::ENOENT)) => {}
             result => return result,
         }
-        std::fs::create_dir_all(&self.root)
-            .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+        std::fs::create_dir_all(&self.root)?;
         let mut directory = self.open_root()?;
-        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        for (segment, key) in segments(path) {
             match self.disk.make_directory(&directory, segment) {
                 Ok(()) | Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err(errno.into()),
             }
-            directory = openat(&directory, segment, OFlag::O_RDONLY | DIRECTORY | self.no_follow(), Mode::empty())
-                .map_err(|errno| self.link_or(&directory, segment, errno))?;
+            directory = self.enter(&directory, segment, key)?.directory;
         }
         Ok(directory)
     }
+}
+
+/// The segments of a path that are not empty, each with the path up to its end.
+fn segments(path: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut end = 0;
+    path.split('/').filter_map(move |segment| {
+        let key = &path[..end + segment.len()];
+        end += segment.len() + 1;
+        (!segment.is_empty()).then_some((segment, key))
+    })
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! Reading files: guarded by length and identity, in buffers that are used again.
 
 use super::Tree;
+use super::links::Blocked;
 use crate::precondition::another_state;
 use crate::{Download, Error, ErrorKind, FileIdentity, ObjectInfo, Precondition, Result};
 use bytes::Bytes;
 use futures::StreamExt;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{OFlag, openat};
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, fstatat};
+use nix::sys::stat::{FileStat, Mode};
 use nix::time::{ClockId, clock_gettime};
 use std::fs::{File, Metadata};
 use std::io;
@@ -216,7 +217,11 @@ pub(super) fn is_kind(stat: &FileStat, kind: libc::mode_t) -> bool {
 
 impl Tree {
     /// An error of a read, where what is missing may be the root itself.
-    fn read_error(&self, operation: &'static str, key: &str, errno: Errno) -> Error {
+    fn read_error(&self, operation: &'static str, key: &str, blocked: impl Into<Blocked>) -> Error {
+        let errno = match blocked.into() {
+            Blocked::System(errno) => errno,
+            link => return self.blocked_error(operation, key, link),
+        };
         match errno {
             Errno::ENOENT | Errno::ENOTDIR if !self.root.is_dir() => {
                 self.error(ErrorKind::BucketNotFound, operation, key, "the root directory does not exist")
@@ -232,12 +237,11 @@ impl Tree {
 
     pub(super) fn head(&self, key: &str) -> Result<ObjectInfo> {
         let split = self.split("head", key)?;
-        let fail = |errno| self.read_error("head", key, errno);
+        let fail = |blocked: Blocked| self.read_error("head", key, blocked);
         let directory = self.open_directory(split.parent).map_err(fail)?;
-        let flags = if self.follow_symlinks { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
-        let stat = fstatat(&directory, split.name, flags).map_err(fail)?;
+        let stat = self.stat_entry(&directory, split.name, key).map_err(fail)?;
         if is_kind(&stat, libc::S_IFLNK) {
-            return Err(fail(Errno::ELOOP));
+            return Err(fail(Errno::ELOOP.into()));
         }
         let wanted = if split.is_directory { libc::S_IFDIR } else { libc::S_IFREG };
         if !is_kind(&stat, wanted) {
@@ -253,8 +257,8 @@ impl Tree {
         condition: &Precondition,
     ) -> Result<Started> {
         let split = self.split("get", key)?;
-        let fail = |errno| self.read_error("get", key, errno);
-        let directory = self.open_directory(split.parent).map_err(fail)?;
+        let fail = |errno: Errno| self.read_error("get", key, errno);
+        let directory = self.open_directory(split.parent).map_err(|blocked| self.read_error("get", key, blocked))?;
         // Without O_NONBLOCK the open of a pipe would wait for a writer.
         let mut flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | self.no_follow();
         if split.is_directory {

@@ -6,12 +6,13 @@
 //! that was forgotten (too many at once) is begun again behind the last key.
 
 use super::Tree;
+use super::links::{Blocked, Entered, identities_upwards};
 use super::path::is_temporary;
 use super::read::{is_kind, object_info};
 use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, Result};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{AtFlags, OFlag};
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use std::os::fd::OwnedFd;
@@ -71,6 +72,8 @@ struct Frame {
     directory: OwnedFd,
     /// Device and inode, to see when a link leads back up.
     identity: (u64, u64),
+    /// The same of all directories above it, if it is the base of the walk or a link leads to it, and links are followed.
+    upwards: Vec<(u64, u64)>,
     names: Names,
     /// There is nothing in it at all, not even an unfinished upload.
     is_empty: bool,
@@ -191,8 +194,8 @@ impl Tree {
         }
         match self.open_directory(base) {
             Ok(directory) => Ok(Some(directory)),
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => Ok(None),
-            Err(errno) => Err(fail(errno)),
+            Err(Blocked::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG)) => Ok(None),
+            Err(blocked) => Err(self.blocked_error("list", prefix, blocked)),
         }
     }
 
@@ -201,9 +204,9 @@ impl Tree {
         let prefix = &page.request.prefix;
         let path = base_of(prefix).to_owned();
         let mut unreadable = Vec::new();
-        let frame = self
-            .frame(directory, path.len(), &mut unreadable)
-            .map_err(|errno| self.system_error("list", prefix, errno))?;
+        let base = Entered { directory, through_link: true };
+        let frame =
+            self.frame(base, path.len(), &mut unreadable).map_err(|errno| self.system_error("list", prefix, errno))?;
         self.refuse_names(&mut page, &path, &unreadable);
         if frame.is_empty {
             self.take_empty_base(&frame, path, &mut page);
@@ -213,7 +216,8 @@ impl Tree {
     }
 
     /// Reads and sorts the names of a directory. Names that are no UTF-8 are put into `refused`.
-    fn frame(&self, directory: OwnedFd, path_length: usize, refused: &mut Vec<Vec<u8>>) -> Result<Frame, Errno> {
+    fn frame(&self, entered: Entered, path_length: usize, refused: &mut Vec<Vec<u8>>) -> Result<Frame, Errno> {
+        let Entered { directory, through_link } = entered;
         let stat = fstat(&directory)?;
         let mut entries = Dir::openat(&directory, ".", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
         let mut names = Names::default();
@@ -248,7 +252,8 @@ impl Tree {
         names.sort();
         is_empty &= names.spans.is_empty();
         let identity = (stat.st_dev, stat.st_ino);
-        Ok(Frame { directory, identity, names, is_empty, next: 0, path_length })
+        let upwards = if self.follow_symlinks && through_link { identities_upwards(&directory)? } else { Vec::new() };
+        Ok(Frame { directory, identity, upwards, names, is_empty, next: 0, path_length })
     }
 
     fn stat(&self, directory: &OwnedFd, name: &str) -> Result<FileStat, Errno> {
@@ -276,9 +281,8 @@ impl Tree {
             if !page.may_hold(&key) {
                 continue;
             }
-            let descend = self.visit(frame, name, &key, kind, &mut page);
-            if let Some(directory) = descend {
-                self.enter(&mut cursor, directory, key, &mut page);
+            if let Some(entered) = self.visit(frame, name, &key, kind, &mut page) {
+                self.descend(&mut cursor, entered, key, &mut page);
             }
         }
         let id = self.cursors.keep(cursor);
@@ -298,7 +302,7 @@ impl Tree {
     }
 
     /// Takes a file, folds a directory, or returns a directory to go down into.
-    fn visit(&self, frame: &Frame, name: &str, key: &str, kind: Kind, page: &mut Page<'_>) -> Option<OwnedFd> {
+    fn visit(&self, frame: &Frame, name: &str, key: &str, kind: Kind, page: &mut Page<'_>) -> Option<Entered> {
         if kind == Kind::Directory {
             if page.request.delimited && key.starts_with(page.request.prefix.as_str()) {
                 if page.after.is_none_or(|after| key > after) {
@@ -307,17 +311,16 @@ impl Tree {
                 }
                 return None;
             }
-            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | self.no_follow();
-            match openat(&frame.directory, name.trim_end_matches('/'), flags, Mode::empty()) {
-                Ok(directory) => return Some(directory),
+            match self.enter(&frame.directory, name.trim_end_matches('/'), key.trim_end_matches('/')) {
+                Ok(entered) => return Some(entered),
                 // Gone since the directory was read.
-                Err(Errno::ENOENT) => {}
-                Err(errno) => self.refuse(page, key, self.system_error("list", key, errno)),
+                Err(Blocked::System(Errno::ENOENT)) => {}
+                Err(blocked) => self.refuse(page, key, self.blocked_error("list", key, blocked)),
             }
             return None;
         }
         let special = "neither a file nor a directory (a socket, pipe or device)";
-        match self.stat(&frame.directory, name) {
+        match self.stat_entry(&frame.directory, name, key) {
             Ok(stat) if is_kind(&stat, libc::S_IFREG) => {
                 if page.takes(key) {
                     page.push(object_info(key.to_owned(), &stat));
@@ -328,12 +331,12 @@ impl Tree {
                 self.refuse(page, key, self.error(ErrorKind::Link, "list", key, message));
             }
             Ok(_) => self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, special)),
-            Err(Errno::ENOENT) if kind != Kind::Unknown => {}
-            Err(Errno::ENOENT) => {
+            Err(Blocked::System(Errno::ENOENT)) if kind != Kind::Unknown => {}
+            Err(Blocked::System(Errno::ENOENT)) => {
                 let message = "a symbolic link that leads nowhere";
                 self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, message));
             }
-            Err(errno) => self.refuse(page, key, self.system_error("list", key, errno)),
+            Err(blocked) => self.refuse(page, key, self.blocked_error("list", key, blocked)),
         }
         None
     }
@@ -345,13 +348,14 @@ impl Tree {
         }
     }
 
-    fn enter(&self, cursor: &mut Cursor, directory: OwnedFd, key: String, page: &mut Page<'_>) {
+    fn descend(&self, cursor: &mut Cursor, entered: Entered, key: String, page: &mut Page<'_>) {
         let mut unreadable = Vec::new();
-        let frame = match self.frame(directory, key.len(), &mut unreadable) {
+        let frame = match self.frame(entered, key.len(), &mut unreadable) {
             Ok(frame) => frame,
             Err(errno) => return self.refuse(page, &key, self.system_error("list", &key, errno)),
         };
-        if cursor.frames.iter().any(|above| above.identity == frame.identity) {
+        let leads_back = |above: &Frame| above.identity == frame.identity || above.upwards.contains(&frame.identity);
+        if cursor.frames.iter().any(leads_back) {
             let message = "a symbolic link that leads back to a directory above it";
             return self.refuse(page, &key, self.error(ErrorKind::InvalidKey, "list", &key, message));
         }

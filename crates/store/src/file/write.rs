@@ -5,6 +5,7 @@
 
 use super::Tree;
 use super::disk::Disk;
+use super::links::Blocked;
 use super::path::{Split, is_temporary_of, temporary_name};
 use super::read::{identity_of, is_kind, object_info};
 use crate::precondition::stays;
@@ -114,7 +115,7 @@ impl Tree {
             return self.put_directory(key, payload, options);
         }
         let fail = |errno| self.system_error("put", key, errno);
-        let directory = self.make_directory(split.parent).map_err(fail)?;
+        let directory = self.make_directory(split.parent).map_err(|blocked| self.blocked_error("put", key, blocked))?;
         self.refuse_irreplaceable("put", key, &directory, split.name)?;
         let (file, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
         write_segments(self.disk.as_ref(), &file, payload, 0).map_err(fail)?;
@@ -129,7 +130,7 @@ impl Tree {
             return Err(self.error(ErrorKind::InvalidKey, "put", key, message));
         }
         let path = key.strip_suffix('/').unwrap_or(key);
-        let fail = |errno| self.system_error("put", key, errno);
+        let fail = |blocked| self.blocked_error("put", key, blocked);
         self.make_directory(path).map_err(fail)?;
         if self.is_durable(options) {
             self.sync_directories(path).map_err(fail)?;
@@ -178,7 +179,8 @@ impl Tree {
         self.disk.rename(temporary.directory, &temporary.name, split.name).map_err(fail)?;
         if self.is_durable(options) {
             self.disk.sync(temporary.directory.as_fd()).map_err(fail)?;
-            self.sync_directories(split.parent).map_err(fail)?;
+            let synced = self.sync_directories(split.parent);
+            synced.map_err(|blocked| self.blocked_error(operation, key, blocked))?;
         }
         // The rename is a change too, so the identity is taken after it.
         let metadata = file.metadata().map_err(|error| self.io_error(operation, key, &error))?;
@@ -226,7 +228,8 @@ impl Tree {
     pub(super) fn open_upload(&self, key: &str) -> Result<UploadId> {
         let split = self.file_split("open upload", key)?;
         let fail = |errno| self.system_error("open upload", key, errno);
-        let directory = self.make_directory(split.parent).map_err(fail)?;
+        let directory =
+            self.make_directory(split.parent).map_err(|blocked| self.blocked_error("open upload", key, blocked))?;
         // Better now than after all parts are written.
         self.refuse_irreplaceable("open upload", key, &directory, split.name)?;
         let (_, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
@@ -256,13 +259,13 @@ impl Tree {
         if !is_temporary_of(&upload.0, split.name) {
             return Err(gone());
         }
-        let fail = |errno| match errno {
-            Errno::ENOENT => gone(),
-            other => self.system_error(operation, key, other),
+        let fail = |blocked: Blocked| match blocked {
+            Blocked::System(Errno::ENOENT) => gone(),
+            other => self.blocked_error(operation, key, other),
         };
         let directory = self.open_directory(split.parent).map_err(fail)?;
         let flags = access | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let file = openat(&directory, upload.0.as_str(), flags, Mode::empty()).map_err(fail)?;
+        let file = openat(&directory, upload.0.as_str(), flags, Mode::empty()).map_err(|errno| fail(errno.into()))?;
         Ok((directory, file.into()))
     }
 
@@ -306,10 +309,10 @@ impl Tree {
         }
         let removed = self
             .open_directory(split.parent)
-            .and_then(|directory| self.disk.remove(&directory, &upload.0, UnlinkatFlags::NoRemoveDir));
+            .and_then(|directory| Ok(self.disk.remove(&directory, &upload.0, UnlinkatFlags::NoRemoveDir)?));
         match removed {
-            Ok(()) | Err(Errno::ENOENT) => Ok(()),
-            Err(errno) => Err(self.system_error("abort upload", key, errno)),
+            Ok(()) | Err(Blocked::System(Errno::ENOENT)) => Ok(()),
+            Err(blocked) => Err(self.blocked_error("abort upload", key, blocked)),
         }
     }
 
@@ -318,8 +321,8 @@ impl Tree {
         let fail = |errno| self.system_error("list uploads", key, errno);
         let directory = match self.open_directory(split.parent) {
             Ok(directory) => directory,
-            Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(Vec::new()),
-            Err(errno) => return Err(fail(errno)),
+            Err(Blocked::System(Errno::ENOENT | Errno::ENOTDIR)) => return Ok(Vec::new()),
+            Err(blocked) => return Err(self.blocked_error("list uploads", key, blocked)),
         };
         let mut names = Vec::new();
         self.each_name(&directory, |name| {
@@ -346,14 +349,15 @@ impl Tree {
         let key = &doomed.key;
         let split = self.split("delete", key)?;
         let flag = if split.is_directory { UnlinkatFlags::RemoveDir } else { UnlinkatFlags::NoRemoveDir };
-        let removed = self.open_directory(split.parent).map_err(Refused::System).and_then(|directory| {
+        let removed = self.open_directory(split.parent).map_err(Refused::Blocked).and_then(|directory| {
             self.refuse_changed(&directory, split, doomed)?;
-            self.disk.remove(&directory, split.name, flag).map_err(Refused::System)
+            Ok(self.disk.remove(&directory, split.name, flag)?)
         });
         match removed {
-            Ok(()) | Err(Refused::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY)) => Ok(()),
-            Err(Refused::System(Errno::EISDIR)) if !split.is_directory => Ok(()),
-            Err(Refused::System(errno)) => Err(self.system_error("delete", key, errno)),
+            Ok(()) => Ok(()),
+            Err(Refused::Blocked(Blocked::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY))) => Ok(()),
+            Err(Refused::Blocked(Blocked::System(Errno::EISDIR))) if !split.is_directory => Ok(()),
+            Err(Refused::Blocked(blocked)) => Err(self.blocked_error("delete", key, blocked)),
             Err(Refused::Changed(difference)) => Err(stays(self.object_url(key), difference)),
         }
     }
@@ -364,8 +368,7 @@ impl Tree {
             return Ok(());
         }
         // The unlink takes the link, so the condition is on what the link leads to only where links are followed.
-        let follow = if self.no_follow().is_empty() { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
-        let stat = fstatat(directory, split.name, follow).map_err(Refused::System)?;
+        let stat = self.stat_entry(directory, split.name, &doomed.key).map_err(Refused::Blocked)?;
         if !is_kind(&stat, libc::S_IFREG) {
             return Err(Refused::Changed("it is no regular file any more"));
         }
@@ -378,8 +381,14 @@ impl Tree {
 
 /// Why a file was not deleted.
 enum Refused {
-    System(Errno),
+    Blocked(Blocked),
     Changed(&'static str),
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        Self::Blocked(errno.into())
+    }
 }
 
 #[cfg(test)]

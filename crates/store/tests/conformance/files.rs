@@ -11,7 +11,8 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tradewind_store::{
-    Checksums, Doomed, ErrorKind, ListRequest, Payload, Precondition, PutOptions, Store, StoreConfig, UploadId, open,
+    Checksums, Doomed, ErrorKind, ListRequest, Payload, Precondition, PutOptions, Store, StoreConfig, UploadId,
+    keep_out_of, open,
 };
 
 fn root(s: &Subject) -> PathBuf {
@@ -365,4 +366,68 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+#[tokio::test]
+async fn links_never_lead_to_the_place_that_the_store_keeps_out_of() {
+    on_files(async |s| {
+        let (outside, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let other = outside.path().join("other");
+        std::fs::create_dir_all(other.join("folder")).unwrap();
+        for name in ["file", "folder/x"] {
+            std::fs::write(other.join(name), b"12345").unwrap();
+        }
+        std::fs::write(elsewhere.path().join("x"), b"12345").unwrap();
+        s.put("real", bytes(3, 0)).await;
+        let base = root(s).join(&s.prefix);
+        let store = following(s);
+        let config = StoreConfig { url: format!("file://{}", other.display()), ..StoreConfig::default() };
+        keep_out_of(store.as_ref(), (open(&config).unwrap().as_ref(), ""));
+        symlink(elsewhere.path(), base.join("fine")).unwrap();
+        let names = async || -> BTreeSet<String> {
+            let page = store.list(&ListRequest { prefix: s.prefix.clone(), ..ListRequest::default() }).await.unwrap();
+            page.objects.iter().map(|object| object.key[s.prefix.len()..].to_owned()).collect()
+        };
+        let expected = ["fine/x".to_owned(), "real".to_owned()].into();
+        assert_eq!(names().await, expected);
+        // Links that appear after the first listing.
+        for (name, end) in [
+            ("into", other.join("folder")),
+            ("whole", other.clone()),
+            ("above", outside.path().to_owned()),
+            ("file", other.join("file")),
+            ("missing", other.join("new")),
+        ] {
+            symlink(end, base.join(name)).unwrap();
+        }
+        assert_eq!(names().await, expected);
+        for name in ["into/x", "whole/file", "above/other/file", "file"] {
+            assert_eq!(kind(store.head(&s.key(name)).await), Some(ErrorKind::InvalidKey), "{name}");
+        }
+        let doomed = Doomed::any(s.key("into/x"));
+        assert_eq!(kind(store.delete(&[doomed]).await.unwrap().remove(0)), Some(ErrorKind::InvalidKey));
+        assert!(other.join("folder/x").exists());
+        // A directory that is there and was clear can be replaced by a link.
+        std::fs::remove_file(base.join("fine")).unwrap();
+        symlink(&other, base.join("fine")).unwrap();
+        assert_eq!(names().await, ["real".to_owned()].into());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_link_to_a_directory_above_the_listed_one_is_refused_before_it_is_entered() {
+    on_files(async |s| {
+        s.put("deep/listed/x", bytes(3, 0)).await;
+        s.put("deep/beside", bytes(3, 0)).await;
+        let base = root(s).join(&s.prefix);
+        symlink("../..", base.join("deep/listed/up")).unwrap();
+        let prefix = s.key("deep/listed/");
+        let page = following(s).list(&ListRequest { prefix, ..ListRequest::default() }).await.unwrap();
+        let keys: Vec<&str> = page.objects.iter().map(|object| object.key.as_str()).collect();
+        assert_eq!(keys, [s.key("deep/listed/x")]);
+        assert_eq!(page.refused.len(), 1, "{:?}", page.refused);
+        assert!(page.refused[0].message.contains("above"), "{:?}", page.refused);
+    })
+    .await;
 }

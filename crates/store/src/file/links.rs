@@ -1,0 +1,186 @@
+//! Symbolic links that are followed, and where they must not lead.
+//!
+//! A link inside the source may lead into the destination, or to a directory above it. The job would then overwrite or
+//! delete its own source, or copy its own output. Comparing the two roots does not find this: a link can lie anywhere
+//! below a root, and can appear while the job runs. So each link is resolved whenever an operation passes it, and the
+//! operation is refused if the link leads into a place that the store must keep out of.
+
+use super::Tree;
+use super::identity::{directory_relation, is_same_inode};
+use super::read::is_kind;
+use crate::place::Relation;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::libc;
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use std::collections::HashSet;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+/// Directories behind links that are known to lie apart. At the limit all are forgotten and compared again, which costs
+/// time only.
+const CLEARED_MAX: usize = 65_536;
+const CHANGED: &str = "a symbolic link that was changed while it was followed";
+
+/// Why a path below the root was not followed to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Blocked {
+    /// What the system said.
+    System(Errno),
+    /// A link on the way must not be followed: one line.
+    Link(String),
+}
+
+impl From<Errno> for Blocked {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+impl From<std::io::Error> for Blocked {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+    }
+}
+
+/// A directory that was opened.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) directory: OwnedFd,
+    pub(super) through_link: bool,
+}
+
+/// Places that no link may lead to, and the directories that were compared with them.
+#[derive(Debug, Default)]
+pub(super) struct KeptOut {
+    places: RwLock<Vec<PathBuf>>,
+    /// Canonical paths, and whether files in them (or the directories themselves) were compared.
+    cleared: Mutex<HashSet<(PathBuf, Entry)>>,
+}
+
+/// What a link leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Entry {
+    File,
+    Directory,
+}
+
+impl KeptOut {
+    pub(super) fn add(&self, place: PathBuf) {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+
+    fn places(&self) -> Vec<PathBuf> {
+        self.places.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why a link must not lead to `directory` (a canonical path), or to a file in it.
+    fn refusal(&self, directory: &Path, entry: Entry) -> Result<Option<String>, Blocked> {
+        let known = (directory.to_owned(), entry);
+        if self.cleared.lock().unwrap_or_else(PoisonError::into_inner).contains(&known) {
+            return Ok(None);
+        }
+        for place in self.places() {
+            let into = match (directory_relation(directory, &place)?, entry) {
+                (Relation::Same | Relation::FirstWithin, _) => "into",
+                (Relation::SecondWithin, Entry::Directory) => "to a directory above",
+                (Relation::Crossed, Entry::Directory) => "to a directory that shares a part with",
+                (Relation::SecondWithin | Relation::Crossed | Relation::Apart, _) => continue,
+            };
+            return Ok(Some(refusal(into, &place)));
+        }
+        let mut cleared = self.cleared.lock().unwrap_or_else(PoisonError::into_inner);
+        if cleared.len() >= CLEARED_MAX {
+            cleared.clear();
+        }
+        cleared.insert(known);
+        Ok(None)
+    }
+}
+
+fn refusal(into: &str, place: &Path) -> String {
+    format!("a symbolic link that leads {into} {}, the other side of this job", place.display())
+}
+
+impl Tree {
+    /// Opens the directory `name`, which has the key `key` (without a final slash). A link is passed only if links are
+    /// followed and it does not lead to the other side of the job.
+    pub(super) fn enter(&self, parent: &OwnedFd, name: &str, key: &str) -> Result<Entered, Blocked> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        match openat(parent, name, flags | OFlag::O_NOFOLLOW, Mode::empty()) {
+            Ok(directory) => Ok(Entered { directory, through_link: false }),
+            // Linux answers ENOTDIR for a link, as for a file; others ELOOP.
+            Err(Errno::ENOTDIR | Errno::ELOOP) if is_link(parent, name) => {
+                if !self.follow_symlinks {
+                    return Err(Errno::ELOOP.into());
+                }
+                let directory = openat(parent, name, flags, Mode::empty())?;
+                self.refuse_link(&fstat(&directory)?, key, Entry::Directory)?;
+                Ok(Entered { directory, through_link: true })
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Looks at the entry `name`, which has the key `key`, and, if links are followed, at what it leads to.
+    pub(super) fn stat_entry(&self, directory: &OwnedFd, name: &str, key: &str) -> Result<FileStat, Blocked> {
+        let found = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        if !self.follow_symlinks || !is_kind(&found, libc::S_IFLNK) {
+            return Ok(found);
+        }
+        let end = fstatat(directory, name, AtFlags::empty())?;
+        if is_kind(&end, libc::S_IFREG) {
+            self.refuse_link(&end, key, Entry::File)?;
+        }
+        Ok(end)
+    }
+
+    /// Refuses the link `key`, which leads to `end`, if that lies at the other side of the job.
+    fn refuse_link(&self, end: &FileStat, key: &str, entry: Entry) -> Result<(), Blocked> {
+        let places = self.kept_out.places();
+        if places.is_empty() {
+            return Ok(());
+        }
+        let path = fs::canonicalize(self.root.join(key.trim_end_matches('/')))?;
+        if !is_same_inode(&path, end) {
+            return Err(Blocked::Link(CHANGED.to_owned()));
+        }
+        let directory = match entry {
+            Entry::Directory => path.as_path(),
+            Entry::File => path.parent().unwrap_or(&path),
+        };
+        let refused = self.kept_out.refusal(directory, entry)?;
+        let same_file = || places.iter().find(|place| entry == Entry::File && is_same_inode(place, end));
+        match refused.or_else(|| same_file().map(|place| refusal("to", place))) {
+            Some(why) => Err(Blocked::Link(why)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_link(directory: &OwnedFd, name: &str) -> bool {
+    fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| is_kind(&stat, libc::S_IFLNK))
+}
+
+/// Device and inode of a directory and of each directory above it, as far as they may be opened.
+pub(super) fn identities_upwards(directory: &OwnedFd) -> Result<Vec<(u64, u64)>, Errno> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let stat = fstat(directory)?;
+    let mut found = vec![(stat.st_dev, stat.st_ino)];
+    let mut parent = openat(directory, "..", flags, Mode::empty());
+    while let Ok(above) = parent {
+        let stat = fstat(&above)?;
+        let identity = (stat.st_dev, stat.st_ino);
+        if found.last() == Some(&identity) {
+            break;
+        }
+        found.push(identity);
+        parent = openat(&above, "..", flags, Mode::empty());
+    }
+    Ok(found)
+}
