@@ -51,6 +51,8 @@ class Habits:
     etags: Literal["md5", "opaque", "none"] = "md5"
     """``md5``: MD5 of the bytes, for uploads MD5 of the MD5s with ``-N`` (as S3). ``opaque``: random hex digits that
     look like an MD5 and are none."""
+    forgets_writes: bool = False
+    """Answers every write as if it had stored the object, and stores nothing."""
     ignores_if_match: bool = False
     """Reads ignore ``If-Match`` and a named generation."""
     ignores_versions: bool = False

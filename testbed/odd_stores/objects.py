@@ -87,6 +87,8 @@ class Objects:
                 time.time() if modified_s is None else modified_s,
                 headers or {},
             )
+            if self._habits.forgets_writes:
+                return made
             versions = self._bucket(bucket).setdefault(key, [])
             if not self._habits.versioned:
                 versions.clear()

@@ -90,6 +90,8 @@ def test_requests_of_a_run_leave_out_those_of_earlier_runs_and_count_retries() -
     read, write = run_requests(now, before, destinations=1, chunk_bytes=1 << 24)
     assert (read, write) == (Requests(gets=2007, lists=3), Requests(puts=2007))
     assert run_requests(Progress(), before, 1, 1 << 24) == (Requests(), Requests())
+    read, write = run_requests(now, before, destinations=1, chunk_bytes=1 << 24, moves=True)
+    assert (read.heads, write.heads) == (0, 2000), "each copy is asked for before its source is deleted"
 
 
 def test_a_large_object_is_read_and_written_in_parts_and_two_destinations_are_read_once() -> None:

@@ -83,7 +83,7 @@ pub struct Attributes {
 }
 
 /// What a store says of one object. A listing leaves `attributes` empty and often `checksums` too.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectInfo {
     /// Full key, not relative to any prefix.
     pub key: String,

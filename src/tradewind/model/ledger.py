@@ -208,12 +208,13 @@ class Ledger:
 
 
 def run_requests(
-    progress: Progress, before: Progress, destinations: int, chunk_bytes: int
+    progress: Progress, before: Progress, destinations: int, chunk_bytes: int, *, moves: bool = False
 ) -> tuple[Requests, Requests]:
     """Requests of one run to the source and to all destinations, from the lead's counts.
 
     Our count, not the stores': parts follow from the mean size of the objects, each retry is one more GET and PUT, and
-    a run lists the source once. HEAD requests, and listings of a destination (`sync`), are not counted.
+    a run lists the source once. A job that `moves` objects asks for each copy once (HEAD) before it deletes the source.
+    Other HEAD requests, and listings of a destination (`sync`), are not counted.
     """
     sides = _moved(progress, destinations, chunk_bytes), _moved(before, destinations, chunk_bytes)
     (read, write), (read_before, write_before) = sides
@@ -221,7 +222,8 @@ def run_requests(
     gets = max(0, read.gets - read_before.gets) + retries
     puts = max(0, write.puts - write_before.puts) + retries
     lists = -(-progress.objects_total // (KEYS_PER_LIST * max(1, destinations)))
-    return Requests(gets=gets, lists=lists), Requests(puts=puts)
+    heads = max(0, progress.objects_done - before.objects_done) if moves else 0
+    return Requests(gets=gets, lists=lists), Requests(puts=puts, heads=heads)
 
 
 def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Requests, Requests]:

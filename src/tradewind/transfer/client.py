@@ -258,6 +258,7 @@ class Client:
             usd_max=way.ceiling_usd,
             destinations=len(spec.targets),
             chunk_bytes=spec.chunk_bytes,
+            moves=spec.delete_source,
         )
         adaptation = self._adaptation(job_id, spec, way, ledger)
         log = EventLog()

@@ -49,6 +49,7 @@ class JobLedger:
 
     `folder` is the job's; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
     present reading, so that a change of the system's time changes no cost. `usd_max` is the ceiling, if there is one.
+    `moves`: the job deletes its sources.
     """
 
     def __init__(
@@ -59,11 +60,13 @@ class JobLedger:
         usd_max: float | None = None,
         destinations: int = 1,
         chunk_bytes: int = 1 << 24,
+        moves: bool = False,
         clock: Callable[[], float] = time.monotonic,
         unix_s: float | None = None,
     ) -> None:
         self._ledger, self._folder = replace(ledger, alive_s_max=ALIVE_S_MAX), folder
         self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
+        self._moves = moves
         self._clock = clock
         self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
         self._lock = threading.Lock()
@@ -155,7 +158,7 @@ class JobLedger:
             if not self._ledger.runs:
                 return
             *others, count = self._ledger.runs
-            read, write = run_requests(progress, self._before, self._destinations, self._chunk_bytes)
+            read, write = run_requests(progress, self._before, self._destinations, self._chunk_bytes, moves=self._moves)
             count = replace(
                 count,
                 egress_usd=max(count.egress_usd, progress.cost_usd - self._before.cost_usd),

@@ -1,9 +1,11 @@
 //! Deletes at the end of a job: what the source does not have (`--delete`), or sources that have been moved (`mv`).
 //!
 //! The keys wait in a temporary file, so any number fits. Nothing is deleted unless all else went well:
-//! [`refusal`] says when not. An object that is no longer in the state in which it was seen stays.
+//! [`refusal`] says when not. An object that is no longer in the state in which it was seen stays, and so does a source
+//! one of whose [copies](crate::lead::copies) is not there when the batch that it belongs to is about to be deleted.
 
-use crate::lead::failure::{failed_object, object_url};
+use crate::lead::copies::{NotThere, ProvenCopy};
+use crate::lead::failure::{failed_object, kind_name, object_url};
 use crate::lead::survey::SurveyEnd;
 use crate::retry::{RetryPolicy, backoff};
 use futures::StreamExt;
@@ -24,6 +26,8 @@ pub const BATCH_KEYS_MAX: usize = 1000;
 /// Keys of one request whose objects must be in a known state. Few, because some stores look at each object before the
 /// request, and what is written between the look and the request is lost.
 pub const CONDITIONAL_KEYS_MAX: usize = 100;
+/// Copies of one batch's objects that are asked for at once, so 128 in all.
+pub const LOOKS_AT_ONCE_MAX: usize = 32;
 
 /// Keys to delete, in a temporary file that vanishes with this.
 #[derive(Debug)]
@@ -44,15 +48,18 @@ struct Entry {
     store: u16,
     key: String,
     condition: Precondition,
+    /// All of them must be there when the object is deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    copies: Vec<ProvenCopy>,
 }
 
 /// How much of its description an object must still fit to be deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// It is not wanted any more: a listing's ETag or version is enough. Clouds check it without another request.
     Listed,
-    /// It was copied: all that is known must fit, so that nothing goes that was not copied.
-    Copied,
+    /// It was copied: all that is known must fit, so that nothing goes that was not copied. These copies must be there.
+    Copied(Vec<ProvenCopy>),
 }
 
 /// What became of one key.
@@ -67,6 +74,13 @@ pub enum Deleted {
     },
     /// It is still there. `source` is empty.
     Failed(FailedObject),
+    /// It was not deleted, because copies of it are not there. `source` is empty.
+    Kept {
+        /// What and why.
+        failed: FailedObject,
+        /// Destination and key of each copy that is gone.
+        lost: Vec<(u16, String)>,
+    },
 }
 
 /// A run over a [`Spool`].
@@ -74,6 +88,8 @@ pub enum Deleted {
 pub struct DeletionRun {
     /// The stores that the indices of the spool mean.
     pub stores: Vec<Arc<dyn Store>>,
+    /// The destinations that hold the copies.
+    pub targets: Vec<Arc<dyn Store>>,
     /// How often a request is tried.
     pub policy: RetryPolicy,
     /// Say what would be deleted, delete nothing.
@@ -101,11 +117,11 @@ impl Spool {
     /// # Errors
     /// What the file system says; the spool must not be run after it.
     pub fn push(&self, store: u16, object: &ObjectInfo, seen: Seen) -> io::Result<()> {
-        let condition = match seen {
-            Seen::Listed => Precondition::listed(object),
-            Seen::Copied => Precondition::exact(object),
+        let (condition, copies) = match seen {
+            Seen::Listed => (Precondition::listed(object), Vec::new()),
+            Seen::Copied(copies) => (Precondition::exact(object), copies),
         };
-        let doomed = Entry { store, key: object.key.clone(), condition };
+        let doomed = Entry { store, key: object.key.clone(), condition, copies };
         // After a panic half a line may lie in the file; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_writer(&mut writing.file, &doomed).map_err(io::Error::from)?;
@@ -213,6 +229,7 @@ impl DeletionRun {
         }
         let Some(index) = batch.first().map(|doomed| doomed.store) else { return 0 };
         let store = &self.stores[usize::from(index)];
+        let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
         let verdicts = self.verdicts(store.as_ref(), batch).await;
         let mut gone = 0;
         for (key, verdict) in verdicts {
@@ -230,6 +247,49 @@ impl DeletionRun {
         gone
     }
 
+    /// Looks at the copies right before the deletion, and says of each object that must stay why. Returns the others.
+    async fn keep_what_lost_its_copies(
+        &self,
+        store: &dyn Store,
+        batch: Vec<Entry>,
+        out: &mpsc::Sender<Deleted>,
+    ) -> Vec<Entry> {
+        if self.dry_run {
+            return batch;
+        }
+        let looks = futures::stream::iter(batch.into_iter().map(|doomed| async {
+            let missing = self.missing_copies(&doomed.copies).await;
+            (doomed, missing)
+        }));
+        let mut looks = std::pin::pin!(looks.buffered(LOOKS_AT_ONCE_MAX));
+        let mut whole = Vec::with_capacity(CONDITIONAL_KEYS_MAX);
+        while let Some((doomed, missing)) = looks.next().await {
+            match missing {
+                Missing { first: None, .. } => whole.push(doomed),
+                Missing { first: Some(first), lost } => {
+                    let failed = kept(object_url(store, &doomed.key), first);
+                    // Nobody listening does not bring the copy back.
+                    out.send(Deleted::Kept { failed, lost }).await.ok();
+                }
+            }
+        }
+        whole
+    }
+
+    async fn missing_copies(&self, copies: &[ProvenCopy]) -> Missing {
+        let mut missing = Missing { first: None, lost: Vec::new() };
+        for copy in copies {
+            let store = &self.targets[usize::from(copy.target)];
+            if let Err(found) = copy.look(store.as_ref(), self.policy).await {
+                if matches!(found, NotThere::Lost(_)) {
+                    missing.lost.push((copy.target, copy.key.clone()));
+                }
+                missing.first.get_or_insert(found);
+            }
+        }
+        missing
+    }
+
     async fn verdicts(&self, store: &dyn Store, batch: Vec<Entry>) -> Vec<(String, Result<()>)> {
         if self.dry_run {
             return batch.into_iter().map(|doomed| (doomed.key, Ok(()))).collect();
@@ -237,6 +297,25 @@ impl DeletionRun {
         let batch = batch.into_iter().map(|Entry { key, condition, .. }| Doomed { key, condition });
         delete_objects(store, batch.collect(), self.policy).await
     }
+}
+
+/// What a look at the copies of one object found.
+struct Missing {
+    first: Option<NotThere>,
+    lost: Vec<(u16, String)>,
+}
+
+/// The record of an object at `url` that stays because of its copies.
+fn kept(url: String, why: NotThere) -> FailedObject {
+    let (kind, message, hint) = match why {
+        NotThere::Lost(failure) => (failure.kind, failure.message, failure.hint),
+        NotThere::Unknown(error) => {
+            let message = format!("its copy cannot be looked at, so the source stays: {error}");
+            let hint = "`mv` must be able to read the attributes of what it wrote: resume the job when it can";
+            (kind_name(error.kind).to_owned(), message, Some(hint.to_owned()))
+        }
+    };
+    FailedObject { source: String::new(), message: format!("delete {url}: {message}"), destination: url, kind, hint }
 }
 
 /// Deletes the keys (at most the store's `delete_keys_max`), whatever they name now. Every key is in the answer once, in

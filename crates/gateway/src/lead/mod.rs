@@ -5,11 +5,15 @@
 //!   says whether two objects are the same, and [`survey`] makes work of all three; [`probe`] asks the destinations first, and
 //!   [`places`] refuses those that overlap with the source;
 //! - [`state_dir`] is the job's folder: [`journal`] remembers what is done, [`status`] tells others how far it is;
-//! - [`report`] writes a verdict per object; [`deletion`] deletes after all copies are proven; [`sweep`] clears uploads
+//! - [`backlog`] keeps on disk what must be looked at when all else is done;
+//! - [`report`] writes a verdict per object; [`deletion`] deletes after all copies are proven, and
+//!   [`copies`] looks at them once more before their sources go; [`sweep`] clears uploads
 //!   that nobody will finish; [`failure`] gives errors their names, outcomes and exit codes.
 
 pub mod background;
+pub mod backlog;
 pub mod compare;
+pub mod copies;
 pub mod deletion;
 pub mod failure;
 pub mod join;

@@ -190,7 +190,10 @@ impl Sink {
         }
         let unsynced = target.unsynced(&place.options, &unsynced.checksums);
         let (source_proof, target_proof) = (Proof::Length, Proof::Length);
-        Ok(Placed { written: Written::default(), source_proof, target_proof, size_bytes, unsynced })
+        let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
+        let now = now.map_err(|_| lost("it is not there any more"))?;
+        let written = Written { etag: now.etag, version: now.version, checksums: now.checksums, file: now.file };
+        Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
     }
 
     async fn part(&self, place: PartPlace, data: Payload, checksums: Checksums) -> Result<PartTag, Failure> {

@@ -6,7 +6,7 @@ async fn spool_of(trees: &[&Tree], keys: &[(u16, &str)]) -> Spool {
     let spool = Spool::create(None).unwrap();
     for (store, key) in keys {
         let info = trees[usize::from(*store)].store.head(key).await.unwrap();
-        spool.push(*store, &info, Seen::Copied).unwrap();
+        spool.push(*store, &info, Seen::Copied(Vec::new())).unwrap();
     }
     spool
 }
@@ -14,6 +14,7 @@ async fn spool_of(trees: &[&Tree], keys: &[(u16, &str)]) -> Spool {
 fn run_over(trees: &[&Tree]) -> DeletionRun {
     DeletionRun {
         stores: trees.iter().map(|tree| tree.store.clone()).collect(),
+        targets: Vec::new(),
         policy: RetryPolicy::from(&Limits::default()),
         dry_run: false,
         cancel: CancellationToken::new(),
@@ -125,6 +126,38 @@ async fn a_source_written_again_with_the_same_length_and_time_is_not_lost() {
     let (gone, said) = run(run_over(&[&tree]), spool).await;
     assert_eq!((gone, said.len()), (0, 2));
     assert_eq!(tree.keys(), ["in-place", "replaced"]);
+}
+
+/// The copy of `key` as the tree has it now.
+async fn copy_of(tree: &Tree, target: u16, key: &str) -> ProvenCopy {
+    let info = tree.store.head(key).await.unwrap();
+    let written = tradewind_store::Written { file: info.file, ..Default::default() };
+    ProvenCopy { target, key: key.to_owned(), size_bytes: info.size_bytes, written }
+}
+
+#[tokio::test]
+async fn a_source_stays_unless_all_its_copies_are_as_they_were_written() {
+    let keys = ["gone", "replaced", "shorter", "whole"];
+    let contents = keys.map(|key| (key, &b"123"[..]));
+    let (source, one, two) = (Tree::with(&contents), Tree::with(&contents), Tree::with(&contents));
+    let spool = Spool::create(None).unwrap();
+    for key in keys {
+        let copies = vec![copy_of(&one, 0, key).await, copy_of(&two, 1, key).await];
+        spool.push(0, &source.store.head(key).await.unwrap(), Seen::Copied(copies)).unwrap();
+    }
+    std::fs::remove_file(two.path("gone")).unwrap();
+    two.write("beside", b"456");
+    std::fs::rename(two.path("beside"), two.path("replaced")).unwrap();
+    two.write("shorter", b"1");
+    let targets = vec![one.store.clone(), two.store.clone()];
+    let (gone, said) = run(DeletionRun { targets, ..run_over(&[&source]) }, spool).await;
+    assert_eq!((gone, source.keys()), (1, ["gone", "replaced", "shorter"].map(str::to_owned).to_vec()));
+    let kept = said.into_iter().filter_map(|one| match one {
+        Deleted::Kept { failed, lost } => Some((failed.kind, lost)),
+        _ => None,
+    });
+    let expected = ["gone", "replaced", "shorter"].map(|key| ("overwritten".to_owned(), vec![(1, key.to_owned())]));
+    assert_eq!(kept.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]

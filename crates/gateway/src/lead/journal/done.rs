@@ -3,10 +3,11 @@
 use super::{JournalError, open_read_only};
 use crate::lead::background::Background;
 use crate::node::work::Unsynced;
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tradewind_store::{Checksums, ObjectInfo};
+use tradewind_store::{Checksums, ObjectInfo, Written};
 
 /// What must be equal for a source object to be the one that was copied: ETag (or version, or neither for files), size
 /// and modification time, as the **survey** found them. Other requests may state more (a version), so always take it of
@@ -33,8 +34,9 @@ pub fn fingerprint(info: &ObjectInfo) -> u64 {
 pub enum Done {
     /// Not done, or done with another state of the source.
     No,
-    /// Done, and no power loss can undo it.
-    Yes,
+    /// Done, and no power loss can undo it. With what the destination store said of it, where the job's sources are to be
+    /// deleted and the version that wrote the row kept it.
+    Yes(Option<Written>),
     /// Done, unless the machine that took the bytes lost power before they were on its disk.
     Unsynced(Unsynced),
 }
@@ -83,7 +85,7 @@ impl DoneSet {
 }
 
 fn ask(connection: &Connection, objects: &[(u16, String, u64)]) -> rusqlite::Result<Vec<Done>> {
-    let sql = "SELECT fingerprint, boot, crc64nvme, crc32c FROM done WHERE target = ?1 AND target_key = ?2";
+    let sql = "SELECT fingerprint, boot, crc64nvme, crc32c, written FROM done WHERE target = ?1 AND target_key = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let verdicts = objects.iter().map(|(target, target_key, fingerprint)| {
         let found = statement.query_row(params![target, target_key], done_of).optional()?;
@@ -94,7 +96,13 @@ fn ask(connection: &Connection, objects: &[(u16, String, u64)]) -> rusqlite::Res
 
 fn done_of(row: &Row<'_>) -> rusqlite::Result<(u64, Done)> {
     let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
-    let Some(boot) = row.get(1)? else { return Ok((fingerprint, Done::Yes)) };
+    let Some(boot) = row.get(1)? else {
+        let written: Option<String> = row.get(4)?;
+        let written = written.map(|text| serde_json::from_str(&text)).transpose();
+        let written =
+            written.map_err(|error| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, Box::new(error)))?;
+        return Ok((fingerprint, Done::Yes(written)));
+    };
     let checksums =
         Checksums { crc64nvme: row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned), crc32c: row.get(3)?, md5: None };
     Ok((fingerprint, Done::Unsynced(Unsynced { boot, checksums })))

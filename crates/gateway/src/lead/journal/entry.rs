@@ -2,15 +2,12 @@
 
 use crate::node::work::Unsynced;
 use rusqlite::{Connection, Row, Transaction, params};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use tradewind_store::{Checksums, PartTag, PutOptions, UploadId};
+use tradewind_store::{Checksums, PartTag, PutOptions, UploadId, Written};
 
 /// One thing to remember. Entries about one object name it by destination and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an entry lives until it is written; a box for each intent would cost more"
-)]
 pub enum Entry {
     /// A run begins that may write on a machine in this boot; empty when it is not known.
     Began {
@@ -52,6 +49,15 @@ pub enum Entry {
         size_bytes: u64,
         /// Set while a power loss may undo the write.
         unsynced: Option<Unsynced>,
+        /// What the destination store said of it, where the source is to be deleted.
+        written: Option<Written>,
+    },
+    /// An object that was closed is not there any more.
+    Undone {
+        /// Index of the destination.
+        target: u16,
+        /// Key there.
+        target_key: String,
     },
     /// An upload was aborted or never opened: nothing of it is left in the store.
     Abandoned {
@@ -65,7 +71,7 @@ pub enum Entry {
 }
 
 /// An upload that is about to be opened, or that may have been.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// Index of the destination.
     pub target: u16,
@@ -118,18 +124,22 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
             let values = params![target, target_key, part.part, size_bytes, part.tag, crc64nvme, sums.crc32c, md5];
             transaction.prepare_cached(sql)?.execute(values).map(drop)
         }
-        Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced } => {
+        Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced, written } => {
             let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
             transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
             let sql = "INSERT OR REPLACE INTO done
-                           (target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+                           (target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c, written)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
             let boot = unsynced.as_ref().map(|unsynced| &unsynced.boot);
             let sums = unsynced.as_ref().map(|unsynced| unsynced.checksums).unwrap_or_default();
             let (size_bytes, crc64nvme) = (size_bytes.cast_signed(), sums.crc64nvme.map(u64::cast_signed));
-            let values =
-                params![target, target_key, fingerprint.cast_signed(), size_bytes, boot, crc64nvme, sums.crc32c];
+            let (fingerprint, written) = (fingerprint.cast_signed(), written.as_ref().map(to_json).transpose()?);
+            let values = params![target, target_key, fingerprint, size_bytes, boot, crc64nvme, sums.crc32c, written];
             transaction.prepare_cached(sql)?.execute(values).map(drop)
+        }
+        Entry::Undone { target, target_key } => {
+            let sql = "DELETE FROM done WHERE target = ?1 AND target_key = ?2";
+            transaction.prepare_cached(sql)?.execute(params![target, target_key]).map(drop)
         }
         Entry::Abandoned { target, target_key, upload } => {
             let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND upload_id IS ?3";
@@ -137,6 +147,10 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
             transaction.prepare_cached(sql)?.execute(params![target, target_key, upload]).map(drop)
         }
     }
+}
+
+fn to_json(value: &impl Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
 /// The same intent again (the answer to an open was lost) is one row; anything else is another upload.
@@ -153,8 +167,7 @@ fn supersede(transaction: &Transaction<'_>, intent: &Intent) -> rusqlite::Result
 
 fn write_intent(transaction: &Transaction<'_>, intent: &Intent) -> rusqlite::Result<()> {
     supersede(transaction, intent)?;
-    let options = serde_json::to_string(&intent.options)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let options = to_json(&intent.options)?;
     let sql = "INSERT INTO upload
                    (target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, intent_unix_ms)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Marks an SQLite file as ours ("TWjn").
 const APPLICATION_ID: i64 = 0x5457_6a6e;
 /// Grows when the tables change.
-pub(super) const SCHEMA: i64 = 2;
+pub(super) const SCHEMA: i64 = 3;
 /// The oldest schema that can be brought up to date.
 const SCHEMA_MIN: i64 = 1;
 /// Journals up to this size are checked page by page when they are opened; larger ones as they are read.
@@ -17,7 +17,9 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 /// the bytes in memory only; NULL when they were on disk (or at a store that keeps its word) before the row was written,
 /// empty when an older version wrote the row and did not say. `upload` holds multipart uploads from the intent to the end;
 /// `upload_id` is empty until the store has named it. A row that is `superseded` belongs to an earlier state of its object
-/// and stays until the upload is aborted. Checksums are stored as the signed integers of the same bits.
+/// and stays until the upload is aborted. Checksums are stored as the signed integers of the same bits. `written` is what
+/// the destination store said of the object (JSON of [`Written`](tradewind_store::Written)); NULL unless the job deletes its
+/// sources, or when an older version wrote the row.
 const DONE: &str = "
     CREATE TABLE done (
         target INTEGER NOT NULL,
@@ -27,6 +29,7 @@ const DONE: &str = "
         boot TEXT,
         crc64nvme INTEGER,
         crc32c INTEGER,
+        written TEXT,
         PRIMARY KEY (target, target_key)
     ) WITHOUT ROWID;
 ";
@@ -79,6 +82,8 @@ const UPLOADS_OF_1: &str = "
     UPDATE done SET boot = '';
     INSERT INTO boot (boot, began_unix_ms) VALUES ('', 0);
 ";
+/// From schema 2.
+const COPIES_OF_2: &str = "ALTER TABLE done ADD COLUMN written TEXT;";
 
 /// Makes the tables in a new file.
 pub(super) fn create(path: &Path, connection: &mut Connection) -> Result<(), JournalError> {
@@ -118,19 +123,22 @@ pub(super) fn check(path: &Path, connection: &mut Connection) -> Result<(), Jour
             return Err(JournalError::Corrupt { path: path.to_owned(), message: verdict });
         }
     }
-    if found == SCHEMA { Ok(()) } else { migrate(connection).map_err(sqlite) }
+    if found == SCHEMA { Ok(()) } else { migrate(connection, found).map_err(sqlite) }
 }
 
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
-/// From schema 1, in one transaction. Foreign keys are not enforced yet, so dropping `upload` leaves `part` alone.
-fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+/// From the schema `found`, in one transaction. Foreign keys are not enforced yet, so dropping `upload` leaves `part` alone.
+fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "foreign_keys", "off")?;
     let transaction = connection.transaction()?;
-    let tables = format!("{BOOT} CREATE TABLE upload_new ({UPLOAD_COLUMNS}); {UPLOADS_OF_1} {INDICES}");
-    transaction.execute_batch(&tables)?;
+    if found == 1 {
+        let tables = format!("{BOOT} CREATE TABLE upload_new ({UPLOAD_COLUMNS}); {UPLOADS_OF_1} {INDICES}");
+        transaction.execute_batch(&tables)?;
+    }
+    transaction.execute_batch(COPIES_OF_2)?;
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     transaction.commit()
 }

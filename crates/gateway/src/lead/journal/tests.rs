@@ -2,7 +2,7 @@ use super::*;
 use crate::node::work::Unsynced;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use tradewind_store::{Checksums, FileIdentity, ObjectInfo, PartTag, PutOptions, UploadId};
+use tradewind_store::{Checksums, FileIdentity, ObjectInfo, PartTag, PutOptions, UploadId, Written};
 
 const TARGETS: u16 = 2;
 const KEYS: [&str; 4] = ["a", "a/b", "a//b", "übung \u{1F30A}"];
@@ -64,10 +64,12 @@ impl Model {
                     known.2.insert(part.part, part);
                 }
             }
-            Entry::Closed { target, target_key, fingerprint, unsynced, .. } => {
+            Entry::Closed { target, target_key, fingerprint, unsynced, written, .. } => {
                 self.uploads.remove(&(target, target_key.clone()));
-                self.done.insert((target, target_key), (fingerprint, unsynced.map_or(Done::Yes, Done::Unsynced)));
+                let done = unsynced.map_or(Done::Yes(written), Done::Unsynced);
+                self.done.insert((target, target_key), (fingerprint, done));
             }
+            Entry::Undone { target, target_key } => drop(self.done.remove(&(target, target_key))),
             Entry::Abandoned { target, target_key, upload } => {
                 let name = (target, target_key);
                 self.uploads.retain(|of, known| *of != name || known.1 != upload);
@@ -105,7 +107,7 @@ impl Model {
 
 fn any_entry() -> impl Strategy<Value = Entry> {
     let name = (0..TARGETS, prop::sample::select(KEYS.to_vec()));
-    (name, 0..5, any::<u64>(), 1..4u32, any::<Option<u64>>()).prop_map(|((target, key), kind, number, index, sum)| {
+    (name, 0..6, any::<u64>(), 1..4u32, any::<Option<u64>>()).prop_map(|((target, key), kind, number, index, sum)| {
         let target_key = key.to_owned();
         match kind {
             0 => Entry::Intent(Intent { intent_unix_ms: i64::from(index), ..intent(target, key, number) }),
@@ -114,8 +116,11 @@ fn any_entry() -> impl Strategy<Value = Entry> {
             3 => {
                 let checksums = Checksums { crc64nvme: sum, crc32c: Some(index), md5: None };
                 let unsynced = sum.map(|_| Unsynced { boot: format!("boot-{index}"), checksums });
-                Entry::Closed { target, target_key, fingerprint: number, size_bytes: number, unsynced }
+                let etag = number.is_multiple_of(2).then(|| number.to_string());
+                let written = (number % 3 > 0).then(|| Written { etag, checksums, ..Written::default() });
+                Entry::Closed { target, target_key, fingerprint: number, size_bytes: number, unsynced, written }
             }
+            4 => Entry::Undone { target, target_key },
             _ => {
                 let upload = sum.map(|_| UploadId(format!("upload-{}", number % 3)));
                 Entry::Abandoned { target, target_key, upload }
@@ -177,13 +182,14 @@ async fn entries_that_nobody_flushed_are_written_when_the_journal_is_dropped() {
     let journal = Journal::create(&state).unwrap();
     for index in 0..3 * BATCH_ENTRIES_MAX {
         let target_key = index.to_string();
-        let closed = Entry::Closed { target: 0, target_key, fingerprint: 1, size_bytes: 0, unsynced: None };
+        let closed =
+            Entry::Closed { target: 0, target_key, fingerprint: 1, size_bytes: 0, unsynced: None, written: None };
         journal.record(closed).await.unwrap();
     }
     drop(journal);
     let done = Journal::open_existing(&state).unwrap().done_set().unwrap();
     let asked = (0..3 * BATCH_ENTRIES_MAX).map(|index| (0, index.to_string(), 1)).collect();
-    assert!(done.contains(asked).await.unwrap().into_iter().all(|done| done == Done::Yes));
+    assert!(done.contains(asked).await.unwrap().into_iter().all(|done| done == Done::Yes(None)));
 }
 
 #[test]
@@ -223,7 +229,14 @@ async fn a_write_that_fails_is_told_to_all_who_record_or_wait() {
     let journal = Journal::create(&state).unwrap();
     let path = state.path().join(JOURNAL_FILE);
     Connection::open(path).unwrap().execute_batch("DROP TABLE done").unwrap();
-    let closed = Entry::Closed { target: 0, target_key: "a".into(), fingerprint: 1, size_bytes: 1, unsynced: None };
+    let closed = Entry::Closed {
+        target: 0,
+        target_key: "a".into(),
+        fingerprint: 1,
+        size_bytes: 1,
+        unsynced: None,
+        written: None,
+    };
     let error = journal.record_durably(closed.clone()).await.unwrap_err();
     assert!(error.to_string().contains("no such table: done"), "{error}");
     assert!(journal.record_durably(closed).await.is_err());
@@ -301,6 +314,7 @@ async fn a_journal_of_an_older_version_is_read_and_what_it_does_not_say_is_not_b
             fingerprint: 8,
             size_bytes: 20,
             unsynced: None,
+            written: None,
         })
         .await
         .unwrap();

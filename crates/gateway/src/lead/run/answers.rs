@@ -35,7 +35,6 @@ impl Running {
                     // The next try sends it.
                     self.lead.unsent(request);
                 }
-                self.doubted.failed(&cargo.item, &failure);
                 cargo.failed(failure.clone());
             }
         }
@@ -128,7 +127,6 @@ impl Running {
             Err(failure) => {
                 // To look at it again would show the same: it is moved instead.
                 let fault = if failure.is_lost() { Fault::Permanent } else { failure.fault };
-                self.doubted.failed(&cargo.item, &failure);
                 cargo.failed(failure);
                 self.lead.fault(request, object, fault);
             }

@@ -1,6 +1,6 @@
 //! What the lead knows of one object under way.
 
-use super::Shared;
+use super::{Shared, doubted};
 use crate::lead::journal::{Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Placed, Proof, Side};
@@ -182,9 +182,11 @@ impl Cargo {
         }
     }
 
-    /// Uploads of this key that nobody knows the names of may have been opened since then, before this object was read anew.
-    pub(super) fn had_orphans(&mut self, since_unix_ms: i64) {
-        self.intended.get_or_insert((since_unix_ms, 1));
+    /// Uploads of this key that nobody knows the names of may have been opened before this object was read anew.
+    pub(super) fn remember_orphans(&mut self) {
+        if let Some(since_unix_ms) = self.item.orphans_since_unix_ms {
+            self.intended.get_or_insert((since_unix_ms, 1));
+        }
     }
 
     /// What its uploads were opened for, if others than the known one may be ours.
@@ -228,6 +230,7 @@ impl Cargo {
 
     /// Something of it was not done.
     pub(super) fn failed(&mut self, failure: Failure) {
+        self.item.may_land_late |= doubted::may_land_late(&failure);
         self.failure = Some(failure);
         self.retries += 1;
     }

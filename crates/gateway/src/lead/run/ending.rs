@@ -158,11 +158,7 @@ impl Running {
         for error in swept.map(|end| end.failed).unwrap_or_default() {
             self.notice(format!("an unfinished upload may be left behind: {error}"));
         }
-        for intent in std::mem::take(&mut self.asked_again).into_values() {
-            if let Err(error) = sweep::abort_orphans_of(&intent, &[], &self.setup.targets, self.setup.policy).await {
-                self.notice(format!("an unfinished upload may be left behind: {error}"));
-            }
-        }
+        self.abort_asked_again().await;
         for ((target, target_key), upload) in std::mem::take(&mut self.unfinished) {
             let store = &self.setup.targets[usize::from(target)];
             let url = format!("{}/{target_key}", store.url());
@@ -184,6 +180,26 @@ impl Running {
         }
     }
 
+    /// Uploads whose opening was asked for more than once.
+    async fn abort_asked_again(&mut self) {
+        let left_behind = |error: &dyn std::fmt::Display| format!("unfinished uploads may be left behind: {error}");
+        let intents = match self.asked_again.take() {
+            Ok(intents) => intents,
+            Err(error) => return self.notice(left_behind(&error)),
+        };
+        for intent in intents {
+            let (targets, policy) = (&self.setup.targets, self.setup.policy);
+            match intent {
+                Ok(intent) => {
+                    if let Err(error) = sweep::abort_orphans_of(&intent, &[], targets, policy).await {
+                        self.notice(left_behind(&error));
+                    }
+                }
+                Err(error) => return self.notice(left_behind(&error)),
+            }
+        }
+    }
+
     /// Deletes what was put down, and returns how many objects were not tried because the job was stopped.
     async fn delete(&mut self, stores: Vec<Arc<dyn Store>>, spool: Spool, stop: &CancellationToken) -> u64 {
         let mut untried = spool.keys();
@@ -192,7 +208,8 @@ impl Running {
         }
         let dry_run = self.setup.job.dry_run;
         let (out, mut deleted) = mpsc::channel(DELETED_QUEUE_MAX);
-        let run = DeletionRun { stores, policy: self.setup.policy, dry_run, cancel: stop.clone() };
+        let (targets, policy) = (self.setup.targets.clone(), self.setup.policy);
+        let run = DeletionRun { stores, targets, policy, dry_run, cancel: stop.clone() };
         let running = tokio::spawn(run.run(spool, out));
         while let Some(deleted) = deleted.recv().await {
             untried = untried.saturating_sub(1);
@@ -203,6 +220,11 @@ impl Running {
                     self.tally.not_deleted += 1;
                     self.say_failed(failed, Place::Elsewhere, 0).await;
                 }
+                Deleted::Kept { failed, lost } => {
+                    self.tally.not_deleted += 1;
+                    self.say_failed(failed, Place::Elsewhere, 0).await;
+                    self.forget_copies(lost).await;
+                }
             }
         }
         let ended = running.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
@@ -212,6 +234,13 @@ impl Running {
             self.causes.failed(Cause { place: Place::Elsewhere, kind: "no_space".to_owned(), message, hint: None });
         }
         if stop.is_cancelled() { untried } else { 0 }
+    }
+
+    /// Copies that are gone are made again when the job is resumed. A journal that fails says so when it is flushed.
+    async fn forget_copies(&self, lost: Vec<(u16, String)>) {
+        for (target, target_key) in lost {
+            drop(self.journal.record(Entry::Undone { target, target_key }).await);
+        }
     }
 
     async fn deleted(&mut self, destination: String) {

@@ -25,6 +25,7 @@ mod tally;
 
 use crate::control::events::EventSender;
 use crate::lead::background::Background;
+use crate::lead::backlog::Backlog;
 use crate::lead::journal::{Entry, Intent, Journal, UnfinishedUpload};
 use crate::lead::places::Places;
 use crate::lead::report::Report;
@@ -36,7 +37,7 @@ use crate::node::work::Failure;
 use crate::retry::RetryPolicy;
 use cargo::{Cargo, Prepared};
 use causes::Causes;
-use doubted::Doubted;
+use doubted::Copied;
 use moved::Moved;
 pub use opening::{CannotBegin, begin};
 use orders::Dispatch;
@@ -45,6 +46,7 @@ pub use routes::Rerouted;
 use routes::route_plan;
 use spending::Spending;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tally::Tally;
@@ -113,7 +115,7 @@ struct Running {
     unfinished: HashMap<(u16, String), UnfinishedUpload>,
     /// Objects whose upload was asked for more than once. Swept at the end: a request that was given up may open another
     /// upload after its object is done.
-    asked_again: HashMap<(u16, String), Intent>,
+    asked_again: Backlog<Intent>,
     next_object: u64,
     preparing: usize,
     prepared: (mpsc::Sender<Prepared>, mpsc::Receiver<Prepared>),
@@ -126,7 +128,7 @@ struct Running {
     spending: Option<Spending>,
     tally: Tally,
     causes: Causes,
-    doubted: Doubted,
+    doubted: Backlog<Copied>,
     /// Routes that are down, since when (ms), and whether that was told.
     down: HashMap<RouteId, (u64, bool)>,
     clock: Clock,
@@ -210,6 +212,7 @@ impl Running {
             first_request: 1,
         });
         let policy = RetryPolicy::of_job(&limits, &job);
+        let dir = job.state_dir.as_ref().map(PathBuf::from);
         let shared = Shared { job, source, targets, policy, events, request_s: limits.request_s };
         let running = Self {
             dispatch: Dispatch::new(ways, replies.0),
@@ -222,7 +225,7 @@ impl Running {
                 .into_iter()
                 .map(|upload| ((upload.intent.target, upload.intent.target_key.clone()), upload))
                 .collect(),
-            asked_again: HashMap::new(),
+            asked_again: Backlog::new(dir.as_deref()),
             next_object: 1,
             preparing: 0,
             prepared: mpsc::channel(PREPARING_MAX),
@@ -232,7 +235,7 @@ impl Running {
             to_delete: None,
             spending: None,
             causes: Causes::default(),
-            doubted: Doubted::default(),
+            doubted: Backlog::new(dir.as_deref()),
             down: HashMap::new(),
             clock: Clock::start(),
             rerouted,
@@ -439,10 +442,10 @@ impl Running {
                 }
             }
             Action::Restart(object) => {
-                if let Some(cargo) = self.cargo.remove(&object) {
+                if let Some(mut cargo) = self.cargo.remove(&object) {
                     self.tally.unacked(cargo.item.target, cargo.acked_bytes());
                     self.tally.retried();
-                    self.remember_orphans(&cargo);
+                    self.remember_orphans(&mut cargo);
                     self.load(cargo.item, true);
                 }
             }

@@ -1,9 +1,13 @@
 //! What `mv` deletes at the end: sources that are proven at every destination, and the directories that this empties.
 
+use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::{Seen, Spool};
 use crate::lead::journal::fingerprint;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tradewind_contract::{JobSpec, Selection};
 use tradewind_store::ObjectInfo;
@@ -16,8 +20,10 @@ const DIRECTORIES_MAX: usize = 1_000_000;
 pub(super) struct Moved {
     spool: Spool,
     targets: u16,
-    /// Objects that some destinations have and others still lack: by a hash of the key, about 50 bytes each.
+    /// Objects that some destinations have and others still lack: by a hash of the key, about 60 bytes each.
     partly: HashMap<[u8; 16], Partly>,
+    /// The copies of those.
+    waiting: CopyFile,
     directories: Option<BTreeSet<String>>,
     /// Directories are removed below these only.
     trees: Vec<String>,
@@ -31,6 +37,57 @@ struct Partly {
     fingerprint: u64,
     /// Every other destination has the same version.
     alike: bool,
+    /// Where [`Moved::waiting`] has the latest copy.
+    latest: u64,
+}
+
+/// Copies in a temporary file that vanishes with this. Each record names the one before it of the same object.
+#[derive(Debug)]
+struct CopyFile {
+    file: File,
+    bytes: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CopyRecord {
+    copy: ProvenCopy,
+    before: Option<u64>,
+}
+
+impl CopyFile {
+    fn create(dir: Option<&Path>) -> io::Result<Self> {
+        let file = match dir {
+            Some(dir) => tempfile::tempfile_in(dir)?,
+            None => tempfile::tempfile()?,
+        };
+        Ok(Self { file, bytes: 0 })
+    }
+
+    /// Returns where the record begins.
+    fn append(&mut self, copy: ProvenCopy, before: Option<u64>) -> io::Result<u64> {
+        let record = serde_json::to_vec(&CopyRecord { copy, before }).map_err(io::Error::from)?;
+        let length = u32::try_from(record.len()).map_err(io::Error::other)?;
+        let at = self.bytes;
+        self.file.write_all_at(&[&length.to_le_bytes()[..], &record].concat(), at)?;
+        self.bytes += 4 + u64::from(length);
+        Ok(at)
+    }
+
+    /// The copy whose record begins at `at`, and those before it.
+    fn read_back(&self, at: u64) -> io::Result<Vec<ProvenCopy>> {
+        let mut copies = Vec::new();
+        let mut next = Some(at);
+        while let Some(at) = next {
+            let mut length = [0; 4];
+            self.file.read_exact_at(&mut length, at)?;
+            let mut record = vec![0; u32::from_le_bytes(length) as usize];
+            self.file.read_exact_at(&mut record, at + 4)?;
+            let CopyRecord { copy, before } = serde_json::from_slice(&record).map_err(io::Error::from)?;
+            copies.push(copy);
+            next = before;
+        }
+        Ok(copies)
+    }
 }
 
 impl Moved {
@@ -39,8 +96,10 @@ impl Moved {
     /// # Errors
     /// What the file system says of the spool.
     pub(super) fn begin(job: &JobSpec) -> io::Result<Self> {
+        let dir = job.state_dir.as_deref().map(Path::new);
         Ok(Self {
-            spool: Spool::create(job.state_dir.as_deref().map(Path::new))?,
+            spool: Spool::create(dir)?,
+            waiting: CopyFile::create(dir)?,
             // A job has few destinations; the contract's indices are 16 bits wide.
             targets: job.targets.len() as u16,
             partly: HashMap::new(),
@@ -54,18 +113,22 @@ impl Moved {
         })
     }
 
-    /// One more destination has the object. Returns false if every destination has it now, but not all the same version of
+    /// One more destination has the object, as `copy`. Returns false if every destination has it now, but not all the same version of
     /// it: the source stays.
     ///
     /// # Errors
     /// What the file system says; nothing may be deleted after it.
-    pub(super) fn copied(&mut self, source: &ObjectInfo) -> io::Result<bool> {
+    pub(super) fn copied(&mut self, source: &ObjectInfo, copy: ProvenCopy) -> io::Result<bool> {
+        let mut copies = vec![copy];
         if self.targets > 1 {
             let mut hash = [0; 16];
             hash.copy_from_slice(&blake3::hash(source.key.as_bytes()).as_bytes()[..16]);
             let fingerprint = fingerprint(source);
-            let partly = self.partly.entry(hash).or_insert(Partly { copies: 0, fingerprint, alike: true });
+            let before = self.partly.get(&hash).map(|partly| partly.latest);
+            let latest = copies.drain(..).try_fold(0, |_, copy| self.waiting.append(copy, before))?;
+            let partly = self.partly.entry(hash).or_insert(Partly { copies: 0, fingerprint, alike: true, latest });
             partly.copies += 1;
+            partly.latest = latest;
             partly.alike &= partly.fingerprint == fingerprint;
             if partly.copies < self.targets {
                 return Ok(true);
@@ -73,8 +136,9 @@ impl Moved {
             if self.partly.remove(&hash).is_some_and(|partly| !partly.alike) {
                 return Ok(false);
             }
+            copies = self.waiting.read_back(latest)?;
         }
-        self.spool.push(0, source, Seen::Copied)?;
+        self.spool.push(0, source, Seen::Copied(copies))?;
         if let Some(directories) = &mut self.directories {
             for tree in &self.trees {
                 if let Some(name) = source.key.strip_prefix(tree.as_str()) {
@@ -121,11 +185,24 @@ mod tests {
         ObjectInfo { key: key.to_owned(), ..ObjectInfo::default() }
     }
 
+    fn copy(target: u16) -> ProvenCopy {
+        ProvenCopy { target, key: "there".to_owned(), size_bytes: 7, ..ProvenCopy::default() }
+    }
+
+    #[test]
+    fn all_copies_of_an_object_are_read_back_and_no_others() {
+        let mut file = CopyFile::create(None).unwrap();
+        let first = file.append(copy(0), None).unwrap();
+        file.append(copy(9), None).unwrap();
+        let second = file.append(copy(1), Some(first)).unwrap();
+        assert_eq!(file.read_back(second).unwrap(), [copy(1), copy(0)]);
+    }
+
     #[test]
     fn a_source_goes_only_when_every_destination_has_it() {
         let mut moved = moved("s3://b", 2);
-        for key in ["a", "b", "a"] {
-            moved.copied(&object(key)).unwrap();
+        for (key, target) in [("a", 0), ("b", 0), ("a", 1)] {
+            moved.copied(&object(key), copy(target)).unwrap();
         }
         let (spool, directories) = moved.end();
         assert_eq!((spool.keys(), directories.count()), (1, 0));
@@ -135,8 +212,8 @@ mod tests {
     fn a_source_stays_when_destinations_have_different_versions_of_it() {
         let mut moved = moved("s3://b", 2);
         let version = |etag: &str| ObjectInfo { etag: Some(etag.to_owned()), ..object("a") };
-        assert!(moved.copied(&version("1")).unwrap());
-        assert!(!moved.copied(&version("2")).unwrap());
+        assert!(moved.copied(&version("1"), copy(0)).unwrap());
+        assert!(!moved.copied(&version("2"), copy(1)).unwrap());
         assert_eq!(moved.end().0.keys(), 0);
     }
 
@@ -144,7 +221,7 @@ mod tests {
     fn directories_come_deepest_first_and_each_once() {
         let mut moved = moved("file:///here", 1);
         for key in ["a/b/c", "a/b/d", "top", "a-b/x", "a/e/"] {
-            moved.copied(&object(key)).unwrap();
+            moved.copied(&object(key), copy(0)).unwrap();
         }
         let (spool, directories) = moved.end();
         assert_eq!(spool.keys(), 5);

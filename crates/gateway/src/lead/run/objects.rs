@@ -4,11 +4,12 @@ use super::cargo::{self, Cargo, Prepared};
 use super::causes::{Cause, Place};
 use super::doubted::Copied;
 use super::{DRY_RUN_EVENTS_MAX, Running, Surveying};
+use crate::lead::copies::ProvenCopy;
 use crate::lead::failure::object_url;
 use crate::lead::journal::{Entry, fingerprint};
 use crate::lead::report::{ObjectVerdict, ProofRecord, Verdict};
 use crate::lead::survey::{Found, SurveyError, WorkItem};
-use crate::node::work::{Failure, Side};
+use crate::node::work::{Failure, Placed, Side};
 use tokio::sync::mpsc;
 use tradewind_contract::{Event, FailedObject, Outcome};
 use tradewind_store::ObjectInfo;
@@ -52,7 +53,7 @@ impl Running {
             Some(Found::Item(item)) => self.item(item).await,
             Some(Found::Skipped { target, objects, .. }) => self.tally.skipped(target, objects),
             Some(Found::AlreadyDone { target, objects, bytes }) => self.tally.already_done(target, objects, bytes),
-            Some(Found::CopiedBefore(source)) => self.copied(&source).await,
+            Some(Found::CopiedBefore { source, copy }) => self.copied(&source, copy).await,
             Some(Found::Refused { failed, target, bytes }) => self.refused(failed, target, bytes).await,
             Some(Found::LinksSkipped(links)) => self.notice(links_skipped(links)),
             Some(Found::Listed) => {
@@ -117,10 +118,8 @@ impl Running {
             cargo.go_on_with(upload, |part| boot.is_none() || local && boot == Some(&part.tag));
             self.tally.acked_earlier(cargo.item.target, cargo.acked_bytes());
         }
-        if cargo.part_bytes.is_some()
-            && let Some(intent) = self.asked_again.get(&place)
-        {
-            cargo.had_orphans(intent.intent_unix_ms);
+        if cargo.part_bytes.is_some() {
+            cargo.remember_orphans();
         }
         let id = ObjectId(self.next_object);
         self.next_object += 1;
@@ -129,14 +128,17 @@ impl Running {
     }
 
     /// What is known of an object's uploads outlives it.
-    pub(super) fn remember_orphans(&mut self, cargo: &Cargo) {
-        if let Some(intent) = cargo.intent_with_orphans() {
-            self.asked_again.insert((intent.target, intent.target_key.clone()), intent);
+    pub(super) fn remember_orphans(&mut self, cargo: &mut Cargo) {
+        let known = cargo.item.orphans_since_unix_ms.is_some();
+        let Some(intent) = cargo.intent_with_orphans().filter(|_| !known) else { return };
+        cargo.item.orphans_since_unix_ms = Some(intent.intent_unix_ms);
+        if let Err(error) = self.asked_again.push(&intent) {
+            self.notice(format!("an unfinished upload of {} may be left behind: {error}", intent.target_key));
         }
     }
 
-    pub(super) async fn ended_badly(&mut self, cargo: Cargo, fault: Fault) {
-        self.remember_orphans(&cargo);
+    pub(super) async fn ended_badly(&mut self, mut cargo: Cargo, fault: Fault) {
+        self.remember_orphans(&mut cargo);
         if cargo.must_be_moved_again() {
             return self.load(WorkItem { check: None, ..cargo.item }, false);
         }
@@ -150,14 +152,13 @@ impl Running {
     }
 
     pub(super) async fn finished(&mut self, object: ObjectId) -> Result<(), SurveyError> {
-        let Some(cargo) = self.cargo.remove(&object) else { return Ok(()) };
-        self.remember_orphans(&cargo);
+        let Some(mut cargo) = self.cargo.remove(&object) else { return Ok(()) };
+        self.remember_orphans(&mut cargo);
         let copied_in_parts = cargo.item.server_side && cargo.part_bytes.is_some();
         let Cargo { item, placed: Some(placed), retries, condition, .. } = cargo else { return Ok(()) };
         let copied = Copied { item, placed, retries, source: copied_in_parts.then_some(condition) };
-        if copied_in_parts || self.doubted.is_doubted(&copied.item) {
-            self.doubted.keep(copied);
-            return Ok(());
+        if copied_in_parts || copied.item.may_land_late {
+            return self.doubt(copied).await;
         }
         self.conclude(copied).await
     }
@@ -189,16 +190,21 @@ impl Running {
             };
             report.add(verdict).await;
         }
-        self.copied(&item.info).await;
         let fingerprint = fingerprint(&item.info);
         let (target, target_key, size_bytes) = (item.target, item.target_key, item.info.size_bytes);
-        let unsynced = placed.unsynced;
-        Ok(self.journal.record(Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced }).await?)
+        let Placed { written, unsynced, .. } = placed;
+        let written = self.setup.job.delete_source.then_some(written);
+        if let Some(written) = written.clone() {
+            let copy = ProvenCopy { target, key: target_key.clone(), size_bytes, written };
+            self.copied(&item.info, copy).await;
+        }
+        let closed = Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced, written };
+        Ok(self.journal.record(closed).await?)
     }
 
     /// For `mv`: one more destination has the object.
-    async fn copied(&mut self, source: &ObjectInfo) {
-        match self.moved.as_mut().map(|moved| moved.copied(source)) {
+    async fn copied(&mut self, source: &ObjectInfo, copy: ProvenCopy) {
+        match self.moved.as_mut().map(|moved| moved.copied(source, copy)) {
             None | Some(Ok(true)) => {}
             Some(Ok(false)) => self.kept(source).await,
             Some(Err(error)) => {

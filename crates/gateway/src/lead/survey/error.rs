@@ -70,8 +70,8 @@ pub enum SurveyError {
     /// The journal cannot be asked.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Keys to delete cannot be put down.
-    #[error("keys to delete cannot be kept: {0}")]
+    /// What must be done at the end of the job cannot be written down.
+    #[error("a temporary file of the job cannot be used: {0}")]
     Spool(io::Error),
     /// Stopped, or nobody listens any more.
     #[error("the listing was stopped")]

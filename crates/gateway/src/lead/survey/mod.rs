@@ -9,9 +9,11 @@ mod walk;
 
 pub use error::{SurveyError, UNREACHABLE_HINT, unreachable};
 
+use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::Spool;
 use crate::lead::journal::DoneSet;
 use crate::node::work::Unsynced;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +30,7 @@ const HEADS_AT_ONCE_MAX: usize = 32;
 pub const LIST_NAMES_MAX: usize = 4_000_000;
 
 /// One object × one destination to move.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkItem {
     /// Index of the destination.
     pub target: u16,
@@ -42,6 +44,10 @@ pub struct WorkItem {
     pub server_side: bool,
     /// An earlier run has written it, and it is only to be seen whether it survived.
     pub check: Option<Unsynced>,
+    /// A write of this run was lost and may still arrive at the destination.
+    pub may_land_late: bool,
+    /// Uploads of this key that were opened by this run since then (Unix ms) may be ours, and nobody knows their names.
+    pub orphans_since_unix_ms: Option<i64>,
 }
 
 /// What the survey finds.
@@ -67,8 +73,13 @@ pub enum Found {
         /// Their lengths together.
         bytes: u64,
     },
-    /// Moved by an earlier run of this job whose sources are to be deleted; counted in [`Found::AlreadyDone`] too.
-    CopiedBefore(ObjectInfo),
+    /// Copied by an earlier run of this job, whose sources are to be deleted; counted in [`Found::AlreadyDone`] too.
+    CopiedBefore {
+        /// The source as it is listed now, which is as it was copied.
+        source: ObjectInfo,
+        /// What that run wrote.
+        copy: ProvenCopy,
+    },
     /// Selected, and cannot be moved.
     Refused {
         /// What and why.

@@ -151,7 +151,7 @@ async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
     for key in ["a", "b"] {
         let info = source.store.head(key).await.unwrap();
         let (target_key, fingerprint) = (key.to_owned(), fingerprint(&info));
-        let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1, unsynced: None };
+        let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1, unsynced: None, written: None };
         journal.record_durably(closed).await.unwrap();
     }
     source.write("b", b"22");

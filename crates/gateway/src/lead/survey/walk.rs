@@ -3,6 +3,7 @@
 use super::error::SurveyError;
 use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, WorkItem};
 use crate::lead::compare::{self, Times, Verdict};
+use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::{Seen, Spool};
 use crate::lead::failure::{failed_object, object_url};
 use crate::lead::join::{Join, Joined, Side};
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
 use tradewind_contract::{FailedObject, Member, ObjectFilter, Selection};
-use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store};
+use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store, Written};
 
 /// A survey under way. Shared by the ranges that are listed at once.
 struct Walk {
@@ -406,12 +407,16 @@ impl Walk {
         let mut left = Vec::with_capacity(candidates.len());
         for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
             match self.unless_safe(candidate.target, verdict) {
-                Done::Yes => {
+                Done::Yes(_) if !self.survey.job.delete_source => {
                     done[usize::from(candidate.target)].add(&candidate.ours);
-                    if self.survey.job.delete_source {
-                        self.say(Found::CopiedBefore(candidate.ours)).await?;
-                    }
                 }
+                Done::Yes(written) => match self.copy_of_earlier_run(&candidate, written).await {
+                    Some(copy) => {
+                        done[usize::from(candidate.target)].add(&candidate.ours);
+                        self.say(Found::CopiedBefore { source: candidate.ours, copy }).await?;
+                    }
+                    None => left.push(candidate),
+                },
                 Done::Unsynced(unsynced) => left.push(Candidate { check: Some(unsynced), ..candidate }),
                 Done::No => left.push(candidate),
             }
@@ -419,6 +424,17 @@ impl Walk {
         self.say_tallies(&done, |target, Tally { objects, bytes }| Found::AlreadyDone { target, objects, bytes })
             .await?;
         Ok(left)
+    }
+
+    /// The copy whose source is to be deleted; `None` if it must be made again: nothing says which object was written, or
+    /// a file is another one now. An object store is not asked before the source is about to be deleted.
+    async fn copy_of_earlier_run(&self, candidate: &Candidate, written: Option<Written>) -> Option<ProvenCopy> {
+        let Candidate { target, target_key, ours, .. } = candidate;
+        let copy =
+            ProvenCopy { target: *target, key: target_key.clone(), size_bytes: ours.size_bytes, written: written? };
+        let store = &self.survey.targets[usize::from(*target)];
+        let is_file = store.volatile_boot().is_some();
+        (!is_file || copy.look(store.as_ref(), self.policy).await.is_ok()).then_some(copy)
     }
 
     /// What a power loss cannot have undone is simply done.
@@ -430,7 +446,7 @@ impl Walk {
         // Older versions did not say what they synced, but did as the job says.
         let synced = unsynced.boot.is_empty() && (boot.is_none() || self.survey.job.targets[index].store.fsync);
         let is_safe = (same_boot && !self.survey.job.delete_source) || synced;
-        if is_safe { Done::Yes } else { done }
+        if is_safe { Done::Yes(None) } else { done }
     }
 
     /// Whether the destination has the object. When stores will not say more of an object it is not known to be the
@@ -474,6 +490,8 @@ impl Walk {
             info: candidate.ours,
             server_side: self.server_side[usize::from(candidate.target)],
             check: candidate.check,
+            may_land_late: false,
+            orphans_since_unix_ms: None,
         }
     }
 

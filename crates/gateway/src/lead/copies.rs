@@ -1,0 +1,103 @@
+//! A look at the copies of an object right before its source is deleted.
+//!
+//! The answer to a write says that a copy was there once. By the time that `mv` deletes the source, maybe in another run,
+//! the copy may have been removed or replaced; and a store may have answered without storing anything. So every copy is
+//! asked for, and its source is deleted only if the copy is the object that was written, or has its bytes.
+
+use crate::lead::failure::object_url;
+use crate::node::work::Failure;
+use crate::retry::RetryPolicy;
+use serde::{Deserialize, Serialize};
+use tradewind_store::{Error, ErrorKind, FileIdentity, ObjectInfo, Precondition, Store, Written};
+
+/// One copy of an object, as it was when it was proven.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProvenCopy {
+    /// Index of the destination.
+    pub target: u16,
+    /// Key there.
+    pub key: String,
+    /// Its length.
+    pub size_bytes: u64,
+    /// What the store said when it was written. Where that is nothing, the length has to do.
+    pub written: Written,
+}
+
+/// Why a source whose copy was looked at must stay.
+#[derive(Clone, Debug)]
+pub enum NotThere {
+    /// The copy was removed or replaced, or was never stored.
+    Lost(Failure),
+    /// The store does not tell.
+    Unknown(Error),
+}
+
+impl ProvenCopy {
+    /// Asks `store`, which must be the destination, for the copy.
+    ///
+    /// # Errors
+    /// The copy cannot be found there as it was written.
+    pub async fn look(&self, store: &dyn Store, policy: RetryPolicy) -> Result<(), NotThere> {
+        let url = || object_url(store, &self.key);
+        match policy.run("head", store.url(), || store.head(&self.key)).await {
+            Ok(now) if is_as_written(self.size_bytes, &self.written, &now) => Ok(()),
+            Ok(_) => Err(NotThere::Lost(lost(&url(), "has been replaced"))),
+            Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
+                Err(NotThere::Lost(lost(&url(), "is not there")))
+            }
+            Err(error) => Err(NotThere::Unknown(error)),
+        }
+    }
+}
+
+fn lost(url: &str, why: &str) -> Failure {
+    let message = format!("its copy {url} {why}, so the source stays");
+    let hint = "resume the job to copy it again";
+    let failure = Failure::new(tradewind_wire::Fault::Permanent, "overwritten", message);
+    Failure { hint: Some(hint.to_owned()), ..failure }
+}
+
+/// Whether `now` is the object of `size_bytes` that was `written`, or another one of the same bytes: a request that was
+/// made twice may be carried out twice, and a new version of the same bytes is as good.
+pub fn is_as_written(size_bytes: u64, written: &Written, now: &ObjectInfo) -> bool {
+    let same_bytes = written.checksums.agrees_with(&now.checksums) == Some(true);
+    // A file system may have another device number after it was mounted again.
+    let device = |file: FileIdentity| FileIdentity { device: now.file.map_or(file.device, |now| now.device), ..file };
+    let state = Precondition::written(&Written { file: written.file.map(device), ..written.clone() });
+    now.size_bytes == size_bytes && (same_bytes || state.difference(now).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tradewind_store::Checksums;
+
+    fn written(version: &str, crc32c: Option<u32>) -> Written {
+        let checksums = Checksums { crc32c, ..Checksums::default() };
+        Written { version: Some(version.to_owned()), checksums, ..Written::default() }
+    }
+
+    fn now(version: &str, size_bytes: u64, crc32c: Option<u32>) -> ObjectInfo {
+        let checksums = Checksums { crc32c, ..Checksums::default() };
+        ObjectInfo { version: Some(version.to_owned()), size_bytes, checksums, ..ObjectInfo::default() }
+    }
+
+    #[test]
+    fn only_the_object_that_was_written_or_its_bytes_will_do() {
+        assert!(is_as_written(5, &written("2", Some(7)), &now("2", 5, Some(7))));
+        assert!(is_as_written(5, &written("2", Some(7)), &now("1", 5, Some(7))), "the same bytes, late");
+        assert!(!is_as_written(5, &written("2", Some(7)), &now("1", 5, Some(8))));
+        assert!(!is_as_written(5, &written("2", None), &now("1", 5, None)));
+        assert!(!is_as_written(5, &written("2", None), &now("2", 6, None)));
+    }
+
+    #[test]
+    fn a_file_is_known_again_on_another_device_number() {
+        let file = FileIdentity { device: 1, inode: 2, modified_unix_ns: 3, changed_unix_ns: 4, links: 1 };
+        let written = Written { file: Some(file), ..Written::default() };
+        let now = |file| ObjectInfo { size_bytes: 5, file: Some(file), ..ObjectInfo::default() };
+        assert!(is_as_written(5, &written, &now(FileIdentity { device: 9, ..file })));
+        assert!(!is_as_written(5, &written, &now(FileIdentity { inode: 9, ..file })));
+        assert!(!is_as_written(5, &written, &now(FileIdentity { changed_unix_ns: 9, ..file })));
+    }
+}
