@@ -20,6 +20,9 @@ use tradewind_gateway::limits::{CONTROL_CONNECTIONS_MAX, EVENT_READERS_MAX, REQU
 use tradewind_gateway::net::DataPort;
 use tradewind_gateway::tls::{Identity, Security};
 
+/// A running node's voice and data port.
+type Props = (EventSender, Option<Box<dyn DataPort>>);
+
 /// What the test and its node share.
 #[derive(Default)]
 struct Stage {
@@ -27,8 +30,7 @@ struct Stage {
     started: AtomicUsize,
     /// Calls of `drain`.
     drained: AtomicUsize,
-    /// The running node's voice and data port.
-    props: std::sync::Mutex<Option<(EventSender, Option<Box<dyn DataPort>>)>>,
+    props: std::sync::Mutex<Option<Props>>,
     rerouted: std::sync::Mutex<Vec<Program>>,
     /// A start waits for this when the job is called `slow`.
     go: Notify,

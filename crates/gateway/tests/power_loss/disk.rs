@@ -242,10 +242,10 @@ impl Log {
                         held.resize(end, 0);
                     }
                 }
-                Change::SetLength { node, bytes } => {
-                    if self.is_synced(index, *node) || random.random_bool(keeps[node]) {
-                        files.entry(*node).or_default().0.resize(*bytes as usize, 0);
-                    }
+                Change::SetLength { node, bytes }
+                    if self.is_synced(index, *node) || random.random_bool(keeps[node]) =>
+                {
+                    files.entry(*node).or_default().0.resize(*bytes as usize, 0);
                 }
                 // It tends to reach the disk before the bytes: the worst case for who compares times.
                 Change::SetModified { node, time } => files.entry(*node).or_default().1 = Some(*time),

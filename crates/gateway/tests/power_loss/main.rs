@@ -137,6 +137,7 @@ impl World {
     }
 
     /// One run of the job, until it ends or the power goes after `changes_max` changes.
+    #[expect(clippy::disallowed_methods, reason = "the store's thread stands still, as the disk does")]
     fn run(&mut self, resume: bool, changes_max: usize) -> (Arc<LosingDisk>, End) {
         let safe_bytes = Arc::new(AtomicU64::new(wal_bytes(&self.state())));
         let lost = self.folder.path().join(format!("state-{}", self.generation + 1));
