@@ -85,17 +85,23 @@ def test_a_ledger_is_the_same_after_it_was_written_and_read() -> None:
 
 
 def test_requests_of_a_run_leave_out_those_of_earlier_runs_and_count_retries() -> None:
-    before = Progress(objects_total=3000, objects_done=1000, bytes_done=1000 * 10_000)
-    now = Progress(objects_total=3000, objects_done=3000, bytes_done=3000 * 10_000, retries=7)
-    read, write = run_requests(now, before, destinations=1, chunk_bytes=1 << 24)
+    now = Progress(
+        objects_total=3000,
+        objects_done=3000,
+        objects_earlier=1000,
+        bytes_done=3000 * 10_000,
+        bytes_earlier=1000 * 10_000,
+        retries=7,
+    )
+    read, write = run_requests(now, destinations=1, chunk_bytes=1 << 24)
     assert (read, write) == (Requests(gets=2007, lists=3), Requests(puts=2007))
-    assert run_requests(Progress(), before, 1, 1 << 24) == (Requests(), Requests())
-    read, write = run_requests(now, before, destinations=1, chunk_bytes=1 << 24, moves=True)
+    assert run_requests(Progress(objects_done=9, objects_earlier=9), 1, 1 << 24) == (Requests(), Requests())
+    read, write = run_requests(now, destinations=1, chunk_bytes=1 << 24, moves=True)
     assert (read.heads, write.heads) == (0, 2000), "each copy is asked for before its source is deleted"
 
 
 def test_a_large_object_is_read_and_written_in_parts_and_two_destinations_are_read_once() -> None:
     now = Progress(objects_total=2, objects_done=2, bytes_done=2 * 100)
-    read, write = run_requests(now, Progress(), destinations=2, chunk_bytes=10)
+    read, write = run_requests(now, destinations=2, chunk_bytes=10)
     assert read == Requests(gets=10, lists=1)
     assert write == Requests(puts=2 * (10 + 2))

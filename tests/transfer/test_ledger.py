@@ -197,7 +197,7 @@ def test_a_lead_that_died_may_have_spent_what_it_wrote_down_first(tmp_path: Path
     first = job.begin()
     first.see(progress(cost_usd=0.45))
     job.status("running", cost_usd=0.4)
-    (job.folder / "spent_usd_max").write_text("0.55")
+    (job.folder / "spent").write_text("5.5e-1                                     123456\n")
     first.begin_run()  # The lead is started again.
     assert first.spent_usd() == pytest.approx(0.55)
     first.see(progress(cost_usd=0.6))
@@ -211,6 +211,66 @@ def test_a_lead_that_was_killed_before_it_wrote_anything_is_paid_all_the_same(tm
     ledger.begin_run()
     ledger.see(progress(cost_usd=0.1))
     assert ledger.spent_usd() == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_kills_of_lead_and_client_lose_nothing_and_count_nothing_twice(tmp_path: Path, block: int) -> None:
+    for seed in range(block, SEEDS, 5):
+        killed_job(tmp_path / str(seed), seed)
+
+
+def killed_job(folder: Path, seed: int) -> None:
+    """A job whose leads and clients are killed at random, and what it really sent, lost and moved."""
+    rng = random.Random(seed)
+    store = RequestPrices(get_usd_per_1000=1000.0, put_usd_per_1000=0.0)
+    prices = JobPrices({}, store, "list", store, "list")
+    job = Job(folder, seed)
+    told_usd, moved, journalled, gets = 0.0, 0, 0, 0
+    ledger = JobLedger(Ledger(prices), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+    ledger.begin_run()
+    sent_usd = 0.0
+    for _ in range(rng.randrange(1, 8)):
+        earlier = journalled
+        for _ in range(rng.randrange(12)):
+            # The lead books what it sends before it sends it; a part of that may turn out not to have left.
+            booked_usd = rng.uniform(0.0, 0.1)
+            (job.folder / "spent").write_text(f"{sent_usd + booked_usd:e} 0\n")
+            if rng.random() < 0.5:
+                ledger.see(counts(sent_usd + booked_usd, moved, earlier))
+            sent_usd += booked_usd * rng.choice([0.0, 0.5, 1.0])
+            (job.folder / "spent").write_text(f"{sent_usd:.17e} 0\n")
+            objects = rng.randrange(4)
+            moved, gets = moved + objects, gets + objects
+            journalled = moved - (rng.randrange(objects + 1) if objects else 0)
+            if rng.random() < 0.7:
+                ledger.see(counts(sent_usd, moved, earlier))
+            if rng.random() < 0.3:
+                job.status("running", cost_usd=sent_usd * rng.random(), objects_done=journalled)
+            job.clock.now_s += rng.uniform(0, 4)
+            assert ledger.spent_usd() >= told_usd * (1 - 1e-9), f"seed {seed}: the sum shrank"
+            told_usd = ledger.spent_usd()
+        moved = journalled  # What was not journalled is moved again.
+        if rng.random() < 0.5:  # The client is killed too.
+            stored = read_ledger(str(job.folder)) or Ledger(prices)
+            ledger = JobLedger(stored.ended(job.clock.now_s), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+            told_usd = 0.0
+        ledger.begin_run()
+        egress_usd = ledger.ledger.usd_of("egress", job.clock.now_s)
+        assert egress_usd >= sent_usd - 1e-9, f"seed {seed}: what was sent was forgotten"
+        assert egress_usd <= sent_usd + 0.1 + 1e-9, f"seed {seed}: more than one booking that was not sent"
+        assert ledger.ledger.usd_of("requests", job.clock.now_s) <= gets + 1e-9, f"seed {seed}: requests counted twice"
+    ledger.see(counts(sent_usd, moved, journalled))
+    assert ledger.ledger.usd_of("egress", job.clock.now_s) <= sent_usd + 0.1 + 1e-9
+
+
+def counts(cost_usd: float, objects_done: int, objects_earlier: int) -> dict[str, Any]:
+    return progress(
+        cost_usd=cost_usd,
+        objects_done=objects_done,
+        objects_earlier=objects_earlier,
+        bytes_done=objects_done,
+        bytes_earlier=objects_earlier,
+    )
 
 
 def test_a_ceiling_counts_requests_machines_and_egress(tmp_path: Path) -> None:

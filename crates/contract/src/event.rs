@@ -46,6 +46,9 @@ pub struct Progress {
     pub bytes_total: u64,
     /// Objects closed and proven.
     pub objects_done: u64,
+    /// Of `objects_done`, those that earlier runs of the job moved.
+    #[serde(default)]
+    pub objects_earlier: u64,
     /// Bytes acked.
     pub bytes_done: u64,
     /// Of `bytes_done`, those acked by earlier runs of the job; rates leave them out.
@@ -62,7 +65,7 @@ pub struct Progress {
     pub bytes_per_s: f64,
     /// Seconds since the start.
     pub elapsed_s: f64,
-    /// Egress paid so far by the plan's prices.
+    /// Egress paid so far by the plan's prices, over all runs of the job.
     pub cost_usd: f64,
     /// What each route carries.
     pub hops: Vec<HopActivity>,

@@ -51,7 +51,7 @@ pub struct JobSpec {
     /// Ceiling on egress, all runs of the job together, USD. Under both ceilings the lower one holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_usd: Option<f64>,
-    /// Stop before moving more than this many bytes (exit code 8).
+    /// Ceiling on the bytes sent, all runs of the job together, those that were lost and sent again included (exit code 8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_bytes: Option<u64>,
     /// Bytes per second over all routes; `None` for no limit.
@@ -75,6 +75,13 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// So many bytes may be listed at most: at the mean price more would certainly cost more than the ceiling allows.
+    pub fn listed_bytes_max(&self) -> Option<u64> {
+        let price = self.ceiling_usd_per_gb.filter(|price| *price > 0.0);
+        let affordable = self.ceiling_usd.zip(price).map(|(usd, price)| (usd / price * 1e9) as u64);
+        affordable.into_iter().chain(self.ceiling_bytes).min()
+    }
+
     /// The keys that its source objects may have.
     pub fn reads(&self) -> KeyScope {
         match &self.selection {

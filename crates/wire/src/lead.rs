@@ -21,7 +21,7 @@ mod work;
 pub use object::{Layout, NewObject};
 pub use work::{Action, Config, Idle, Work};
 
-use crate::shares::{RoutePlan, Shares};
+use crate::shares::{Before, RoutePlan, Shares};
 use crate::{Fault, ObjectId, RequestId, RouteId};
 use ready::{PartAgain, Ready, Tries};
 use send::Obstacles;
@@ -40,6 +40,10 @@ pub const OPEN_OBJECTS_MAX: usize = 64;
 pub const SENDING_OBJECTS_MIN: usize = 3;
 /// A request that waits behind others of its route is not overdue before they could have passed at this rate.
 pub const SLOWEST_BYTES_PER_S: u64 = 64 << 10;
+/// A route that went down has so long to come back before the job stalls, however long nothing had moved before.
+pub const REPAIR_MS: u64 = 5_000;
+/// A dead gateway is noticed within so long. Who was silent for longer was at work, and its silence is no stall.
+pub const DEATH_NOTICED_MS: u64 = 60_000;
 /// Objects the lead holds at once; [`Lead::wants_more`] is false beyond.
 pub const OBJECTS_MAX: usize = 20_000;
 
@@ -110,6 +114,8 @@ pub struct Lead {
     out: VecDeque<Action>,
     next_request: u64,
     paced_until_ms: f64,
+    /// When something was answered last, or nothing was left to answer.
+    moved_ms: u64,
     stuck_since_ms: Option<u64>,
     retries: u64,
     /// Routes whose latest requests were lost: one retry for all of them.
@@ -145,7 +151,9 @@ impl Lead {
     /// A lead with nothing to do yet.
     pub fn new(config: Config) -> Self {
         Self {
-            shares: Shares::new(&config.routes, config.ceiling_usd_per_gb).within(config.ceiling_usd),
+            shares: Shares::new(&config.routes, config.ceiling_usd_per_gb)
+                .within(config.ceiling_usd)
+                .within_bytes(config.ceiling_bytes),
             next_request: config.first_request,
             config,
             objects: HashMap::new(),
@@ -153,6 +161,7 @@ impl Lead {
             ready: Ready::default(),
             out: VecDeque::new(),
             paced_until_ms: 0.0,
+            moved_ms: 0,
             stuck_since_ms: None,
             retries: 0,
             losing: Vec::new(),
@@ -161,10 +170,9 @@ impl Lead {
         }
     }
 
-    /// Earlier runs of the same job carried `bytes` and spent `usd`: the cost ceiling is on all runs together. Call it
-    /// before the first [`Lead::add`].
-    pub fn carried_before(&mut self, bytes: u64, usd: f64) {
-        self.shares.carried_before(bytes, usd);
+    /// What earlier runs of the same job did: ceilings are on all runs together. Call it before the first [`Lead::add`].
+    pub fn carried_before(&mut self, before: Before) {
+        self.shares.carried_before(before);
     }
 
     /// Other routes from now on, and with them another ceiling and rate limit; see [`Shares::change`]. What routes
@@ -191,7 +199,7 @@ impl Lead {
     /// Takes an object on. The lead must not hold an object of this id already.
     pub fn add(&mut self, id: ObjectId, mut new: NewObject) {
         debug_assert!(!self.objects.contains_key(&id), "{id:?} is held already");
-        new.tidy_done();
+        new.tidy();
         let owed_bytes = new.bytes_to_carry();
         self.shares.listed(owed_bytes);
         let opened = matches!(new.layout, Layout::Parts { opened: true, .. });
@@ -292,6 +300,15 @@ impl Lead {
         }
     }
 
+    /// `part` of `object` was looked at and is not there as an earlier run left it: its next try carries it. Call it before
+    /// the request's [`Lead::answered`] or [`Lead::failed`].
+    pub fn must_carry(&mut self, object: ObjectId, part: u32) {
+        let Some(object) = self.objects.get_mut(&object) else { return };
+        let bytes = object.new.must_carry(part);
+        object.owed_bytes += bytes;
+        self.shares.listed(bytes);
+    }
+
     /// Nothing of `request` left its source, for certain: what was booked for it is given back. Call it before the
     /// request's [`Lead::answered`] or [`Lead::failed`].
     pub fn unsent(&mut self, request: RequestId) {
@@ -324,6 +341,7 @@ impl Lead {
                 return;
             }
         };
+        self.moved_ms = now_ms;
         self.stuck_since_ms = None;
         if recovered {
             self.out.push_back(Action::RouteUp(flight.route));

@@ -3,8 +3,9 @@
 //! **Shares.** Among the routes with room, the one furthest behind its share is next. A route that comes back from an
 //! outage starts level with the others: what it missed is not made up for, else it would carry everything for a while.
 //!
-//! **Ceiling.** A job may cost its ceiling × all its bytes, lost and repeated ones paid from the same purse. A route is
+//! **Ceilings.** A job may cost its ceiling × all its bytes, lost and repeated ones paid from the same purse. A route is
 //! allowed only if, after the bytes in question, the rest of the job can still be paid at the cheapest price there is.
+//! A ceiling in bytes counts every byte that was sent, lost and repeated ones too, and nothing is sent beyond it.
 
 use crate::RouteId;
 use crate::window::Window;
@@ -77,14 +78,27 @@ pub struct Shares {
     routes: Vec<Route>,
     ceiling_usd_per_gb: Option<f64>,
     ceiling_usd: Option<f64>,
+    ceiling_bytes: Option<u64>,
     /// By earlier runs.
     carried_before_bytes: u64,
+    sent_before_bytes: u64,
     spent_before_usd: f64,
     listed_bytes: u64,
     owed_bytes: u64,
 }
 
 const BYTES_PER_GB: f64 = 1e9;
+
+/// What earlier runs of a job did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Before {
+    /// Bytes that arrived.
+    pub carried_bytes: u64,
+    /// Bytes that may have been sent, lost ones included.
+    pub sent_bytes: u64,
+    /// What they may have cost.
+    pub spent_usd: f64,
+}
 
 /// One route's part in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +123,9 @@ impl Shares {
             routes,
             ceiling_usd_per_gb,
             ceiling_usd: None,
+            ceiling_bytes: None,
             carried_before_bytes: 0,
+            sent_before_bytes: 0,
             spent_before_usd: 0.0,
             listed_bytes: 0,
             owed_bytes: 0,
@@ -120,6 +136,11 @@ impl Shares {
     /// leaves, and the mean price is that of all other bytes.
     pub fn within(self, ceiling_usd: Option<f64>) -> Self {
         Self { ceiling_usd, ..self }
+    }
+
+    /// Also bounds what is sent: [`Shares::sent_bytes`] ≤ `ceiling_bytes`, always.
+    pub fn within_bytes(self, ceiling_bytes: Option<u64>) -> Self {
+        Self { ceiling_bytes, ..self }
     }
 
     /// Other routes from now on, all level. A route of an id that is known takes its new share, and keeps its price; one
@@ -157,11 +178,12 @@ impl Shares {
         self.listed_bytes = self.listed_bytes.saturating_sub(bytes);
     }
 
-    /// Earlier runs of the same job carried `bytes` and spent `usd`: the ceiling is on all runs together.
-    pub fn carried_before(&mut self, bytes: u64, usd: f64) {
-        self.listed_bytes += bytes;
-        self.carried_before_bytes += bytes;
-        self.spent_before_usd += usd;
+    /// What earlier runs of the same job did: ceilings are on all runs together.
+    pub fn carried_before(&mut self, before: Before) {
+        self.listed_bytes += before.carried_bytes;
+        self.carried_before_bytes += before.carried_bytes;
+        self.sent_before_bytes += before.sent_bytes;
+        self.spent_before_usd += before.spent_usd;
     }
 
     /// The route for the next `bytes`, leaving out those in `avoid`: the one furthest behind its share that has room.
@@ -303,6 +325,18 @@ impl Shares {
         self.routes.iter().filter(|route| !route.retired)
     }
 
+    /// Bytes that were sent, over all runs: lost ones included, and those of which nobody knows whether they were sent.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_before_bytes + self.routes.iter().map(|route| route.paid_bytes).sum::<u64>()
+    }
+
+    /// Whether what is still to be sent is more than the ceiling in bytes leaves.
+    pub fn lacks_bytes(&self) -> bool {
+        let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
+        let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes);
+        self.ceiling_bytes.is_some_and(|most_bytes| self.sent_bytes() + rest_bytes > most_bytes)
+    }
+
     /// What was sent cost so much, at the plan's prices: lost bytes included, and those of which nobody knows whether they
     /// were sent.
     pub fn spent_usd(&self) -> f64 {
@@ -328,6 +362,9 @@ impl Shares {
     }
 
     fn allows(&self, route: &Route, bytes: u64) -> bool {
+        if bytes > 0 && self.ceiling_bytes.is_some_and(|most_bytes| self.sent_bytes() + bytes > most_bytes) {
+            return false;
+        }
         let Some(most_usd) = self.most_usd().filter(|_| bytes > 0) else { return true };
         let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
         let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes + bytes);
@@ -475,7 +512,7 @@ mod tests {
     #[test]
     fn what_earlier_runs_lost_does_not_end_a_job_that_can_pay_for_it() {
         let mut shares = Shares::new(&[plan(0, 1.0, 0.02)], Some(0.02)).within(Some(1e-3));
-        shares.carried_before(1_000, cost_usd(1_100, 0.02));
+        shares.carried_before(Before { carried_bytes: 1_000, sent_bytes: 1_100, spent_usd: cost_usd(1_100, 0.02) });
         shares.listed(1_000);
         assert!(carry(&mut shares, 1_000, 0).is_ok());
     }
@@ -523,12 +560,13 @@ mod tests {
             prices in prop::collection::vec(0.0..0.2f64, 1..5),
             ceiling in 0.0..0.2f64,
             total_usd in prop::option::of(0.0..2e-6f64),
+            most_bytes in prop::option::of(0u64..30_000),
             steps in prop::collection::vec((0u8..5, 1u64..1_000, any::<prop::sample::Index>()), 1..300),
             losses in any::<bool>(),
         ) {
             let plans: Vec<RoutePlan> = prices.iter().enumerate().map(|(id, price)| plan(id as u16, 1.0, *price)).collect();
-            let mut shares = Shares::new(&plans, Some(ceiling)).within(total_usd);
-            let (mut listed, mut now_ms, mut really_usd) = (0, 0, 0.0);
+            let mut shares = Shares::new(&plans, Some(ceiling)).within(total_usd).within_bytes(most_bytes);
+            let (mut listed, mut now_ms, mut really_usd, mut left_bytes) = (0, 0, 0.0, 0);
             let mut flying: Vec<(RouteId, u64)> = Vec::new();
             let mut owed: Vec<u64> = Vec::new();
             let most_usd = |listed| total_usd.unwrap_or_else(|| cost_usd(listed, ceiling)) * (1.0 + 1e-6) + 1e-15;
@@ -543,6 +581,7 @@ mod tests {
                     1 if losses && !flying.is_empty() => {
                         let (route, bytes) = flying.swap_remove(which.index(flying.len()));
                         really_usd += cost_usd(bytes, prices[usize::from(route.0)]);
+                        left_bytes += bytes;
                         shares.undone(route, bytes);
                         shares.rest(route, now_ms);
                         owed.push(bytes);
@@ -550,6 +589,7 @@ mod tests {
                     2 if !flying.is_empty() => {
                         let (route, bytes) = flying.swap_remove(which.index(flying.len()));
                         really_usd += cost_usd(bytes, prices[usize::from(route.0)]);
+                        left_bytes += bytes;
                         shares.done(route, bytes);
                         shares.settled(bytes);
                     }
@@ -573,9 +613,12 @@ mod tests {
                 let flying_usd: f64 = flying.iter().map(|(route, bytes)| cost_usd(*bytes, prices[usize::from(route.0)])).sum();
                 prop_assert!((shares.spent_usd() - really_usd - flying_usd).abs() < 1e-12, "booked is what may have been sent");
                 prop_assert!(shares.spent_usd() <= most_usd(listed));
+                let flying_bytes: u64 = flying.iter().map(|(_, bytes)| bytes).sum();
+                prop_assert_eq!(shares.sent_bytes(), left_bytes + flying_bytes);
+                prop_assert!(most_bytes.is_none_or(|most_bytes| shares.sent_bytes() <= most_bytes));
             }
             let cheapest = prices.iter().copied().fold(f64::INFINITY, f64::min);
-            if !losses && cheapest <= ceiling && total_usd.is_none() {
+            if !losses && cheapest <= ceiling && total_usd.is_none() && most_bytes.is_none() {
                 for (route, bytes) in flying {
                     shares.done(route, bytes);
                     shares.settled(bytes);

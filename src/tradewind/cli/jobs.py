@@ -17,10 +17,13 @@ from tradewind.transfer.client import Client
 from tradewind.transfer.jobs import JobRecord
 from tradewind.transfer.report import cost_lines, job_cost, summary_lines
 
+#: States of jobs that `jobs resume` takes.
+RESUMABLE = ("interrupted", "failed")
 USAGE = "[OPTION]… list | show ID | resume ID | cancel ID"
 HELP = """\
 Lists jobs, shows one, goes on with an interrupted one, or cancels one: stops it and aborts its unfinished uploads.
-What a cancelled job has copied stays. States: running, done, failed, interrupted, cancelled."""
+What a cancelled job has copied stays. States: running, done, failed, interrupted, cancelled. An interrupted job was
+stopped on the way, by a signal, a ceiling or a stall; in a failed one some objects failed. Both can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
   tradewind jobs show 20250131-120000-k3f9t
@@ -97,7 +100,7 @@ def _show(args: Namespace, client: Client, record: JobRecord) -> int:
     else:
         for line in cost_lines(cost):
             print(line)
-    if record.state == "interrupted":
+    if record.state in RESUMABLE:
         print(f"resume  tradewind jobs resume {record.id}")
     return 0
 
@@ -127,6 +130,7 @@ def _document(record: JobRecord) -> dict[str, Any]:
     return {
         "id": record.id,
         "state": record.state,
+        "resumable": record.state in RESUMABLE,
         "verb": record.verb,
         "source": record.source,
         "destinations": list(record.destinations),

@@ -27,7 +27,7 @@ SOURCES_SHOWN_MAX = 3
 
 def add_transfer_arguments(parser: ArgumentParser) -> None:
     """All options of a transfer."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="what to take, and last where it goes")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="what to take, and last where it goes")
     parser.add_argument(
         "--to",
         dest="to",
@@ -64,7 +64,10 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     add_setting(speed, "concurrency", metavar="N")
     add_setting(speed, "stall", metavar="TIME")
     speed.add_argument(
-        "--max-bytes", metavar="SIZE", type=typed(parse_bytes), help="stop before moving more than this (exit code 8)"
+        "--max-bytes",
+        metavar="SIZE",
+        type=typed(parse_bytes),
+        help="send no more than this, over all runs of the job and with bytes that were lost on the way (exit code 8)",
     )
     goal = parser.add_argument_group(
         "goal of the plan (one of them; else the fastest for what the direct way costs; --via sky: the fastest)",
@@ -114,6 +117,8 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
 
 def split_paths(args: Namespace) -> None:
     """Sets `sources`, `source` (the first) and `destinations` of the arguments. Raises UsageError."""
+    if not args.paths:
+        raise UsageError("no source", hint=f"`tradewind {args.verb} SRC… DST`, or SRC… --to DST [--to DST]…")
     sources, destinations = (args.paths, args.to) if args.to else (args.paths[:-1], args.paths[-1:])
     if not sources:
         raise UsageError(f"{args.paths[0]}: no destination", hint=f"`tradewind {args.verb} SRC… DST`, or --to DST")

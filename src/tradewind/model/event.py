@@ -42,7 +42,9 @@ class HopActivity:
 class Progress:
     """How far the job is. Counts are of objects × destinations; until `listed` the totals only grow.
 
-    `bytes_earlier` are those of `bytes_done` that earlier runs of the job moved; `bytes_per_s` leaves them out.
+    `objects_earlier` and `bytes_earlier` are those of `objects_done` and `bytes_done` that earlier runs moved;
+    `bytes_per_s` leaves them out. `cost_usd` is of all runs: a lead counts egress, and a running job reports the sum of
+    its ledger, with machines and requests.
     """
 
     TAG: ClassVar[tuple[str, str]] = ("event", "progress")
@@ -50,6 +52,7 @@ class Progress:
     objects_total: int = 0
     bytes_total: int = 0
     objects_done: int = 0
+    objects_earlier: int = 0
     bytes_done: int = 0
     bytes_earlier: int = 0
     objects_skipped: int = 0

@@ -208,7 +208,7 @@ class Ledger:
 
 
 def run_requests(
-    progress: Progress, before: Progress, destinations: int, chunk_bytes: int, *, moves: bool = False
+    progress: Progress, destinations: int, chunk_bytes: int, *, moves: bool = False
 ) -> tuple[Requests, Requests]:
     """Requests of one run to the source and to all destinations, from the lead's counts.
 
@@ -216,23 +216,22 @@ def run_requests(
     a run lists the source once. A job that `moves` objects asks for each copy once (HEAD) before it deletes the source.
     Other HEAD requests, and listings of a destination (`sync`), are not counted.
     """
-    sides = _moved(progress, destinations, chunk_bytes), _moved(before, destinations, chunk_bytes)
-    (read, write), (read_before, write_before) = sides
+    read, write = _moved(progress, destinations, chunk_bytes)
     retries = max(0, progress.retries)
-    gets = max(0, read.gets - read_before.gets) + retries
-    puts = max(0, write.puts - write_before.puts) + retries
     lists = -(-progress.objects_total // (KEYS_PER_LIST * max(1, destinations)))
-    heads = max(0, progress.objects_done - before.objects_done) if moves else 0
-    return Requests(gets=gets, lists=lists), Requests(puts=puts, heads=heads)
+    heads = max(0, progress.objects_done - progress.objects_earlier) if moves else 0
+    return Requests(gets=read.gets + retries, lists=lists), Requests(puts=write.puts + retries, heads=heads)
 
 
 def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Requests, Requests]:
-    """Requests that read and wrote what a job has moved. Counts of progress are of objects × destinations."""
-    if not (progress.objects_done or progress.bytes_done):
+    """Requests that read and wrote what a run has moved itself. Counts of progress are of objects × destinations."""
+    objects = max(0, progress.objects_done - progress.objects_earlier)
+    volume_bytes = max(0, progress.bytes_done - progress.bytes_earlier)
+    if not (objects or volume_bytes):
         return Requests(), Requests()
-    written = ObjectSet(max(1, progress.objects_done), progress.bytes_done, chunk_bytes)
+    written = ObjectSet(max(1, objects), volume_bytes, chunk_bytes)
     copies = max(1, destinations)
-    read = ObjectSet(max(1, -(-progress.objects_done // copies)), progress.bytes_done / copies, chunk_bytes)
+    read = ObjectSet(max(1, -(-objects // copies)), volume_bytes / copies, chunk_bytes)
     return Requests(gets=read.at_source().gets), Requests(puts=written.at_destination().puts)
 
 

@@ -39,7 +39,7 @@ from tradewind.model.units import format_count
 from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
 from tradewind.transfer.event_log import EventLog
-from tradewind.transfer.jobs import LOCK_FILE, JobRecord, JobStore, new_job_id, write_json
+from tradewind.transfer.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, new_job_id, write_json
 from tradewind.transfer.launch import JobGateways, end_abandoned, has_fleet
 from tradewind.transfer.learning import EMULATED
 from tradewind.transfer.ledger import JobLedger, read_ledger, stored_ledger, write_ledger
@@ -207,6 +207,12 @@ class Client:
         record = self.store.load(job_id)
         if record.state in ("done", "cancelled"):
             raise UsageError(f"job {job_id} is {record.state}; there is nothing to cancel")
+        with cancelling(self.store.path(job_id)):
+            self._cancel(record)
+        return self.store.load(job_id)
+
+    def _cancel(self, record: JobRecord) -> None:
+        job_id = record.id
         if record.state == "running":
             self._drain_running(job_id)
         journal = FleetJournal(self.store.state_dir)
@@ -217,11 +223,10 @@ class Client:
         code = run_task(self.gateway, task)
         if code != 0:
             raise GatewayError(f"job {job_id} could not be cancelled wholly (exit code {code})")
-        return self.store.load(job_id)
 
     def jobs(self) -> list[JobRecord]:
         """All jobs known here, oldest first."""
-        return list(self.store.records())
+        return [self._with_cost(record) for record in self.store.records()]
 
     def unfinished(self, source: Place | Sequence[Place], destination: Place | Sequence[Place]) -> JobRecord | None:
         """The latest interrupted job from here to there, if it is among the last ones. Raises UsageError."""
@@ -229,7 +234,16 @@ class Client:
 
     def job(self, job_id: str) -> JobRecord:
         """One job. Raises JobNotFound."""
-        return self.store.load(job_id)
+        return self._with_cost(self.store.load(job_id))
+
+    def _with_cost(self, record: JobRecord) -> JobRecord:
+        """With the sum of the job's ledger as its cost, as its events tell it."""
+        usd = self.ledger(record).total_usd(time.time())
+        progress = replace(record.progress, cost_usd=usd)
+        summary = record.summary
+        if summary is not None:
+            summary = replace(summary, progress=replace(summary.progress, cost_usd=usd))
+        return replace(record, progress=progress, summary=summary)
 
     def _end_ledger(self, job_id: str, journal: FleetJournal) -> None:
         """Machines of a job whose owner was killed have just been ended. An owner that lives does this itself."""

@@ -14,6 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ from tradewind.model.state import state_home
 
 #: A lead that works in the folder, or has, made it, and holds its lock while it lives.
 LOCK_FILE = "lock"
+#: In a job's folder while `jobs cancel` stops it: whoever runs it must not advise to resume it.
+CANCELLING_FILE = "cancelling"
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
 FINISHED_JOBS_MAX = 1000
 #: An unfinished job of the same source and destinations is looked for among so many of the latest.
@@ -189,6 +192,29 @@ class JobStore:
         if status is not None and status.state not in ("running", "interrupted"):
             return status.state
         return "running" if self.is_led(job_id) else "interrupted"
+
+
+@contextmanager
+def cancelling(folder: str) -> Iterator[None]:
+    """Within the block the job of this folder is being cancelled; see `is_cancelled`."""
+    path = os.path.join(folder, CANCELLING_FILE)
+    with suppress(OSError):
+        open(path, "w", encoding="utf-8").close()
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def is_cancelled(folder: str) -> bool:
+    """Whether the job of this folder was cancelled, or is being cancelled by another process."""
+    if os.path.exists(os.path.join(folder, CANCELLING_FILE)):
+        return True
+    try:
+        return bool(_read_json(os.path.join(folder, "status.json"))["state"] == "cancelled")
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 #: In the order of their codes, so that ids sort by age.

@@ -39,8 +39,8 @@ SAVE_S = 5.0
 #: A machine lives at most so long after the ledger was written last: its lease may have been renewed until it was due
 #: to be written again.
 ALIVE_S_MAX = LEASE_S + SAVE_S
-#: Written by the lead: what a job under a ceiling may have spent on egress when its lead died.
-SPENT_MAX_FILE = "spent_usd_max"
+#: Written by the lead before it sends anything (lead/run/spending.rs): US dollars and bytes, over all runs.
+SPENT_FILE = "spent"
 _FREE = MachinePrice(0.0)
 
 
@@ -70,7 +70,8 @@ class JobLedger:
         self._clock = clock
         self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
         self._lock = threading.Lock()
-        self._before = Progress()
+        #: What the lead's sum over all runs was when the present run began, as far as the ledger has counted it.
+        self._base_usd = 0.0
         self._saved_s = float("-inf")
         #: Whether there is, or must be, a file: from then on it is kept up to date, whatever it says.
         self._kept = ledger.total_usd(self.unix_s) > 0
@@ -108,18 +109,11 @@ class JobLedger:
         What the lead takes over from earlier runs, it reads from the same file, so it is not counted twice.
         """
         with self._lock:
-            now_s = self.unix_s
-            self._before = _carried_over(self._folder)
-            carried_usd, counted_usd = self._before.cost_usd, self._ledger.usd_of("egress", now_s)
-            runs = self._ledger.runs
-            if runs and carried_usd > counted_usd:
-                # Spent by the last run after it was written down for the last time.
-                last = replace(runs[-1], egress_usd=runs[-1].egress_usd + carried_usd - counted_usd)
-                runs = (*runs[:-1], last)
-            elif carried_usd > 0 and not runs:
-                runs = (RunCount(1, carried_usd),)  # Of an older version, which kept no ledger.
-            count = RunCount((runs[-1].run if runs else 0) + 1)
-            self._ledger = replace(self._ledger, runs=(*runs, count))
+            carried_usd, is_exact = _carried_over_usd(self._folder)
+            counted = _with_egress(self._ledger, carried_usd)
+            # What was counted beyond an exact sum was about to be sent, and was not: the next run may still spend it.
+            self._base_usd = _egress_usd(counted) if is_exact else carried_usd
+            self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
 
     def add_prices(self, prices: JobPrices) -> None:
         """Another plan has machines in other regions."""
@@ -158,10 +152,10 @@ class JobLedger:
             if not self._ledger.runs:
                 return
             *others, count = self._ledger.runs
-            read, write = run_requests(progress, self._before, self._destinations, self._chunk_bytes, moves=self._moves)
+            read, write = run_requests(progress, self._destinations, self._chunk_bytes, moves=self._moves)
             count = replace(
                 count,
-                egress_usd=max(count.egress_usd, progress.cost_usd - self._before.cost_usd),
+                egress_usd=max(count.egress_usd, progress.cost_usd - self._base_usd),
                 read=_most(count.read, read),
                 write=_most(count.write, write),
                 route_bytes=_route_bytes(progress, count.route_bytes),
@@ -204,14 +198,16 @@ def read_ledger(folder: str) -> Ledger | None:
 
 
 def stored_ledger(folder: str, job: Mapping[str, Any], progress: Progress) -> Ledger:
-    """The ledger of a job's folder. Of a job without one, what its `job.json` and the lead's last progress say.
+    """The ledger of a job's folder, with what its lead spent since. Of a job without one, what its `job.json` says.
 
     Older versions kept no ledger: the machines of a job under a ceiling were charged by the time of its last run.
     """
+    carried_usd, _ = _carried_over_usd(folder)
     found = read_ledger(folder)
     if found is not None:
-        return found
-    runs = (RunCount(1, progress.cost_usd),) if progress.cost_usd > 0 else ()
+        return _with_egress(found, carried_usd)
+    egress_usd = max(carried_usd, progress.cost_usd)
+    runs = (RunCount(1, egress_usd),) if egress_usd > 0 else ()
     old = job.get("ceiling") or {}
     usd_per_s = float(old.get("machines_usd_per_s", 0.0))
     if usd_per_s == 0:
@@ -260,16 +256,30 @@ def _most(counted: Any, found: Any) -> Any:
     return type(counted)(**both)
 
 
-def _carried_over(folder: str | None) -> Progress:
-    """What the next lead takes over from earlier runs (lead/run/spending.rs): it reads the same files."""
+def _with_egress(ledger: Ledger, usd: float) -> Ledger:
+    """With at least so much egress over all runs: the last one spent it after its owner wrote for the last time."""
+    counted_usd, runs = _egress_usd(ledger), ledger.runs or (RunCount(1),)
+    if usd <= counted_usd:
+        return ledger
+    last = replace(runs[-1], egress_usd=runs[-1].egress_usd + usd - counted_usd)
+    return replace(ledger, runs=(*runs[:-1], last))
+
+
+def _egress_usd(ledger: Ledger) -> float:
+    return sum(count.egress_usd for count in ledger.runs)
+
+
+def _carried_over_usd(folder: str | None) -> tuple[float, bool]:
+    """What egress of earlier runs the next lead starts from (lead/run/spending.rs): it reads the same files.
+
+    Also whether that is exact: written before anything was sent, and not a sum that was seconds old when a lead died.
+    """
     if folder is None:
-        return Progress()
+        return 0.0, False
+    with suppress(OSError, ValueError, IndexError):
+        return float((Path(folder) / SPENT_FILE).read_text(encoding="ascii").split()[0]), True
     try:
         status = JobStatus.from_document(json.loads((Path(folder) / "status.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError):
-        return Progress()
-    usd = status.progress.cost_usd
-    if status.state == "running":
-        with suppress(OSError, ValueError):
-            usd = max(usd, float((Path(folder) / SPENT_MAX_FILE).read_text(encoding="ascii")))
-    return replace(status.progress, cost_usd=usd)
+        return 0.0, False
+    return status.progress.cost_usd, status.state != "running"

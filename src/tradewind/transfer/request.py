@@ -53,7 +53,8 @@ class Options:
     - `chunk_bytes`: chunk and part size; `concurrency`: most requests in flight to one store
     - `storage_class`, `tags`: written with each object
     - `compress`, `seal`: between gateways; without gateways there is nothing to compress or seal
-    - `max_cost_usd`, `max_usd_per_gb`: ceilings on egress paid by a plan with prices; `max_bytes`: on bytes moved
+    - `max_cost_usd`, `max_usd_per_gb`: ceilings on egress paid by a plan with prices; `max_bytes`: on bytes sent. They
+      hold over all runs of the job, and bytes that were lost and sent again count each time
     - `limit_bytes_per_s`: over all routes
     - `stall_s`: give up, resumable, after no route worked, or a store was out of reach, for so long
     - `report_file`: one JSON verdict per object
@@ -131,7 +132,7 @@ def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options:
         compress=options.compress,
         ceiling_usd_per_gb=price,
         ceiling_usd=options.max_cost_usd,
-        ceiling_bytes=_ceiling_bytes(options, plan, price),
+        ceiling_bytes=options.max_bytes,
         rate_limit_bytes_per_s=options.limit_bytes_per_s,
         stall_s=options.stall_s,
         dry_run=options.dry_run,
@@ -390,6 +391,10 @@ def _check_options(options: Options) -> None:
         raise UsageError("an empty path of a list of names", hint="is a shell variable unset?")
     if options.delete and options.compare is None:
         raise UsageError("deletion goes with a comparison", hint="use `tradewind sync --delete`")
+    if options.delete and options.files_from is not None:
+        raise UsageError(
+            "--delete compares whole directories, and --files-from names objects", hint="leave one of them out"
+        )
     if options.max_delete is not None and not options.delete:
         raise UsageError("--max-delete goes with --delete")
     if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
@@ -415,11 +420,3 @@ def _ceiling_price(options: Options, plan: Plan) -> float | None:
     if options.max_usd_per_gb is not None:
         return options.max_usd_per_gb
     return plan.mean_usd_per_gb
-
-
-def _ceiling_bytes(options: Options, plan: Plan, price: float | None) -> int | None:
-    """So many bytes that mean price × bytes stays at or under the ceiling in USD, whatever comes."""
-    ceilings = [] if options.max_bytes is None else [options.max_bytes]
-    if options.max_cost_usd is not None and price:
-        ceilings.append(int(options.max_cost_usd / price * 1e9))
-    return min(ceilings, default=None)

@@ -37,6 +37,7 @@ from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan
 from tradewind.model.units import format_count
 from tradewind.transfer.event_log import EventLog
+from tradewind.transfer.jobs import is_cancelled
 from tradewind.transfer.launch import JobGateways
 from tradewind.transfer.learning import RouteWatch, learn, teaching_hops
 from tradewind.transfer.ledger import JobLedger
@@ -276,7 +277,7 @@ class RunningJob:
 
     def _carry_out(self, action: Action) -> Finish | None:
         if isinstance(action, Publish):
-            (self._log.put_progress if action.progress else self._log.append)(action.line)
+            (self._log.put_progress if action.progress else self._log.append)(self._priced(action))
         elif isinstance(action, Drain):
             if self._draining is None or not self._draining.is_alive():
                 self._draining = self._in_background(self._ask_to_drain, action)
@@ -285,10 +286,22 @@ class RunningJob:
         else:
             if action.done is not None:
                 self._watch.see(action.done["progress"])
-                self.summary_document = action.done
-                self.summary = Summary.from_document(action.done)
+                self._sum_up(action.done)
             return action
         return None
+
+    def _sum_up(self, done: Mapping[str, Any]) -> None:
+        """Keep the lead's last line, with what the job has cost by now."""
+        progress = {**done["progress"], "cost_usd": self._ledger.spent_usd()}
+        self.summary_document = {**done, "progress": progress}
+        self.summary = Summary.from_document(self.summary_document)
+
+    def _priced(self, publish: Publish) -> bytes:
+        """The line to publish: the lead knows what egress costs, the ledger what the whole job does."""
+        if publish.progress:
+            return _line({**json.loads(publish.line), "cost_usd": self._ledger.spent_usd()})
+        # The last line is published after the end was noted.
+        return publish.line if self.summary_document is None else _line(self.summary_document)
 
     def _look_at_routes(self, document: Mapping[str, Any]) -> None:
         """What the lead's progress says of the routes, for learning and for changes of the plan."""
@@ -358,6 +371,8 @@ class RunningJob:
             else:
                 self._gateways.stop(keep_logs=self._keep_logs or not well)
             self._forget()
+            if self.summary_document is not None:
+                self._sum_up(self.summary_document)  # Machines were paid until now.
             if well and self._catalog_folder is not None:
                 self._learn(self._catalog_folder)
         except (TradewindError, OSError) as error:
@@ -412,6 +427,9 @@ class RunningJob:
 
     def _outcome_error(self) -> TransferError:
         summary = self.summary
+        stopped = summary is None or summary.outcome == "interrupted"
+        if stopped and self.spec.state_dir is not None and is_cancelled(self.spec.state_dir):
+            return Interrupted(f"job {self.id} was cancelled; what was copied stays", summary=summary, job_id=self.id)
         if summary is None:
             kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
             message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"
@@ -432,6 +450,10 @@ def kill_unclosed(job_id: str | None = None) -> None:
     for job in list(_unclosed):
         if job_id in (None, job.id):
             job.kill()
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
 def resume_hint(job_id: str) -> str:

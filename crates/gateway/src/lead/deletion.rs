@@ -163,43 +163,65 @@ impl Spool {
     }
 }
 
+/// Why nothing is deleted although `--delete` is set, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// One line.
+    pub why: String,
+    /// One line of advice.
+    pub hint: &'static str,
+}
+
+impl Refusal {
+    fn new(why: String, hint: &'static str) -> Self {
+        Self { why: format!("nothing is deleted: {why}"), hint }
+    }
+}
+
+/// Advice where the source has nothing.
+pub const EMPTY_SOURCE_HINT: &str =
+    "--delete never empties a destination: check the name of the source, or delete with `tradewind rm -r`";
+const CONSENT_HINT: &str = "see what would go with --dry-run; -y or a higher --max-delete allows it";
+const MAX_DELETE_HINT: &str = "see what would go with --dry-run; a higher --max-delete allows it";
+const ALL_COPIED_HINT: &str =
+    "--delete deletes only after every object was listed and copied; mend that and sync again";
+
 /// Why nothing is deleted at the destinations although `--delete` is set; `None` when deleting is safe. `failed` counts
-/// objects × destinations that could not be moved.
-pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64) -> Option<String> {
+/// objects × destinations that could not be moved; `url` names a destination by its index.
+pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usize) -> String) -> Option<Refusal> {
     let keys = end.extraneous.as_ref().map_or(0, Spool::keys);
     if keys == 0 {
         return None;
     }
     if !end.listed_to_the_end {
-        return Some("nothing is deleted: the source was not listed to its end".to_owned());
+        return Some(Refusal::new("the source was not listed to its end".to_owned(), ALL_COPIED_HINT));
     }
     if end.source_objects == 0 {
-        return Some("nothing is deleted: the source is empty".to_owned());
+        return Some(Refusal::new("the source is empty".to_owned(), EMPTY_SOURCE_HINT));
     }
     if failed > 0 {
-        return Some(format!("nothing is deleted: {failed} objects could not be copied"));
+        return Some(Refusal::new(format!("{failed} objects could not be copied"), ALL_COPIED_HINT));
     }
     match rules.keys_max {
         Some(keys_max) if keys > keys_max => {
-            Some(format!("nothing is deleted: {keys} objects would go, --max-delete allows {keys_max}"))
+            let why = format!("{keys} objects would go, --max-delete allows {keys_max}");
+            Some(Refusal::new(why, MAX_DELETE_HINT))
         }
-        _ => over_half(rules, end),
+        _ => over_half(rules, end, url),
     }
 }
 
 /// A destination that would lose more than half of its objects: more often the wrong source than a wish.
-fn over_half(rules: &Deletion, end: &SurveyEnd) -> Option<String> {
+fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -> Option<Refusal> {
     let spool = end.extraneous.as_ref().filter(|_| !rules.over_half && !rules.ask)?;
     end.target_objects.iter().enumerate().find_map(|(index, held)| {
         let keys = spool.keys_at(index);
         (keys > held / 2).then(|| {
-            format!("nothing is deleted: {keys} of the {held} objects at the destination would go, more than half")
+            let why = format!("{keys} of the {held} objects in {} would go, more than half", url(index));
+            Refusal::new(why, CONSENT_HINT)
         })
     })
 }
-
-/// Advice where [`refusal`] refuses.
-pub const REFUSAL_HINT: &str = "see what would go with --dry-run; -y or a higher --max-delete allows it";
 
 impl DeletionRun {
     /// Deletes all that was put down and says of each key what became of it. Returns how many are gone (or would be).

@@ -173,7 +173,13 @@ fn whole_name_glob(glob: &str) -> String {
         _ => (body, false),
     };
     let anywhere = if anchored.is_none() && !body.contains('/') { "**/" } else { "" };
-    let below = if is_folder { "/**" } else { "" };
+    // Two stars stand for any number of folders, none too; a last `/` asks for one.
+    let is_any_depth = body.rsplit('/').next().is_some_and(|last| last.len() > 1 && last.bytes().all(|c| c == b'*'));
+    let below = match (is_folder, is_any_depth) {
+        (false, _) => "",
+        (true, false) => "/**",
+        (true, true) => "/*/**",
+    };
     format!("{anywhere}{}{below}", cross_folders(body))
 }
 
@@ -278,6 +284,12 @@ mod tests {
         let top = selector(vec![exclude("/tmp/"), exclude("a/b/")]);
         assert!(!top.takes_name("tmp/a") && top.takes_name("d/tmp/a"));
         assert!(!top.takes_name("a/b/c") && top.takes_name("d/a/b/c"));
+        for glob in ["**/", "/**/", "*/"] {
+            let folders = selector(vec![include(glob)]);
+            assert!(folders.takes_name("a/b") && !folders.takes_name("top"), "{glob}");
+        }
+        let below = selector(vec![include("a/**/")]);
+        assert!(below.takes_name("a/b/c") && below.takes_name("a/b/c/d") && !below.takes_name("a/b"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The folder of one job: `lock`, `journal.sqlite`, `status.json`, and under a cost ceiling `spent_usd_max`. One lead at a
-//! time works in it.
+//! The folder of one job: `lock`, `journal.sqlite`, `status.json`, and of a job with prices or a ceiling in bytes
+//! `spent`. One lead at a time works in it.
 //!
 //! The lock belongs to the open file (`F_OFD_SETLK`), not to the process: it ends with the lead, however that ends, and
 //! others can look at it with `F_GETLK` without taking anything. A `flock` can only be looked at by taking it, and a

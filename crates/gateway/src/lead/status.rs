@@ -24,7 +24,8 @@ pub fn running(progress: Progress) -> JobStatus {
 pub fn ended(summary: Summary) -> JobStatus {
     let state = match summary.outcome {
         Outcome::Done => JobState::Done,
-        Outcome::Interrupted => JobState::Interrupted,
+        // Nothing is wrong with the objects: a resumed job goes on where this one stopped.
+        Outcome::Interrupted | Outcome::Unavailable | Outcome::Ceiling => JobState::Interrupted,
         _ => JobState::Failed,
     };
     JobStatus { state, progress: summary.progress.clone(), summary: Some(summary), updated_unix_ms: now_unix_ms() }

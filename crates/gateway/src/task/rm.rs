@@ -69,7 +69,10 @@ impl Rm {
             if recursive {
                 return Err(TaskError::nothing_there(&url));
             }
-            let hint = "if it is a directory, -r removes all below it; else check the name with `tradewind ls`";
+            let hint = match self.is_folder(key).await {
+                true => "it is a directory; -r removes all below it",
+                false => "check the name with `tradewind ls`",
+            };
             return Err(TaskError::ended(
                 Outcome::SourceNotFound,
                 format!("no object of that name: {url}"),
@@ -90,6 +93,14 @@ impl Rm {
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether anything lies below a key that is no object. A listing that fails shows nothing.
+    async fn is_folder(&self, key: &str) -> bool {
+        let listing = Listing { store: self.store.clone(), prefix: folder_of(key), policy: self.policy };
+        let Ok(pages) = listing.in_any_order().await else { return false };
+        let first = std::pin::pin!(pages).next().await;
+        first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))
     }
 
     async fn remove_folder(

@@ -26,6 +26,9 @@ pub enum Layout {
         opened: bool,
         /// Parts (from 1) that are there already (resume).
         done: Vec<u32>,
+        /// Parts that an earlier run sent and that somebody must look at (resume). They carry nothing, unless
+        /// [`Lead::must_carry`](super::Lead::must_carry) says that they are lost.
+        to_check: Vec<u32>,
     },
 }
 
@@ -50,17 +53,21 @@ impl NewObject {
         }
     }
 
-    /// The parts that are there already: ascending, each once, none that the object does not have.
-    pub(super) fn tidy_done(&mut self) {
+    /// The parts that are there already, and those to be looked at: ascending, each once, in one of both, and none that
+    /// the object does not have.
+    pub(super) fn tidy(&mut self) {
         let parts = self.parts();
-        if let Layout::Parts { done, .. } = &mut self.layout {
-            done.retain(|part| (1..=parts).contains(part));
-            done.sort_unstable();
-            done.dedup();
+        if let Layout::Parts { done, to_check, .. } = &mut self.layout {
+            for known in [&mut *done, &mut *to_check] {
+                known.retain(|part| (1..=parts).contains(part));
+                known.sort_unstable();
+                known.dedup();
+            }
+            to_check.retain(|part| done.binary_search(part).is_err());
         }
     }
 
-    /// See [`NewObject::tidy_done`], which must have been called.
+    /// See [`NewObject::tidy`], which must have been called.
     pub(super) fn parts_done(&self) -> &[u32] {
         match &self.layout {
             Layout::Whole => &[],
@@ -68,9 +75,32 @@ impl NewObject {
         }
     }
 
+    fn parts_to_check(&self) -> &[u32] {
+        match &self.layout {
+            Layout::Whole => &[],
+            Layout::Parts { to_check, .. } => to_check,
+        }
+    }
+
+    /// Bytes that a route carries for `part`: none for one that is only looked at.
+    pub(super) fn carried_bytes(&self, part: u32) -> u64 {
+        let is_carried = self.travels && self.parts_to_check().binary_search(&part).is_err();
+        if is_carried { self.part_range(part).1 } else { 0 }
+    }
+
+    /// `part` is not there after all. Returns the bytes that a route has to carry now and had not before.
+    pub(super) fn must_carry(&mut self, part: u32) -> u64 {
+        let before_bytes = self.carried_bytes(part);
+        if let Layout::Parts { to_check, .. } = &mut self.layout {
+            to_check.retain(|other| *other != part);
+        }
+        self.carried_bytes(part) - before_bytes
+    }
+
     /// Bytes that a route has still to carry when it is taken on.
     pub(super) fn bytes_to_carry(&self) -> u64 {
-        let there: u64 = self.parts_done().iter().map(|part| self.part_range(*part).1).sum();
+        let known = self.parts_done().iter().chain(self.parts_to_check());
+        let there: u64 = known.map(|part| self.part_range(*part).1).sum();
         if self.travels { self.bytes - there } else { 0 }
     }
 }
@@ -81,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn in_parts(bytes: u64, part_bytes: u64, done: Vec<u32>) -> NewObject {
-        let layout = Layout::Parts { part_bytes, opened: false, done };
+        let layout = Layout::Parts { part_bytes, opened: false, done, to_check: Vec::new() };
         NewObject { bytes, layout, may_restart: true, travels: true }
     }
 
@@ -101,11 +131,26 @@ mod tests {
         }
 
         #[test]
-        fn what_is_there_is_not_carried(bytes in 1u64..10_000, part_bytes in 1u64..500, done in prop::collection::vec(0u32..400, 0..50)) {
-            let mut object = in_parts(bytes, part_bytes, done.clone());
-            object.tidy_done();
-            let to_carry: u64 = (1..=object.parts()).filter(|part| !done.contains(part)).map(|part| object.part_range(part).1).sum();
+        fn what_is_there_or_only_looked_at_is_not_carried(
+            bytes in 1u64..10_000,
+            part_bytes in 1u64..500,
+            done in prop::collection::vec(0u32..400, 0..50),
+            to_check in prop::collection::vec(0u32..400, 0..50),
+        ) {
+            let layout = Layout::Parts { part_bytes, opened: true, done: done.clone(), to_check: to_check.clone() };
+            let mut object = NewObject { layout, ..in_parts(bytes, part_bytes, Vec::new()) };
+            object.tidy();
+            let sum = |object: &NewObject| -> u64 {
+                (1..=object.parts()).filter(|part| !done.contains(part)).map(|part| object.carried_bytes(part)).sum()
+            };
+            let unknown = |part: &u32| !done.contains(part) && !to_check.contains(part);
+            let to_carry: u64 = (1..=object.parts()).filter(unknown).map(|part| object.part_range(part).1).sum();
             prop_assert_eq!(object.bytes_to_carry(), to_carry);
+            prop_assert_eq!(sum(&object), to_carry);
+            let parts = object.parts();
+            let lost = to_check.iter().filter(|part| (1..=parts).contains(*part) && !done.contains(*part));
+            let more: u64 = lost.map(|part| object.must_carry(*part)).sum();
+            prop_assert_eq!(sum(&object), to_carry + more, "parts that are lost are carried, each once");
         }
     }
 

@@ -24,6 +24,7 @@ fn lead(routes: Vec<RoutePlan>, ceiling_usd_per_gb: Option<f64>) -> Lead {
         routes,
         ceiling_usd_per_gb,
         ceiling_usd: None,
+        ceiling_bytes: None,
         bundle_bytes_max: MIB,
         bundle_objects_max: 100,
         rate_limit_bytes_per_s: None,
@@ -33,7 +34,7 @@ fn lead(routes: Vec<RoutePlan>, ceiling_usd_per_gb: Option<f64>) -> Lead {
 }
 
 fn parts(count: u32) -> NewObject {
-    let layout = Layout::Parts { part_bytes: MIB, opened: true, done: Vec::new() };
+    let layout = Layout::Parts { part_bytes: MIB, opened: true, done: Vec::new(), to_check: Vec::new() };
     NewObject { bytes: u64::from(count) * MIB, layout, may_restart: true, travels: true }
 }
 

@@ -2,7 +2,9 @@
 
 use super::ready::{PartAgain, Tries};
 use super::work::Action;
-use super::{Flight, Idle, Lead, OPEN_OBJECTS_MAX, Object, Phase, SENDING_OBJECTS_MIN, Work};
+use super::{
+    DEATH_NOTICED_MS, Flight, Idle, Lead, OPEN_OBJECTS_MAX, Object, Phase, REPAIR_MS, SENDING_OBJECTS_MIN, Work,
+};
 use crate::shares::Blocked;
 use crate::{RequestId, RouteId};
 
@@ -32,6 +34,9 @@ impl Lead {
         if (grounded && obstacles.none()) || self.shares.up_and_busy() {
             self.stuck_since_ms = None;
         }
+        if grounded && (obstacles.none() || obstacles.paced && !self.shares.all_down()) {
+            self.moved_ms = now_ms;
+        }
         if obstacles.none() {
             let nothing_left = grounded && (self.draining || self.objects.is_empty());
             return if nothing_left { Idle::Empty } else { Idle::Waiting };
@@ -43,14 +48,22 @@ impl Lead {
             return Idle::Ceiling;
         }
         let hopeless = self.shares.all_down() || (grounded && !obstacles.paced);
-        let stalled_ms =
-            hopeless.then(|| self.stuck_since_ms.get_or_insert(now_ms).saturating_add(self.config.stall_ms));
+        let stalled_ms = hopeless.then(|| self.stalled_ms(now_ms));
         if stalled_ms.is_some_and(|at| at <= now_ms) {
             return Idle::Stalled;
         }
         let paced_ms = obstacles.paced.then(|| self.paced_until_ms.ceil() as u64);
         let next = [stalled_ms, paced_ms, obstacles.retry_ms].into_iter().flatten().min();
         next.map_or(Idle::Waiting, Idle::Until)
+    }
+
+    /// When the job, which is stuck now, has stalled: so long after the last answer, not after the routes were found dead.
+    fn stalled_ms(&mut self, now_ms: u64) -> u64 {
+        let stuck_ms = *self.stuck_since_ms.get_or_insert(now_ms);
+        let is_work = stuck_ms.saturating_sub(self.moved_ms) > DEATH_NOTICED_MS;
+        let still_since_ms = if is_work { stuck_ms } else { self.moved_ms };
+        let stall_ms = self.config.stall_ms;
+        still_since_ms.saturating_add(stall_ms).max(stuck_ms.saturating_add(stall_ms.min(REPAIR_MS)))
     }
 
     pub(super) fn next_send(&mut self, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
@@ -112,7 +125,7 @@ impl Lead {
         };
         let new = &self.objects.get(&object)?.new;
         let (offset, bytes) = new.part_range(part);
-        let carried_bytes = if new.travels { bytes } else { 0 };
+        let carried_bytes = new.carried_bytes(part);
         let route = self.route(lane, carried_bytes, now_ms, obstacles)?;
         if again.is_some() {
             self.ready.lanes[lane].parts_again.pop_front();

@@ -29,6 +29,7 @@ fn config(routes: usize) -> Config {
         routes: (0..routes as u16).map(|id| route(id, 0.01)).collect(),
         ceiling_usd_per_gb: None,
         ceiling_usd: None,
+        ceiling_bytes: None,
         bundle_bytes_max: 16 * MIB,
         bundle_objects_max: 100,
         rate_limit_bytes_per_s: None,
@@ -42,7 +43,7 @@ fn whole(bytes: u64) -> NewObject {
 }
 
 fn in_parts(parts: u32, opened: bool, done: Vec<u32>) -> NewObject {
-    let layout = Layout::Parts { part_bytes: MIB, opened, done };
+    let layout = Layout::Parts { part_bytes: MIB, opened, done, to_check: Vec::new() };
     NewObject { bytes: u64::from(parts) * MIB, layout, may_restart: true, travels: true }
 }
 

@@ -12,6 +12,8 @@ pub struct Config {
     pub ceiling_usd_per_gb: Option<f64>,
     /// Ceiling on the whole job's cost; see [`Shares::within`](crate::shares::Shares::within).
     pub ceiling_usd: Option<f64>,
+    /// Ceiling on the bytes sent; see [`Shares::within_bytes`](crate::shares::Shares::within_bytes).
+    pub ceiling_bytes: Option<u64>,
     /// Most object bytes in a bundle (one larger object goes alone).
     pub bundle_bytes_max: u64,
     /// Most objects in a bundle.
@@ -101,7 +103,7 @@ pub enum Idle {
     Until(u64),
     /// Nothing that is left could be sent for too long; give up.
     Stalled,
-    /// Only routes that the cost ceiling forbids are left, and nothing is in flight. While the list has not ended this
-    /// may pass, because every object listed adds to the budget.
+    /// What is left may not be sent over any route, because of a ceiling, and nothing is in flight. While the list has not
+    /// ended this may pass, because every object listed adds to the budget of a mean price.
     Ceiling,
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use tradewind_wire::frame::{Frame, Reply, Verdict};
 use tradewind_wire::hop::Flights;
 use tradewind_wire::lead::{ABORT_TRIES_MAX, Action, Config, Idle, Layout, Lead, NewObject, Work};
+use tradewind_wire::shares::Before;
 use tradewind_wire::{ConnectionId, Fault, ObjectId, RequestId, RouteId};
 
 /// Part size of the simulation; longer objects are cut.
@@ -97,7 +98,11 @@ impl LeadNode {
                 *record = Record { version, bytes, ended, ..Record::default() };
             }
         }
-        lead.carried_before(journal.carried_bytes(), journal.spent_usd);
+        lead.carried_before(Before {
+            carried_bytes: journal.carried_bytes(),
+            sent_bytes: journal.carried_bytes(),
+            spent_usd: journal.spent_usd,
+        });
         let left = journal.records.iter().filter(|(_, record)| record.ended.is_none());
         let list = left.map(|(key, _)| *key).collect();
         Self {
@@ -273,7 +278,7 @@ impl LeadNode {
         let record = &shared.journal.records[&key];
         let layout = if record.bytes > PART_BYTES {
             let done = record.etags.keys().copied().collect();
-            Layout::Parts { part_bytes: PART_BYTES, opened: record.upload.is_some(), done }
+            Layout::Parts { part_bytes: PART_BYTES, opened: record.upload.is_some(), done, to_check: Vec::new() }
         } else {
             Layout::Whole
         };

@@ -154,6 +154,7 @@ impl World {
             routes: plans,
             ceiling_usd_per_gb: shared.ceiling_usd_per_gb,
             ceiling_usd: None,
+            ceiling_bytes: None,
             bundle_bytes_max: net.rng.random_range(1..4_000),
             bundle_objects_max: net.rng.random_range(1..10),
             rate_limit_bytes_per_s: net.chance(0.2).then(|| net.rng.random_range(2_000..50_000)),

@@ -46,16 +46,34 @@ fn end_with(keys: u64) -> SurveyEnd {
 #[test]
 fn deleting_is_refused_whenever_it_may_be_wrong() {
     let rules = Deletion { keys_max: Some(3), over_half: true, ask: false };
-    assert_eq!(refusal(&rules, &end_with(3), 0), None);
+    let url = |index| format!("s3://there-{index}");
+    assert_eq!(refusal(&rules, &end_with(3), 0, url), None);
     for (end, failed, word) in [
         (end_with(4), 0, "--max-delete"),
         (end_with(3), 1, "could not be copied"),
         (SurveyEnd { source_objects: 0, ..end_with(1) }, 0, "empty"),
         (SurveyEnd { listed_to_the_end: false, ..end_with(1) }, 0, "not listed"),
     ] {
-        let reason = refusal(&rules, &end, failed).unwrap();
+        let reason = refusal(&rules, &end, failed, url).unwrap().why;
         assert!(reason.contains(word), "{reason}");
     }
+}
+
+#[test]
+fn a_refusal_names_the_destination_and_says_what_helps() {
+    let url = |index| format!("s3://there-{index}");
+    let rules = Deletion { keys_max: None, over_half: false, ask: false };
+    let spool = Spool::create(None).unwrap();
+    let object = ObjectInfo { key: "a".to_owned(), ..ObjectInfo::default() };
+    spool.push(1, &object, Seen::Listed).unwrap();
+    let end = SurveyEnd { target_objects: vec![0, 1], extraneous: Some(spool), ..end_with(0) };
+    let refused = refusal(&rules, &end, 0, url).unwrap();
+    assert!(refused.why.contains("1 of the 1 objects in s3://there-1 would go"), "{}", refused.why);
+    assert!(refused.hint.contains("-y"));
+    let limited = Deletion { keys_max: Some(0), ..rules };
+    assert!(!refusal(&limited, &end, 0, url).unwrap().hint.contains("-y"), "-y does not raise --max-delete");
+    let empty = SurveyEnd { source_objects: 0, ..end };
+    assert!(refusal(&rules, &empty, 0, url).unwrap().hint.contains("rm -r"), "nothing else empties a destination");
 }
 
 #[tokio::test]

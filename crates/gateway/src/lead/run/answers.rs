@@ -32,8 +32,7 @@ impl Running {
                     && failure.is_lost()
                     && cargo.unsynced.remove(&part).is_some()
                 {
-                    // The next try sends it.
-                    self.lead.unsent(request);
+                    self.lead.must_carry(object, part);
                 }
                 cargo.failed(failure.clone());
             }
@@ -57,7 +56,6 @@ impl Running {
             (Work::Part { object, part, .. }, SinkReply::Part(tag)) if tag.part == part => {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
                     if cargo.unsynced.remove(&tag.part).is_some() {
-                        self.lead.unsent(request);
                         self.tally.acked_earlier(cargo.item.target, tag.size_bytes);
                     } else {
                         self.tally.acked(cargo.item.target, tag.size_bytes);

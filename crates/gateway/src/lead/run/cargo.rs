@@ -122,9 +122,12 @@ impl Cargo {
     pub(super) fn new_object(&self) -> NewObject {
         let layout = match self.part_bytes {
             None => Layout::Whole,
-            Some(part_bytes) => {
-                Layout::Parts { part_bytes, opened: self.upload.is_some(), done: self.tags.keys().copied().collect() }
-            }
+            Some(part_bytes) => Layout::Parts {
+                part_bytes,
+                opened: self.upload.is_some(),
+                done: self.tags.keys().copied().collect(),
+                to_check: self.unsynced.keys().copied().collect(),
+            },
         };
         NewObject {
             bytes: self.item.info.size_bytes,

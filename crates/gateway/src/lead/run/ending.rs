@@ -3,7 +3,7 @@
 use super::causes::{Cause, Place};
 use super::spending::SPENDING_FILE;
 use super::{Running, Stopping};
-use crate::lead::deletion::{self, Deleted, DeletionRun, Spool};
+use crate::lead::deletion::{self, Deleted, DeletionRun, EMPTY_SOURCE_HINT, Refusal, Spool};
 use crate::lead::journal::{Entry, JOURNAL_FILE};
 use crate::lead::report::{ObjectVerdict, Verdict};
 use crate::lead::state_dir::StateDir;
@@ -62,6 +62,9 @@ impl Running {
         {
             ending = Ending { outcome: Outcome::Failed, message: Some(error.to_string()), hint: None };
         }
+        if let Err(error) = self.cover_booked() {
+            self.notice(format!("what the job has spent is not written down: {error}"));
+        }
         self.tell(ending, state);
     }
 
@@ -70,7 +73,15 @@ impl Running {
         if nothing_there && self.setup.job.allow_empty {
             return Ending::plain(Outcome::Done);
         }
-        Ending { outcome: error.outcome(), message: Some(error.to_string()), hint: error.hint().map(str::to_owned) }
+        let is_empty = matches!(error, SurveyError::NothingSelected { source_objects: 0, .. });
+        let hint = if is_empty && self.setup.job.delete.is_some() { Some(EMPTY_SOURCE_HINT) } else { error.hint() };
+        Ending { outcome: error.outcome(), message: Some(error.to_string()), hint: hint.map(str::to_owned) }
+    }
+
+    /// A destination as the summary names it.
+    fn target_url(&self, index: usize) -> String {
+        let destinations = self.tally.destinations();
+        destinations.get(index).map(|destination| destination.url.clone()).unwrap_or_default()
     }
 
     /// `stopped`: not all that was to be moved was tried.
@@ -90,15 +101,15 @@ impl Running {
 
     async fn after_all(&mut self, end: SurveyEnd, stop: &CancellationToken) -> Ending {
         self.abort_leftovers().await;
-        let mut ending = self.after_failures(false);
+        let ending = self.after_failures(false);
         if let (Some(rules), Some(_)) = (&self.setup.job.delete, &end.extraneous)
-            && let Some(why) = deletion::refusal(rules, &end, self.tally.objects_failed())
+            && let Some(Refusal { why, hint }) =
+                deletion::refusal(rules, &end, self.tally.objects_failed(), |index| self.target_url(index))
         {
-            self.notice(why.clone());
             if ending.outcome == Outcome::Done {
-                let hint = Some(deletion::REFUSAL_HINT.to_owned());
-                ending = Ending { outcome: Outcome::Failed, message: Some(why), hint };
+                return Ending { outcome: Outcome::Failed, message: Some(why), hint: Some(hint.to_owned()) };
             }
+            self.notice(why);
             return ending;
         }
         let (ask, dry_run) = (self.setup.job.delete.is_some_and(|rules| rules.ask), self.setup.job.dry_run);

@@ -74,6 +74,11 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 const STATUS_TICKS: u64 = 4;
 /// A stopped job waits so long for what is in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
+/// Why a job under a ceiling ends.
+const OUT_OF_BYTES: &str =
+    "the ceiling on bytes does not leave enough for the rest: bytes that were lost on the way count";
+const OUT_OF_BYTES_HINT: &str = "`tradewind sync` with a higher --max-bytes copies only what is missing";
+const ONLY_DEARER: &str = "only routes dearer than the cost ceiling allows are left";
 /// Mappings told by a dry run.
 const DRY_RUN_EVENTS_MAX: u64 = 1000;
 
@@ -177,13 +182,15 @@ async fn work(
     let limits = setup.limits.clone();
     let (mut running, replies) = Running::new(setup, journal, report, unfinished);
     running.spending = state.as_ref().map(|state| Spending::of(state.path()));
-    if let Some(state) = state.as_ref().filter(|_| running.setup.job.resume) {
-        running.carry_over(state);
-    }
+    let resumed = state.as_ref().filter(|_| running.setup.job.resume);
+    let carried = resumed.map_or(Ok(()), |state| running.carry_over(state));
     let mut lost = running.watch_reach();
-    let prepared = tokio::select! {
-        prepared = running.prepare_to_run(&limits) => prepared,
-        Ok(lost) = &mut lost => Err(SurveyError::Unreachable(lost)),
+    let prepared = match carried {
+        Err(error) => Err(error.into()),
+        Ok(()) => tokio::select! {
+            prepared = running.prepare_to_run(&limits) => prepared,
+            Ok(lost) = &mut lost => Err(SurveyError::Unreachable(lost)),
+        },
     };
     let ended = match prepared {
         Ok(surveying) => running.run(surveying, replies, &stop, &mut lost, state.as_ref()).await,
@@ -205,6 +212,7 @@ impl Running {
             routes: routes.iter().map(|route| route_plan(route, job.chunk_bytes)).collect(),
             ceiling_usd_per_gb: job.ceiling_usd_per_gb,
             ceiling_usd: job.ceiling_usd,
+            ceiling_bytes: job.ceiling_bytes,
             bundle_bytes_max: BUNDLE_BYTES_MAX.min(job.chunk_bytes),
             bundle_objects_max: if local { BUNDLE_OBJECTS_MEMORY } else { BUNDLE_OBJECTS_HOP },
             rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
@@ -369,6 +377,7 @@ impl Running {
             match self.lead.poll(self.clock.now_ms()) {
                 Ok(action) => self.act(action).await?,
                 Err(idle) => {
+                    self.cover_booked()?;
                     self.dispatch.flush();
                     return Ok(idle);
                 }
@@ -389,12 +398,11 @@ impl Running {
             }
             // While the list goes on every object that it adds brings money with it.
             Idle::Ceiling if surveying.listed => {
-                let message = "only routes dearer than the cost ceiling allows are left".to_owned();
-                self.stop(
-                    Outcome::Ceiling,
-                    Some(message),
-                    Some("raise --max-cost, or wait for the cheaper routes and resume"),
-                );
+                let (message, hint) = match self.lead.shares().lacks_bytes() {
+                    true => (OUT_OF_BYTES, OUT_OF_BYTES_HINT),
+                    false => (ONLY_DEARER, "raise --max-cost, or wait for the cheaper routes and resume"),
+                };
+                self.stop(Outcome::Ceiling, Some(message.to_owned()), Some(hint));
                 true
             }
             Idle::Empty => surveying.listed && self.preparing == 0 && surveying.found.is_empty(),
@@ -430,10 +438,7 @@ impl Running {
 
     async fn act(&mut self, action: Action) -> Result<(), SurveyError> {
         match action {
-            Action::Send { request, route, work } => {
-                self.cover_booked()?;
-                self.send(request, route, &work);
-            }
+            Action::Send { request, route, work } => self.send(request, route, &work),
             Action::Finished(object) => self.finished(object).await?,
             Action::Failed(object, fault) => {
                 if let Some(cargo) = self.cargo.remove(&object) {

@@ -71,7 +71,7 @@ impl Running {
             let failure = Failure { fault: Fault::Permanent, kind, message, hint, side: Some(Side::Target) };
             return self.object_failed(&item, &failure, 0).await;
         }
-        if self.setup.job.ceiling_bytes.is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
+        if self.setup.job.listed_bytes_max().is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
             let message = "more bytes are to be moved than the ceiling allows".to_owned();
             return self.stop(Outcome::Ceiling, Some(message), Some("raise --max-bytes or --max-cost"));
         }

@@ -1,78 +1,117 @@
-//! What a job under a cost ceiling has spent, over the death of its lead.
+//! What a job has sent and spent, over the death of its lead.
 //!
-//! `status.json` is seconds old when a lead is killed, and what went out since then has been paid. So a sum is written to
-//! a file of its own **before** it may be spent; the next run takes it for spent. A job that ends writes what it did spend.
+//! `status.json` is seconds old when a lead is killed, and what went out since then has been paid. So the sums are
+//! written to a file of their own **before** anything is sent, and the next run goes on from there. The file is written
+//! over in place, in one short write, so that a kill leaves the old sums or the new ones; it is not synced, so a crash of
+//! the machine may undo the last seconds.
 
 use super::Running;
 use crate::lead::journal::JournalError;
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
-use tradewind_contract::JobState;
+use tradewind_wire::shares::{Before, Shares};
 
-/// Name of the file in the job's folder: US dollars, as text.
-pub(super) const SPENDING_FILE: &str = "spent_usd_max";
-/// So much of the ceiling is written down at once, so that a job writes about a hundred times.
-const AHEAD: f64 = 0.01;
+/// Name of the file in the job's folder: US dollars and bytes, as text of a fixed width.
+pub(super) const SPENDING_FILE: &str = "spent";
 
-/// The sum on disk.
+/// What a job has booked: it may have been sent, or certainly was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Booked {
+    usd: f64,
+    bytes: u64,
+}
+
+impl Booked {
+    fn of(shares: &Shares) -> Self {
+        Self { usd: shares.spent_usd(), bytes: shares.sent_bytes() }
+    }
+
+    /// Scientific, so that the shortest text that names the number exactly never grows wider.
+    fn line(self) -> String {
+        format!("{:<32} {:>20}\n", format!("{:e}", self.usd), self.bytes)
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let (usd, bytes) = line.trim().split_once(' ')?;
+        Some(Self { usd: usd.parse().ok()?, bytes: bytes.trim().parse().ok()? })
+    }
+}
+
+/// The sums on disk.
 #[derive(Debug)]
 pub(super) struct Spending {
     path: PathBuf,
-    written_usd: f64,
+    file: Option<File>,
+    written: Booked,
 }
 
 impl Spending {
     pub(super) fn of(dir: &Path) -> Self {
-        Self { path: dir.join(SPENDING_FILE), written_usd: 0.0 }
+        Self { path: dir.join(SPENDING_FILE), file: None, written: Booked::default() }
     }
 
-    /// What earlier runs may have spent; nothing if none had a ceiling.
-    fn before(&self) -> io::Result<f64> {
-        match fs::read_to_string(&self.path) {
-            Ok(text) => text.parse().map_err(io::Error::other),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0.0),
+    /// What earlier runs booked; `None` if they wrote nothing, because nothing of theirs had a price or a ceiling.
+    fn before(&self) -> io::Result<Option<Booked>> {
+        match std::fs::read_to_string(&self.path) {
+            Ok(text) => Booked::parse(&text).map(Some).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged", self.path.display()))
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns when the file names `spent_usd` or more. `most_usd`: the ceiling.
-    fn cover(&mut self, spent_usd: f64, most_usd: f64) -> io::Result<()> {
-        if spent_usd <= self.written_usd {
+    /// Returns when the file has these sums.
+    fn write(&mut self, booked: Booked) -> io::Result<()> {
+        if booked == self.written {
             return Ok(());
         }
-        let ahead_usd = spent_usd.max((spent_usd + AHEAD * most_usd).min(most_usd));
-        let fresh = self.path.with_extension("new");
-        fs::write(&fresh, ahead_usd.to_string())?;
-        fs::rename(fresh, &self.path)?;
-        self.written_usd = ahead_usd;
+        let file = match &self.file {
+            Some(file) => file,
+            None => {
+                let opened =
+                    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+                self.file.insert(opened)
+            }
+        };
+        file.write_all_at(booked.line().as_bytes(), 0)?;
+        self.written = booked;
         Ok(())
     }
 }
 
 impl Running {
-    /// The cost ceiling is on all runs of the job together.
-    pub(super) fn carry_over(&mut self, state: &StateDir) {
-        let before = status::read(state.path()).and_then(|status| {
-            let is_exact = status.as_ref().is_some_and(|status| status.state != JobState::Running);
-            let at_most_usd = if is_exact { 0.0 } else { Spending::of(state.path()).before()? };
-            let (bytes, usd) = status.map_or((0, 0.0), |status| (status.progress.bytes_done, status.progress.cost_usd));
-            Ok((bytes, usd.max(at_most_usd)))
-        });
-        match before {
-            Ok((bytes, usd)) => self.lead.carried_before(bytes, usd),
-            Err(error) => self.notice(format!("what earlier runs spent is not known: {error}")),
-        }
+    /// Ceilings are on all runs of the job together, and so is what is told of its cost.
+    ///
+    /// # Errors
+    /// What earlier runs spent is not known, so that no ceiling could be kept.
+    pub(super) fn carry_over(&mut self, state: &StateDir) -> Result<(), JournalError> {
+        let spending = Spending::of(state.path());
+        let unknown = |error: io::Error| JournalError::Io {
+            path: spending.path.clone(),
+            message: format!("what earlier runs spent is not known: {error}"),
+        };
+        let status = status::read(state.path()).map_err(unknown)?;
+        let (carried_bytes, usd) =
+            status.map_or((0, 0.0), |status| (status.progress.bytes_done, status.progress.cost_usd));
+        let booked = spending.before().map_err(unknown)?.unwrap_or(Booked { usd, bytes: carried_bytes });
+        self.lead.carried_before(Before { carried_bytes, sent_bytes: booked.bytes, spent_usd: booked.usd });
+        Ok(())
     }
 
-    /// Writes down what has been booked, before it is sent.
+    /// Writes down what has been booked, before it is sent. What costs nothing and has no ceiling is not written down.
     pub(super) fn cover_booked(&mut self) -> Result<(), JournalError> {
-        let (Some(spending), Some(most_usd)) = (&mut self.spending, self.lead.shares().most_usd()) else {
+        let booked = Booked::of(self.lead.shares());
+        let Some(spending) = &mut self.spending else { return Ok(()) };
+        if booked.usd == 0.0 && self.setup.job.ceiling_bytes.is_none() {
             return Ok(());
-        };
+        }
         spending
-            .cover(self.lead.shares().spent_usd(), most_usd)
+            .write(booked)
             .map_err(|error| JournalError::Io { path: spending.path.clone(), message: error.to_string() })
     }
 }
@@ -80,21 +119,29 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_written_last_is_read_back_to_the_bit(sums in prop::collection::vec((0.0..1e12f64, any::<u64>()), 1..20)) {
+            let dir = tempfile::tempdir().unwrap();
+            let mut spending = Spending::of(dir.path());
+            prop_assert_eq!(spending.before().unwrap(), None);
+            for (usd, bytes) in sums {
+                let booked = Booked { usd, bytes };
+                spending.write(booked).unwrap();
+                prop_assert_eq!(Spending::of(dir.path()).before().unwrap(), (booked != Booked::default()).then_some(booked));
+            }
+        }
+    }
 
     #[test]
-    fn what_is_written_covers_what_is_spent_and_little_more_in_few_writes() {
+    fn damage_is_an_error_and_not_a_job_that_cost_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spending = Spending::of(dir.path());
-        assert_eq!(spending.before().unwrap(), 0.0);
-        let mut writes = 0;
-        for step in 0..=10_000 {
-            let spent_usd = f64::from(step) * 1e-4;
-            let earlier_usd = spending.written_usd;
-            spending.cover(spent_usd, 1.0).unwrap();
-            let written_usd = Spending::of(dir.path()).before().unwrap_or_default();
-            assert!(written_usd >= spent_usd && written_usd <= (spent_usd + AHEAD).min(1.0), "{written_usd}");
-            writes += usize::from(spending.written_usd > earlier_usd);
+        let spending = Spending::of(dir.path());
+        for text in ["", "1.5", "1.5 many", "free 12"] {
+            std::fs::write(&spending.path, text).unwrap();
+            assert!(spending.before().is_err(), "{text:?}");
         }
-        assert!(writes <= 100, "{writes} writes");
     }
 }

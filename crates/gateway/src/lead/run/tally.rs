@@ -16,6 +16,8 @@ pub(super) struct Tally {
     objects_total: u64,
     bytes_total: u64,
     objects_done: u64,
+    /// Of `objects_done`, what earlier runs moved.
+    objects_earlier: u64,
     bytes_done: u64,
     objects_skipped: u64,
     objects_failed: u64,
@@ -46,6 +48,7 @@ impl Tally {
             objects_total: 0,
             bytes_total: 0,
             objects_done: 0,
+            objects_earlier: 0,
             bytes_done: 0,
             objects_skipped: 0,
             objects_failed: 0,
@@ -85,6 +88,7 @@ impl Tally {
         self.objects_total += objects;
         self.bytes_total += bytes;
         self.objects_done += objects;
+        self.objects_earlier += objects;
         self.bytes_done += bytes;
         self.bytes_earlier += bytes;
         *self.proofs.entry("earlier run".to_owned()).or_default() += objects;
@@ -124,6 +128,7 @@ impl Tally {
     /// An object of an earlier run that was looked at and is still there.
     pub(super) fn survived(&mut self, target: u16) {
         self.objects_done += 1;
+        self.objects_earlier += 1;
         self.destinations[usize::from(target)].objects += 1;
         *self.proofs.entry("earlier run".to_owned()).or_default() += 1;
     }
@@ -202,6 +207,7 @@ impl Tally {
             objects_total: self.objects_total,
             bytes_total: self.bytes_total,
             objects_done: self.objects_done,
+            objects_earlier: self.objects_earlier,
             bytes_done: self.bytes_done,
             objects_skipped: self.objects_skipped,
             objects_failed: self.objects_failed,

@@ -122,7 +122,56 @@ fn earlier_runs_count_towards_the_ceiling() {
     config.routes[0].usd_per_gb = 0.02;
     config.ceiling_usd_per_gb = Some(0.02);
     let mut lead = Lead::new(config);
-    lead.carried_before(1_000_000_000, 0.03);
+    lead.carried_before(Before { carried_bytes: 1_000_000_000, sent_bytes: 1_500_000_000, spent_usd: 0.03 });
     lead.add(ObjectId(1), whole(MIB));
     assert_eq!(lead.poll(0), Err(Idle::Ceiling));
+}
+
+#[test]
+fn no_byte_is_sent_beyond_the_ceiling_in_bytes_however_many_are_lost() {
+    let mut config = config(1);
+    config.ceiling_bytes = Some(5 * MIB);
+    let mut lead = Lead::new(config);
+    lead.add(ObjectId(1), in_parts(3, true, vec![]));
+    let (mut now_ms, mut sent_parts) = (0, 0);
+    for _ in 0..100 {
+        for (request, ..) in sends(&mut lead, now_ms) {
+            sent_parts += 1;
+            lead.failed(request, Fault::Lost, now_ms);
+        }
+        now_ms += REST_MS_MAX;
+    }
+    assert_eq!(idle(&mut lead, now_ms), Idle::Ceiling);
+    assert_eq!((sent_parts, lead.shares().sent_bytes()), (5, 5 * MIB));
+    assert!(lead.shares().lacks_bytes());
+}
+
+#[test]
+fn earlier_runs_count_towards_the_ceiling_in_bytes() {
+    let mut config = config(1);
+    config.ceiling_bytes = Some(10 * MIB);
+    let mut lead = Lead::new(config);
+    lead.carried_before(Before { carried_bytes: MIB, sent_bytes: 8 * MIB, spent_usd: 0.0 });
+    lead.add(ObjectId(1), in_parts(4, true, vec![1]));
+    assert_eq!(sends(&mut lead, 0).len(), 2, "8 were sent before, of them 7 for nothing");
+}
+
+#[test]
+fn a_part_that_is_only_looked_at_carries_and_costs_nothing_until_it_is_lost() {
+    let mut config = config(1);
+    config.ceiling_bytes = Some(2 * MIB);
+    let mut lead = Lead::new(config);
+    let layout = Layout::Parts { part_bytes: MIB, opened: true, done: vec![], to_check: vec![1, 2] };
+    lead.add(ObjectId(1), NewObject { layout, ..in_parts(3, true, vec![]) });
+    let sent = sends(&mut lead, 0);
+    assert_eq!(sent.len(), 3);
+    assert_eq!(lead.shares().sent_bytes(), MIB, "the third part");
+    lead.must_carry(ObjectId(1), 1);
+    lead.failed(sent[0].0, Fault::Unavailable, 0);
+    all_done(&mut lead, sent[1].0, 0);
+    all_done(&mut lead, sent[2].0, 0);
+    let carried = |lead: &Lead| lead.shares().activity().map(|route| route.done_bytes).sum::<u64>();
+    assert_eq!(carried(&lead), MIB);
+    assert!(deliver_all(&mut lead, &mut 0).contains(&Action::Finished(ObjectId(1))));
+    assert_eq!((carried(&lead), lead.shares().sent_bytes()), (2 * MIB, 2 * MIB));
 }

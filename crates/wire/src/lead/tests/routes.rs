@@ -95,6 +95,39 @@ fn one_route_that_stays_down_stalls_the_job() {
     assert!((STALL_MS..2 * STALL_MS).contains(&now_ms));
 }
 
+/// When a job stalls whose last answer comes at 1 s, and whose route is found dead at `noticed_ms` and stays so.
+fn stalls_at_ms(stall_ms: u64, noticed_ms: u64) -> u64 {
+    let mut lead = Lead::new(Config { stall_ms, ..config(1) });
+    lead.add(ObjectId(1), in_parts(2, true, vec![]));
+    let sent = sends(&mut lead, 0);
+    all_done(&mut lead, sent[0].0, 1_000);
+    assert!(matches!(idle(&mut lead, 1_000), Idle::Waiting));
+    lead.failed(sent[1].0, Fault::Lost, noticed_ms);
+    let mut now_ms = noticed_ms;
+    loop {
+        for (request, ..) in sends(&mut lead, now_ms) {
+            lead.failed(request, Fault::RouteDown, now_ms);
+        }
+        match idle(&mut lead, now_ms) {
+            Idle::Until(later) => now_ms = later,
+            other => {
+                assert_eq!(other, Idle::Stalled);
+                return now_ms;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stall_counts_from_the_last_answer_and_not_from_when_the_death_was_noticed() {
+    assert_eq!(stalls_at_ms(STALL_MS, 16_000), 1_000 + STALL_MS);
+    assert_eq!(stalls_at_ms(STALL_MS, 1_000), 1_000 + STALL_MS);
+    assert_eq!(stalls_at_ms(10_000, 16_000), 16_000 + REPAIR_MS, "it has a moment to come back");
+    assert_eq!(stalls_at_ms(1_000, 16_000), 17_000);
+    let worked_ms = 10 * DEATH_NOTICED_MS;
+    assert_eq!(stalls_at_ms(STALL_MS, worked_ms), worked_ms + STALL_MS, "a store that worked so long is no stall");
+}
+
 #[test]
 fn a_job_stalls_too_when_the_only_route_up_is_of_no_use() {
     let mut config = config(2);

@@ -21,8 +21,8 @@ fn fate() -> impl Strategy<Value = Fate> {
 fn object() -> impl Strategy<Value = NewObject> {
     let layout = prop_oneof![
         Just(Layout::Whole),
-        (1u64..50, any::<bool>(), prop::collection::vec(1u32..20, 0..5))
-            .prop_map(|(part_bytes, opened, done)| Layout::Parts { part_bytes, opened, done }),
+        (1u64..50, any::<bool>(), prop::collection::vec(1u32..20, 0..5), prop::collection::vec(1u32..20, 0..5),)
+            .prop_map(|(part_bytes, opened, done, to_check)| Layout::Parts { part_bytes, opened, done, to_check }),
     ];
     (0u64..200, layout, any::<bool>(), prop::bool::weighted(0.8))
         .prop_map(|(bytes, layout, may_restart, travels)| NewObject { bytes, layout, may_restart, travels })
@@ -38,6 +38,7 @@ proptest! {
         fates in prop::collection::vec((fate(), 0usize..8, any::<bool>()), 1..80),
         prices in prop::collection::vec(0.0..0.2f64, 1..4),
         ceiling in prop::option::of(0.05..0.3f64),
+        ceiling_bytes in prop::option::of(0u64..3_000),
         rate in prop::option::of(100u64..10_000),
         window_requests in 1usize..6,
     ) {
@@ -46,6 +47,7 @@ proptest! {
             window_requests, window_bytes_min: 100, window_bytes_start: 100, window_bytes: 100, ..route(id as u16, *price)
         }).collect();
         config.ceiling_usd_per_gb = ceiling;
+        config.ceiling_bytes = ceiling_bytes;
         config.rate_limit_bytes_per_s = rate;
         let mut lead = Lead::new(config);
         let mut held: HashMap<ObjectId, NewObject> = HashMap::new();
@@ -58,6 +60,7 @@ proptest! {
         let mut now_ms = 0;
         let end = loop {
             prop_assert!(flying.len() == lead.flights());
+            prop_assert!(ceiling_bytes.is_none_or(|most_bytes| lead.shares().sent_bytes() <= most_bytes));
             match lead.poll(now_ms) {
                 Ok(Action::Send { request, work, .. }) => {
                     prop_assert!(work.objects().iter().all(|id| held.contains_key(id)));
@@ -95,11 +98,16 @@ proptest! {
                     lead.answered(request, None, now_ms);
                 }
                 Fate::Done => all_done(&mut lead, request, now_ms),
-                Fate::Fault(fault) => lead.failed(request, fault, now_ms),
+                Fate::Fault(fault) => {
+                    if let (Some(Work::Part { object, part, .. }), true) = (lead.work(request).cloned(), partly) {
+                        lead.must_carry(object, part);
+                    }
+                    lead.failed(request, fault, now_ms);
+                }
             }
         };
         prop_assert_eq!(end == Idle::Empty, held.is_empty(), "{:?} with {} left", end, held.len());
-        prop_assert!(end == Idle::Empty || (end == Idle::Ceiling && ceiling.is_some()), "{:?}", end);
+        prop_assert!(end == Idle::Empty || (end == Idle::Ceiling && (ceiling.is_some() || ceiling_bytes.is_some())), "{:?}", end);
         prop_assert!(lead.ready.lanes.iter().all(|lane| lane.whole.is_empty()) || end != Idle::Empty);
     }
 }
