@@ -16,7 +16,7 @@ from tradewind.model.overlay import OverlayPlan
 from tradewind.model.region import Region, parse_region
 from tradewind.planner.check import violations
 from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, prepare
+from tradewind.planner.plan import answer_goal, prepare, trace_transfer
 
 SOURCE, SINK = Region("p", "r0"), Region("p", "r2")
 VOLUME_GB = 4.0
@@ -102,3 +102,16 @@ def test_the_check_refuses_another_boot_time() -> None:
     given = answer_goal(prepare(catalog, *ends, 10.0, boot_s=20.0), Cheapest())
     assert given.boot_s == 20.0
     assert violations(given, catalog, Limits(), boot_s=20.0) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_frontier_charges_each_set_of_machines_its_own_start(seed: int) -> None:
+    catalog = world(seed)
+    frontier = trace_transfer(prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=2)))
+    ends = frontier.segments[0].rate_from_gbps, frontier.segments[-1].rate_to_gbps
+    for part in (0.02, 0.4, 0.8):
+        rate = ends[0] + part * (ends[1] - ends[0])
+        least_usd = planned(catalog, MinThroughput(rate)).cost.total_usd
+        assert frontier.cost_usd(rate) >= least_usd * (1 - 1e-6), "no plan is that cheap"
+        gap = next(s.gap for s in frontier.segments if rate <= s.rate_to_gbps)
+        assert frontier.cost_usd(rate) * (1 - gap) <= least_usd * (1 + 1e-6), "a plan beats a proven piece"

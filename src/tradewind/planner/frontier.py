@@ -68,6 +68,27 @@ class Programmes:
     prices: tuple[Formulation, ...]
     bounds: tuple[Formulation, ...]
 
+    def bounds_by_boot(self, job: Job) -> tuple[tuple[Formulation, Job], ...]:
+        """Return each bound once per time that a plan may wait, with the machines that start within it.
+
+        A machine set is charged the start of its slowest machine, so nothing is charged too much in all of them.
+        """
+        if job.boot_given:
+            return tuple((bound, job) for bound in self.bounds)
+        network = self.bounds[0].network
+        boots_s = np.array([option.offer.machine.boot_s for option in network.options])
+        ends = (self.bounds[0].source, *self.bounds[0].sinks)
+        soonest_s = max(min(network.boots_at(end), default=0.0) for end in ends)
+        return tuple(
+            (
+                replace(bound, machine_max=np.where(boots_s <= boot_s, bound.machine_max, 0.0)),
+                replace(job, boot_s=boot_s),
+            )
+            for boot_s in network.boot_times_s
+            if boot_s >= soonest_s
+            for bound in self.bounds
+        )
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -131,7 +152,7 @@ class Frontier:
                 rate = min(max(rate_gbps, segment.rate_from_gbps), segment.rate_to_gbps)
                 machines = np.array(segment.machines, dtype=np.int64)
                 points = (
-                    Point.of(programme, self.job, answer)
+                    _charged(programme, self.job, Point.of(programme, self.job, answer))
                     for programme in self.programmes
                     if (answer := solve_flows(programme, Ask(rate, rate), machines, settings)) is not None
                 )
@@ -161,13 +182,13 @@ def trace_frontier(
     known: Sequence[IntArray] = (),
 ) -> Frontier | None:
     """Trace it; ``None`` if the sink cannot be reached. No use of the machines in ``known`` is above it."""
-    tops = [top for programme in programmes.prices if (top := fastest(programme, job, settings)) is not None]
+    tops = [_charged(of, job, top) for of in programmes.prices if (top := fastest(of, job, settings)) is not None]
     if not tops:
         return None
     highest_gbps = max(point.rate_gbps for point in tops)
     as_fast = [point for point in tops if point.rate_gbps >= highest_gbps * (1 - WINDOW_MIN)]
     top = min(as_fast, key=lambda point: point.cost_usd)
-    bottoms = [point for programme in programmes.prices if (point := cheapest(programme, job, settings)) is not None]
+    bottoms = [_charged(of, job, low) for of in programmes.prices if (low := cheapest(of, job, settings)) is not None]
     bottom = min(bottoms, key=lambda point: point.cost_usd)
     if bottom.rate_gbps >= top.rate_gbps * (1 - WINDOW_MIN):
         segment = _single_point(top, job)
@@ -183,6 +204,19 @@ def trace_frontier(
     return Frontier(tuple(tracer.segments()), tracer.solves, job, programmes.prices)
 
 
+def _boot_s(programme: Formulation, job: Job, machines: IntArray) -> float:
+    """Until the slowest of these machines answers."""
+    options = programme.network.options
+    boots_s = (options[k].offer.machine.boot_s for k in np.flatnonzero(machines))
+    return job.boot_s if job.boot_given else max(boots_s, default=0.0)
+
+
+def _charged(programme: Formulation, job: Job, point: Point) -> Point:
+    """The point with the start of its own machines, whatever the longest that a plan may wait."""
+    own = replace(job, boot_s=_boot_s(programme, job, point.answer.machines))
+    return Point.of(programme, own, point.answer, point.gap)
+
+
 def _single_point(top: Point, job: Job) -> Segment:
     usd_per_gbit = (top.cost_usd - job.requests_usd) / job.gbit
     machines = tuple(int(n) for n in top.answer.machines)
@@ -195,6 +229,7 @@ class _Tracer:
 
     def __init__(self, programmes: Programmes, job: Job, settings: SolverSettings, low: float, high: float) -> None:
         self.programmes = programmes
+        self._bounds = programmes.bounds_by_boot(job)
         self.job = job
         self.settings = settings
         self.low = low
@@ -272,11 +307,11 @@ class _Tracer:
     def _challenge(self, low: float, high: float, line: Line) -> None:
         """Ask whether any machines get below ``line`` between two rates."""
         intercept, slope = line
-        ask = Ask(low, high, usd_per_gbit=slope, machine_factor=self.job.machine_factor(low))
         # Cost is R / T: what is below the line by this much is cheaper by no more than the gap anywhere in the window.
         tolerance = self._relative * min(intercept + slope * low, intercept + slope * high)
         beat = intercept - tolerance
-        for programme in self.programmes.bounds:
+        for programme, job in self._bounds:
+            ask = Ask(low, high, usd_per_gbit=slope, machine_factor=job.machine_factor(low))
             found = challenge(programme, ask, self.settings.afresh(), beat)
             self.solves += 1
             if found.answer is None and found.bound >= beat - BOUND_ROUNDING * abs(tolerance):
@@ -363,7 +398,11 @@ class _Tracer:
         for _ in range(END_STEPS_MAX):
             answer = solve_flows(programme, Ask(rate, rate), machines, self.settings)
             if answer is not None and answer.duals is not None:
-                boot = float(programme.machine_usd_per_s @ machines) * self.job.boot_s / self.job.gbit
+                boot = (
+                    float(programme.machine_usd_per_s @ machines)
+                    * _boot_s(programme, self.job, machines)
+                    / self.job.gbit
+                )
                 return _Tangent(rate, answer.objective + boot * rate, float(answer.duals[-1]) + boot)
             rate *= 1 - 1e-9
         return None

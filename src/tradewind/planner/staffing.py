@@ -74,13 +74,14 @@ class Staff:
         row, option, capacity = self._capacity
         per_machine = np.zeros((len(regions), len(self._formulation.rows.names)))
         per_machine[option, row] = capacity
-        for region in np.unique(regions):
-            options = np.flatnonzero(regions == region)
+        allowed = self._formulation.machine_max > 0.0
+        for region in np.unique(regions[allowed]):
+            options = np.flatnonzero((regions == region) & allowed)
             most = per_machine[options].max(axis=0)
             best = options[np.all(per_machine[options] >= most, axis=1)]
             if not len(best):
                 return None
-            machines[best[0]] = int(self._formulation.network.machines_max[region])
+            machines[best[0]] = int(self._formulation.machine_max[best[0]])
         return machines
 
     def _needed(self, load: FloatArray) -> FloatArray:
