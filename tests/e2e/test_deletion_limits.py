@@ -88,3 +88,42 @@ def test_a_terminal_is_asked_with_number_and_bytes(command: Command, sides: tupl
     assert json.loads(command.run("jobs", "list", "--json").stdout.splitlines()[-1])["state"] == "done"
     code, said = on_terminal(command, "", "sync", "--delete", source.url, there.url)
     assert (code, "Delete" in said) == (0, False), said
+
+
+def test_the_destination_that_would_lose_more_than_half_is_named(
+    command: Command, sides: tuple[FilePlace, FilePlace], tmp_path: Path
+) -> None:
+    source, there = sides
+    small = FilePlace(tmp_path / "small")
+    small.put("a", b"0123456789")
+    refused = command.run("sync", "--delete", source.url, "--to", small.url, "--to", there.url).expect(1)
+    assert f"3 of the 5 objects in file://{there.folder}/ would go" in refused.stderr
+    assert refused.stderr.count("more than half") == 1, "a note and the error say the same"
+
+
+def test_what_helps_is_advised(command: Command, sides: tuple[FilePlace, FilePlace], tmp_path: Path) -> None:
+    source, there = sides
+    limited = command.run("sync", "--delete", "-y", "--max-delete", "2", source.url, there.url).expect(1)
+    assert "a higher --max-delete allows it" in limited.stderr and "-y or" not in limited.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for more, code in ((), 3), (("--allow-empty",), 1):
+        refused = command.run("sync", "--delete", "-y", *more, empty, there.url).expect(code)
+        assert "--delete never empties a destination" in refused.stderr
+        assert "--allow-empty" not in refused.stderr
+    (tmp_path / "names").write_text("a\n")
+    command.run("sync", "--delete", "--files-from", tmp_path / "names", source.url, there.url).expect(2)
+    assert set(there.sizes()) == set("abcde")
+
+
+def test_rm_of_what_is_not_there_says_whether_it_is_a_directory(command: Command, tmp_path: Path) -> None:
+    missing = command.run("rm", tmp_path / "missing").expect(3)
+    assert "tradewind ls" in missing.stderr and "-r removes" not in missing.stderr
+    FilePlace(tmp_path / "tree").put("a", b"x")
+    directory = command.run("rm", tmp_path / "tree").expect(3)
+    assert "it is a directory; -r removes all below it" in directory.stderr
+
+
+def test_destinations_without_a_source_are_a_usage_error(command: Command) -> None:
+    refused = command.run("cp", "--to", "x", "--to", "y").expect(2)
+    assert "no source" in refused.stderr and "SRC… --to DST" in refused.stderr

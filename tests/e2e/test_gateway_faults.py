@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,39 @@ def test_a_hop_that_falls_silent_is_given_up_and_made_anew(
         between.thaw()
         running.finish().expect(0)
     assert_arrived(s3, files)
+
+
+def test_a_stall_counts_from_the_last_byte_that_moved(command: Command, files: FilePlace, tmp_path: Path) -> None:
+    """The silence of the hop is noticed after about 8 s: 3 s, and 5 s for a connection that is tried anew."""
+    stall_s = 14.0
+    with TcpProxy() as between:
+        topology = detoured(between, tmp_path, peer_silence_s=3)
+        words = ("cp", "-r", files.url, tmp_path / "copy", "--topology", topology, "--limit-rate", RATE)
+        running = command.start(*words, "--stall", f"{stall_s:.0f}s")
+        between.wait_forward(MIDDLE_BYTES)
+        between.freeze()
+        frozen_s = time.monotonic()
+        stopped = running.finish().expect(5)
+        assert stall_s - 3.0 < time.monotonic() - frozen_s < stall_s + 5.0
+        assert only_job(command)["state"] == "interrupted"
+        assert f"tradewind jobs resume {only_job(command)['id']}" in stopped.stderr
+        between.thaw()
+        resume(command)
+    assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
+
+
+def test_a_job_that_is_cancelled_does_not_advise_to_resume_it(
+    command: Command, files: FilePlace, tmp_path: Path
+) -> None:
+    words = ("cp", "-r", files.url, tmp_path / "copy", "--topology", write(chain(), tmp_path / "topology.json"))
+    running = command.start(*words, "--limit-rate", RATE)
+    running.wait_for_bytes(1)
+    job_id = str(only_job(command)["id"])
+    command.run("jobs", "cancel", job_id).expect(0)
+    stopped = running.finish().expect(130)
+    assert f"job {job_id} was cancelled" in stopped.stderr
+    assert "resume" not in stopped.stderr
+    assert only_job(command)["state"] == "cancelled" and only_job(command)["resumable"] is False
 
 
 @pytest.mark.parametrize("after_bytes", [0, 3, 100_000, 5_000_000])
