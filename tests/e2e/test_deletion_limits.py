@@ -39,6 +39,18 @@ def test_more_than_half_of_a_destination_needs_consent(command: Command, sides: 
     assert set(there.sizes()) == set("ab")
 
 
+def test_a_setting_limits_and_is_no_consent(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
+    source, there = sides
+    command.environment["TRADEWIND_MAX_DELETE"] = "1000"
+    assert "3 of the 5 objects" in command.run("sync", "--delete", source.url, there.url).expect(1).stderr
+    assert set(there.sizes()) == set("abcde")
+    command.environment["TRADEWIND_MAX_DELETE"] = "2"
+    assert "allows 2" in command.run("sync", "--delete", "-y", source.url, there.url).expect(1).stderr
+    assert set(there.sizes()) == set("abcde")
+    command.run("sync", "--delete", "--max-delete", "3", source.url, there.url).expect(0)
+    assert set(there.sizes()) == set("ab")
+
+
 def test_yes_is_consent(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
     source, there = sides
     command.run("sync", "--delete", "-y", source.url, there.url).expect(0)

@@ -93,15 +93,19 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
 
 
 def parse(verb: str, module: ModuleType, words: list[str]) -> argparse.Namespace:
-    """Parses, then fills every setting that no flag gave from environment and configuration. Raises UsageError."""
+    """Parses, then fills every setting that no flag gave from environment and configuration. Raises UsageError.
+
+    `typed` of the result names the settings that flags gave.
+    """
     args = build_parser(verb, module).parse_strictly(words)
     args.verb = verb
     args.words = words
     args.configuration = Configuration(args.config, args.profile)
     for line in unknown_variables():
         print(line, file=sys.stderr)
+    args.typed = frozenset(name for name in SETTINGS if getattr(args, name, None) is not None)
     for name in SETTINGS:
-        if getattr(args, name, None) is None:
+        if name not in args.typed:
             setattr(args, name, args.configuration.value(name))
     return args
 

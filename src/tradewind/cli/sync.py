@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
         compare=args.compare,
         delete=args.delete,
         max_delete=args.max_delete if args.delete else None,
-        delete_over_half=args.yes,
+        delete_over_half=args.yes or "max_delete" in args.typed,
         ask_delete=args.delete and asks_before_deleting(args),
     )
     return transfer(args, options)

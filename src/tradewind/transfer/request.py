@@ -46,7 +46,7 @@ class Options:
     - `filter`, `files_from`: which objects (`files_from`: a file with one relative key a line)
     - `compare`: None copies everything; otherwise only what differs. `delete` removes at the destinations what the
       source does not have (needs `compare`); with more than `max_delete` to remove, nothing is removed; nor is more
-      than half of what a destination holds, unless `max_delete` or `delete_over_half` is given
+      than half of what a destination holds, unless `delete_over_half` says so
     - `ask_delete`: remove nothing yet; the job fails with `summary.to_delete`; a user can be asked (Client.resume)
     - `delete_source`: deletes each source object after its verified copy
     - `verify`: `read` reads back from the destination what no store vouches for
@@ -117,11 +117,7 @@ def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options:
         selection=selection,
         targets=targets,
         compare=options.compare,
-        delete=Deletion(
-            options.max_delete, options.delete_over_half or options.max_delete is not None, options.ask_delete
-        )
-        if options.delete
-        else None,
+        delete=Deletion(options.max_delete, options.delete_over_half, options.ask_delete) if options.delete else None,
         delete_source=options.delete_source,
         verify=options.verify,
         allow_empty=options.allow_empty,
