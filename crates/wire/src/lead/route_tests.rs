@@ -1,7 +1,7 @@
 //! Routes that are changed while the job runs.
 
 use super::*;
-use crate::shares::RoutePlan;
+use crate::shares::{REST_MS_MAX, RoutePlan};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
@@ -185,8 +185,11 @@ proptest! {
             let most_usd = ceiling.map_or(f64::INFINITY, |price| price * total_gb);
             prop_assert!(run.lead.shares().spent_usd() <= most_usd * (1.0 + 1e-6));
         }
+        // The only route may be resting after a loss.
+        run.now_ms += REST_MS_MAX;
+        run.act();
         while !run.flying.is_empty() {
-            run.now_ms += 10_000;
+            run.now_ms += REST_MS_MAX;
             run.ack(0);
             run.act();
         }
