@@ -10,6 +10,7 @@ from typing import Any
 
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.job import MIN_CHUNK_BYTES
+from tradewind.model.state import config_folder
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
 
 USAGE = "[OPTION]… show"
@@ -224,8 +225,7 @@ class Configuration:
 
 def config_path() -> str:
     """`$XDG_CONFIG_HOME/tradewind/config.toml`, by default below `~/.config`."""
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return os.path.join(base, "tradewind", "config.toml")
+    return os.path.join(config_folder(), "config.toml")
 
 
 def unknown_variables() -> list[str]:

@@ -38,6 +38,7 @@ def run(args: Namespace) -> int:
         raise UsageError("filters choose among the objects of a directory", hint="add -r")
     if args.recursive:
         _refuse_link(args.url)
+        _refuse_state(args)
     store, key = (directory_of if args.recursive else object_of)(args, args.url)
     if args.recursive and not (args.yes or args.dry_run):
         _refuse_whole(args.url)
@@ -68,6 +69,16 @@ def _refuse_link(url: str) -> None:
         raise UsageError(
             f"{url} is a symbolic link", hint=f"to delete what is in the directory that it leads to, write {url}/"
         )
+
+
+def _refuse_state(args: Namespace) -> None:
+    """Filters do not lift it: who deletes around the state folder can name what lies beside it. Raises UsageError."""
+    from tradewind.model.state import state_home
+    from tradewind.transfer.own_files import refuse_deletion_of_state
+
+    place = place_of(args.url)
+    if place.kind == "file":
+        refuse_deletion_of_state(place.key, state_home(args.state_dir))
 
 
 def _refuse_whole(url: str) -> None:

@@ -43,6 +43,7 @@ from tradewind.transfer.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, 
 from tradewind.transfer.launch import JobGateways, end_abandoned, has_fleet
 from tradewind.transfer.learning import EMULATED
 from tradewind.transfer.ledger import JobLedger, read_ledger, stored_ledger, write_ledger
+from tradewind.transfer.own_files import refuse_own_files
 from tradewind.transfer.request import Options, resolve
 from tradewind.transfer.running import OVER_CEILING, RUN_FILE, EventCallback, Result, RunningJob, kill_unclosed
 from tradewind.transfer.topology import topology_document
@@ -125,6 +126,7 @@ class Client:
         if way is None:
             way = local_way() if topology is None else topology_way(topology)
         spec = resolve(sources, destinations, options, way.plan)
+        refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
         settings = {"concurrency": options.concurrency, "seal": options.seal}
         folder = self.store.path(job_id)
@@ -179,6 +181,7 @@ class Client:
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
+        refuse_own_files(spec, self.store.state_dir)
         ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
         now_s = time.time()
         if ceiling_usd is not None and (spent_usd := ledger.total_usd(now_s)) >= ceiling_usd:

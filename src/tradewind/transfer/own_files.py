@@ -1,0 +1,142 @@
+"""Keeps a job away from files that it must not touch: its own report, and Tradewind's state and configuration.
+
+Places are compared by device and inode, of a path and of all directories above it, so that links, bind mounts of a
+directory and other spellings are seen through. What does not exist yet is compared by its path without links.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tradewind.errors import UsageError
+from tradewind.model.job import JobSpec, ListSelection, ObjectSelection, PrefixSelection
+from tradewind.model.private import STATE_ENTRIES
+from tradewind.model.state import config_folder
+from tradewind.model.store import StoreSpec
+
+__all__ = ["refuse_deletion_of_state", "refuse_own_files"]
+
+#: Names of what a process has open already: the gateway would open its own.
+_OPEN_FILES = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """A file, or a directory with all below it, that a job reads or writes."""
+
+    path: str
+    is_tree: bool
+
+    def holds(self, path: str) -> bool:
+        """Whether the path is this file, or this directory, or lies in it."""
+        return _lies_in(path, self.path) if self.is_tree else _is_same(path, self.path)
+
+
+def refuse_own_files(spec: JobSpec, state_dir: str) -> None:
+    """Refuse a report within the job's places, and places that hold Tradewind's own files and lose what they hold.
+
+    Raises:
+        UsageError: one line that names both, and a hint.
+    """
+    sources = list(_sources(spec))
+    targets = [place for target in spec.targets for place in _targets(spec, target.store, target.key)]
+    if spec.report_file is not None:
+        _refuse_report(spec.report_file, [*sources, *targets])
+    losing = [*(sources if spec.delete_source else ()), *(targets if spec.delete is not None else ())]
+    for place in losing:
+        if place.is_tree:
+            refuse_deletion_of_state(place.path, state_dir, by_job=True)
+
+
+def refuse_deletion_of_state(folder: str, state_dir: str, *, by_job: bool = False) -> None:
+    """Refuse to delete what is in a folder that holds the state folder, a folder of it, or the configuration.
+
+    A job makes the state folder if it is not there, and works in it: `by_job` refuses that, and folders within, too.
+
+    Raises:
+        UsageError: one line that names both, and a hint.
+    """
+    own = [state_dir, *(os.path.join(state_dir, entry) for entry in sorted(STATE_ENTRIES))]
+    kept = [path for path in own if by_job or os.path.isdir(path)]
+    if any(_lies_in(path, folder) for path in kept) or (by_job and _lies_in(folder, state_dir)):
+        raise UsageError(
+            f"{folder}: the state folder {state_dir} lies there, and would be deleted with all jobs in it",
+            hint="name the folders beside it one by one, or set TRADEWIND_STATE_DIR to a folder elsewhere",
+        )
+    configuration = config_folder()
+    if os.path.isdir(configuration) and _lies_in(configuration, folder):
+        raise UsageError(
+            f"{folder}: the folder of the configuration, {configuration}, lies there and would be deleted",
+            hint="name the folders beside it one by one",
+        )
+
+
+def _refuse_report(report: str, places: Sequence[_Local]) -> None:
+    for place in places:
+        if place.holds(report):
+            what = "lies in" if place.is_tree else "is"
+            raise UsageError(
+                f"--report {report}: it {what} {place.path}, which the job reads or writes",
+                hint="write the report to a file outside the source and the destinations",
+            )
+    if report == os.devnull:
+        return
+    try:
+        found = os.stat(report)
+    except OSError:
+        return  # It is made, or the lead says why it cannot be.
+    if not stat.S_ISREG(found.st_mode) or report.startswith(_OPEN_FILES):
+        raise UsageError(f"--report {report}: not a regular file", hint="--json writes verdicts to standard output")
+    if found.st_nlink > 1:
+        raise UsageError(
+            f"--report {report}: this file has other names (hard links), and would be overwritten under all of them",
+            hint="choose a new file",
+        )
+
+
+def _sources(spec: JobSpec) -> Iterator[_Local]:
+    selection = spec.selection
+    if isinstance(selection, ObjectSelection):
+        yield from _local(spec.source, selection.key, is_tree=False)
+    elif isinstance(selection, (PrefixSelection, ListSelection)):
+        yield from _local(spec.source, selection.prefix, is_tree=True)
+    else:
+        for member in selection.members:
+            yield from _local(spec.source, member.key, is_tree=member.key.endswith("/"))
+
+
+def _targets(spec: JobSpec, store: StoreSpec, key: str) -> Iterator[_Local]:
+    selection = spec.selection
+    if isinstance(selection, ObjectSelection):
+        yield from _local(store, key, is_tree=False)
+    elif isinstance(selection, (PrefixSelection, ListSelection)):
+        yield from _local(store, key, is_tree=True)
+    else:
+        for member in selection.members:
+            yield from _local(store, key + member.name, is_tree=member.key.endswith("/"))
+
+
+def _local(store: StoreSpec, key: str, *, is_tree: bool) -> Iterator[_Local]:
+    if store.url.startswith("file://"):
+        yield _Local(os.path.join(store.url.removeprefix("file://"), key), is_tree)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    """Whether the path is the folder or lies anywhere in it."""
+    path = os.path.realpath(path)
+    while not _is_same(path, folder):
+        parent = os.path.dirname(path)
+        if parent == path:
+            return False
+        path = parent
+    return True
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
