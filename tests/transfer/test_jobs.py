@@ -19,6 +19,7 @@ REQUEST = {"verb": "cp", "source": "s3://s/k", "destinations": ["s3://d/k"], "ar
 
 
 def make(store: JobStore, job_id: str, state: str | None = None) -> None:
+    store.make_folder(job_id)
     store.create(job_id, SPEC, REQUEST, None)
     if state is not None:
         status = {"state": state, "progress": {"objects_done": 3}, "updated_unix_ms": 1}

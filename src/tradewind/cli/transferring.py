@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 from tradewind.cli.amounts import COST_EXAMPLES, parse_cost, parse_machines
 from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.options import access, accesses, add_filter_arguments, add_side_arguments, object_filter
+from tradewind.cli.streams import require_input
 from tradewind.errors import UsageError
 from tradewind.model.amounts import parse_rate_gbps
 from tradewind.model.units import parse_bytes, parse_duration_s
+from tradewind.transfer.name_list import STANDARD_INPUT
 from tradewind.transfer.request import Options
 
 if TYPE_CHECKING:
@@ -38,7 +40,11 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--as-subdir", action="store_true", help="put a directory below its own name at the destination"
     )
-    parser.add_argument("--files-from", metavar="FILE", help="take the keys in FILE, one a line, relative to SRC")
+    parser.add_argument(
+        "--files-from",
+        metavar="FILE",
+        help="take the keys in FILE (- is standard input), one a line, relative to SRC; it is read once, at the start",
+    )
     parser.add_argument("--allow-empty", action="store_true", help="nothing to take is no error")
     parser.add_argument("--dry-run", action="store_true", help="stop after the plan and the first mappings")
     parser.add_argument(
@@ -128,6 +134,8 @@ def split_paths(args: Namespace) -> None:
 def options_from(args: Namespace, *, recursive: bool) -> Options:
     """The options of a transfer as the library has them. Raises UsageError."""
     split_paths(args)
+    if args.files_from == STANDARD_INPUT:
+        require_input()
     kind, usd = (args.max_cost if args.topology else None) or (None, None)
     reached = accesses(args, "dst", args.destinations, fsync=args.fsync)
     return Options(

@@ -13,6 +13,8 @@ import struct
 import sys
 import time
 
+from tradewind.model.regular import open_regular
+
 __all__ = ["LOOK_EVERY_S", "is_locked", "try_lock", "wait_unlocked"]
 
 #: How often a lock is looked at while its end is waited for.
@@ -38,7 +40,7 @@ def try_lock(descriptor: int) -> bool:
 def is_locked(path: str | os.PathLike[str]) -> bool:
     """Whether a living process holds the lock of a file; False where there is no file. Raises OSError."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
     except FileNotFoundError:
         return False
     try:

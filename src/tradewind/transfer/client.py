@@ -31,10 +31,11 @@ from tradewind.gateway.find import find_gateway
 from tradewind.gateway.task import run_task, try_task
 from tradewind.model.amounts import format_usd
 from tradewind.model.document import to_document
-from tradewind.model.job import Deletion, JobSpec, ObjectFilter
+from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan
 from tradewind.model.private import private_folder, state_folder
+from tradewind.model.regular import read_regular
 from tradewind.model.units import format_count
 from tradewind.model.url import parse_url
 from tradewind.transfer.compile import RunSettings, compile_programs
@@ -43,6 +44,7 @@ from tradewind.transfer.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, 
 from tradewind.transfer.launch import JobGateways, end_abandoned, has_fleet
 from tradewind.transfer.learning import EMULATED
 from tradewind.transfer.ledger import JobLedger, read_ledger, stored_ledger, write_ledger
+from tradewind.transfer.name_list import keep_list, opened_list
 from tradewind.transfer.own_files import refuse_own_files
 from tradewind.transfer.request import Options, resolve
 from tradewind.transfer.running import OVER_CEILING, RUN_FILE, EventCallback, Result, RunningJob, kill_unclosed
@@ -129,29 +131,32 @@ class Client:
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
         settings = {"concurrency": options.concurrency, "seal": options.seal}
-        folder = self.store.path(job_id)
-        if not options.dry_run:
-            spec = replace(spec, state_dir=folder)
-            request = {
-                "verb": verb,
-                "source": shown_sources(sources),
-                "destinations": [shown(destination) for destination in destinations],
-                "argv": list(argv),
-                "settings": settings,
-                "provider": dict(way.provider),
-                "ceiling": None if way.ceiling_usd is None else {"usd": way.ceiling_usd},
-            }
-            self.store.create(job_id, spec, request, way.document)
-            self.store.prune()
-        overlay = way.plan.overlay
-        ledger = Ledger(way.prices, None if overlay is None else overlay.cost.total_usd)
-        try:
-            return self._launch(job_id, spec, way, settings, ledger, folder=folder, keep_logs=keep_logs)
-        except BaseException:
-            # Unless a lead has begun to work, there is nothing to resume, and no upload to abort.
-            if not os.path.exists(os.path.join(folder, LOCK_FILE)):
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
+        with opened_list(options.files_from) as names:
+            folder = self.store.make_folder(job_id)
+            try:
+                if names is not None and isinstance(spec.selection, ListSelection):
+                    spec = replace(spec, selection=replace(spec.selection, list_file=keep_list(names, folder)))
+                if not options.dry_run:
+                    spec = replace(spec, state_dir=folder)
+                    request = {
+                        "verb": verb,
+                        "source": shown_sources(sources),
+                        "destinations": [shown(destination) for destination in destinations],
+                        "argv": list(argv),
+                        "settings": settings,
+                        "provider": dict(way.provider),
+                        "ceiling": None if way.ceiling_usd is None else {"usd": way.ceiling_usd},
+                    }
+                    self.store.create(job_id, spec, request, way.document)
+                    self.store.prune()
+                overlay = way.plan.overlay
+                ledger = Ledger(way.prices, None if overlay is None else overlay.cost.total_usd)
+                return self._launch(job_id, spec, way, settings, ledger, folder=folder, keep_logs=keep_logs)
+            except BaseException:
+                # Unless a lead has begun to work, there is nothing to resume, and no upload to abort.
+                if not os.path.exists(os.path.join(folder, LOCK_FILE)):
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
 
     def check_filter(self, filter: ObjectFilter) -> None:
         """Raises UsageError if a rule is no glob, GatewayError if the gateway program cannot be asked."""
@@ -353,8 +358,7 @@ class Client:
     def _drain_running(self, job_id: str) -> None:
         folder = self.store.path(job_id)
         try:
-            with open(os.path.join(folder, RUN_FILE), encoding="utf-8") as file:
-                run = json.load(file)
+            run = json.loads(read_regular(os.path.join(folder, RUN_FILE)))
             control = ControlFolder(FleetJournal(self.store.state_dir).path(run["fleet"]))
             try:
                 GatewayClient(control.address(run["lead"])).drain()

@@ -24,10 +24,14 @@ from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.job import JobSpec
 from tradewind.model.locks import is_locked, wait_unlocked
 from tradewind.model.private import FOLDER_MODE, private_folder, state_folder
+from tradewind.model.regular import open_regular, read_regular
 from tradewind.model.state import state_home
+from tradewind.transfer.name_list import LIST_FILE
 
 #: A lead that works in the folder, or has, made it, and holds its lock while it lives.
 LOCK_FILE = "lock"
+#: What a lead opens in a job's folder.
+LEAD_FILES = (LOCK_FILE, "status.json", "journal.sqlite", "spent")
 #: In a job's folder while `jobs cancel` stops it: whoever runs it must not advise to resume it.
 CANCELLING_FILE = "cancelling"
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
@@ -74,15 +78,23 @@ class JobStore:
         """Folder of a job, whether it exists or not."""
         return os.path.join(self.folder, job_id)
 
-    def create(
-        self, job_id: str, spec: JobSpec, request: Mapping[str, Any], topology: Mapping[str, Any] | None
-    ) -> None:
-        """Writes a new job's folder. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider` and
-        `ceiling`, without secrets.
-        """
+    def make_folder(self, job_id: str) -> str:
+        """Makes a new job's folder, empty, and returns its path. Raises ConfigError, OSError."""
         state_folder(self.state_dir)
         private_folder(self.folder)
         os.mkdir(self.path(job_id), mode=FOLDER_MODE)
+        return self.path(job_id)
+
+    def create(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        request: Mapping[str, Any],
+        topology: Mapping[str, Any] | None,
+    ) -> None:
+        """Writes what is known of a new job into its folder. `request` has `verb`, `source`, `destinations`, `argv`,
+        `settings`, `provider` and `ceiling`, without secrets.
+        """
         document = {
             "id": job_id,
             "created_unix_ms": time.time_ns() // 1_000_000,
@@ -102,6 +114,8 @@ class JobStore:
         path = os.path.join(self.path(job_id), "job.json")
         try:
             document = _checked(_read_json(path)) if _is_id(job_id) else None
+            for path in (os.path.join(self.path(job_id), name) for name in LEAD_FILES):
+                _require_regular(path)
         except (FileNotFoundError, NotADirectoryError):
             document = None
         except (OSError, ValueError) as error:
@@ -112,7 +126,7 @@ class JobStore:
         if document is None:
             raise JobNotFound(f"no job {job_id}", hint="`tradewind jobs list` shows all")
         # Older versions wrote an absolute path here. The folder may have been copied or moved since.
-        document = {**document, "spec": {**document["spec"], "state_dir": self.path(job_id)}}
+        document = {**document, "spec": _located(document["spec"], self.path(job_id))}
         status = self._status(job_id)
         return JobRecord(
             id=job_id,
@@ -199,7 +213,7 @@ def cancelling(folder: str) -> Iterator[None]:
     """Within the block the job of this folder is being cancelled; see `is_cancelled`."""
     path = os.path.join(folder, CANCELLING_FILE)
     with suppress(OSError):
-        open(path, "w", encoding="utf-8").close()
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
     try:
         yield
     finally:
@@ -242,12 +256,29 @@ def write_json(path: str, document: Any) -> None:
 def _relocatable(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a job's document without the path of its own folder."""
     spec = {name: value for name, value in document["spec"].items() if name != "state_dir"}
+    folder, selection = document["spec"].get("state_dir"), spec.get("selection", {})
+    if folder is not None and selection.get("list_file") == os.path.join(folder, LIST_FILE):
+        spec["selection"] = {**selection, "list_file": LIST_FILE}
     return {**document, "spec": spec}
 
 
+def _located(spec: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """Return a job as `_relocatable` left it with the paths in its own folder."""
+    located = {**spec, "state_dir": folder}
+    selection = spec.get("selection")
+    if isinstance(selection, dict) and selection.get("list_file") == LIST_FILE:
+        located["selection"] = {**selection, "list_file": os.path.join(folder, LIST_FILE)}
+    return located
+
+
 def _read_json(path: str) -> Any:
-    with open(path, encoding="utf-8") as file:
-        return parse_json(file.read())
+    return parse_json(read_regular(path))
+
+
+def _require_regular(path: str) -> None:
+    """Raise OSError if anything but a regular file has this name: who opens a pipe waits for ever."""
+    with suppress(FileNotFoundError):
+        os.close(open_regular(path))
 
 
 def _checked(document: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tradewind.fleet.fleet import LEASE_S
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, Progress
 from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+from tradewind.model.regular import read_regular
 
 __all__ = [
     "LEDGER_FILE",
@@ -192,7 +193,7 @@ class JobLedger:
 def read_ledger(folder: str) -> Ledger | None:
     """The ledger of a job's folder; None where there is none, or it cannot be read."""
     try:
-        return Ledger.from_document(json.loads((Path(folder) / LEDGER_FILE).read_text(encoding="utf-8")))
+        return Ledger.from_document(json.loads(read_regular(Path(folder) / LEDGER_FILE)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -279,7 +280,7 @@ def _carried_over_usd(folder: str | None) -> tuple[float, bool]:
     with suppress(OSError, ValueError, IndexError):
         return float((Path(folder) / SPENT_FILE).read_text(encoding="ascii").split()[0]), True
     try:
-        status = JobStatus.from_document(json.loads((Path(folder) / "status.json").read_text(encoding="utf-8")))
+        status = JobStatus.from_document(json.loads(read_regular(Path(folder) / "status.json")))
     except (OSError, ValueError, KeyError):
         return 0.0, False
     return status.progress.cost_usd, status.state != "running"

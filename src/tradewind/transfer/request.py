@@ -43,7 +43,8 @@ class Options:
     """How to copy. Every default is what the command line does without a flag.
 
     - `recursive`: everything below the source; `as_subdir` puts it below the source's name at the destination
-    - `filter`, `files_from`: which objects (`files_from`: a file with one relative key a line)
+    - `filter`, `files_from`: which objects (`files_from`: a file with one relative key a line,
+      or `-` for standard input)
     - `compare`: None copies everything; otherwise only what differs. `delete` removes at the destinations what the
       source does not have (needs `compare`); with more than `max_delete` to remove, nothing is removed; nor is more
       than half of what a destination holds, unless `delete_over_half` says so

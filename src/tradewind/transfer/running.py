@@ -41,6 +41,7 @@ from tradewind.transfer.jobs import is_cancelled
 from tradewind.transfer.launch import JobGateways
 from tradewind.transfer.learning import RouteWatch, learn, teaching_hops
 from tradewind.transfer.ledger import JobLedger
+from tradewind.transfer.name_list import LIST_FILE
 from tradewind.transfer.supervisor import (
     RESTARTS_MAX,
     Action,
@@ -404,8 +405,10 @@ class RunningJob:
         if self.spec.state_dir is None:
             self._gateways.remove()
             return
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self.spec.state_dir, RUN_FILE))
+        is_done = self.summary is not None and self.summary.outcome == "done"
+        for name in (RUN_FILE, LIST_FILE) if is_done else (RUN_FILE,):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.spec.state_dir, name))
 
     @property
     def _present_plan(self) -> Plan:

@@ -1,0 +1,44 @@
+"""What another program may have put into a job's folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+from testbed.places import FilePlace
+
+
+@pytest.mark.parametrize("name", ["job.json", "status.json", "lock"])
+def test_a_pipe_in_a_jobs_folder_hangs_nothing(command: Command, tmp_path: Path, name: str) -> None:
+    source = FilePlace(tmp_path / "source")
+    source.put("a", b"x")
+    command.run("cp", "-r", source.folder, tmp_path / "there").expect(0)
+    (job,) = command.jobs()
+    status = command.state / "jobs" / job["id"] / "status.json"
+    status.write_text(status.read_text().replace('"done"', '"interrupted"'))
+    place = command.state / "jobs" / job["id"] / name
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    said = command.run("jobs", "list", timeout_s=20).expect(0)
+    assert f"warning: {place} is unreadable: not a regular file; it is left out" in said.stderr
+    for action in "show", "resume", "cancel":
+        refused = command.run("jobs", action, job["id"], timeout_s=20).expect(1)
+        assert f"{place} is unreadable: not a regular file" in refused.stderr and "hint: " in refused.stderr
+
+
+def test_other_pipes_in_a_jobs_folder_are_passed_over(command: Command, tmp_path: Path) -> None:
+    source = FilePlace(tmp_path / "source")
+    source.put("a", b"x")
+    for name in "ledger.json", "cancelling":
+        command.run("cp", "-r", source.folder, tmp_path / "there").expect(0)
+        job = command.jobs()[-1]
+        folder = command.state / "jobs" / job["id"]
+        status = folder / "status.json"
+        status.write_text(status.read_text().replace('"done"', '"interrupted"'))
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+        for action in "show", "cancel":
+            command.run("jobs", action, job["id"], timeout_s=20).expect(0)
