@@ -51,6 +51,30 @@ def test_a_setting_limits_and_is_no_consent(command: Command, sides: tuple[FileP
     assert set(there.sizes()) == set("ab")
 
 
+@pytest.mark.parametrize("consent", [("-y",), ("--max-delete", "3")])
+def test_a_refused_job_is_resumed_with_consent(
+    command: Command, sides: tuple[FilePlace, FilePlace], consent: tuple[str, ...]
+) -> None:
+    source, there = sides
+    command.run("sync", "--delete", source.url, there.url).expect(1)
+    (job,) = command.jobs()
+    command.environment["TRADEWIND_MAX_DELETE"] = "1000"
+    command.run("jobs", "resume", job["id"]).expect(1)
+    command.run("jobs", "resume", job["id"], "--max-delete", "2").expect(1)
+    assert set(there.sizes()) == set("abcde")
+    command.run("jobs", "resume", job["id"], *consent).expect(0)
+    assert set(there.sizes()) == set("ab")
+
+
+def test_only_a_job_that_deletes_takes_a_limit_of_deletions(
+    command: Command, sides: tuple[FilePlace, FilePlace]
+) -> None:
+    source, there = sides
+    command.run("cp", "-r", source.url, there.url, "--max-bytes", "1B").expect(8)
+    (job,) = command.jobs()
+    assert "does not delete" in command.run("jobs", "resume", job["id"], "--max-delete", "2").expect(2).stderr
+
+
 def test_yes_is_consent(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
     source, there = sides
     command.run("sync", "--delete", "-y", source.url, there.url).expect(0)

@@ -8,9 +8,11 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from tradewind.cli.arguments import add_setting
 from tradewind.cli.output import printable
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
+from tradewind.model.job import Deletion, JobSpec
 from tradewind.model.plan import local_plan
 from tradewind.model.units import format_bytes
 from tradewind.transfer.client import Client
@@ -36,6 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=["list", "show", "resume", "cancel"], help="what to do")
     parser.add_argument("id", metavar="ID", nargs="?", help="which job, for all but list")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
+    add_setting(parser, "max_delete", metavar="N")
 
 
 def run(args: Namespace) -> int:
@@ -114,8 +117,24 @@ def _resume(args: Namespace, client: Client) -> int:
     client.require_resumable(record)
     args.verb = record.verb
     with provider_again(record, args.state_dir) as provider, follow(args) as follower:
-        job = client.resume(args.id, keep_logs=args.keep_logs, provider=provider)
+        deletion = _agreed(args, record)
+        job = client.resume(args.id, keep_logs=args.keep_logs, provider=provider, deletion=deletion)
         return run_with_question(follower, client, job, record.source, record.destinations, yes=args.yes)
+
+
+def _agreed(args: Namespace, record: JobRecord) -> Deletion | None:
+    """The limits of the job's deletion with what -y and a typed --max-delete allow. Raises UsageError."""
+    limited = "max_delete" in args.typed
+    before = JobSpec.from_document(record.document["spec"]).delete
+    if before is None:
+        if limited:
+            raise UsageError(f"job {record.id} does not delete", hint="--max-delete goes with `sync --delete`")
+        return None
+    return Deletion(
+        keys_max=args.max_delete if limited else before.keys_max,
+        over_half=before.over_half or args.yes or limited,
+        ask=before.ask and not limited,
+    )
 
 
 def _plan(record: JobRecord) -> Any:
