@@ -10,6 +10,8 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from testbed.drive import Command
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
 
@@ -151,3 +153,36 @@ def test_an_upload_of_a_source_that_changed_twice_is_not_forgotten(command: Comm
     command.run("jobs", "resume", job_id).expect(0)
     assert [path.name for path in copy.parent.iterdir()] == ["copy"], "no temporary file is left"
     assert copy.read_bytes() == source.read_bytes()
+
+
+def test_a_temporary_file_that_was_emptied_is_written_again(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "large", tmp_path / "to" / "copy"
+    write_large(source, 64 * MIB)
+    job_id = interrupted(command, "cp", source, copy)
+    (temporary,) = copy.parent.iterdir()
+    length = temporary.stat().st_size
+    # Long enough again, and nothing in it.
+    os.truncate(temporary, 0)
+    os.truncate(temporary, length)
+    progress = command.run("jobs", "resume", job_id, "--json").expect(0).summary["progress"]
+    assert copy.read_bytes() == source.read_bytes()
+    assert progress["bytes_earlier"] == 0
+
+
+@pytest.mark.parametrize("verb", [["cp", "-r"], ["sync"]], ids=["cp", "sync"])
+def test_copies_that_were_removed_or_replaced_meanwhile_are_made_again(
+    command: Command, tmp_path: Path, verb: list[str]
+) -> None:
+    source, copy = tmp_path / "from", tmp_path / "to"
+    write_tree(source, {f"a/{number}": 1000 for number in range(20)})
+    write_large(source / "z-large", 48 * MIB)
+    running = command.start(*verb, source, copy, "--limit-rate", "20MB/s")
+    running.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= 20)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    (copy / "a" / "3").unlink()
+    (copy / "a" / "5").write_bytes(b"short")
+    (copy / "a" / "7").write_bytes(bytes(1000))
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert tree_hashes(copy) == tree_hashes(source)

@@ -153,6 +153,14 @@ impl Store for Stepped {
         self.step(self.store.has_part(key, upload, offset, part)).await
     }
 
+    async fn may_hold_parts(&self, key: &str, upload: &UploadId, end: u64, bytes: u64) -> bool {
+        self.step(self.store.may_hold_parts(key, upload, end, bytes)).await
+    }
+
+    fn time_grain_ns(&self) -> u64 {
+        self.store.time_grain_ns()
+    }
+
     async fn changed_unix_ms(&self, key: &str) -> Option<i64> {
         self.step(self.store.changed_unix_ms(key)).await
     }

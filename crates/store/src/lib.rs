@@ -153,6 +153,18 @@ pub trait Store: Debug + Send + Sync {
         Ok(true)
     }
 
+    /// Whether an upload can still hold parts of `bytes` in all, the last of which ends at `end`. Looks at no byte: false
+    /// says that the parts must be [looked at](Store::has_part), true that nothing speaks against them.
+    async fn may_hold_parts(&self, _key: &str, _upload: &UploadId, _end: u64, _bytes: u64) -> bool {
+        true
+    }
+
+    /// How finely the times of modification that this store was given are kept, in nanoseconds, as far as is known after
+    /// the first listing or [`Store::head`].
+    fn time_grain_ns(&self) -> u64 {
+        1
+    }
+
     /// When anything of the object, its bytes or its attributes, was last changed by this machine's clock, milliseconds
     /// since the Unix epoch. `None` where the store does not tell.
     async fn changed_unix_ms(&self, _key: &str) -> Option<i64> {

@@ -3,6 +3,9 @@
 use tradewind_contract::Comparison;
 use tradewind_store::{ObjectInfo, Store};
 
+const MILLISECOND_NS: i64 = 1_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
+
 /// What two descriptions of an object say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -19,7 +22,10 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// Both are file systems, and a copy keeps its source's time: another time is another state, older or newer.
-    Kept,
+    Kept {
+        /// How finely the coarser of the two keeps times, as far as is known.
+        grain_ns: u64,
+    },
     /// The destination's time is that of the writing, so a copy is never older than its source.
     OfWriting,
 }
@@ -28,7 +34,10 @@ impl Times {
     /// Of copies from `source` to `destination`.
     pub fn between(source: &dyn Store, destination: &dyn Store) -> Self {
         let both_files = [source, destination].iter().all(|store| store.url().starts_with("file:"));
-        if both_files { Self::Kept } else { Self::OfWriting }
+        if !both_files {
+            return Self::OfWriting;
+        }
+        Self::Kept { grain_ns: source.time_grain_ns().max(destination.time_grain_ns()) }
     }
 }
 
@@ -104,30 +113,43 @@ fn same_second(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
 fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
     let (ours, theirs) = (source.modified_unix_ms, destination.modified_unix_ms);
     let same = match times {
-        Times::Kept => is_kept(ours, theirs),
+        Times::Kept { grain_ns } => is_kept(grain_ns, source, destination),
         // A store that states no time (0) proves nothing by it.
         Times::OfWriting => ours != 0 && theirs >= ours,
     };
     if same { Verdict::Same } else { Verdict::Differs(Difference::Time) }
 }
 
-/// Whether a file system that was given the time `ours` would tell `theirs`: the same, or cut or rounded to whole
-/// seconds (ext3, HFS+) or to even ones (FAT).
-fn is_kept(ours: i64, theirs: i64) -> bool {
-    let grain_ms = if theirs % 2000 == 0 {
-        2000
-    } else if theirs % 1000 == 0 {
-        1000
-    } else {
-        1
+/// Whether a copy of `ours` would bear the time of `theirs`. Copies are given whole milliseconds, so a file that bears
+/// those is held against the other to the millisecond, and any other to the nanosecond.
+///
+/// File systems that are known to round, as FAT does to even seconds, have their rounding. Of others that keep whole
+/// seconds (ext3, HFS+, some that lie behind FUSE) the time of the last change tells, which no program sets: it is of a
+/// whole second too, as good as never by chance.
+fn is_kept(grain_ns: u64, ours: &ObjectInfo, theirs: &ObjectInfo) -> bool {
+    let (one, other) = (modified_unix_ns(ours), modified_unix_ns(theirs));
+    let keeps_seconds = |object: &ObjectInfo| {
+        let file = object.file;
+        file.is_some_and(|file| file.modified_unix_ns % SECOND_NS == 0 && file.changed_unix_ns % SECOND_NS == 0)
     };
-    (ours - theirs).abs() < grain_ms
+    let seconds_ns = if keeps_seconds(ours) || keeps_seconds(theirs) { SECOND_NS.unsigned_abs() } else { 1 };
+    let is_whole = one % MILLISECOND_NS == 0 || other % MILLISECOND_NS == 0;
+    one == other
+        || is_whole && one.div_euclid(MILLISECOND_NS) == other.div_euclid(MILLISECOND_NS)
+        || one.abs_diff(other) < grain_ns.max(seconds_ns)
+}
+
+/// The nearest there is of a time beyond the years 1677 to 2262.
+fn modified_unix_ns(object: &ObjectInfo) -> i64 {
+    object.file.map_or(object.modified_unix_ms.saturating_mul(MILLISECOND_NS), |file| file.modified_unix_ns)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tradewind_store::Checksums;
+    use tradewind_store::{Checksums, FileIdentity};
+
+    const KEPT: Times = Times::Kept { grain_ns: 1 };
 
     fn object(size_bytes: u64, modified_unix_ms: i64, crc32c: Option<u32>, md5: Option<u8>) -> ObjectInfo {
         let checksums = Checksums { crc32c, md5: md5.map(|byte| [byte; 16]), ..Checksums::default() };
@@ -145,10 +167,10 @@ mod tests {
     #[test]
     fn nothing_is_the_same_as_nothing() {
         let (older, newer) = (object(0, 1_000, None, None), object(0, 9_000, None, None));
-        assert_eq!(decide(Comparison::Auto, Times::Kept, &older, &newer), Verdict::Same);
-        assert_eq!(decide(Comparison::Time, Times::Kept, &older, &newer), Verdict::Differs(Difference::Time));
+        assert_eq!(decide(Comparison::Auto, KEPT, &older, &newer), Verdict::Same);
+        assert_eq!(decide(Comparison::Time, KEPT, &older, &newer), Verdict::Differs(Difference::Time));
         let marker = |object: ObjectInfo| ObjectInfo { key: "folder/".to_owned(), ..object };
-        assert_eq!(decide(Comparison::Time, Times::Kept, &marker(older), &marker(newer)), Verdict::Same);
+        assert_eq!(decide(Comparison::Time, KEPT, &marker(older), &marker(newer)), Verdict::Same);
     }
 
     #[test]
@@ -215,16 +237,46 @@ mod tests {
     fn between_file_systems_another_time_is_another_state() {
         let at = |ms| object(1, ms, None, None);
         for rule in [Comparison::Auto, Comparison::Time] {
-            let decided = |ours, theirs| decide(rule, Times::Kept, &at(ours), &at(theirs)) == Verdict::Same;
+            let decided = |ours, theirs| decide(rule, KEPT, &at(ours), &at(theirs)) == Verdict::Same;
             assert!(decided(1_234_567, 1_234_567));
             assert!(
                 !decided(1_234_567, 1_234_568),
                 "newer at the destination: the source was replaced by an older one"
             );
-            assert!(decided(1_235_567, 1_235_000), "the destination keeps whole seconds");
-            assert!(!decided(1_236_001, 1_235_000));
+            assert!(
+                !decided(1_235_567, 1_235_000) && !decided(1_236_000, 1_235_000),
+                "a whole second is a time like others"
+            );
+            let fat = Times::Kept { grain_ns: 2_000_000_000 };
+            let decided = |ours, theirs| decide(rule, fat, &at(ours), &at(theirs)) == Verdict::Same;
             assert!(decided(1_235_567, 1_234_000) && decided(1_235_567, 1_236_000), "the destination is FAT");
             assert!(!decided(1_236_000, 1_234_000));
         }
+    }
+
+    fn file(modified_unix_ns: i64, changed_unix_ns: i64) -> ObjectInfo {
+        let identity = FileIdentity { modified_unix_ns, changed_unix_ns, ..FileIdentity::default() };
+        ObjectInfo { file: Some(identity), ..object(1, modified_unix_ns.div_euclid(MILLISECOND_NS), None, None) }
+    }
+
+    #[test]
+    fn times_of_files_count_to_what_a_copy_can_bear() {
+        let same = |ours: &ObjectInfo, theirs: &ObjectInfo| is_kept(1, ours, theirs);
+        let (source, changed) = (5_123_456_789, 9_876_543_210);
+        assert!(same(&file(source, 1), &file(5_123_000_000, changed)), "the copy has whole milliseconds");
+        assert!(same(&file(5_123_000_000, changed), &file(source, 1)), "and so has its way back");
+        assert!(!same(&file(source, 1), &file(5_123_456_788, changed)), "no copy of ours");
+        assert!(
+            !same(&file(source, 1), &file(5_000_000_000, changed))
+                && !same(&file(5_000_000_000, 1), &file(6_000_000_000, changed))
+        );
+    }
+
+    #[test]
+    fn a_file_system_of_whole_seconds_shows_in_the_time_of_change() {
+        let source = file(5_123_456_789, 1);
+        assert!(is_kept(1, &source, &file(5_000_000_000, 9_000_000_000)));
+        assert!(!is_kept(1, &source, &file(4_000_000_000, 9_000_000_000)));
+        assert!(!is_kept(1, &source, &file(5_000_000_000, 9_000_000_001)));
     }
 }

@@ -102,6 +102,23 @@ impl Selector {
         self.rules.is_empty() || self.verdict_of_rules(name).0
     }
 
+    /// Whether an entry that cannot be listed is of no concern, because the rules leave it out. A name that is empty or
+    /// ends in `/` is that of a folder, below which nobody knows the names: it counts only if the rules leave out
+    /// whatever may be there. Where that is not certain the answer is no.
+    pub fn leaves_out(&self, name: &str) -> bool {
+        if !name.is_empty() && !name.ends_with('/') {
+            return !self.takes_name(name);
+        }
+        for (rule, glob) in self.rules.iter().zip(&self.globs).rev() {
+            match rule {
+                FilterRule::Include(_) if may_match_below(glob.glob(), name) => return false,
+                FilterRule::Exclude(_) if matches_all_below(glob.glob(), name) => return true,
+                FilterRule::Include(_) | FilterRule::Exclude(_) => {}
+            }
+        }
+        matches!(self.rules.first(), Some(FilterRule::Include(_)))
+    }
+
     /// As [`Selector::takes`], with the reason. A size or time that is not known refuses nothing.
     pub fn explain(&self, name: &str, size_bytes: Option<u64>, modified_unix_ms: Option<i64>) -> Explanation {
         let (taken, because) = self.verdict_of_rules(name);
@@ -161,7 +178,27 @@ fn glob_of(rule: &FilterRule) -> &str {
 }
 
 fn build_glob(glob: &str) -> Result<Glob, globset::Error> {
-    GlobBuilder::new(&whole_name_glob(glob)).literal_separator(true).backslash_escape(true).build()
+    build_whole(&whole_name_glob(glob))
+}
+
+fn build_whole(glob: &str) -> Result<Glob, globset::Error> {
+    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
+}
+
+/// False only if no name that begins with `folder` matches this glob for whole names.
+fn may_match_below(glob: &str, folder: &str) -> bool {
+    let literal = &glob[..glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len())];
+    literal.starts_with(folder) || literal.len() < glob.len() && folder.starts_with(literal)
+}
+
+/// True only if every name that begins with `folder` matches this glob for whole names.
+fn matches_all_below(glob: &str, folder: &str) -> bool {
+    if ["**", "**/*", "**/**"].contains(&glob) {
+        return true;
+    }
+    let Some(above) = glob.strip_suffix("/**").and_then(|above| build_whole(above).ok()) else { return false };
+    let above = above.compile_matcher();
+    folder.match_indices('/').any(|(end, _)| above.is_match(&folder[..end]))
 }
 
 /// The glob that says for whole names what `glob` says to users; see [`Selector::new`].
@@ -327,6 +364,58 @@ mod tests {
         let explanation = filter.explain("boat", None, None);
         assert_eq!(explanation.because, Because::Rule { position: 2, rule: include("b*") });
         assert_eq!(explanation.because.to_string(), "rule 2, --include 'b*', is the last that matches");
+    }
+
+    #[test]
+    fn a_folder_is_left_out_only_if_all_below_it_is() {
+        let leaves = |rules: &[FilterRule], folder: &str| selector(rules.to_vec()).leaves_out(folder);
+        assert!(!leaves(&[], "a/") && !leaves(&[], ""));
+        for rules in [
+            vec![include("*.log")],
+            vec![include("a/b/*.log")],
+            vec![include("?/x")],
+            vec![include("a")],
+            vec![exclude("/a/*"), include("/a/keep/**")],
+            vec![exclude("/a/*")],
+            vec![exclude("a")],
+            vec![exclude("a/**"), include("a/x")],
+            vec![exclude("a/b/")],
+            vec![exclude("b/")],
+            vec![exclude("*.tmp")],
+        ] {
+            assert!(!leaves(&rules, "a/"), "{rules:?}");
+            assert!(!leaves(&rules, ""), "{rules:?}");
+        }
+        for rules in [
+            vec![exclude("a/")],
+            vec![exclude("/a/**")],
+            vec![exclude("*")],
+            vec![exclude("**")],
+            vec![include("b/**")],
+            vec![include("/ab*")],
+            vec![include("*.log"), exclude("a/")],
+            vec![exclude("a/"), include("/b/x")],
+        ] {
+            assert!(leaves(&rules, "a/") && leaves(&rules, "a/deep/er/"), "{rules:?}");
+        }
+        assert!(leaves(&[exclude("tmp/")], "a/tmp/b/") && !leaves(&[exclude("/tmp/")], "a/tmp/"));
+        assert!(leaves(&[include("*.log")], "file") && !leaves(&[include("*.log")], "a.log"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_folder_that_is_left_out_holds_nothing_that_is_taken(
+            rules in prop::collection::vec(("[ab*/]{1,5}", any::<bool>()), 0..4),
+            folder in "([ab]{1,2}/){1,2}",
+            below in "[ab/]{1,4}",
+        ) {
+            let rules = rules.into_iter().map(|(glob, taken)| if taken { include(&glob) } else { exclude(&glob) });
+            let filter = ObjectFilter { rules: rules.collect(), ..ObjectFilter::default() };
+            if let Ok(selector) = Selector::new(&filter) && selector.leaves_out(&folder) {
+                let name = folder + &below;
+                prop_assert!(!selector.takes_name(&name));
+            }
+        }
     }
 
     #[test]

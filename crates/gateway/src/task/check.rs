@@ -146,7 +146,11 @@ impl Check {
                         send(sender, Finding::Extra(name)).await?;
                     }
                 }
-                Joined::Refused { error, .. } => send(sender, Finding::Refused(error)).await?,
+                Joined::Refused { side, error } => {
+                    if !self.is_left_out(selector, side, &error) {
+                        send(sender, Finding::Refused(error)).await?;
+                    }
+                }
             }
             if batch.len() == BATCH_PAIRS_MAX {
                 self.compare_batch(std::mem::take(&mut batch), pairs, sender).await?;
@@ -164,6 +168,13 @@ impl Check {
                 TaskError::ended(outcome, failed.error.to_string(), hint)
             }
         }
+    }
+
+    /// Whether the rules leave out an entry that cannot be listed.
+    fn is_left_out(&self, selector: &Selector, side: Side, error: &Error) -> bool {
+        let (store, prefix) = &self.sides[usize::from(side != Side::Source)];
+        let root = object_url(store.as_ref(), prefix);
+        error.url.strip_prefix(&root).is_some_and(|name| selector.leaves_out(name))
     }
 
     fn name_of(&self, side: usize, object: &ObjectInfo) -> String {
@@ -244,7 +255,7 @@ impl Check {
             Finding::Unproven(name) => ("unproven", name, None),
             Finding::Failed(name, error) => ("failed", name, Some(error.to_string())),
             Finding::Refused(error) => {
-                refused.take(&[error], streams);
+                refused.take_uncompared(&error, streams);
                 return Ok(());
             }
         };

@@ -152,7 +152,7 @@ fn same(rule: Comparison, times: Times, by_sum: bool, ours: &ObjectInfo, theirs:
         (Comparison::Auto | Comparison::Checksum, _) if ours.etag.is_some() && ours.etag == theirs.etag => {
             "same size and ETag"
         }
-        (_, Times::Kept) => "same size and time",
+        (_, Times::Kept { .. }) => "same size and time",
         (_, Times::OfWriting) => "same size, and not older than the source",
     }
 }
@@ -161,7 +161,7 @@ fn differs(how: Difference, times: Times) -> &'static str {
     match (how, times) {
         (Difference::Size, _) => "the size differs",
         (Difference::Checksum, _) => "the checksum differs",
-        (Difference::Time, Times::Kept) => "the time differs",
+        (Difference::Time, Times::Kept { .. }) => "the time differs",
         (Difference::Time, Times::OfWriting) => "it is older than the source",
         (Difference::Unproven, _) => "no checksum in common, so it is not known to be the same",
     }

@@ -19,11 +19,25 @@ impl Refused {
         for error in refused {
             match error.kind {
                 ErrorKind::Link => self.links += 1,
+                // It was there when the listing began; now it holds nothing.
+                ErrorKind::NotFound => {}
                 ErrorKind::Unsupported | ErrorKind::InvalidKey => streams.say(&format!("note: left out: {error}")),
                 _ => {
                     self.unseen += 1;
                     streams.say_error(&error.to_string(), error.hint());
                 }
+            }
+        }
+    }
+
+    /// As [`Refused::take`], where what cannot be compared is no success whatever it is.
+    pub(super) fn take_uncompared(&mut self, error: &Error, streams: &mut Streams) {
+        match error.kind {
+            ErrorKind::Link => self.links += 1,
+            ErrorKind::NotFound => {}
+            _ => {
+                self.unseen += 1;
+                streams.say_error(&error.to_string(), error.hint());
             }
         }
     }

@@ -9,11 +9,13 @@ use nix::sys::stat::{Mode, fstatat};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes read at once when a part is checked.
 const READ_BYTES: usize = 1 << 20;
+/// Unit of `st_blocks`, whatever the file system's own.
+const BLOCK_BYTES: u64 = 512;
 /// Directories known to be on the disk; at the limit all are forgotten and synced again, which costs time only.
 const SYNCED_DIRECTORIES_MAX: usize = 65_536;
 
@@ -97,16 +99,21 @@ impl Tree {
         Some(stat.st_ctime * 1000 + stat.st_ctime_nsec / 1_000_000)
     }
 
-    /// Whether `part` of an upload has its bytes. Reads them if they were written before the machine was last started.
+    /// Whether `part` of an upload has its bytes. Reads them.
     pub(super) fn has_part(&self, key: &str, upload: &UploadId, offset: u64, part: &PartTag) -> Result<bool> {
         let (_, file) = self.open_temporary("check part", key, upload, OFlag::O_RDONLY)?;
         self.part_is_in(key, &file, offset, part)
     }
 
-    pub(super) fn part_is_in(&self, key: &str, file: &File, offset: u64, part: &PartTag) -> Result<bool> {
-        if part.tag == self.disk.boot() {
-            return Ok(true);
-        }
+    /// Whether the temporary file is as long as its parts and takes at least as much room. One that was cut and grew again
+    /// has a hole where they were. A file system that compresses makes it look smaller than it is, which costs a read.
+    pub(super) fn may_hold_parts(&self, key: &str, upload: &UploadId, end: u64, bytes: u64) -> Result<bool> {
+        let (_, file) = self.open_temporary("check upload", key, upload, OFlag::O_RDONLY)?;
+        let metadata = file.metadata().map_err(|error| self.io_error("check upload", key, &error))?;
+        Ok(metadata.len() >= end && metadata.blocks().saturating_mul(BLOCK_BYTES) >= bytes)
+    }
+
+    fn part_is_in(&self, key: &str, file: &File, offset: u64, part: &PartTag) -> Result<bool> {
         let mut sums = crate::Checksums::of_segments(&[]);
         let mut buffer = vec![0; READ_BYTES];
         let mut at = offset;
@@ -132,7 +139,7 @@ impl Tree {
         const OPERATION: &str = "complete upload";
         let mut offset = 0;
         for part in parts {
-            if !self.part_is_in(key, file, offset, part)? {
+            if part.tag != self.disk.boot() && !self.part_is_in(key, file, offset, part)? {
                 let message = format!("part {} was lost when the machine was started again", part.part);
                 return Err(self.error(ErrorKind::ChecksumMismatch, OPERATION, key, message));
             }

@@ -21,6 +21,7 @@
 mod disk;
 mod durable;
 mod errors;
+mod grain;
 mod identity;
 mod links;
 mod path;
@@ -77,6 +78,8 @@ pub(crate) struct Tree {
     turns: write::Turns,
     disk: Arc<dyn Disk>,
     synced: durable::SyncedDirectories,
+    /// How finely modification times are kept, in nanoseconds; found out at the first look.
+    grain_ns: OnceLock<u64>,
 }
 
 impl FileStore {
@@ -97,6 +100,7 @@ impl FileStore {
             turns: write::Turns::default(),
             disk,
             synced: durable::SyncedDirectories::default(),
+            grain_ns: OnceLock::new(),
         })))
     }
 
@@ -210,6 +214,17 @@ impl Store for FileStore {
     async fn has_part(&self, key: &str, upload: &UploadId, offset: u64, part: &PartTag) -> Result<bool> {
         let (key, upload, part) = (key.to_owned(), upload.clone(), part.clone());
         self.blocking("check part", move |tree| tree.has_part(&key, &upload, offset, &part)).await
+    }
+
+    async fn may_hold_parts(&self, key: &str, upload: &UploadId, end: u64, bytes: u64) -> bool {
+        let (key, upload) = (key.to_owned(), upload.clone());
+        let looked = self.blocking("check upload", move |tree| tree.may_hold_parts(&key, &upload, end, bytes)).await;
+        // What the look meets, the next request for the upload meets too.
+        looked.unwrap_or(true)
+    }
+
+    fn time_grain_ns(&self) -> u64 {
+        self.0.grain_ns.get().copied().unwrap_or(1)
     }
 
     async fn changed_unix_ms(&self, key: &str) -> Option<i64> {

@@ -211,6 +211,11 @@ fn settled(file: &File) -> io::Result<Metadata> {
     }
 }
 
+/// A file that cannot be read at all has nothing to lose either: its length stands.
+fn has_a_byte(file: &File) -> bool {
+    file.read_at(&mut [0], 0).is_ok_and(|read| read > 0)
+}
+
 pub(super) fn is_kind(stat: &FileStat, kind: libc::mode_t) -> bool {
     stat.st_mode & libc::S_IFMT == kind
 }
@@ -239,6 +244,7 @@ impl Tree {
         let split = self.split("head", key)?;
         let fail = |blocked: Blocked| self.read_error("head", key, blocked);
         let directory = self.open_directory(split.parent).map_err(fail)?;
+        self.note_grain(&directory);
         let stat = self.stat_entry(&directory, split.name, key).map_err(fail)?;
         if is_kind(&stat, libc::S_IFLNK) {
             return Err(fail(Errno::ELOOP.into()));
@@ -270,6 +276,11 @@ impl Tree {
             return Err(self.error(ErrorKind::NotFound, "get", key, "no regular file"));
         }
         let size = if split.is_directory { 0 } else { metadata.len() };
+        // Files of `/proc` and some FUSE file systems: what is read is not what was stated.
+        if size == 0 && !split.is_directory && has_a_byte(&file) {
+            let message = "its length is stated as 0 but it has content";
+            return Err(self.error(ErrorKind::Unsupported, "get", key, message));
+        }
         let identity = identity_of(&metadata);
         let info = ObjectInfo {
             key: key.to_owned(),

@@ -22,6 +22,7 @@ use std::sync::{Mutex, PoisonError};
 const PAGE_ENTRIES: usize = 4096;
 /// Walks kept between pages; the oldest is forgotten and, when asked for, begun again behind its last key.
 const CURSORS_MAX: usize = 32;
+const GONE: &str = "the directory was removed or moved while it was listed";
 
 /// What an entry of a directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +173,8 @@ impl Tree {
         if let Some(cursor) = id.and_then(|id| self.cursors.take(id)) {
             return Ok(self.fill(cursor, page));
         }
-        let Some(directory) = self.open_base(&request.prefix)? else { return Ok(page.page) };
+        let Some(directory) = self.open_base(&request.prefix)? else { return Ok(self.without_base(page)) };
+        self.note_grain(&directory);
         self.begin(directory, page)
     }
 
@@ -197,6 +199,15 @@ impl Tree {
             Err(Blocked::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG)) => Ok(None),
             Err(blocked) => Err(self.blocked_error("list", prefix, blocked)),
         }
+    }
+
+    /// A directory that is not there holds nothing, unless the listing has begun before: then it has gone meanwhile.
+    fn without_base(&self, mut page: Page<'_>) -> ListPage {
+        if page.after.is_some() {
+            let base = base_of(&page.request.prefix);
+            page.page.refused.push(self.error(ErrorKind::NotFound, "list", base, GONE));
+        }
+        page.page
     }
 
     /// Starts a walk in the directory of the prefix.
@@ -230,7 +241,11 @@ impl Tree {
             }
             let Ok(text) = std::str::from_utf8(name) else {
                 is_empty = false;
-                refused.push(name.to_owned());
+                let mut name = name.to_owned();
+                if self.may_be_directory(&directory, &name, entry.file_type()) {
+                    name.push(b'/');
+                }
+                refused.push(name);
                 continue;
             };
             if is_temporary(text) {
@@ -254,6 +269,18 @@ impl Tree {
         let identity = (stat.st_dev, stat.st_ino);
         let upwards = if self.follow_symlinks && through_link { identities_upwards(&directory)? } else { Vec::new() };
         Ok(Frame { directory, identity, upwards, names, is_empty, next: 0, path_length })
+    }
+
+    /// Whether objects may lie below an entry that cannot be listed.
+    fn may_be_directory(&self, directory: &OwnedFd, name: &[u8], kind: Option<Type>) -> bool {
+        match kind {
+            Some(Type::Directory) => true,
+            Some(Type::Symlink) | None => {
+                let flags = if self.follow_symlinks { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
+                fstatat(directory, name, flags).map_or(true, |stat| is_kind(&stat, libc::S_IFDIR))
+            }
+            Some(_) => false,
+        }
     }
 
     fn stat(&self, directory: &OwnedFd, name: &str) -> Result<FileStat, Errno> {
@@ -313,8 +340,9 @@ impl Tree {
             }
             match self.enter(&frame.directory, name.trim_end_matches('/'), key.trim_end_matches('/')) {
                 Ok(entered) => return Some(entered),
-                // Gone since the directory was read.
-                Err(Blocked::System(Errno::ENOENT)) => {}
+                Err(Blocked::System(Errno::ENOENT)) => {
+                    self.refuse(page, key, self.error(ErrorKind::NotFound, "list", key, GONE));
+                }
                 Err(blocked) => self.refuse(page, key, self.blocked_error("list", key, blocked)),
             }
             return None;
@@ -336,14 +364,22 @@ impl Tree {
                 let message = "a symbolic link that leads nowhere";
                 self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, message));
             }
+            // It may be a directory, and its URL then ends as that of one.
+            Err(blocked @ Blocked::System(errno)) if kind == Kind::Unknown && errno != Errno::ELOOP => {
+                self.refuse(page, key, self.blocked_error("list", &format!("{key}/"), blocked));
+            }
             Err(blocked) => self.refuse(page, key, self.blocked_error("list", key, blocked)),
         }
         None
     }
 
     fn refuse(&self, page: &mut Page<'_>, key: &str, error: Error) {
-        if page.takes(key) {
+        let is_behind = page.takes(key);
+        if is_behind {
             key.clone_into(&mut page.last);
+        }
+        // A directory that was entered for an earlier page, or for another range, hides what comes behind.
+        if is_behind || key.ends_with('/') {
             page.page.refused.push(error);
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct Cargo {
     pub(super) tags: BTreeMap<u32, PartTag>,
     /// Parts of an earlier run that a power loss may have undone: the sink looks before they are sent again.
     pub(super) unsynced: BTreeMap<u32, PartTag>,
+    /// The store no longer has all that its earlier upload had.
+    pub(super) parts_are_doubtful: bool,
     /// When its first upload was intended, and how often one was.
     pub(super) intended: Option<(i64, u32)>,
     pub(super) placed: Option<Placed>,
@@ -52,8 +54,46 @@ pub(super) fn is_whole(item: &WorkItem, setup: &Shared) -> bool {
     }
 }
 
-/// Asks the source for what a listing does not tell: attributes and checksums, and the present state after a change.
-pub(super) async fn look(item: WorkItem, restarted: bool, setup: &Shared) -> Prepared {
+/// What an upload of an earlier run must still hold.
+pub(super) struct Extent {
+    upload: UploadId,
+    /// Where its last part ends.
+    end: u64,
+    /// Length of its parts together.
+    bytes: u64,
+}
+
+impl Extent {
+    pub(super) fn of(unfinished: &UnfinishedUpload) -> Self {
+        let chunk_bytes = unfinished.intent.chunk_bytes;
+        let end_of = |part: &PartTag| {
+            u64::from(part.part.saturating_sub(1)).saturating_mul(chunk_bytes).saturating_add(part.size_bytes)
+        };
+        let parts = &unfinished.parts;
+        Self {
+            upload: unfinished.upload.clone(),
+            end: parts.iter().map(end_of).max().unwrap_or(0),
+            bytes: parts.iter().map(|part| part.size_bytes).fold(0, u64::saturating_add),
+        }
+    }
+}
+
+/// Asks the source for what a listing does not tell: attributes and checksums, and the present state after a change. Asks
+/// the destination whether it can still have what an `earlier` run sent.
+pub(super) async fn look(item: WorkItem, restarted: bool, earlier: Option<Extent>, setup: &Shared) -> Prepared {
+    let target = &setup.targets[usize::from(item.target)];
+    let parts_are_doubtful = match earlier {
+        Some(Extent { upload, end, bytes }) => !target.may_hold_parts(&item.target_key, &upload, end, bytes).await,
+        None => false,
+    };
+    let mut prepared = look_at_source(item, restarted, setup).await;
+    if let Prepared::Ready(cargo) = &mut prepared {
+        cargo.parts_are_doubtful = parts_are_doubtful;
+    }
+    prepared
+}
+
+async fn look_at_source(item: WorkItem, restarted: bool, setup: &Shared) -> Prepared {
     let url = format!("{}/{}", setup.source.url(), item.source_key);
     match setup.policy.run("head", &url, || setup.source.head(&item.source_key)).await {
         Ok(now) if !restarted && changed(&item.info, &now) => {
@@ -110,6 +150,7 @@ impl Cargo {
             upload: None,
             tags: BTreeMap::new(),
             unsynced: BTreeMap::new(),
+            parts_are_doubtful: false,
             intended: None,
             placed: None,
             failure: None,

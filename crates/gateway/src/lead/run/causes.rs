@@ -20,6 +20,8 @@ pub(super) enum Place {
     Source,
     /// The destination with this index.
     Target(u16),
+    /// A destination of files, each of which has rights of its own: never closed.
+    TargetFiles,
     /// No store, or it is not known which.
     Elsewhere,
 }
@@ -77,7 +79,7 @@ impl Causes {
         let key = (cause.place, cause.kind.clone());
         self.groups.entry(key).or_insert_with(|| Group { count: 0, first: cause.clone() }).count += 1;
         let in_a_row_max = match cause.kind.as_str() {
-            _ if cause.place == Place::Elsewhere => return false,
+            _ if matches!(cause.place, Place::TargetFiles | Place::Elsewhere) => return false,
             "bucket_not_found" => 1,
             "unauthenticated" => UNAUTHENTICATED_IN_A_ROW_MAX,
             "forbidden" => FORBIDDEN_IN_A_ROW_MAX,
@@ -115,7 +117,7 @@ impl Causes {
         } else if all(&["forbidden", "unauthenticated"]) {
             Outcome::Unauthorised
         } else if all(&["not_found", "bucket_not_found"])
-            && !self.groups.keys().any(|(place, _)| matches!(place, Place::Target(_)))
+            && !self.groups.keys().any(|(place, _)| matches!(place, Place::Target(_) | Place::TargetFiles))
         {
             Outcome::SourceNotFound
         } else {
@@ -141,7 +143,7 @@ impl Causes {
         let url = untouched(*place)?;
         let doing = if *place == Place::Source { "read" } else { "write" };
         let what = match kind.as_str() {
-            _ if *place == Place::Elsewhere => return None,
+            _ if matches!(place, Place::TargetFiles | Place::Elsewhere) => return None,
             "forbidden" | "unauthenticated" => format!("not authorised to {doing} {}", url),
             "bucket_not_found" => format!("{} does not exist", url),
             _ => return None,
@@ -206,6 +208,7 @@ mod tests {
             (Place::Source, "unauthenticated", Outcome::Unauthorised, Outcome::SomeFailed),
             (Place::Source, "not_found", Outcome::SourceNotFound, Outcome::SomeFailed),
             (TARGET, "bucket_not_found", Outcome::Failed, Outcome::SomeFailed),
+            (Place::TargetFiles, "not_found", Outcome::Failed, Outcome::SomeFailed),
             (TARGET, "no_space", Outcome::Failed, Outcome::SomeFailed),
             (TARGET, "mismatch", Outcome::Mismatch, Outcome::Mismatch),
             (Place::Elsewhere, "unavailable", Outcome::Unavailable, Outcome::Unavailable),

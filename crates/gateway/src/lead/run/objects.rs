@@ -12,7 +12,7 @@ use crate::lead::survey::{Found, SurveyError, WorkItem};
 use crate::node::work::{Failure, Placed, Side};
 use tokio::sync::mpsc;
 use tradewind_contract::{Event, FailedObject, Outcome};
-use tradewind_store::ObjectInfo;
+use tradewind_store::{ObjectInfo, PartTag};
 use tradewind_wire::{Fault, ObjectId};
 
 /// A look at an object, for which the lead waits. Dropped before its end (its task has panicked), the object failed.
@@ -55,6 +55,10 @@ impl Running {
             Some(Found::AlreadyDone { target, objects, bytes }) => self.tally.already_done(target, objects, bytes),
             Some(Found::CopiedBefore { source, copy }) => self.copied(&source, copy).await,
             Some(Found::Refused { failed, target, bytes }) => self.refused(failed, target, bytes).await,
+            Some(Found::NotListed(failed)) => {
+                self.tally.not_deleted += 1;
+                self.say_failed(failed, Place::Elsewhere, 0).await;
+            }
             Some(Found::LinksSkipped(links)) => self.notice(links_skipped(links)),
             Some(Found::Listed) => {
                 self.tally.listed = true;
@@ -95,7 +99,10 @@ impl Running {
         }
         self.preparing += 1;
         let (setup, look) = (self.setup.clone(), Look::begin(self.prepared.0.clone(), &item));
-        tokio::spawn(async move { look.end(cargo::look(item, restarted, &setup).await) });
+        // Gateways elsewhere look at each part themselves.
+        let earlier = self.unfinished.get(&(item.target, item.target_key.clone())).filter(|_| self.local);
+        let earlier = earlier.map(cargo::Extent::of);
+        tokio::spawn(async move { look.end(cargo::look(item, restarted, earlier, &setup).await) });
     }
 
     pub(super) async fn prepared(&mut self, prepared: Prepared) {
@@ -115,7 +122,9 @@ impl Running {
         {
             let store = &self.setup.targets[usize::from(cargo.item.target)];
             let (boot, local) = (store.volatile_boot(), self.local);
-            cargo.go_on_with(upload, |part| boot.is_none() || local && boot == Some(&part.tag));
+            let is_doubtful = cargo.parts_are_doubtful;
+            let survives = |part: &PartTag| boot.is_none() || local && !is_doubtful && boot == Some(&part.tag);
+            cargo.go_on_with(upload, survives);
             self.tally.acked_earlier(cargo.item.target, cargo.acked_bytes());
         }
         if cargo.part_bytes.is_some() {
@@ -259,7 +268,11 @@ impl Running {
 
     /// Of files each has rights of its own: what is forbidden there says nothing of the others.
     fn closable(&self, place: Place) -> Place {
-        if self.place_url(place).starts_with("file:") { Place::Elsewhere } else { place }
+        match place {
+            _ if !self.place_url(place).starts_with("file:") => place,
+            Place::Target(_) => Place::TargetFiles,
+            _ => Place::Elsewhere,
+        }
     }
 
     fn nothing_is_open(&self) -> bool {
@@ -272,7 +285,7 @@ impl Running {
         match place {
             Place::Source => self.setup.source.url(),
             Place::Target(target) => self.setup.targets[usize::from(target)].url(),
-            Place::Elsewhere => "",
+            Place::TargetFiles | Place::Elsewhere => "",
         }
     }
 

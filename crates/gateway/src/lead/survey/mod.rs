@@ -89,6 +89,8 @@ pub enum Found {
         /// Its length, as far as known.
         bytes: u64,
     },
+    /// An entry of a destination that cannot be listed, so that nobody knows what should be deleted there.
+    NotListed(FailedObject),
     /// So many symbolic links lie in the source and are not followed.
     LinksSkipped(u64),
     /// The source was listed to its end; nothing follows.

@@ -148,6 +148,7 @@ async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
     let (target, folder) = (Tree::new(), tempfile::tempdir().unwrap());
     let targets = [(&target, "")];
     let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
+    source.set_modified("a", 1_000_001);
     for key in ["a", "b"] {
         let info = source.store.head(key).await.unwrap();
         let (target_key, fingerprint) = (key.to_owned(), fingerprint(&info));
@@ -155,10 +156,23 @@ async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
         journal.record_durably(closed).await.unwrap();
     }
     source.write("b", b"22");
-    let job = job(&source, prefix(""), &targets);
-    let (_, found) = survey(&job, &source, &targets, journal.done_set().unwrap()).await;
-    assert_eq!(items(&found), [(0, "b", "b"), (0, "c", "c")]);
-    assert!(found.contains(&Found::AlreadyDone { target: 0, objects: 1, bytes: 1 }));
+    let mut job = job(&source, prefix(""), &targets);
+    for compare in [None, Some(Comparison::Auto)] {
+        job.compare = compare;
+        for (bytes, at_ms, is_done) in
+            [(&b"1"[..], 1_000_001, true), (b"1", 1_000_002, false), (b"11", 1_000_001, false), (b"", 1_000_001, false)]
+        {
+            target.write("a", bytes);
+            target.set_modified("a", at_ms);
+            let (_, found) = survey(&job, &source, &targets, journal.done_set().unwrap()).await;
+            let expected = [(0, "a", "a"), (0, "b", "b"), (0, "c", "c")];
+            assert_eq!(items(&found), expected[usize::from(is_done)..], "{compare:?} {bytes:?}");
+            assert_eq!(found.contains(&Found::AlreadyDone { target: 0, objects: 1, bytes: 1 }), is_done);
+        }
+        std::fs::remove_file(target.path("a")).unwrap();
+        let (_, found) = survey(&job, &source, &targets, journal.done_set().unwrap()).await;
+        assert_eq!(items(&found).len(), 3, "{compare:?}");
+    }
 }
 
 #[tokio::test]
@@ -185,6 +199,50 @@ async fn entries_that_cannot_be_moved_keep_deletion_away_unless_left_out() {
         let (end, found) = survey(&job, &source, &targets, DoneSet::empty()).await;
         let end = end.unwrap();
         assert_eq!((refused(&found).len(), end.listed_to_the_end), (refusals, refusals == 0));
+    }
+}
+
+/// A name that is no UTF-8 text, so that no listing can give what is in there.
+fn hide_folder(tree: &Tree) {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tree.path("").join(std::ffi::OsStr::from_bytes(b"hidden\xff"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("a.log"), b"1").unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_listed_keeps_deletion_away_whatever_its_name() {
+    let (source, target) = (Tree::with(&[("a.log", b"1")]), Tree::with(&[("z.log", b"1")]));
+    hide_folder(&source);
+    let targets = [(&target, "")];
+    let exclude = |glob: &str| FilterRule::Exclude(glob.into());
+    for (rules, refusals) in [
+        (vec![include("*.log")], 1),
+        (vec![exclude("*.txt")], 1),
+        (vec![exclude("hidden*/")], 0),
+        (vec![include("/*.log")], 1),
+        (vec![include("a.log"), exclude("hidden*/**")], 0),
+    ] {
+        let mut job = job(&source, filtered(rules.clone()), &targets);
+        (job.compare, job.delete) = (Some(Comparison::Auto), Some(Deletion::default()));
+        let (end, found) = survey(&job, &source, &targets, DoneSet::empty()).await;
+        let seen = (refused(&found).len(), end.unwrap().listed_to_the_end);
+        assert_eq!(seen, (refusals, refusals == 0), "{rules:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_destination_does_not_list_is_said_where_things_are_deleted() {
+    let (source, target) = (Tree::with(&[("a.log", b"1")]), Tree::with(&[("z.log", b"1")]));
+    hide_folder(&target);
+    let targets = [(&target, "")];
+    let hidden = FilterRule::Exclude("hidden*/".into());
+    for (delete, rules, said) in [(true, vec![], 1), (false, vec![], 0), (true, vec![hidden], 0)] {
+        let mut job = job(&source, filtered(rules), &targets);
+        (job.compare, job.delete) = (Some(Comparison::Auto), delete.then(Deletion::default));
+        let (end, found) = survey(&job, &source, &targets, DoneSet::empty()).await;
+        assert!(end.unwrap().listed_to_the_end);
+        assert_eq!(found.iter().filter(|one| matches!(one, Found::NotListed(_))).count(), said);
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
-use tradewind_contract::{FailedObject, Member, ObjectFilter, Selection};
+use tradewind_contract::{Comparison, FailedObject, Member, ObjectFilter, Selection};
 use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store, Written};
 
 /// A survey under way. Shared by the ranges that are listed at once.
@@ -184,9 +184,7 @@ impl Walk {
                 }
                 Joined::Extra { target, object } => self.put_down(target, &object)?,
                 Joined::Refused { side: Side::Source, error } => self.refuse_entry(&error, naming).await?,
-                Joined::Refused { side: Side::Target(_), error } => {
-                    tracing::warn!(%error, "an entry at the destination cannot be listed");
-                }
+                Joined::Refused { side: Side::Target(target), error } => self.refuse_extra(target, &error).await?,
             }
             if batch.len() == BATCH_OBJECTS_MAX {
                 self.look_at_batch(std::mem::take(&mut batch), naming).await?;
@@ -405,8 +403,16 @@ impl Walk {
         let verdicts = self.survey.done.contains(asked).await?;
         let mut done = vec![Tally::default(); self.survey.targets.len()];
         let mut left = Vec::with_capacity(candidates.len());
-        for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
-            match self.unless_safe(candidate.target, verdict) {
+        let looked =
+            futures::stream::iter(candidates.into_iter().zip(verdicts).map(|(candidate, verdict)| async move {
+                let verdict = self.unless_safe(candidate.target, verdict);
+                let is_trusted = self.survey.job.delete_source || !matches!(verdict, Done::Yes(_));
+                let verdict = if is_trusted || self.is_still_there(&candidate).await { verdict } else { Done::No };
+                (candidate, verdict)
+            }));
+        let mut looked = std::pin::pin!(looked.buffered(HEADS_AT_ONCE_MAX));
+        while let Some((candidate, verdict)) = looked.next().await {
+            match verdict {
                 Done::Yes(_) if !self.survey.job.delete_source => {
                     done[usize::from(candidate.target)].add(&candidate.ours);
                 }
@@ -424,6 +430,31 @@ impl Walk {
         self.say_tallies(&done, |target, Tally { objects, bytes }| Found::AlreadyDone { target, objects, bytes })
             .await?;
         Ok(left)
+    }
+
+    /// Whether the copy of an earlier run is at its destination with its length, and between file systems with its time.
+    /// A comparison has listed the destination; else it is asked, and believed to have the copy if it does not tell.
+    async fn is_still_there(&self, candidate: &Candidate) -> bool {
+        let target = &self.survey.targets[usize::from(candidate.target)];
+        let is_listed =
+            self.survey.job.compare.is_some() && !matches!(self.survey.job.selection, Selection::Several { .. });
+        let theirs = if is_listed {
+            candidate.theirs.clone()
+        } else {
+            match self.ask(target, &candidate.target_key).await {
+                Ok(theirs) => Some(theirs),
+                Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => None,
+                Err(_) => return true,
+            }
+        };
+        let Some(theirs) = theirs else { return false };
+        match Times::between(self.survey.source.as_ref(), target.as_ref()) {
+            times @ Times::Kept { .. } => {
+                compare::decide(Comparison::Auto, times, &candidate.ours, &theirs) == Verdict::Same
+            }
+            // Times of another clock, or of another write of the same bytes, would have done objects copied again.
+            Times::OfWriting => theirs.size_bytes == candidate.ours.size_bytes,
+        }
     }
 
     /// The copy whose source is to be deleted; `None` if it must be made again: nothing says which object was written, or
@@ -507,11 +538,11 @@ impl Walk {
         Ok(())
     }
 
-    /// An entry of the source that cannot be listed. One that the rules leave out by name is nobody's loss.
+    /// An entry of the source that cannot be listed. What the rules leave out is nobody's loss.
     async fn refuse_entry(&self, error: &Error, naming: Naming<'_>) -> Result<(), SurveyError> {
         let root = object_url(self.survey.source.as_ref(), naming.prefix);
         let name = error.url.strip_prefix(&root).map(|name| format!("{}{name}", naming.put));
-        if name.is_some_and(|name| !self.selector.takes_name(&name)) {
+        if name.is_some_and(|name| self.selector.leaves_out(&name)) {
             return Ok(());
         }
         if error.kind == ErrorKind::Link {
@@ -519,7 +550,24 @@ impl Walk {
             return Ok(());
         }
         self.saw_all.store(false, Ordering::Relaxed);
+        // A folder that is gone has nothing to copy. What it held may have moved to where the listing had been before.
+        if error.kind == ErrorKind::NotFound {
+            tracing::warn!(%error, "the source changes while it is listed");
+            return Ok(());
+        }
         self.refuse(failed_object(error.url.clone(), String::new(), error), None, 0).await
+    }
+
+    /// An entry of a destination that cannot be listed: what is to be deleted there is not known.
+    async fn refuse_extra(&self, target: usize, error: &Error) -> Result<(), SurveyError> {
+        tracing::warn!(%error, "an entry at the destination cannot be listed");
+        let root = object_url(self.survey.targets[target].as_ref(), &self.survey.job.targets[target].key);
+        let is_left_out = error.url.strip_prefix(&root).is_some_and(|name| self.selector.leaves_out(name));
+        let is_no_object = matches!(error.kind, ErrorKind::Link | ErrorKind::NotFound);
+        if self.extraneous.is_none() || is_left_out || is_no_object {
+            return Ok(());
+        }
+        self.say(Found::NotListed(failed_object(String::new(), error.url.clone(), error))).await
     }
 
     async fn refuse(&self, failed: FailedObject, target: Option<u16>, bytes: u64) -> Result<(), SurveyError> {

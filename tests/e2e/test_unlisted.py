@@ -1,0 +1,81 @@
+"""What cannot be listed: nothing that it may hold is taken for deleted, and every command says so."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+from testbed.trees import write_tree
+
+HIDDEN = os.fsdecode(b"hidden\xff")
+FILES = {"hidden.log": 10, "one.log": 10, "two.log": 10, "three.log": 10}
+
+
+def trees(tmp_path: Path) -> tuple[Path, Path]:
+    """A source and a copy of it that has one file more. The source has a folder whose name is no text."""
+    source, copy = tmp_path / "from", tmp_path / "to"
+    write_tree(source, FILES)
+    write_tree(copy, FILES | {"extra.log": 10})
+    hidden = source / HIDDEN
+    hidden.mkdir()
+    (hidden / "in.log").write_bytes(b"1")
+    return source, copy
+
+
+def test_a_filter_by_name_does_not_hide_a_folder_that_cannot_be_listed(command: Command, tmp_path: Path) -> None:
+    source, copy = trees(tmp_path)
+    refused = command.run("sync", "--delete", source, copy, "--include", "*.log").expect(4)
+    assert "no UTF-8" in refused.stderr
+    assert (copy / "extra.log").exists()
+    command.run("cp", "-r", source, tmp_path / "other", "--include", "*.log").expect(4)
+    command.run("sync", "--delete", source, copy, "--include", "*.log", "--exclude", "hidden*/").expect(0)
+    assert not (copy / "extra.log").exists()
+
+
+def test_a_folder_of_the_destination_that_cannot_be_listed_is_told(command: Command, tmp_path: Path) -> None:
+    copy, source = trees(tmp_path)
+    (source / "extra.log").unlink()
+    (copy / "old.log").write_bytes(b"1")
+    done = command.run("sync", "--delete", source, copy).expect(4)
+    assert "no UTF-8" in done.stderr
+    assert not (copy / "old.log").exists() and (copy / HIDDEN).exists()
+    command.run("sync", source, copy).expect(0)
+
+
+def test_check_ends_as_cp_does_where_names_cannot_be_listed(command: Command, tmp_path: Path) -> None:
+    source, copy = trees(tmp_path)
+    (copy / "extra.log").unlink()
+    checked = command.run("check", "--read", source, copy).expect(4)
+    assert "no UTF-8" in checked.stderr
+    command.run("check", "--read", source, copy, "--exclude", "hidden*/").expect(0)
+
+
+def test_a_change_within_the_second_of_a_whole_one_is_copied(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "from", tmp_path / "to"
+    write_tree(source, {"a": 4})
+    for second, content in ((10, b"old1"), (11, b"new2"), (11.9, b"new3"), (12, b"new4")):
+        (source / "a").write_bytes(content)
+        os.utime(source / "a", (second, second))
+        command.run("sync", source, copy).expect(0)
+        assert (copy / "a").read_bytes() == content
+    again = command.run("sync", source, copy, "--json").expect(0)
+    assert again.summary["progress"]["objects_skipped"] == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
+def test_a_file_that_has_more_than_it_states_is_refused(command: Command, tmp_path: Path) -> None:
+    refused = command.run("cp", "/proc/self/status", tmp_path / "status").expect(1)
+    assert "stated as 0" in refused.stderr
+    assert not (tmp_path / "status").exists()
+    (tmp_path / "empty").touch()
+    command.run("cp", tmp_path / "empty", tmp_path / "copy").expect(0)
+    assert (tmp_path / "copy").read_bytes() == b""
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+def test_a_destination_that_cannot_be_made_is_no_missing_source(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"1")
+    command.run("cp", tmp_path / "one", "/proc/nope").expect(1)
