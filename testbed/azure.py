@@ -40,6 +40,10 @@ class Azure:
         """Writes a block blob in one request."""
         self._call("PUT", f"{container}/{name}", {}, body, {"x-ms-blob-type": "BlockBlob"})
 
+    def snapshot(self, container: str, name: str) -> None:
+        """Takes a snapshot of a blob."""
+        self._call("PUT", f"{container}/{name}", {"comp": "snapshot"})
+
     def get(self, container: str, name: str) -> bytes:
         """The whole blob."""
         return self._call("GET", f"{container}/{name}", {})

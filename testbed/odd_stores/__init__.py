@@ -24,9 +24,9 @@ condition may ask for the operation and the key with :func:`during`; ``exchange.
     store.add(Rule(Edit(lambda reply: reply.headers.update(etag='"x"')), when=during("head")))   # a lie
 
 Actions: ``Answer`` (refuse), ``Call``, ``Cut`` (reset), ``Delay``, ``Drip``, ``Edit``, ``Endless``, ``FlipRequest``,
-``FlipResponse``, ``Hang``, ``Later``, ``Truncate``, ``Wait``. ``store.exchanges`` is the record of all requests,
-``store.requests(during("copy"))`` counts them, and ``store.wait_for`` waits for them. ``store.objects`` is what the
-store really holds (``find``, ``newest``, ``uploads``, ``change``).
+``FlipResponse``, ``Hang``, ``Instead`` (the page of a proxy), ``Later``, ``Truncate``, ``Wait``. ``store.exchanges`` is
+the record of all requests, ``store.requests(during("copy"))`` counts them, and ``store.wait_for`` waits for them.
+``store.objects`` is what the store really holds (``find``, ``newest``, ``uploads``, ``change``).
 """
 
 from testbed.faults.rules import (
@@ -42,7 +42,7 @@ from testbed.faults.rules import (
     Rule,
     Truncate,
 )
-from testbed.odd_stores.exchange import Asking, Drip, Edit, Endless, Later, Reply, Wait, during
+from testbed.odd_stores.exchange import Asking, Drip, Edit, Endless, Instead, Later, Reply, Wait, during
 from testbed.odd_stores.habits import Habits
 from testbed.odd_stores.objects import Object, Objects, Upload
 from testbed.odd_stores.place import OddPlace
@@ -62,6 +62,7 @@ __all__ = [
     "FlipResponse",
     "Habits",
     "Hang",
+    "Instead",
     "Kind",
     "Later",
     "Object",

@@ -108,9 +108,11 @@ class AzureDialect:
         header = asking.headers.get("x-ms-range", asking.headers.get("range"))
         status, more, body = ranged(found.body, header, self.habits)
         stated = {**self._stated(found), **more}
+        if found.copy_id:
+            stated["x-ms-copy-id"] = found.copy_id
+            stated["x-ms-copy-status"] = "pending" if found.copy_polls > 0 else "success"
         if asking.method == "HEAD" and found.copy_polls > 0:
             found.copy_polls -= 1
-            stated["x-ms-copy-status"] = "pending"
         return Reply(status, stated, body)
 
     def _stated(self, found: Object) -> dict[str, str]:
@@ -174,7 +176,9 @@ class AzureDialect:
         headers = {name: value for name, value in source.headers.items() if not (meta and name.startswith("x-ms-meta"))}
         found = self.objects.put(asking.bucket, asking.key, source.body, {**headers, **meta})
         found.copy_polls = self.habits.pending_copies
+        found.copy_id = f"copy-{found.version}"
         reply = self._written(asking, found)
+        reply.headers["x-ms-copy-id"] = found.copy_id
         reply.headers["x-ms-copy-status"] = "pending" if found.copy_polls else "success"
         return replace(reply, status=202)
 

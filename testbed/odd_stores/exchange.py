@@ -61,6 +61,13 @@ class Edit(Action):
 
 
 @dataclass(frozen=True)
+class Instead(Action):
+    """Answers in place of the store, which does not carry the request out: the page of a proxy, say."""
+
+    function: Callable[[Asking], Reply]
+
+
+@dataclass(frozen=True)
 class Wait(Action):
     """Carries out the request, then holds the answer back until ``open`` returns (``threading.Event.wait``)."""
 

@@ -29,6 +29,8 @@ class Object:
     """Content type, metadata and such, names in lower case."""
     copy_polls: int = 0
     """Times that this copy is still reported as pending."""
+    copy_id: str = ""
+    """Of what a copy made (Azure)."""
 
 
 @dataclass

@@ -28,7 +28,7 @@ from testbed.faults.rules import (
     Truncate,
 )
 from testbed.odd_stores.azure_dialect import AzureDialect
-from testbed.odd_stores.exchange import Asking, Drip, Edit, Endless, Later, Refused, Reply, Wait
+from testbed.odd_stores.exchange import Asking, Drip, Edit, Endless, Instead, Later, Refused, Reply, Wait
 from testbed.odd_stores.habits import Habits
 from testbed.odd_stores.objects import Objects
 from testbed.odd_stores.xml_dialect import XmlDialect
@@ -214,6 +214,8 @@ class _Handler(BaseHTTPRequestHandler):
             action.function()
         if isinstance(action, Answer):
             return Refused(action.status, action.code, action.message).reply()
+        if isinstance(action, Instead):
+            return action.function(asking)
         if isinstance(action, FlipRequest):
             asking = Asking(**{**vars(asking), "body": _flipped(asking.body, action.at_byte)})
         if isinstance(action, Later):

@@ -50,8 +50,9 @@ def test_a_store_that_forgets_what_it_acknowledged_costs_no_source(
 ) -> None:
     place, source = OddPlace(store, command), fill(tmp_path / "source", {"whole": 10, "in-parts": 12 * MIB})
     store.habits.forgets_writes = True
-    done = command.run("mv", "-r", "--json", *CHUNK, source, place.url, *place.flags("dst")).expect(4)
-    assert kinds(done) == ["overwritten", "overwritten"]
+    done = command.run("mv", "-r", "--json", *CHUNK, source, place.url, *place.flags("dst")).expect(6)
+    # An object whose answer states no checksum is looked at when it is written, the other before its source is deleted.
+    assert kinds(done) == ["mismatch", "mismatch" if store.kind == "azure" else "overwritten"]
     assert names(source) == {"whole", "in-parts"}
     store.habits.forgets_writes = False
     (job,) = command.jobs()
@@ -71,7 +72,9 @@ def test_a_copy_that_somebody_takes_away_keeps_its_source(
         else:
             place.put("a", b"of another")
 
-    store.add(Rule(Call(interfere), when=looks_at_copies(place, "a"), count=1))
+    # An Azure blob is looked at when it is written too: the answer to the write states no checksum.
+    written = int(store.kind == "azure")
+    store.add(Rule(Call(interfere), when=looks_at_copies(place, "a"), skip=written, count=1))
     done = command.run("mv", "-r", "--json", source, place.url, *place.flags("dst")).expect(4)
     assert kinds(done) == ["overwritten"]
     assert done.failures[0]["destination"].endswith("/source/a")

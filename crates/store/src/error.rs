@@ -18,6 +18,12 @@ pub enum ErrorKind {
     Unauthenticated,
     /// The object is not the one named by the precondition.
     PreconditionFailed,
+    /// The object that a write made has been replaced by another writer.
+    Overwritten,
+    /// The store answered a write as done, and does not have the object.
+    Lost,
+    /// The object has snapshots, which would be deleted with it (Azure).
+    HasSnapshots,
     /// The upload is unknown (aborted, completed or expired).
     UploadNotFound,
     /// The store asks for fewer requests (429, 503 SlowDown).
@@ -89,6 +95,11 @@ impl Error {
             Forbidden => "this identity may not do that: check the bucket policy, or choose another profile",
             Unauthenticated => "run `tradewind doctor` to see which credentials are found",
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
+            Overwritten => {
+                "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again"
+            }
+            Lost => "the store loses what it acknowledges: report this to its operator, or use another store",
+            HasSnapshots => "delete its snapshots first if nobody needs them, or leave the object out with --exclude",
             Link => "--follow-symlinks copies what symbolic links point to",
             NoSpace => "free some space and run `tradewind jobs resume`",
             Connection => "check the endpoint and the network with `tradewind doctor URL`, then try again",

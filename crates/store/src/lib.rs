@@ -25,6 +25,7 @@ mod precondition;
 mod progress;
 mod rest;
 mod s3;
+mod written;
 mod xml;
 
 pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme};
@@ -44,6 +45,7 @@ pub use place::{
 pub use precondition::{FileIdentity, Precondition};
 pub use progress::with_progress;
 pub use rest::Unreachable;
+pub use written::look_at_written;
 
 use async_trait::async_trait;
 use std::fmt::Debug;

@@ -172,6 +172,12 @@ pub struct Written {
     pub checksums: Checksums,
     /// Identity of the new file. Of files only.
     pub file: Option<FileIdentity>,
+    /// Length in bytes, where the store was asked for the object after the write ([`look_at_written`]). Never sent or
+    /// journalled: whoever writes the object compares it at once.
+    ///
+    /// [`look_at_written`]: crate::look_at_written
+    #[serde(skip)]
+    pub size_bytes: Option<u64>,
 }
 
 /// An unfinished upload found in the store.

@@ -92,6 +92,28 @@ impl Precondition {
         }
     }
 
+    /// Whether `now` says too little to tell this state from another: neither the ETag nor the version that was seen, or
+    /// where those were never known, not the time. No object may be deleted on such an answer.
+    pub(crate) fn is_undecided(&self, now: &ObjectInfo) -> bool {
+        let has_name = self.etag.is_some() || self.version.is_some();
+        let named = self.etag.is_some() && now.etag.is_some() || self.version.is_some() && now.version.is_some();
+        let timed = self.modified_unix_ms.is_none() || now.modified_unix_ms != 0;
+        self.file.is_none() && if has_name { !named } else { !timed }
+    }
+
+    /// The verdict on the object at `url` that is to be deleted only in this state, and of which the store says `now`.
+    pub(crate) fn check_doomed(&self, url: String, now: &ObjectInfo) -> Result<()> {
+        if let Some(difference) = self.difference(now) {
+            return Err(stays(url, difference));
+        }
+        if self.is_undecided(now) {
+            let message = "the store does not state the ETag, version or time by which the object was known, so it stays: \
+                           nobody can tell whether it changed";
+            return Err(Error::new(ErrorKind::PreconditionFailed, "delete", url, message));
+        }
+        Ok(())
+    }
+
     /// Refuses an answer to `call` that is of another state. Servers may ignore conditions.
     pub(crate) fn check(&self, call: &Call, now: &ObjectInfo) -> Result<()> {
         match self.difference(now) {
@@ -162,6 +184,28 @@ mod tests {
         assert_eq!(Precondition::exact(&object()).difference(&silent), None);
         let finer = ObjectInfo { modified_unix_ms: 5_999, ..object() };
         assert_eq!(Precondition::exact(&object()).difference(&finer), None, "times are compared in whole seconds");
+    }
+
+    #[test]
+    fn a_silent_answer_is_no_leave_to_delete() {
+        let silent = ObjectInfo { size_bytes: 1, ..ObjectInfo::default() };
+        let url = || "s3://b/k".to_owned();
+        assert!(Precondition::exact(&object()).check_doomed(url(), &object()).is_ok());
+        let refused = Precondition::exact(&object()).check_doomed(url(), &silent).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::PreconditionFailed);
+        let tagged = ObjectInfo { version: None, modified_unix_ms: 0, ..object() };
+        assert!(Precondition::exact(&object()).check_doomed(url(), &tagged).is_ok(), "one name is enough");
+        let timed = ObjectInfo { etag: None, version: None, ..object() };
+        assert!(
+            Precondition::exact(&object()).check_doomed(url(), &timed).is_err(),
+            "a time is no substitute for names"
+        );
+        assert!(Precondition::listed(&timed).check_doomed(url(), &timed).is_ok());
+        assert!(Precondition::listed(&timed).check_doomed(url(), &silent).is_err());
+        assert!(
+            Precondition::listed(&silent).check_doomed(url(), &silent).is_ok(),
+            "nothing but a length was ever known"
+        );
     }
 
     #[test]

@@ -12,7 +12,9 @@ pub fn kind_name(kind: ErrorKind) -> &'static str {
         Forbidden => "forbidden",
         Unauthenticated => "unauthenticated",
         PreconditionFailed => "changed",
-        ChecksumMismatch => "mismatch",
+        Overwritten => "overwritten",
+        HasSnapshots => "has_snapshots",
+        ChecksumMismatch | Lost => "mismatch",
         InvalidKey | Link => "invalid_key",
         NoSpace => "no_space",
         SlowDown | Timeout | Connection | Server | Truncated => "unavailable",
@@ -27,7 +29,7 @@ pub fn outcome_of(error: &Error) -> Outcome {
     use ErrorKind::*;
     match error.kind {
         Forbidden | Unauthenticated => Outcome::Unauthorised,
-        ChecksumMismatch => Outcome::Mismatch,
+        ChecksumMismatch | Lost => Outcome::Mismatch,
         kind if kind.is_transient() => Outcome::Unavailable,
         _ => Outcome::Failed,
     }

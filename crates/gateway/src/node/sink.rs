@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use tradewind_contract::VerifyMode;
 use tradewind_store::{
     Checksums, Doomed, ErrorKind, ObjectInfo, PartSource, PartTag, Payload, Precondition, PutOptions, Store, UploadId,
-    Written,
+    Written, look_at_written,
 };
 use tradewind_wire::Fault;
 
@@ -141,6 +141,8 @@ impl Sink {
                     })
                     .await?;
                 let computed = with_md5(checksums, &written.checksums, &payload);
+                let written = self.looked_at(target, &place.key, size_bytes, &computed, written).await?;
+                let computed = with_md5(computed, &written.checksums, &payload);
                 let target_proof = self.prove(target, &place, &computed, &written).await?;
                 let unsynced = target.unsynced(&place.options, &computed);
                 Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
@@ -159,6 +161,7 @@ impl Sink {
         self.scope.check_copy(&source)?;
         let written =
             target.run("copy", &place.key, None, |_| target.store.copy(&place.key, &source, &place.options)).await?;
+        let written = self.looked_at(target, &place.key, size_bytes, &listed, written).await?;
         let agrees = listed.agrees_with(&written.checksums);
         if agrees == Some(false) {
             let why = "the store's copy has another checksum than the original";
@@ -192,7 +195,7 @@ impl Sink {
         let (source_proof, target_proof) = (Proof::Length, Proof::Length);
         let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
         let now = now.map_err(|_| lost("it is not there any more"))?;
-        let written = Written { etag: now.etag, version: now.version, checksums: now.checksums, file: now.file };
+        let written = written_as(now);
         Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
     }
 
@@ -265,6 +268,7 @@ impl Sink {
         if let Some(since) = sweep_since_unix_ms {
             self.sweep(target, &place.key, since).await;
         }
+        let written = self.looked_at(target, &place.key, size_bytes, &checksums, written).await?;
         let proven = self.prove(target, &place, &checksums, &written).await?;
         let by_parts =
             proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
@@ -286,7 +290,7 @@ impl Sink {
         let same_parts = parts_md5_tag(parts).is_some_and(|tag| info.etag.as_deref() == Some(&tag));
         let same =
             info.size_bytes == size_bytes && (same_parts || checksums.agrees_with(&info.checksums) == Some(true));
-        same.then_some(Written { etag: info.etag, version: info.version, checksums: info.checksums, file: info.file })
+        same.then(|| written_as(info))
     }
 
     /// Aborts what earlier tries to open this key have left. What fails here is found by `jobs cancel`.
@@ -296,6 +300,30 @@ impl Sink {
         };
         for orphan in pending.iter().filter(|pending| pending.opened_unix_ms >= since_unix_ms) {
             drop(target.run("abort upload", key, None, |_| target.store.abort_upload(key, &orphan.upload)).await);
+        }
+    }
+
+    /// What is known of an object that the store acknowledged. Where the answer states nothing that can be compared with
+    /// `computed`, the object is asked for, for its length at least. One that is missing, replaced or of another length
+    /// is a failure.
+    async fn looked_at(
+        &self,
+        target: &Target,
+        key: &str,
+        size_bytes: u64,
+        computed: &Checksums,
+        mut written: Written,
+    ) -> Result<Written, Failure> {
+        if written.size_bytes.is_none() && computed.agrees_with(&written.checksums).is_none() {
+            let look = |_| look_at_written(target.store.as_ref(), key, &written);
+            written = target.run("head", key, None, look).await?;
+        }
+        match written.size_bytes.filter(|found| *found != size_bytes) {
+            None => Ok(written),
+            Some(found) => {
+                let why = format!("the store has {found} bytes of it, not {size_bytes}");
+                Err(self.take_back(target, key, Precondition::written(&written), &why).await)
+            }
         }
     }
 
@@ -454,6 +482,12 @@ fn take(segments: &mut std::collections::VecDeque<Bytes>, mut bytes: u64) -> Pay
         }
     }
     Payload::new(taken)
+}
+
+/// An object that was written before, as the store describes it now.
+fn written_as(now: ObjectInfo) -> Written {
+    let ObjectInfo { etag, version, checksums, file, size_bytes, .. } = now;
+    Written { etag, version, checksums, file, size_bytes: Some(size_bytes) }
 }
 
 /// Adds the MD5 where it is the only thing that the store states.

@@ -374,7 +374,9 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::SlowDown | ErrorKind::Timeout | ErrorKind::Connection | ErrorKind::Server | ErrorKind::Truncated => {
             (Fault::Unavailable, "unavailable")
         }
-        ErrorKind::ChecksumMismatch => (Fault::Corrupt, "mismatch"),
+        ErrorKind::Overwritten => (Fault::Permanent, "overwritten"),
+        ErrorKind::HasSnapshots => (Fault::Permanent, "has_snapshots"),
+        ErrorKind::ChecksumMismatch | ErrorKind::Lost => (Fault::Corrupt, "mismatch"),
         ErrorKind::InvalidKey | ErrorKind::Link => (Fault::Permanent, "invalid_key"),
         ErrorKind::NoSpace => (Fault::Refused, "no_space"),
         ErrorKind::BadRequest => (Fault::Permanent, "bad_request"),

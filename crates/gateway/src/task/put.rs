@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tradewind_contract::Outcome;
 use tradewind_store::{
     Checksums, Doomed, Error, ErrorKind, PartTag, Payload, Precondition, PutOptions, Result, Store, StoreLimits,
-    UploadId, Written,
+    UploadId, Written, look_at_written,
 };
 
 /// Bytes of parts in memory; at the limit stdin is not read. A single longer part is let through alone.
@@ -71,6 +71,7 @@ impl Put {
         } else {
             self.send_parts(first, &mut input, &sizes).await?
         };
+        let sent = self.looked_at(sent).await?;
         self.prove(&sent, streams).await
     }
 
@@ -186,15 +187,31 @@ impl Put {
         let head = || self.store.head(&self.key);
         match self.policy.run("head", self.store.url(), head).await {
             Ok(info) if info.checksums.agrees_with(ours) == Some(true) => {
-                Ok(Written { etag: info.etag, version: info.version, checksums: info.checksums, file: info.file })
+                let (etag, version, size_bytes) = (info.etag, info.version, Some(info.size_bytes));
+                Ok(Written { etag, version, checksums: info.checksums, file: info.file, size_bytes })
             }
             _ => Err(error.into()),
         }
     }
 
+    /// Asks for the object where the answer to the write states nothing that can be compared.
+    async fn looked_at(&self, sent: Sent) -> Result<Sent, TaskError> {
+        if sent.written.size_bytes.is_some() || sent.written.checksums.agrees_with(&sent.ours).is_some() {
+            return Ok(sent);
+        }
+        let look = || look_at_written(self.store.as_ref(), &self.key, &sent.written);
+        let written = self.policy.run("head", self.store.url(), look).await?;
+        Ok(Sent { written, ..sent })
+    }
+
     /// Holds our checksum against what the store states. What does not match is not left as if it were good.
     async fn prove(&self, sent: &Sent, streams: &mut Streams) -> TaskResult {
         let url = object_url(self.store.as_ref(), &self.key);
+        if let Some(found) = sent.written.size_bytes.filter(|found| *found != sent.bytes) {
+            let fate = self.take_back(Precondition::written(&sent.written)).await;
+            let message = format!("{url} has {found} bytes at the store, and {} were sent; {fate}", sent.bytes);
+            return Err(TaskError::ended(Outcome::Mismatch, message, Some("write it again")));
+        }
         let proof = match sent.written.checksums.agrees_with(&sent.ours) {
             Some(true) => "destination_checksum",
             None => "none",

@@ -161,7 +161,9 @@ impl Rm {
                         let (kind, message) = (Some(kind_name(error.kind)), Some(error.to_string()));
                         streams.json_line(&Line { url: &url, verdict: "failed", kind, message })?;
                     }
-                    streams.say_error(&error.to_string(), None);
+                    // Other causes have one hint for all objects, at the end.
+                    let hint = error.hint().filter(|_| error.kind == ErrorKind::HasSnapshots);
+                    streams.say_error(&error.to_string(), hint);
                 }
             }
         }

@@ -150,7 +150,7 @@ impl State {
             etag: Some(object.etag.clone()),
             version: None,
             checksums: self.stated(bucket, &object),
-            file: None,
+            ..Written::default()
         };
         self.buckets.list[bucket].objects.insert(key.to_owned(), object);
         written

@@ -8,6 +8,7 @@ use http::StatusCode;
 pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     match code {
         "BlobNotFound" => ErrorKind::NotFound,
+        "SnapshotsPresent" => ErrorKind::HasSnapshots,
         "ContainerNotFound" | "ContainerBeingDeleted" => ErrorKind::BucketNotFound,
         "ConditionNotMet" | "SourceConditionNotMet" | "TargetConditionNotMet" => ErrorKind::PreconditionFailed,
         "AuthenticationFailed" | "NoAuthenticationInformation" | "InvalidAuthenticationInfo" => {
@@ -34,6 +35,12 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     }
 }
 
+/// Whether a 404 to a delete says that the blob is gone, and is not the page of a proxy that knows no such path.
+pub(super) fn says_gone(code: &str, body: &[u8]) -> bool {
+    matches!(code, "BlobNotFound" | "ResourceNotFound" | "PathNotFound")
+        || (code.is_empty() && body.trim_ascii().is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +49,8 @@ mod tests {
     fn the_code_says_more_than_the_status() {
         assert_eq!(meaning(StatusCode::NOT_FOUND, "ContainerNotFound"), ErrorKind::BucketNotFound);
         assert_eq!(meaning(StatusCode::CONFLICT, "BlobArchived"), ErrorKind::Forbidden);
+        assert_eq!(meaning(StatusCode::CONFLICT, "SnapshotsPresent"), ErrorKind::HasSnapshots);
+        assert!(says_gone("BlobNotFound", b"") && !says_gone("", b"<html>"));
         assert_eq!(meaning(StatusCode::PRECONDITION_FAILED, "LeaseIdMissing"), ErrorKind::Forbidden);
         assert_eq!(meaning(StatusCode::SERVICE_UNAVAILABLE, ""), ErrorKind::SlowDown);
     }

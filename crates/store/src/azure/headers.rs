@@ -62,6 +62,7 @@ pub(crate) fn written(headers: &HeaderMap, body_is_object: bool) -> Written {
             md5: of_body("content-md5").and_then(decode_md5),
         },
         file: None,
+        size_bytes: None,
     }
 }
 

@@ -1,9 +1,9 @@
 //! One call: addressed, authorised, sent, and its answer sorted into success or an error by meaning.
 
-use super::errors::meaning;
+use super::errors::{meaning, says_gone};
 use super::{AzureStore, LIMITS};
 use crate::rest::{Call, encode_path, encode_query, header, read_all};
-use crate::s3::{describe, innermost, parse_error};
+use crate::s3::{describe, innermost, no_longer_gone, parse_error};
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -69,7 +69,11 @@ impl AzureStore {
         let code = header(&head.headers, "x-ms-error-code").map(str::to_owned);
         let code = code.or_else(|| answer.as_ref().map(|answer| answer.code.clone())).unwrap_or_default();
         let message = describe(head.status, answer.as_ref(), header(&head.headers, "x-ms-request-id"));
-        Err(asked.error(meaning(head.status, &code), message))
+        let mut kind = meaning(head.status, &code);
+        if asked.method == Method::DELETE && !says_gone(&code, &body) {
+            kind = no_longer_gone(kind);
+        }
+        Err(asked.error(kind, message))
     }
 
     /// Sends and reads the whole of a small answer.

@@ -1,20 +1,20 @@
 //! Put Blob, blocks, copies and deletes.
 
-use super::headers::{encode_crc64, set_attributes, set_metadata, set_options, written};
+use super::headers::{encode_crc64, etag, set_attributes, set_metadata, set_options, written};
 use super::xml::{block_list, parse_uncommitted};
 use super::{AzureStore, LIMITS};
 use crate::precondition::stays;
 use crate::progress::sign_of_life;
-use crate::rest::{Call, encode_path, header};
+use crate::rest::{Call, encode_path, header, is_web_page, refuse_foreign_answer};
 use crate::{
     Attributes, Checksums, Doomed, Error, ErrorKind, PartSource, PartTag, Payload, PendingUpload, Precondition,
-    PutOptions, Result, UploadId, Written,
+    PutOptions, Result, UploadId, Written, look_at_written,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
-use http::Method;
+use http::{HeaderMap, Method};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl AzureStore {
         set_options(&mut call, options)?;
         call.body = payload;
         call.patient = true;
-        let (headers, _) = self.send_small(call).await?;
+        let (headers, _) = self.send_write(call).await?;
         Ok(written(&headers, true))
     }
 
@@ -83,7 +83,7 @@ impl AzureStore {
         let size_bytes = payload.len();
         call.body = payload;
         call.patient = true;
-        self.send_small(call).await?;
+        self.send_write(call).await?;
         Ok(PartTag { part, size_bytes, tag, checksums: Checksums { crc64nvme: Some(crc64nvme), ..*checksums } })
     }
 
@@ -94,8 +94,16 @@ impl AzureStore {
         call.set("x-ms-content-crc64", &encode_crc64(crc64_of(&body.clone().into(), &Checksums::default())))?;
         call.body = body.into();
         call.patient = true;
-        let (headers, _) = self.send_small(call).await?;
+        let (headers, _) = self.send_write(call).await?;
         Ok(written(&headers, false))
+    }
+
+    /// Sends a write, whose answer of success has an ETag or no body.
+    async fn send_write(&self, call: Call) -> Result<(HeaderMap, Bytes)> {
+        let asked = Call { body: Payload::default(), ..call.clone() };
+        let (headers, body) = self.send_small(call).await?;
+        refuse_foreign_answer(&asked, header(&headers, "etag"), &body)?;
+        Ok((headers, body))
     }
 
     /// Uploads that have uncommitted blocks. Azure does not say since when.
@@ -134,30 +142,37 @@ impl AzureStore {
             call.set("x-ms-access-tier", tier)?;
         }
         call.patient = true;
-        let (headers, _) = self.send_small(call.clone()).await?;
+        let (mut headers, _) = self.send_write(call.clone()).await?;
         if header(&headers, "x-ms-copy-status") == Some("pending") {
-            let id = header(&headers, "x-ms-copy-id").unwrap_or_default();
-            self.wait_for_copy(&call, key, id).await?;
+            let id = header(&headers, "x-ms-copy-id").map(str::to_owned);
+            headers = self.wait_for_copy(&call, key, id.as_deref()).await?;
         }
         if options.attributes != Attributes::default() {
-            self.set_properties(key, &options.attributes).await?;
+            headers = self.set_properties(key, &options.attributes).await?;
         }
-        let info = self.head_blob(key, &Precondition::default()).await?;
-        Ok(Written { etag: info.etag, version: info.version, checksums: info.checksums, file: None })
+        // The ETag of the copy as it is now; the answer to the request has another one while the copy is pending.
+        let written = Written { etag: etag(&headers), ..Written::default() };
+        look_at_written(self, key, &written).await
     }
 
     /// Within one account a copy is mostly done at once; Azure makes a large one in the background. Each report that it is
-    /// not done yet is a sign of life.
-    async fn wait_for_copy(&self, call: &Call, key: &str, id: &str) -> Result<()> {
+    /// not done yet is a sign of life. A blob that tells of no copy, or of another, was written by somebody else.
+    async fn wait_for_copy(&self, call: &Call, key: &str, id: Option<&str>) -> Result<HeaderMap> {
+        let replaced = || call.error(ErrorKind::Overwritten, "another write to this key took its place");
         loop {
             tokio::time::sleep(COPY_POLL).await;
-            let response = self.send(self.call("copy", Method::HEAD, key, &[])).await?;
-            if header(response.headers(), "x-ms-copy-id").is_some_and(|found| found != id) {
-                return Err(call.error(ErrorKind::Server, "another copy to this key took its place"));
+            let response =
+                self.send(self.call("copy", Method::HEAD, key, &[])).await.map_err(|error| match error.kind {
+                    ErrorKind::NotFound => call.error(ErrorKind::Lost, "the store took the copy, and does not have it"),
+                    _ => error,
+                })?;
+            if id.is_some() && header(response.headers(), "x-ms-copy-id") != id {
+                return Err(replaced());
             }
             match header(response.headers(), "x-ms-copy-status") {
                 Some("pending") => sign_of_life(),
-                Some("success") | None => return Ok(()),
+                Some("success") => return Ok(response.headers().clone()),
+                None => return Err(replaced()),
                 Some(status) => {
                     let why = header(response.headers(), "x-ms-copy-status-description").unwrap_or_default();
                     return Err(call.error(ErrorKind::Server, format!("the copy ended as {status}: {why}")));
@@ -166,10 +181,10 @@ impl AzureStore {
         }
     }
 
-    async fn set_properties(&self, key: &str, attributes: &Attributes) -> Result<()> {
+    async fn set_properties(&self, key: &str, attributes: &Attributes) -> Result<HeaderMap> {
         let mut call = self.call("copy", Method::PUT, key, &[("comp", "properties")]);
         set_attributes(&mut call, attributes)?;
-        self.send_small(call).await.map(|_| ())
+        self.send_small(call).await.map(|(headers, _)| headers)
     }
 
     pub(super) async fn delete_blobs(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
@@ -188,21 +203,24 @@ impl AzureStore {
         if !condition.is_any() && (!self.is_azure_itself() || condition.etag.is_none()) {
             // Another server may ignore the condition on the delete.
             match self.head_blob(key, &Precondition::default()).await {
-                Ok(now) => {
-                    if let Some(difference) = condition.difference(&now) {
-                        return Err(stays(url(), difference));
-                    }
-                }
+                Ok(now) => condition.check_doomed(url(), &now)?,
                 Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
+        // Without `x-ms-delete-snapshots`, so that Azure refuses to delete snapshots, of which there may be no other copy.
         let mut call = self.call("delete", Method::DELETE, key, &[]);
-        call.set("x-ms-delete-snapshots", "include")?;
         if let Some(etag) = &condition.etag {
             call.set("if-match", &format!("\"{etag}\""))?;
         }
-        match self.send_small(call).await {
+        match self.send_small(call.clone()).await {
+            Ok((_, body)) if is_web_page(&body) => {
+                Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it is a web page"))
+            }
+            Err(error) if error.kind == ErrorKind::HasSnapshots => {
+                let message = "it has snapshots, which would be deleted with it, so it stays";
+                Err(Error::new(error.kind, error.operation, error.url, message))
+            }
             Err(error) if error.kind == ErrorKind::PreconditionFailed => {
                 Err(stays(url(), "the store says that it is another version"))
             }

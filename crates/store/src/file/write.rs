@@ -184,7 +184,7 @@ impl Tree {
         }
         // The rename is a change too, so the identity is taken after it.
         let metadata = file.metadata().map_err(|error| self.io_error(operation, key, &error))?;
-        Ok(Written { file: Some(identity_of(&metadata)), ..Written::default() })
+        Ok(Written { file: Some(identity_of(&metadata)), size_bytes: Some(metadata.len()), ..Written::default() })
     }
 
     /// Refuses a name that something other than a regular file has. Links count as what they are, also where they are

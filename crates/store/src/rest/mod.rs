@@ -209,6 +209,22 @@ pub(crate) fn status_meaning(status: StatusCode) -> ErrorKind {
     }
 }
 
+/// Whether a body is a page for people, as a proxy or a captive portal sends it in place of the store's answer.
+pub(crate) fn is_web_page(body: &[u8]) -> bool {
+    let start = body.trim_ascii_start();
+    ["<!doctype html", "<html"]
+        .iter()
+        .any(|tag| start.get(..tag.len()).is_some_and(|head| head.eq_ignore_ascii_case(tag.as_bytes())))
+}
+
+/// Refuses an answer that says success, names nothing that it made, and has a body: no store's answer to a write has.
+pub(crate) fn refuse_foreign_answer(call: &Call, etag: Option<&str>, body: &[u8]) -> Result<()> {
+    if etag.is_some() || body.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it names no ETag, and has a body"))
+}
+
 /// A header as text; absent when it is not there or is no UTF-8.
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
@@ -218,6 +234,14 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 mod tests {
     use super::*;
     use std::io;
+
+    #[test]
+    fn pages_for_people_are_known_by_their_first_tag() {
+        assert!(is_web_page(b"\n<!DOCTYPE html><title>Sign in</title>"));
+        assert!(is_web_page(b"<HTML lang=en>"));
+        assert!(!is_web_page(b""));
+        assert!(!is_web_page(b"<?xml version=\"1.0\"?><Error/>"));
+    }
 
     #[test]
     fn certificate_errors_are_found_however_deep() {

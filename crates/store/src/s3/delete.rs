@@ -8,8 +8,9 @@
 use super::Bucket;
 use super::errors::may_refuse_condition;
 use super::send::Refusal;
-use super::xml::{ErrorAnswer, delete_body, parse_deletions};
+use super::xml::{Deletions, ErrorAnswer, delete_body, parse_deletions};
 use crate::precondition::stays;
+use crate::rest::{Call, is_web_page};
 use crate::{Doomed, Error, ErrorKind, Precondition, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,7 +18,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::Method;
 use md5::{Digest, Md5};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 /// Looks, and deletes of one key each, in flight at once.
@@ -51,10 +52,7 @@ impl Bucket {
             return Ok(true);
         }
         match self.head_object(&doomed.key, &Precondition::default()).await {
-            Ok(now) => match doomed.condition.difference(&now) {
-                Some(difference) => Err(stays(self.object_url(&doomed.key), difference)),
-                None => Ok(true),
-            },
+            Ok(now) => doomed.condition.check_doomed(self.object_url(&doomed.key), &now).map(|()| true),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -112,8 +110,8 @@ impl Bucket {
                 // Google knows no ETags on deletes.
                 (Some(_), None) => {}
             }
-            let refusal = match self.send_small(call).await {
-                Ok(_) => return Ok(()),
+            let refusal = match self.send_small(call.clone()).await {
+                Ok((_, body)) => return refuse_web_page(&call, &body),
                 Err(refusal) => refusal,
             };
             match refusal.error.kind {
@@ -143,15 +141,28 @@ impl Bucket {
                 }
                 Err(refusal) => return Err(refusal.into()),
             };
-            let failures = parse_deletions(&answer).map_err(|error| self.late_refusal(&call, &answer, error))?;
-            let failures: HashMap<&str, &ErrorAnswer> =
-                failures.iter().map(|failure| (failure.key.as_str(), failure)).collect();
-            let verdict = |doomed: &&Doomed| match failures.get(doomed.key.as_str()) {
-                Some(failure) => self.deletion_verdict(&doomed.key, failure),
-                None => Ok(()),
-            };
-            return Ok(objects.iter().map(verdict).collect());
+            let answer = parse_deletions(&answer).map_err(|error| self.late_refusal(&call, &answer, error))?;
+            return Ok(self.deletion_verdicts(objects, &answer));
         }
+    }
+
+    /// A key that the answer does not name is deleted, for the request asks for failures only. If the answer also names
+    /// keys that nobody asked for, such a failure may be of any key under another spelling: then only those keys are
+    /// deleted that the answer calls deleted.
+    fn deletion_verdicts(&self, objects: &[&Doomed], answer: &Deletions) -> Vec<Result<()>> {
+        let asked: HashSet<&str> = objects.iter().map(|doomed| doomed.key.as_str()).collect();
+        let failures: HashMap<&str, &ErrorAnswer> =
+            answer.failures.iter().map(|failure| (failure.key.as_str(), failure)).collect();
+        let deleted: HashSet<&str> = answer.deleted.iter().map(String::as_str).collect();
+        let stray = answer.failures.iter().find(|failure| !asked.contains(failure.key.as_str()));
+        let verdict = |doomed: &&Doomed| match (failures.get(doomed.key.as_str()), stray) {
+            (Some(failure), _) => self.deletion_verdict(&doomed.key, failure),
+            (None, Some(stray)) if !deleted.contains(doomed.key.as_str()) => {
+                Err(stray_failure(self.object_url(&doomed.key), stray))
+            }
+            _ => Ok(()),
+        };
+        objects.iter().map(verdict).collect()
     }
 
     fn deletion_verdict(&self, key: &str, failure: &ErrorAnswer) -> Result<()> {
@@ -171,5 +182,40 @@ impl Bucket {
 
     fn object_url(&self, key: &str) -> String {
         format!("{}/{key}", self.url)
+    }
+}
+
+/// A proxy's page is no word of the store's, whatever its status.
+fn refuse_web_page(call: &Call, body: &[u8]) -> Result<()> {
+    match is_web_page(body) {
+        true => Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it is a web page")),
+        false => Ok(()),
+    }
+}
+
+/// The verdict on a key of a batch for which the server refused a key that nobody asked for.
+fn stray_failure(url: String, stray: &ErrorAnswer) -> Error {
+    let kind = super::errors::meaning(http::StatusCode::INTERNAL_SERVER_ERROR, &stray.code);
+    let kind = if kind.is_transient() { kind } else { ErrorKind::Protocol };
+    let named = if stray.key.is_empty() { "without a key".to_owned() } else { format!("of the key {:?}", stray.key) };
+    let message = format!(
+        "the server reports a failure {named}, which was not asked for, so it may not be deleted: {} ({})",
+        stray.message, stray.code
+    );
+    Error::new(kind, "delete", url, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stray_failure_names_the_servers_fault() {
+        let stray = ErrorAnswer { code: "AccessDenied".into(), key: "d%2Fk".into(), ..ErrorAnswer::default() };
+        let error = stray_failure("s3://b/d/k".into(), &stray);
+        assert_eq!(error.kind, ErrorKind::Protocol);
+        assert!(error.message.contains("\"d%2Fk\"") && error.message.contains("AccessDenied"), "{error}");
+        let busy = ErrorAnswer { code: "SlowDown".into(), ..ErrorAnswer::default() };
+        assert_eq!(stray_failure(String::new(), &busy).kind, ErrorKind::SlowDown);
     }
 }

@@ -77,6 +77,16 @@ pub(super) fn may_refuse_condition(status: StatusCode, code: &str) -> bool {
     CODES.contains(&code) || (code.is_empty() && matches!(status.as_u16(), 400 | 501))
 }
 
+/// Whether a 404 to a delete says that the object is gone, and is not the page of a proxy that knows no such path.
+pub(super) fn says_gone(code: &str, body: &[u8]) -> bool {
+    matches!(code, "NoSuchKey" | "NoSuchVersion" | "NotFound") || (code.is_empty() && body.trim_ascii().is_empty())
+}
+
+/// The meaning of a refused delete that does not say that the object is gone.
+pub(crate) fn no_longer_gone(kind: ErrorKind) -> ErrorKind {
+    if kind == ErrorKind::NotFound { ErrorKind::Protocol } else { kind }
+}
+
 /// One line of what the server said.
 pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
     let mut text = match answer {
@@ -96,6 +106,14 @@ pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_store_says_that_an_object_is_gone() {
+        assert!(says_gone("NoSuchKey", b"<Error/>") && says_gone("", b""));
+        assert!(!says_gone("", b"<html>no such route</html>") && !says_gone("NoSuchRoute", b"<Error/>"));
+        assert_eq!(no_longer_gone(ErrorKind::NotFound), ErrorKind::Protocol);
+        assert_eq!(no_longer_gone(ErrorKind::Forbidden), ErrorKind::Forbidden);
+    }
 
     #[test]
     fn the_code_says_more_than_the_status() {

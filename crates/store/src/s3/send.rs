@@ -3,7 +3,7 @@
 use super::Bucket;
 use super::address::Place;
 use super::credentials::Authority;
-use super::errors::{describe, meaning};
+use super::errors::{describe, meaning, no_longer_gone, says_gone};
 use super::xml::{ErrorAnswer, parse_error};
 use crate::rest::{Call, encode_path, encode_query, header, read_all, unix_now_ms};
 use crate::{Error, ErrorKind, Payload, Result};
@@ -112,7 +112,11 @@ impl Bucket {
         let answer = parse_error(&body);
         let region = header(&head.headers, "x-amz-bucket-region").map(str::to_owned);
         let region = region.or_else(|| answer.as_ref().and_then(|answer| answer.region.clone()));
-        Ok(Err((self.refusal(&asked, head.status, &head.headers, answer), region)))
+        let mut refusal = self.refusal(&asked, head.status, &head.headers, answer);
+        if asked.method == Method::DELETE && !says_gone(&refusal.code, &body) {
+            refusal.error.kind = no_longer_gone(refusal.error.kind);
+        }
+        Ok(Err((refusal, region)))
     }
 
     fn refusal(&self, call: &Call, status: StatusCode, headers: &HeaderMap, answer: Option<ErrorAnswer>) -> Refusal {

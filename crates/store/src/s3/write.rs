@@ -7,7 +7,8 @@ use super::send::Refusal;
 use super::xml::{encode_crc32, encode_crc64, parse_write};
 use crate::rest::{Call, encode_path, header};
 use crate::{
-    Attributes, Checksums, ErrorKind, PartSource, PartTag, Payload, Precondition, PutOptions, Result, UploadId, Written,
+    Attributes, Checksums, ErrorKind, PartSource, PartTag, Payload, PutOptions, Result, UploadId, Written,
+    look_at_written,
 };
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
@@ -106,6 +107,7 @@ impl Bucket {
         let (head, body) = response.into_parts();
         let body = crate::rest::read_all(&asked, body).await?;
         self.refuse_late(&asked, &body)?;
+        crate::rest::refuse_foreign_answer(&asked, header(&head.headers, "etag"), &body)?;
         Ok(head.headers)
     }
 
@@ -200,20 +202,19 @@ impl Bucket {
             checksums: if stated == Checksums::default() { answer.checksums } else { stated },
             ..Written::default()
         };
-        Ok(self.with_stated_checksums(key, written).await)
+        self.with_stated_checksums(key, written).await
     }
 
-    /// Asks the store for its checksums where the answer to the write held none.
-    async fn with_stated_checksums(&self, key: &str, mut written: Written) -> Written {
-        if written.checksums == Checksums::default() {
-            let condition = Precondition::written(&written);
-            // The object is there whether or not it can be read: a sink may be allowed to write only.
-            if let Ok(info) = self.head_object(key, &condition).await {
-                written.checksums = info.checksums;
-                written.version = written.version.or(info.version);
-            }
+    /// Asks the store for the object and its checksums where the answer to the write held none.
+    async fn with_stated_checksums(&self, key: &str, written: Written) -> Result<Written> {
+        if written.checksums != Checksums::default() {
+            return Ok(written);
         }
-        written
+        match look_at_written(self, key, &written).await {
+            // The write was done, and must not be repeated. Without a length, the caller asks for the object again.
+            Err(error) if error.kind.is_transient() => Ok(written),
+            looked => looked,
+        }
     }
 
     pub(super) async fn forget_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
@@ -263,7 +264,7 @@ impl Bucket {
         }
         let version = version(self.dialect, &headers);
         let written = Written { etag: answer.etag, version, checksums: stated, ..Written::default() };
-        Ok(self.with_stated_checksums(key, written).await)
+        self.with_stated_checksums(key, written).await
     }
 
     pub(super) async fn upload_part_copy(

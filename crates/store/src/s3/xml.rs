@@ -192,21 +192,31 @@ pub(crate) fn parse_location(xml: &[u8]) -> Result<String, XmlError> {
     Ok(location)
 }
 
-/// Reads a `DeleteResult` and returns only the failures.
-pub(crate) fn parse_deletions(xml: &[u8]) -> Result<Vec<ErrorAnswer>, XmlError> {
-    let mut failures = Vec::new();
+/// `DeleteResult`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Deletions {
+    /// Keys that the server calls deleted. Servers that honour `Quiet` name none.
+    pub(crate) deleted: Vec<String>,
+    /// Keys that were not deleted, and why.
+    pub(crate) failures: Vec<ErrorAnswer>,
+}
+
+/// Reads a `DeleteResult`.
+pub(crate) fn parse_deletions(xml: &[u8]) -> Result<Deletions, XmlError> {
+    let mut answer = Deletions::default();
     let mut failure = ErrorAnswer::default();
     walk(xml, "DeleteResult", |at| {
         match (at.parent, at.name) {
             ("Error", "Key") => at.text.clone_into(&mut failure.key),
             ("Error", "Code") => at.text.clone_into(&mut failure.code),
             ("Error", "Message") => at.text.clone_into(&mut failure.message),
-            (_, "Error") => failures.push(std::mem::take(&mut failure)),
+            (_, "Error") => answer.failures.push(std::mem::take(&mut failure)),
+            ("Deleted", "Key") => answer.deleted.push(at.text.to_owned()),
             _ => {}
         }
         Ok(())
     })?;
-    Ok(failures)
+    Ok(answer)
 }
 
 /// What the answer to a multipart call or a copy says.

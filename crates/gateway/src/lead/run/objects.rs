@@ -9,7 +9,7 @@ use crate::lead::failure::object_url;
 use crate::lead::journal::{Entry, fingerprint};
 use crate::lead::report::{ObjectVerdict, ProofRecord, Verdict};
 use crate::lead::survey::{Found, SurveyError, WorkItem};
-use crate::node::work::{Failure, Placed, Side};
+use crate::node::work::{Failure, Placed, Proof, Side};
 use tokio::sync::mpsc;
 use tradewind_contract::{Event, FailedObject, Outcome};
 use tradewind_store::{ObjectInfo, PartTag};
@@ -163,10 +163,11 @@ impl Running {
     pub(super) async fn finished(&mut self, object: ObjectId) -> Result<(), SurveyError> {
         let Some(mut cargo) = self.cargo.remove(&object) else { return Ok(()) };
         self.remember_orphans(&mut cargo);
-        let copied_in_parts = cargo.item.server_side && cargo.part_bytes.is_some();
+        let (server_side, in_parts) = (cargo.item.server_side, cargo.part_bytes.is_some());
         let Cargo { item, placed: Some(placed), retries, condition, .. } = cargo else { return Ok(()) };
-        let copied = Copied { item, placed, retries, source: copied_in_parts.then_some(condition) };
-        if copied_in_parts || copied.item.may_land_late {
+        let is_doubtful = server_side && (in_parts || placed.target_proof == Proof::Length);
+        let copied = Copied { item, placed, retries, source: is_doubtful.then_some(condition) };
+        if is_doubtful || copied.item.may_land_late {
             return self.doubt(copied).await;
         }
         self.conclude(copied).await

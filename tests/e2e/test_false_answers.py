@@ -1,0 +1,256 @@
+"""Stores whose answers to writes and deletes are not true, and proxies that answer in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from testbed.drive import Command, Finished
+from testbed.faults import Rule
+from testbed.odd_stores import Answer, Asking, Call, Edit, Instead, Kind, OddPlace, OddStore, Reply, Request, during
+from testbed.places import AzurePlace
+from testbed.servers import Server
+from testbed.trees import MIB, payload
+
+KINDS: list[Kind] = ["s3", "gcs", "azure"]
+CHUNK = ("--chunk-size", "5MiB")
+OLD, NEW = payload("old", 1_000), payload("new", 1_000)
+PAGE = b"<!DOCTYPE html><html><body>Sign in to the network</body></html>"
+DELETES = ("delete", "delete many")
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
+    with OddStore(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def s3_store() -> Iterator[OddStore]:
+    with OddStore("s3") as made:
+        yield made
+
+
+@pytest.fixture
+def azure_store() -> Iterator[OddStore]:
+    with OddStore("azure") as made:
+        yield made
+
+
+def kinds(done: Finished) -> list[str]:
+    return [failure["kind"] for failure in done.failures]
+
+
+def page(status: int) -> Instead:
+    """The page of a proxy, and nothing done."""
+    return Instead(lambda _: Reply(status, {"content-type": "text/html"}, PAGE))
+
+
+def deletes(asking: Request) -> bool:
+    return any(during(operation)(asking) for operation in DELETES)
+
+
+def damage(place: OddPlace, key: str, fault: str) -> Edit:
+    """Answers as if all were well, and leaves a shorter object, none, or another writer's."""
+
+    def after(reply: Reply) -> None:
+        if fault == "shorter":
+            found = place.store.objects.find(place.bucket, key)
+            found.body = found.body[:10]
+        elif fault == "missing":
+            place.store.objects.delete(place.bucket, key)
+        else:
+            place.put(key, b"another's")
+
+    return Edit(after)
+
+
+@pytest.mark.parametrize("fault", ["shorter", "missing", "replaced"])
+def test_an_upload_that_is_not_there_as_written_is_not_called_done(
+    store: OddStore, command: Command, tmp_path: Path, fault: str
+) -> None:
+    place, source = OddPlace(store, command), tmp_path / "k"
+    source.write_bytes(payload("big", 12 * MIB))
+    store.add(Rule(damage(place, "k", fault), when=during("complete upload")))
+    done = command.run("mv", "--json", source, f"{place.url}/k", *CHUNK, *place.flags("dst"))
+    assert (done.code, kinds(done)) == ((1, ["overwritten"]) if fault == "replaced" else (6, ["mismatch"]))
+    assert source.exists()
+    assert place.contents() == ({"k": b"another's"} if fault == "replaced" else {})
+
+
+@pytest.mark.parametrize("fault", ["shorter", "missing", "replaced"])
+def test_standard_input_that_is_not_there_as_written_is_not_called_done(
+    store: OddStore, command: Command, fault: str
+) -> None:
+    place = OddPlace(store, command)
+    store.add(Rule(damage(place, "k", fault), when=during("complete upload")))
+    done = command.run("cp", "-", f"{place.url}/k", *CHUNK, *place.flags("dst"), stdin=payload("big", 12 * MIB))
+    assert done.code == (1 if fault == "replaced" else 6), done.stderr
+    assert place.contents() == ({"k": b"another's"} if fault == "replaced" else {})
+
+
+@pytest.mark.parametrize("fault", ["shorter", "missing", "replaced"])
+def test_a_copy_of_the_stores_own_that_is_wrong_is_not_called_done(
+    store: OddStore, command: Command, fault: str
+) -> None:
+    """A store that cannot copy is sent the bytes instead."""
+    source, place = OddPlace(store, command), OddPlace(store, command)
+    source.put("k", OLD)
+    store.add(Rule(damage(place, "k", fault), when=during("copy")))
+    arguments = [f"{source.url}/k", f"{place.url}/k", *source.flags("src"), *place.flags("dst")]
+    done = command.run("mv", "--json", *arguments)
+    if fault == "replaced":
+        assert (done.code, kinds(done)) == (1, ["overwritten"])
+        assert (source.contents(), place.contents()) == ({"k": OLD}, {"k": b"another's"})
+    else:
+        done.expect(0)
+        assert (source.contents(), place.contents()) == ({}, {"k": OLD})
+
+
+def test_a_pending_copy_that_is_replaced_is_not_called_done(azure_store: OddStore, command: Command) -> None:
+    source, place = OddPlace(azure_store, command), OddPlace(azure_store, command)
+    source.put("k", OLD)
+    azure_store.habits.pending_copies = 3
+    replace = Rule(Call(lambda: place.put("q", b"another's")), when=during("head", "q"), skip=2, count=1)
+    azure_store.add(replace)
+    arguments = [f"{source.url}/k", f"{place.url}/q", *source.flags("src"), *place.flags("dst")]
+    done = command.run("cp", "--json", *arguments).expect(1)
+    assert replace.strikes == 1
+    assert kinds(done) == ["overwritten"]
+    assert place.contents() == {"q": b"another's"}
+
+
+def test_a_source_rewritten_before_the_store_copies_it_is_seen(store: OddStore, command: Command) -> None:
+    """The server ignores the condition on what it copies, and the new version has the same length."""
+    store.habits.ignores_copy_conditions = True
+    source, place = OddPlace(store, command), OddPlace(store, command)
+    source.put("k", OLD)
+    store.add(Rule(Call(lambda: source.put("k", NEW)), when=during("copy"), count=1))
+    arguments = [f"{source.url}/k", f"{place.url}/k", *source.flags("src"), *place.flags("dst")]
+    done = command.run("mv", "--json", *arguments)
+    if store.kind != "azure":
+        # The MD5 of the copy is not that of the object that was listed, so the new version is sent.
+        done.expect(0)
+        assert (source.contents(), place.contents()) == ({}, {"k": NEW})
+    else:
+        assert done.code != 0, done.stdout
+        assert kinds(done) == ["changed"]
+        assert (source.contents(), place.contents()) == ({"k": NEW}, {})
+
+
+@pytest.mark.parametrize("spelled", [lambda _: None, lambda key: key.replace("/", "%2F"), str.upper])
+@pytest.mark.parametrize("verb", ["rm", "mv"])
+def test_a_refused_deletion_of_a_key_that_nobody_asked_for_fails_the_batch(
+    s3_store: OddStore, command: Command, tmp_path: Path, verb: str, spelled: Callable[[str], str | None]
+) -> None:
+    place = OddPlace(s3_store, command)
+    contents = {f"d/{number}": b"locked" for number in range(3)}
+    for key, content in contents.items():
+        place.put(key, content)
+
+    def refuse(asking: Asking) -> Reply:
+        keys = [each.findtext("{*}Key", "") for each in ElementTree.fromstring(asking.body).iterfind("{*}Object")]
+        named = [f"<Key>{spelling}</Key>" if (spelling := spelled(key)) else "" for key in keys]
+        errors = [f"<Error>{name}<Code>AccessDenied</Code><Message>locked</Message></Error>" for name in named]
+        return Reply(
+            200, {"content-type": "application/xml"}, f"<DeleteResult>{''.join(errors)}</DeleteResult>".encode()
+        )
+
+    s3_store.add(Rule(Instead(refuse), when=during("delete many")))
+    if verb == "rm":
+        done = command.run("rm", "-r", "-y", f"{place.url}/d", *place.flags()).expect(4)
+    else:
+        done = command.run("mv", "-r", "--json", f"{place.url}/d", tmp_path / "to", *place.flags()).expect(4)
+        assert kinds(done) == ["protocol"] * 3
+    assert "which was not asked for" in done.stderr + done.stdout
+    assert place.contents() == contents
+
+
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("verb", ["rm", "mv"])
+def test_a_proxys_page_deletes_nothing(
+    store: OddStore, command: Command, tmp_path: Path, verb: str, status: int
+) -> None:
+    place = OddPlace(store, command)
+    place.put("k", OLD)
+    store.add(Rule(page(status), when=deletes))
+    if verb == "rm":
+        done = command.run("rm", "-y", f"{place.url}/k", *place.flags())
+    else:
+        done = command.run("mv", f"{place.url}/k", tmp_path / "k", *place.flags())
+    assert done.code in (1, 4), done.stderr
+    assert "error: " in done.stderr
+    assert place.contents() == {"k": OLD}
+
+
+def test_a_proxys_page_writes_nothing(store: OddStore, command: Command, tmp_path: Path) -> None:
+    place, source = OddPlace(store, command), tmp_path / "k"
+    source.write_bytes(OLD)
+    store.add(Rule(page(200), when=during("put")))
+    done = command.run("mv", "--json", source, f"{place.url}/k", *place.flags("dst")).expect(1)
+    assert kinds(done) == ["protocol"]
+    assert source.read_bytes() == OLD
+
+
+def test_an_object_of_which_the_store_says_nothing_is_not_deleted(
+    store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    """Listed with its ETag, then read and looked at without: nobody can tell that it was rewritten meanwhile."""
+    store.habits.no_times = True
+    store.habits.ignores_delete_conditions = True
+    place = OddPlace(store, command)
+    place.put("d/k", OLD)
+
+    def silence(reply: Reply) -> None:
+        for name in ("etag", "x-goog-generation", "x-goog-hash"):
+            reply.headers.pop(name, None)
+
+    def rewrite(reply: Reply) -> None:
+        silence(reply)
+        place.put("d/k", NEW)
+
+    store.add(Rule(Edit(rewrite), when=during("get"), count=1))
+    store.add(Rule(Edit(silence), when=during("head")))
+    done = command.run("mv", "-r", "--json", f"{place.url}/d", tmp_path / "to", *place.flags()).expect(4)
+    assert kinds(done) == ["changed"]
+    assert "nobody can tell" in done.failures[0]["message"]
+    assert place.contents() == {"d/k": NEW}
+
+
+@pytest.mark.parametrize("verb", ["mv", "rm", "sync"])
+def test_a_blob_with_snapshots_stays(azure_server: Server, command: Command, tmp_path: Path, verb: str) -> None:
+    place = AzurePlace(azure_server, command)
+    place.put("d/k", OLD)
+    place.client.snapshot(place.container, "d/k")
+    for key in ("d/k", "d/plain", "d/kept"):
+        place.put(key, NEW)
+    if verb == "mv":
+        done = command.run("mv", "-r", f"{place.url}/d", tmp_path / "to", *place.flags("src"))
+    elif verb == "rm":
+        done = command.run("rm", "-r", "-y", f"{place.url}/d", *place.flags("src"))
+    else:
+        (tmp_path / "from").mkdir()
+        (tmp_path / "from" / "kept").write_bytes(NEW)
+        done = command.run("sync", "--delete", "-y", tmp_path / "from", f"{place.url}/d", *place.flags("dst"))
+    assert done.code == 4, done.stderr
+    assert "it has snapshots, which would be deleted with it" in done.stderr
+    assert "hint: delete its snapshots first" in done.stderr
+    assert set(place.sizes()) == ({"d/k", "d/kept"} if verb == "sync" else {"d/k"})
+
+
+def test_a_wrong_blob_with_snapshots_is_not_taken_back(azure_store: OddStore, command: Command, tmp_path: Path) -> None:
+    place, source = OddPlace(azure_store, command), tmp_path / "k"
+    source.write_bytes(payload("big", 12 * MIB))
+    azure_store.add(Rule(damage(place, "k", "shorter"), when=during("complete upload")))
+
+    def keeps_snapshots(asking: Request) -> bool:
+        return during("delete")(asking) and asking.headers.get("x-ms-delete-snapshots") != "include"
+
+    refusal = azure_store.add(Rule(Answer(409, "SnapshotsPresent"), when=keeps_snapshots))
+    done = command.run("cp", "--json", source, f"{place.url}/k", *CHUNK, *place.flags("dst")).expect(6)
+    assert refusal.strikes > 0
+    assert "it could not be removed" in done.failures[0]["message"]
+    assert "k" in place.contents()
