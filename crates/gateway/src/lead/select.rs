@@ -110,9 +110,11 @@ impl Selector {
             return !self.takes_name(name);
         }
         for (rule, glob) in self.rules.iter().zip(&self.globs).rev() {
+            // Which names fit a glob with an empty segment is not worked out here: nothing is certain.
+            let is_plain = !glob.glob().contains("//");
             match rule {
-                FilterRule::Include(_) if may_match_below(glob.glob(), name) => return false,
-                FilterRule::Exclude(_) if matches_all_below(glob.glob(), name) => return true,
+                FilterRule::Include(_) if !is_plain || may_match_below(glob.glob(), name) => return false,
+                FilterRule::Exclude(_) if is_plain && matches_all_below(glob.glob(), name) => return true,
                 FilterRule::Include(_) | FilterRule::Exclude(_) => {}
             }
         }
@@ -399,6 +401,7 @@ mod tests {
             assert!(leaves(&rules, "a/") && leaves(&rules, "a/deep/er/"), "{rules:?}");
         }
         assert!(leaves(&[exclude("tmp/")], "a/tmp/b/") && !leaves(&[exclude("/tmp/")], "a/tmp/"));
+        assert!(!leaves(&[exclude("**//")], "a/"));
         assert!(leaves(&[include("*.log")], "file") && !leaves(&[include("*.log")], "a.log"));
     }
 
