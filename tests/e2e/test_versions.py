@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from testbed.chains import chain, with_limits, write
 from testbed.drive import Command, Finished
 from testbed.faults import Rule
 from testbed.odd_stores import Call, Delay, Kind, Later, OddPlace, OddStore, Request, during
+from testbed.places import S3Place
 from testbed.trees import MIB, payload
 
 KINDS: list[Kind] = ["s3", "gcs", "azure"]
@@ -105,6 +107,36 @@ def test_sync_keeps_an_extraneous_object_that_was_rewritten_after_it_was_listed(
     done = command.run("sync", "--delete", "--json", str(source), place.url, *place.flags("dst")).expect(4)
     assert kinds(done) == ["changed"]
     assert place.contents()["extra"] == b"new" and "gone" not in place.contents()
+
+
+def test_sync_keeps_an_extraneous_object_that_was_rewritten_with_the_same_bytes(
+    store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    place, source = OddPlace(store, command), tmp_path / "source"
+    source.mkdir()
+    for key in ("a", "b", "c"):
+        (source / key).write_bytes(b"same")
+        place.put(key, b"same")
+    store.objects.put(place.bucket, "extra", b"old", modified_s=1_700_000_000)
+    rewrite = Call(lambda: store.objects.put(place.bucket, "extra", b"old", modified_s=1_700_000_005))
+    store.add(Rule(rewrite, when=during("head", "extra"), count=1))
+    done = command.run("sync", "--delete", "--json", str(source), place.url, *place.flags("dst")).expect(4)
+    assert kinds(done) == ["changed"]
+    assert place.contents()["extra"] == b"old"
+
+
+def test_sync_keeps_what_it_wrote_under_another_name_of_the_same_object(
+    store: OddStore, command: Command, s3: S3Place
+) -> None:
+    """For this server `logs//x` and `logs/x` are one object: it keeps objects as files."""
+    place = OddPlace(store, command)
+    for key, data in {"p/logs//x": b"only here", "p/a": b"a", "p/b": b"b"}.items():
+        place.put(key, data)
+    words = ("sync", "--delete", f"{place.url}/p/", f"{s3.url}/p/", *place.flags("src"), *s3.flags("dst"))
+    command.run(*words).expect(0)
+    time.sleep(1.1)  # Times are compared in seconds.
+    command.run(*words).expect(4)
+    assert s3.sizes() == {"p/logs/x": 9, "p/a": 1, "p/b": 1}
 
 
 @pytest.mark.parametrize("etags", ["md5", "none"])

@@ -35,6 +35,10 @@ pub struct Precondition {
     /// Last modification, milliseconds since the Unix epoch. Compared in whole seconds, which is what `Last-Modified`
     /// has.
     pub modified_unix_ms: Option<i64>,
+    /// Not modified after this, milliseconds since the Unix epoch, compared in whole seconds. It matters only where the
+    /// object is looked at anyway: it asks for no request of its own. Of deletes only, so it never goes over the wire.
+    #[serde(skip)]
+    pub not_after_unix_ms: Option<i64>,
     /// Of files only.
     pub file: Option<FileIdentity>,
 }
@@ -56,6 +60,7 @@ impl Precondition {
             size_bytes: Some(info.size_bytes),
             // 0 stands for a time that the store did not state.
             modified_unix_ms: Some(info.modified_unix_ms).filter(|modified| *modified != 0 && info.file.is_none()),
+            not_after_unix_ms: None,
             file: info.file,
         }
     }
@@ -79,13 +84,15 @@ impl Precondition {
         let other_time = self
             .modified_unix_ms
             .is_some_and(|wanted| now.modified_unix_ms != 0 && second(wanted) != second(now.modified_unix_ms));
+        // 0, where the store states no time, is after nothing.
+        let rewritten = self.not_after_unix_ms.is_some_and(|latest| second(now.modified_unix_ms) > second(latest));
         if self.size_bytes.is_some_and(|wanted| wanted != now.size_bytes) {
             Some("its length differs")
         } else if differs(&self.etag, &now.etag) {
             Some("its ETag differs")
         } else if differs(&self.version, &now.version) {
             Some("its version differs")
-        } else if other_time {
+        } else if other_time || rewritten {
             Some("its time of modification differs")
         } else {
             self.file.zip(now.file).and_then(|(wanted, found)| wanted.difference(&found))
@@ -214,6 +221,21 @@ mod tests {
         assert_eq!(Precondition::listed(&object()).difference(&later), None);
         let nameless = ObjectInfo { etag: None, version: None, ..object() };
         assert!(Precondition::listed(&nameless).difference(&later).is_some());
+    }
+
+    #[test]
+    fn what_is_not_wanted_may_not_be_later_than_listed() {
+        let unwanted = Precondition { not_after_unix_ms: Some(5_000), ..Precondition::listed(&object()) };
+        let later = ObjectInfo { modified_unix_ms: 6_000, ..object() };
+        assert_eq!(unwanted.difference(&later), Some("its time of modification differs"));
+        for as_listed in [
+            object(),
+            ObjectInfo { modified_unix_ms: 5_999, ..object() },
+            ObjectInfo { modified_unix_ms: 4_000, ..object() },
+            ObjectInfo { modified_unix_ms: 0, ..object() },
+        ] {
+            assert_eq!(unwanted.difference(&as_listed), None, "{as_listed:?}");
+        }
     }
 
     #[test]

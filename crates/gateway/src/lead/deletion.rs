@@ -48,6 +48,9 @@ struct Entry {
     store: u16,
     key: String,
     condition: Precondition,
+    /// Not modified after this (`Precondition::not_after_unix_ms`, which is not serialized).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_after_unix_ms: Option<i64>,
     /// All of them must be there when the object is deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     copies: Vec<ProvenCopy>,
@@ -56,7 +59,8 @@ struct Entry {
 /// How much of its description an object must still fit to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It is not wanted any more: a listing's ETag or version is enough. Clouds check it without another request.
+    /// It is not wanted any more: a listing's ETag or version is enough, which clouds check without another request.
+    /// Where it is looked at, it must not be later than listed either.
     Listed,
     /// It was copied: all that is known must fit, so that nothing goes that was not copied. These copies must be there.
     Copied(Vec<ProvenCopy>),
@@ -117,11 +121,14 @@ impl Spool {
     /// # Errors
     /// What the file system says; the spool must not be run after it.
     pub fn push(&self, store: u16, object: &ObjectInfo, seen: Seen) -> io::Result<()> {
-        let (condition, copies) = match seen {
-            Seen::Listed => (Precondition::listed(object), Vec::new()),
-            Seen::Copied(copies) => (Precondition::exact(object), copies),
+        let exact = Precondition::exact(object);
+        // A server that keeps objects as files may take `a//b` for `a/b`: what the job wrote under the one name would be
+        // deleted under the other, where both have the same bytes.
+        let (condition, not_after_unix_ms, copies) = match seen {
+            Seen::Listed => (Precondition::listed(object), exact.modified_unix_ms, Vec::new()),
+            Seen::Copied(copies) => (exact, None, copies),
         };
-        let doomed = Entry { store, key: object.key.clone(), condition, copies };
+        let doomed = Entry { store, key: object.key.clone(), condition, not_after_unix_ms, copies };
         // After a panic half a line may lie in the file; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_writer(&mut writing.file, &doomed).map_err(io::Error::from)?;
@@ -316,7 +323,10 @@ impl DeletionRun {
         if self.dry_run {
             return batch.into_iter().map(|doomed| (doomed.key, Ok(()))).collect();
         }
-        let batch = batch.into_iter().map(|Entry { key, condition, .. }| Doomed { key, condition });
+        let batch = batch.into_iter().map(|Entry { key, condition, not_after_unix_ms, .. }| Doomed {
+            key,
+            condition: Precondition { not_after_unix_ms, ..condition },
+        });
         delete_objects(store, batch.collect(), self.policy).await
     }
 }
