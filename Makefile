@@ -18,6 +18,8 @@ setup: $(VENV)/tools.stamp ## Leave .venv/bin/tradewind, tradewind-gateway and t
 	@cmp -s $(RELEASE)/tradewind-gateway $(BIN)/tradewind-gateway \
 	  && cmp -s $(RELEASE)/tradewind-wan $(BIN)/tradewind-wan && [ $(BIN)/tradewind -nt pyproject.toml ] \
 	  || $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@# As pip does for what it copies: else each start compiles the sources where nothing may write beside them.
+	@$(BIN)/python -m compileall -q src/tradewind
 	@touch $(BIN)/tradewind
 
 $(VENV)/tools.stamp: requirements-dev.lock

@@ -14,9 +14,9 @@ from tradewind.errors import GatewayError, GatewayLost, UsageError
 from tradewind.gateway import client, version
 from tradewind.gateway.client import FleetIdentity, GatewayClient
 from tradewind.gateway.find import find_gateway
+from tradewind.gateway.identities import make_identities
 from tradewind.gateway.process import GatewayProcess
 from tradewind.gateway.task import try_task
-from tradewind.gateway.tls import make_identities
 
 BINARY = find_gateway()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import threading
 import time
@@ -19,8 +18,8 @@ from tradewind.fleet.owner import HEARTBEAT_S
 from tradewind.fleet.provider import Machine, MachineOrder, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.client import CLIENT_NAME, GatewayClient
+from tradewind.gateway.identities import make_identities
 from tradewind.gateway.process import READY_S
-from tradewind.gateway.tls import make_identities
 from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.plan import Plan, PlannedGateway
 from tradewind.sky.folders import remove_left
@@ -36,8 +35,6 @@ RENEWALS_PER_LEASE = 3
 RENEWALS_AT_ONCE_MAX = 16
 #: A machine answers a renewal within so long, or the renewal counts as failed until the next one.
 RENEWAL_S_MAX = 10.0
-
-_LOG = logging.getLogger("tradewind.fleet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ class Fleet:
         *,
         purpose: str,
         settings: FleetSettings | None = None,
-        report: Callable[[str], None] = _LOG.warning,
+        report: Callable[[str], None] | None = None,
         meter: Meter | None = None,
     ) -> None:
         """Starts the machines and returns when all answer.
@@ -93,7 +90,7 @@ class Fleet:
         self._provider, self._journal, self._binary = provider, journal, binary
         self._settings = settings or FleetSettings()
         self._addresses: dict[str, GatewayAddress] = {}
-        self._report = report
+        self._report = report or _log_warning
         self._meter = meter
         #: Machines whose last renewal failed.
         self._unrenewed: set[str] = set()
@@ -395,6 +392,12 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
         remove_left(Path(record.provider["sky"]))
     journal.close(record.id)
     return len(machines)
+
+
+def _log_warning(line: str) -> None:
+    import logging  # Slow to load, and a job has a report of its own.
+
+    logging.getLogger("tradewind.fleet").warning(line)
 
 
 def _named(plan: Plan) -> set[str]:

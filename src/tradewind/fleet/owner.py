@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,7 +65,7 @@ class Owner:
 
 def here() -> Owner:
     """This process."""
-    return Owner(_host(), platform.node(), _boot(), pid_namespace(), find_process(os.getpid()))
+    return Owner(_host(), os.uname().nodename, _boot(), pid_namespace(), find_process(os.getpid()))
 
 
 def ownership(owner: Owner, *, locked: bool, heartbeat_unix_s: float) -> Ownership:
@@ -106,4 +105,4 @@ def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
-        return f"without an id on {platform.node()}"
+        return f"without an id on {os.uname().nodename}"

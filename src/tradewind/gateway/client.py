@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 
 from tradewind.errors import GatewayError, GatewayLost
-from tradewind.gateway.tls import client_context
+from tradewind.gateway.exchange import Exchange
 from tradewind.gateway.version import require_contract
 from tradewind.model.deployment import Deployment
 
@@ -106,74 +104,59 @@ class GatewayClient:
 
         Raises GatewayLost, also when the gateway is silent for EVENT_SILENCE_S.
         """
-        connection = self._connect(timeout_s=EVENT_SILENCE_S)
         try:
-            connection.request("GET", "/v1/events")
-            response = connection.getresponse()
-            if response.status != 200:
-                raise _refused("GET /v1/events", response)
-            while line := response.readline(EVENT_BYTES_MAX):
-                if line != b"\n":
-                    yield line
+            with self._exchange("GET", "/v1/events", None, EVENT_SILENCE_S) as answer:
+                if answer.status != 200:
+                    raise _refused("GET /v1/events", answer)
+                while line := answer.readline(EVENT_BYTES_MAX):
+                    if line != b"\n":
+                        yield line
         except TimeoutError as error:
             silent = f"it sent nothing for {EVENT_SILENCE_S:.0f} s"
             raise GatewayLost(f"the gateway at {self.control} is lost: {silent}") from error
-        except (OSError, HTTPException) as error:
+        except OSError as error:
             raise GatewayLost(f"the gateway at {self.control} is gone: {error}") from error
-        finally:
-            connection.close()
 
     def _request(self, method: str, path: str, body: bytes | None = None, timeout_s: float = REQUEST_S) -> bytes:
-        connection = self._connect(timeout_s=timeout_s)
         try:
-            connection.request(method, path, body, {"content-type": "application/json"} if body else {})
-            response = connection.getresponse()
-            if response.status >= 300:
-                raise _refused(f"{method} {path}", response)
-            return response.read(ANSWER_BYTES_MAX)
-        except (OSError, HTTPException) as error:
+            with self._exchange(method, path, body, timeout_s) as answer:
+                if answer.status >= 300:
+                    raise _refused(f"{method} {path}", answer)
+                return answer.read(ANSWER_BYTES_MAX)
+        except OSError as error:
             raise GatewayLost(f"the gateway at {self.control} does not answer: {error}") from error
-        finally:
-            connection.close()
 
-    def _connect(self, timeout_s: float | None) -> HTTPConnection:
+    def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Exchange:
+        return Exchange(self._connect(timeout_s), method, path, body)
+
+    def _connect(self, timeout_s: float) -> socket.socket:
         if self.control.startswith("unix:"):
-            return _UnixConnection(self.control.removeprefix("unix:"), timeout_s)
+            return _connect_unix(self.control.removeprefix("unix:"), timeout_s)
         if self._identity is None:
             raise GatewayError(f"the gateway at {self.control} is reached over HTTPS only with a fleet identity")
+        from tradewind.gateway.tls import connect_tls  # A job on this machine needs no TLS.
+
         host, _, port = self.control.rpartition(":")
-        return _FleetConnection(host, int(port), timeout_s, self._identity)
+        identity = self._identity
+        return connect_tls((host, int(port)), timeout_s, identity.folder, identity.own_name, identity.peer_name)
 
 
-class _UnixConnection(HTTPConnection):
-    def __init__(self, path: str, timeout_s: float | None) -> None:
-        super().__init__("gateway", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-class _FleetConnection(HTTPConnection):
-    """HTTPS where the peer is known by its gateway's name, whatever its address."""
-
-    def __init__(self, host: str, port: int, timeout_s: float | None, identity: FleetIdentity) -> None:
-        super().__init__(host, port, timeout=timeout_s)
-        self._identity = identity
-
-    def connect(self) -> None:
-        context: ssl.SSLContext = client_context(self._identity.folder, self._identity.own_name)
-        plain = socket.create_connection((self.host, self.port), self.timeout)
-        self.sock = context.wrap_socket(plain, server_hostname=self._identity.peer_name)
-
-
-def _refused(request: str, response: HTTPResponse) -> GatewayError:
-    text = response.read(ANSWER_BYTES_MAX).decode(errors="replace").strip()
+def _connect_unix(path: str, timeout_s: float) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        answer = json.loads(text)
-        text, hint = answer["error"], answer.get("hint")
+        connection.settimeout(timeout_s)
+        connection.connect(path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _refused(request: str, answer: Exchange) -> GatewayError:
+    text = answer.read(ANSWER_BYTES_MAX).decode(errors="replace").strip()
+    try:
+        document = json.loads(text)
+        text, hint = document["error"], document.get("hint")
     except (ValueError, KeyError, TypeError):
         hint = None
-    return GatewayError(f"the gateway refused {request} ({response.status}): {text}", hint=hint)
+    return GatewayError(f"the gateway refused {request} ({answer.status}): {text}", hint=hint)

@@ -1,36 +1,34 @@
-"""TLS identities of one fleet: a CA that lives as long as the fleet, and one certificate per gateway."""
+"""TLS to one gateway of a fleet. A module of its own because `ssl` takes longer to load than a local job lives."""
 
 from __future__ import annotations
 
+import socket
 import ssl
-import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
-from tradewind.errors import GatewayError
-
-#: Making the identities of a fleet takes milliseconds; beyond this something is wrong.
-IDENTITY_S = 60.0
+__all__ = ["connect_tls"]
 
 
-def make_identities(binary: str, folder: Path, names: Iterable[str], *, grows: bool = False) -> None:
-    """Writes `folder/ca.pem` and `folder/NAME/{cert,key}.pem` for each name; in a folder that has them, for more names.
+def connect_tls(
+    address: tuple[str, int], timeout_s: float, identities: Path, own_name: str, peer_name: str
+) -> ssl.SSLSocket:
+    """Connect as `own_name` to a peer that must have the certificate of `peer_name`, whatever its address.
 
-    With `grows` the CA's key is kept, so that there may be more names later. Raises GatewayError.
+    `identities` is the folder that `make_identities` made. Raises OSError.
     """
-    command = [binary, "identity", "--out", str(folder), *(["--keep-ca"] if grows else []), "--name", *names]
+    context = _context(identities, own_name)
+    plain = socket.create_connection(address, timeout_s)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=IDENTITY_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise GatewayError(f"identities for the gateways could not be made: {error}") from error
-    if done.returncode != 0:
-        raise GatewayError(f"identities for the gateways could not be made: {done.stderr.strip()}")
+        return context.wrap_socket(plain, server_hostname=peer_name)
+    except BaseException:
+        plain.close()
+        raise
 
 
-def client_context(folder: Path, own_name: str) -> ssl.SSLContext:
+def _context(identities: Path, own_name: str) -> ssl.SSLContext:
     """TLS 1.3 with our certificate, trusting only the fleet's CA, checking the peer's name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.load_verify_locations(folder / "ca.pem")
-    context.load_cert_chain(folder / own_name / "cert.pem", folder / own_name / "key.pem")
+    context.load_verify_locations(identities / "ca.pem")
+    context.load_cert_chain(identities / own_name / "cert.pem", identities / own_name / "key.pem")
     return context

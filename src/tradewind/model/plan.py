@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tradewind.errors import TopologyError
-from tradewind.model.overlay import OverlayPlan
 from tradewind.model.program import CONNECTIONS_MAX, Limits
+
+if TYPE_CHECKING:
+    from tradewind.model.overlay import OverlayPlan
 
 #: Most routes of one plan: no gateway takes a program with more (docs/reference/limits.md).
 ROUTES_MAX = 256

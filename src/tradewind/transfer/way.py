@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.providers import LOCAL
-from tradewind.model.catalog import Catalog
 from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice
-from tradewind.model.overlay import OverlayPlan
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 from tradewind.transfer.topology import Topology, read_topology, topology_document, topology_from_document
 
 if TYPE_CHECKING:
+    from tradewind.model.catalog import Catalog
+    from tradewind.model.overlay import OverlayPlan
     from tradewind.transfer.replan import Question
 
 __all__ = ["Way", "local_way", "plan_prices", "planned_way", "single_way", "stored_way", "topology_way"]

@@ -1,0 +1,85 @@
+"""One request and its answer over a connected socket, Unix or TLS.
+
+HTTP/1.0 is spoken because its answers need no decoding: they go on to their length or to the end of the connection.
+`http.client` would do it too, but always loads `ssl` and `email`, which costs a short local job a tenth of its time.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from types import TracebackType
+
+__all__ = ["BadAnswer", "Exchange"]
+
+#: Longest line of an answer's head, and most lines of it; a gateway sends a few short ones.
+HEAD_LINE_BYTES_MAX = 8 << 10
+HEAD_LINES_MAX = 100
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})\b")
+
+
+class BadAnswer(OSError):
+    """The peer sent no HTTP, or less than it had announced."""
+
+
+class Exchange:
+    """Sends one request and reads the head of its answer. Closing it closes the socket.
+
+    Reading raises OSError, of which BadAnswer and TimeoutError are kinds.
+    """
+
+    def __init__(self, connection: socket.socket, method: str, path: str, body: bytes | None = None) -> None:
+        self._connection = connection
+        self._reader = connection.makefile("rb")
+        head = f"{method} {path} HTTP/1.0\r\nhost: gateway\r\n"
+        if body is not None:
+            head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        elif method != "GET":
+            head += "content-length: 0\r\n"
+        try:
+            connection.sendall(f"{head}\r\n".encode("ascii") + (body or b""))
+            self.status, self._length = self._read_head()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_head(self) -> tuple[int, int | None]:
+        status = _STATUS.match(self._reader.readline(HEAD_LINE_BYTES_MAX))
+        if status is None:
+            raise BadAnswer("its answer is no HTTP")
+        length = None
+        for _ in range(HEAD_LINES_MAX):
+            line = self._reader.readline(HEAD_LINE_BYTES_MAX)
+            if not line.endswith(b"\n"):
+                break
+            name, _, text = line.partition(b":")
+            if not line.strip():
+                return int(status[1]), length
+            if name.strip().lower() == b"content-length" and text.strip().isdigit():
+                length = int(text)
+        raise BadAnswer("its answer ends within the head, or the head is too long")
+
+    def read(self, bytes_max: int) -> bytes:
+        """The body, of which no more than `bytes_max` bytes are read."""
+        wanted = bytes_max if self._length is None else min(bytes_max, self._length)
+        body = self._reader.read(wanted)
+        if self._length is not None and len(body) < wanted:
+            raise BadAnswer(f"its answer ended after {len(body)} of {self._length} bytes")
+        return body
+
+    def readline(self, bytes_max: int) -> bytes:
+        """The next line of a body without an announced length; empty at its end."""
+        return self._reader.readline(bytes_max)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._reader.close()
+        self._connection.close()
+
+    def __enter__(self) -> Exchange:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,60 @@
+"""What a start loads: a short job takes about as long as its imports."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from testbed.drive import Command
+
+#: Of ours: the planner and its nouns, other providers, what changes a plan. Of Python: TLS, mail, solvers, slow ones.
+NOT_FOR_A_LOCAL_JOB = {
+    "tradewind.catalog",
+    "tradewind.planner",
+    "tradewind.planning",
+    "tradewind.measure",
+    "tradewind.sky.running",
+    "tradewind.fleet.sky",
+    "tradewind.gateway.tls",
+    "tradewind.model.catalog",
+    "tradewind.model.overlay",
+    "tradewind.model.price",
+    "tradewind.transfer.adapt",
+    "tradewind.transfer.replan",
+    "difflib",
+    "email",
+    "highspy",
+    "http",
+    "logging",
+    "numpy",
+    "platform",
+    "ssl",
+}
+
+
+def loaded(command: Command, *words: str) -> set[str]:
+    """The modules of a process that has run a command line."""
+    code = (
+        "import json, os, sys; from tradewind.cli.main import main\n"
+        f"code = main({list(words)!r}); os.write(2, json.dumps(sorted(sys.modules)).encode()); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=command.full_environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr))
+
+
+def test_a_local_copy_loads_neither_planner_nor_tls(command: Command, tmp_path: Path) -> None:
+    source, destination = tmp_path / "source", tmp_path / "destination"
+    source.write_bytes(os.urandom(1000))
+    modules = loaded(command, "cp", "-q", str(source), str(destination))
+    assert destination.read_bytes() == source.read_bytes()
+    assert "tradewind.transfer.running" in modules
+    assert not modules & NOT_FOR_A_LOCAL_JOB
+
+
+def test_the_version_loads_nothing(command: Command) -> None:
+    modules = {name for name in loaded(command, "--version") if name.startswith("tradewind")}
+    assert modules == {"tradewind", "tradewind._version", "tradewind.cli", "tradewind.cli.main"}

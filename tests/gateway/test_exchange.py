@@ -1,0 +1,81 @@
+"""One request and its answer, against a peer that may answer anything."""
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from tradewind.gateway.exchange import HEAD_LINES_MAX, BadAnswer, Exchange
+
+Ask = Callable[..., Exchange]
+
+
+@pytest.fixture
+def asked() -> list[bytes]:
+    return []
+
+
+@pytest.fixture
+def ask(asked: list[bytes]) -> Ask:
+    """Send a request to a peer that reads it whole, says `answer` and closes."""
+
+    def made(answer: bytes, method: str = "GET", body: bytes | None = None) -> Exchange:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(10)
+
+        def peer() -> None:
+            with theirs:
+                received = b""
+                while not received.endswith(b"\r\n\r\n" + (body or b"")):
+                    received += theirs.recv(1 << 16)
+                asked.append(received)
+                with suppress(BrokenPipeError):  # Who has read enough hangs up.
+                    theirs.sendall(answer)
+
+        threading.Thread(target=peer, daemon=True).start()
+        return Exchange(ours, method, "/v1/x", body)
+
+    return made
+
+
+def test_a_request_and_its_answer(ask: Ask, asked: list[bytes]) -> None:
+    with ask(b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nbodyrest", "PUT", b"{}") as answer:
+        assert (answer.status, answer.read(100)) == (200, b"body")
+    assert asked == [
+        b"PUT /v1/x HTTP/1.0\r\nhost: gateway\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+    ]
+
+
+def test_a_body_of_no_announced_length_goes_on_to_the_end(ask: Ask) -> None:
+    with ask(b"HTTP/1.0 200 OK\r\n\r\none\ntwo\n") as answer:
+        assert [answer.readline(100), answer.readline(100), answer.readline(100)] == [b"one\n", b"two\n", b""]
+
+
+def test_no_more_is_read_than_is_wanted(ask: Ask) -> None:
+    with ask(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 1000) as answer:
+        assert answer.read(10) == b"x" * 10
+
+
+def test_a_body_that_is_cut_off_is_no_answer(ask: Ask) -> None:
+    with ask(b"HTTP/1.0 200 OK\r\ncontent-length: 9\r\n\r\nbody") as answer, pytest.raises(BadAnswer, match="4 of 9"):
+        answer.read(100)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.0 999 OK\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 4\r\n",
+        b"HTTP/1.0 200 OK\r\ncontent-len",
+        b"HTTP/1.0 200 OK\r\nlong: " + b"x" * (1 << 20),
+        b"HTTP/1.0 200 OK\r\n" + b"a: b\r\n" * (HEAD_LINES_MAX + 1) + b"\r\n",
+    ],
+    ids=["nothing", "no HTTP", "no status", "half a head", "half a line", "a long line", "many lines"],
+)
+def test_what_is_no_answer_is_refused(ask: Ask, answer: bytes) -> None:
+    with pytest.raises(BadAnswer):
+        ask(answer)
