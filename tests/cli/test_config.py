@@ -81,4 +81,4 @@ def test_a_variable_that_is_no_setting_is_told_with_the_nearest(monkeypatch: pyt
     monkeypatch.setenv("TRADEWIND_PROFILE", "lab")
     monkeypatch.setenv("TRADEWIND_CHUNKSIZE", "5MiB")
     (line,) = unknown_variables()
-    assert line == "warning: TRADEWIND_CHUNKSIZE is no setting and is ignored; did you mean TRADEWIND_CHUNK_SIZE?"
+    assert line == "warning: TRADEWIND_CHUNKSIZE is not a setting and is ignored; did you mean TRADEWIND_CHUNK_SIZE?"

@@ -113,7 +113,13 @@ def test_nothing_is_kept_of_a_dry_run_or_of_a_mistake(command: Command, tree: Pa
         (["ls", "S3:/b"], 2, "write s3://b"),
         (["cp", "-r", "x", "s3//b/x"], 2, "write s3://b/x"),
         (["cp", "-r", "/nowhere", "gs:b"], 2, "write gs://b"),
-        (["config"], 2, "required"),
+        (["config"], 2, "ACTION is show"),
+        (["jobs"], 2, "ACTION is one of list, show, resume, cancel"),
+        (["completion"], 2, "SHELL is one of bash, zsh, fish"),
+        (["cp", "-R", "a", "b"], 2, "did you mean -r?"),
+        (["sync", "-r", "a", "b"], 2, "sync always copies everything below SRC"),
+        (["cp", "-r", "/nowhere/*", "b"], 3, "--include"),
+        (["cp", "/nowhere/*.log", "b/"], 3, "--include"),
         ([], 2, ""),
     ],
 )
@@ -121,6 +127,20 @@ def test_mistakes_are_one_line_and_a_hint(command: Command, arguments: list[str]
     done = command.run(*arguments).expect(code)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_names_that_begin_with_a_dash_follow_two_dashes(command: Command, tmp_path: Path) -> None:
+    (command.home / "-dash").write_text("dash")  # The command runs in its home.
+    command.run("cp", "--", "-dash", tmp_path / "copy").expect(0)
+    assert (tmp_path / "copy").read_text() == "dash"
+    assert command.run("cat", "--", "-dash").expect(0).stdout == "dash"
+    assert "unknown option -dash" in command.run("cp", "-dash", tmp_path / "copy").expect(2).stderr
+
+
+def test_a_full_disk_names_the_job_to_resume(command: Command, tmp_path: Path, small_disk: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(30 * MIB))
+    done = command.run("cp", tmp_path / "large", small_disk / "large").expect(1)
+    assert f"`tradewind jobs resume {command.jobs()[0]['id']}`" in done.stderr
 
 
 def test_hints_fit_what_went_wrong(command: Command, s3: S3Place, tree: Path, tmp_path: Path) -> None:

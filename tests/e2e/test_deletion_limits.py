@@ -157,7 +157,7 @@ def test_rm_of_what_is_not_there_says_whether_it_is_a_directory(command: Command
     assert "tradewind ls" in missing.stderr and "-r removes" not in missing.stderr
     FilePlace(tmp_path / "tree").put("a", b"x")
     directory = command.run("rm", tmp_path / "tree").expect(3)
-    assert "it is a directory; -r removes all below it" in directory.stderr
+    assert "it is a directory; add -r to remove everything below it" in directory.stderr
 
 
 def test_destinations_without_a_source_are_a_usage_error(command: Command) -> None:

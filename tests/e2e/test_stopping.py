@@ -90,7 +90,7 @@ def test_a_second_ctrl_c_leaves_at_once_while_the_lead_does_not_drain(
             if running.process.poll() is not None:
                 break
         done = running.finish(ENDS_S).expect(130)
-    assert "left at once" in done.stderr
+    assert "quit at once" in done.stderr
     (job,) = command.jobs()
     assert f"tradewind jobs resume {job['id']}" in done.stderr
     assert command.run("fleet", "list").stdout == ""
@@ -111,7 +111,7 @@ def test_a_second_ctrl_c_leaves_at_once_while_machines_are_closed(
         time.sleep(2 * ONE_WISH_S)  # Closer ones are one wish.
         running.signal(signal.SIGINT)
         done = running.finish(ENDS_S).expect(130)
-    assert "left at once" in done.stderr
+    assert "quit at once" in done.stderr
 
 
 def test_a_second_ctrl_c_leaves_though_nobody_reads_what_is_said(command: Command, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path
     done = running.finish(PATIENCE_S)
     assert done.code == 8, done.stderr
     assert "stopped before egress, machines and requests together cost more than the ceiling" in done.stderr
-    assert "go on with: tradewind jobs resume" in done.stderr
+    assert "resume with: tradewind jobs resume" in done.stderr
     stage.command.wait_until_alone()
     # What its machines have cost counts for all runs together, however fast the links are by then.
     for end in (RELAY, SINK):

@@ -92,8 +92,8 @@ impl Error {
             NotFound => "check the names of bucket and key with `tradewind ls`",
             BucketNotFound if self.url.starts_with("file://") => "check the path of the directory",
             BucketNotFound => "check the bucket's name, the region and the endpoint",
-            Forbidden => "this identity may not do that: check the bucket policy, or choose another profile",
-            Unauthenticated => "run `tradewind doctor` to see which credentials are found",
+            Forbidden => "check the permissions: bucket policy and profile, or the owner and mode of the path",
+            Unauthenticated => "check the credentials and the region with `tradewind doctor URL`",
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
             Overwritten => {
                 "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -19,30 +19,58 @@ NEGATIVE_AMOUNT = re.compile(r"-\$?\.?\d")
 """How `-3GB`, `-.5USD` and `-$1` begin; no option does."""
 
 
+NAME_MARK = "\0"
+"""Before a word that follows `--`, on its way through argparse, so that it is not mistaken for an option."""
+
+_REQUIRED = "the following arguments are required: "
+"""How argparse begins its message about missing arguments."""
+
+
 class VerbParser(argparse.ArgumentParser):
-    """Raises UsageError instead of leaving."""
+    """Raises UsageError instead of exiting."""
+
+    #: Hints for options that users of other tools expect, by option.
+    hints: Mapping[str, str] = {}
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse for every mistake."""
+        """Raise UsageError. argparse calls this for every mistake."""
         what, _, hint = message.partition(HINT_MARK)
+        if what.startswith(_REQUIRED):
+            missing = what.removeprefix(_REQUIRED)
+            raise UsageError(f"missing {missing}", hint=self._choices_of(missing) or f"`{self.prog} --help` says how")
         raise UsageError(what, hint=hint or f"`{self.prog} --help` says how")
+
+    def _choices_of(self, missing: str) -> str | None:
+        """Name the values of the first missing argument, if it has a fixed set of them."""
+        first = missing.partition(", ")[0]
+        for action in self._actions:
+            if action.choices and action.metavar == first:
+                choices = list(action.choices)
+                return f"{first} is {choices[0]}" if len(choices) == 1 else f"{first} is one of {', '.join(choices)}"
+        return None
 
     def parse_strictly(self, words: list[str]) -> argparse.Namespace:
         """Like parse_args, but names the nearest option for an unknown one, and refuses empty arguments."""
         self._refuse_empty(words)
-        namespace, unknown = self.parse_known_intermixed_args(self._with_negative_amounts(words))
+        marked = _names_marked(self._with_negative_amounts(words))
+        namespace, unknown = self.parse_known_intermixed_args(marked)
         if unknown:
-            from difflib import get_close_matches
-
-            word = unknown[0].partition("=")[0]
-            options = [option for action in self._actions for option in action.option_strings]
-            near = get_close_matches(word, options, n=1) if word.startswith("-") else []
-            what = "option" if word.startswith("-") else "argument"
-            raise UsageError(
-                f"unknown {what} {word}",
-                hint=f"did you mean {near[0]}?" if near else f"`{self.prog} --help` says how",
-            )
+            self._refuse_unknown(unknown[0])
+        for action in self._get_positional_actions():
+            setattr(namespace, action.dest, _unmarked(getattr(namespace, action.dest)))
         return namespace
+
+    def _refuse_unknown(self, word: str) -> NoReturn:
+        if not word.startswith("-"):
+            word = word.removeprefix(NAME_MARK)
+            raise UsageError(f"unknown argument {word}", hint=f"`{self.prog} --help` says how")
+        from difflib import get_close_matches
+
+        word = word.partition("=")[0]
+        options = [option for action in self._actions for option in action.option_strings]
+        near = get_close_matches(word, options, n=1) or [option for option in options if option == word.lower()]
+        hint = self.hints.get(word) or (f"did you mean {near[0]}?" if near else f"`{self.prog} --help` says how")
+        raise UsageError(f"unknown option {word}", hint=hint)
 
     def _refuse_empty(self, words: list[str]) -> None:
         """No argument may be empty: it comes from an unset shell variable, and never means what was wanted."""
@@ -66,6 +94,22 @@ class VerbParser(argparse.ArgumentParser):
         return joined
 
 
+def _names_marked(words: list[str]) -> list[str]:
+    """Return the words without the first `--`; those behind it are marked if they begin with a dash."""
+    if "--" not in words:
+        return words
+    end = words.index("--")
+    names = [NAME_MARK + word if word.startswith("-") and word != "-" else word for word in words[end + 1 :]]
+    return words[:end] + names
+
+
+def _unmarked(value: Any) -> Any:
+    """Return a positional argument, or a list of them, as typed."""
+    if isinstance(value, list):
+        return [_unmarked(one) for one in value]
+    return value.removeprefix(NAME_MARK) if isinstance(value, str) else value
+
+
 def build_parser(verb: str, module: ModuleType) -> VerbParser:
     """The parser of one verb; also the source of its reference page and of shell completion."""
     from tradewind.cli.main import EXIT_CODES
@@ -79,6 +123,7 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
         allow_abbrev=False,
         add_help=False,
     )
+    parser.hints = getattr(module, "HINTS", {})
     flags = ("-h", "--help") if getattr(module, "H_IS_HELP", True) else ("--help",)
     parser.add_argument(*flags, action="help", help="show this help message and exit")
     module.add_arguments(parser)

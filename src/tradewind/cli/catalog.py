@@ -47,7 +47,9 @@ OPTIONS_OF = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     """What to do, and with what."""
-    parser.add_argument("action", choices=["show", "import", "refresh"], help="what to do")
+    parser.add_argument(
+        "action", metavar="ACTION", choices=["show", "import", "refresh"], help="show, import or refresh"
+    )
     parser.add_argument("what", nargs="*", metavar="REGION|FILE", help="one region, a pair of regions, or a file")
     parser.add_argument("--date", metavar="DATE", help="import: when the figures were true (default today)")
     parser.add_argument("--source", metavar="TEXT", help="import: where they are from (default the file's name)")

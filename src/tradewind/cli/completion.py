@@ -15,7 +15,7 @@ EXAMPLES = """\
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The shell."""
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="which shell")
+    parser.add_argument("shell", metavar="SHELL", choices=["bash", "zsh", "fish"], help="bash, zsh or fish")
 
 
 def run(args: Namespace) -> int:

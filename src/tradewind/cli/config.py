@@ -213,7 +213,9 @@ class Configuration:
             return {}
         profiles = self._profiles()
         if self.profile not in profiles:
-            raise ConfigError(f"{self.path} has no profile {self.profile!r}", hint="it would stand in [profiles.NAME]")
+            raise ConfigError(
+                f"{self.path} has no profile {self.profile!r}", hint=f"add a section [profiles.{self.profile}]"
+            )
         return profiles[self.profile]
 
     def _profiles(self) -> dict[str, Mapping[str, Any]]:
@@ -237,7 +239,7 @@ def unknown_variables() -> list[str]:
 
         near = get_close_matches(variable, known, n=1)
         hint = f"did you mean {near[0]}?" if near else "`tradewind config show` lists all settings"
-        lines.append(f"warning: {variable} is no setting and is ignored; {hint}")
+        lines.append(f"warning: {variable} is not a setting and is ignored; {hint}")
     return lines
 
 
@@ -247,7 +249,7 @@ def _is_ours(variable: str) -> bool:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """`config show`."""
-    parser.add_argument("action", choices=["show"], help="show: print each setting and its origin")
+    parser.add_argument("action", metavar="ACTION", choices=["show"], help="show: print each setting and its origin")
 
 
 def run(args: Namespace) -> int:

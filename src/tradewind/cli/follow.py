@@ -150,7 +150,7 @@ class Follower(StopHandlers):
             self._leave(job)
         elif job is not None:
             job.drain()
-            _say("\nstopping: what is under way is closed or kept for later; once more leaves at once\n")
+            _say("\nstopping: saving unfinished work; press Ctrl-C again to quit at once\n")
 
     def _leave(self, job: RunningJob | None) -> None:
         """End all processes, and this one."""
@@ -158,7 +158,7 @@ class Follower(StopHandlers):
         ending = threading.Thread(target=kill_unclosed, daemon=True)
         ending.start()
         ending.join(LEAVE_S)
-        said = "error: left at once\n"
+        said = "error: quit at once\n"
         if job is not None and job.spec.state_dir is not None:
             said += f"hint: {resume_hint(job.id)}\n"
         _say(said)

@@ -35,7 +35,9 @@ EXAMPLES = """\
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The action and the job."""
-    parser.add_argument("action", choices=["list", "show", "resume", "cancel"], help="what to do")
+    parser.add_argument(
+        "action", metavar="ACTION", choices=["list", "show", "resume", "cancel"], help="list, show, resume or cancel"
+    )
     parser.add_argument("id", metavar="ID", nargs="?", help="which job, for all but list")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
     add_setting(parser, "max_delete", metavar="N")

@@ -46,7 +46,7 @@ LINKS_SHOWN_MAX = 60
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The action, the file, and what it needs."""
-    parser.add_argument("action", choices=ACTIONS, help="what to do")
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="up, down, status, exec or set")
     parser.add_argument("file", metavar="FILE", help="sky file, as JSON: docs/reference/sky.md")
     parser.add_argument("--foreground", action="store_true", help="up: stay here, and take it down at the end (Ctrl-C)")
     parser.add_argument("rest", metavar="WORD", nargs="*", help="exec: machine and command; set: the change")

@@ -22,6 +22,8 @@ EXAMPLES = """\
   tradewind sync s3://bucket/data gs://other/data --delete --max-delete 100
   tradewind sync /data s3://bucket/data --compare checksum --dry-run"""
 
+HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: sync always copies everything below SRC")
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """--compare, --delete and all options of a transfer."""

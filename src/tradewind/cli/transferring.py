@@ -215,11 +215,13 @@ def shown_as_typed(sources: Sequence[str]) -> str:
 
 
 def _unfinished(client: Client, args: Namespace) -> str | None:
-    """What to say when an earlier job from here to there waits to be resumed."""
+    """Return a note if an earlier job with this source and destination can be resumed."""
     job = client.unfinished(args.sources, args.destinations)
     if job is None:
         return None
-    return f"job {job.id} from here to there is unfinished; `tradewind jobs resume {job.id}` would go on with it"
+    return (
+        f"job {job.id} with this source and destination is unfinished; resume it with `tradewind jobs resume {job.id}`"
+    )
 
 
 def explain(args: Namespace, options: Options) -> NoReturn:

@@ -237,7 +237,10 @@ class Client:
         return [self._with_cost(record) for record in self.store.records()]
 
     def unfinished(self, source: Place | Sequence[Place], destination: Place | Sequence[Place]) -> JobRecord | None:
-        """The latest interrupted job from here to there, if it is among the last ones. Raises UsageError."""
+        """Return the latest interrupted job with this source and destination. Raises UsageError.
+
+        Only the last jobs are searched.
+        """
         return self.store.unfinished(shown_sources(_texts(source)), [shown(place) for place in _texts(destination)])
 
     def job(self, job_id: str) -> JobRecord:

@@ -241,7 +241,7 @@ def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
     if place.is_directory:
         raise UsageError(
             f"{place} is a directory, not an object",
-            hint="where a command has -r, it takes everything below a directory",
+            hint="-r takes everything below a directory, in the commands that have it",
         )
     if place.kind == "file":
         folder, _, name = place.key.rpartition("/")

@@ -85,8 +85,9 @@ TICK_S = 0.5
 #: Events that wait for the supervisor; the reader of the lead waits beyond it, and the lead keeps them meanwhile.
 INBOX_MAX = 1024
 OVER_CEILING = "stopped before egress, machines and requests together cost more than the ceiling"
-#: `kill` waits so long for the supervisor to be over; the processes are gone before.
+#: `kill` waits at most this long for the supervisor to end; the processes are gone before.
 KILLED_S = 10.0
+WILDCARD_HINT = "a * in a place is taken literally: use -r with --include '*.log', or leave a local * unquoted"
 
 #: Jobs whose processes were not ended yet.
 _unclosed: set[RunningJob] = set()
@@ -437,7 +438,7 @@ class RunningJob:
             kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
             message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"
             return kind(message, hint=resume_hint(self.id), job_id=self.id)
-        hint = summary.hint
+        hint = _hint(summary, self.id)
         if summary.outcome in ("interrupted", "unavailable", "ceiling") and self.spec.state_dir is not None:
             hint = hint or resume_hint(self.id)
         if summary.outcome == "interrupted" and self._supervisor.over_ceiling:
@@ -461,7 +462,16 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 def resume_hint(job_id: str) -> str:
     """How to resume a job."""
-    return f"go on with: tradewind jobs resume {job_id}"
+    return f"resume with: tradewind jobs resume {job_id}"
+
+
+def _hint(summary: Summary, job_id: str) -> str | None:
+    """Return the gateway's hint, which does not know the job's id. A wildcard in a missing source has its own."""
+    if summary.outcome == "source_not_found" and "*" in (summary.message or ""):
+        return WILDCARD_HINT
+    if summary.hint is None:
+        return None
+    return summary.hint.replace("`tradewind jobs resume`", f"`tradewind jobs resume {job_id}`")
 
 
 def _words(summary: Summary) -> str:

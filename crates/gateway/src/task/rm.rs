@@ -70,7 +70,7 @@ impl Rm {
                 return Err(TaskError::nothing_there(&url));
             }
             let hint = match self.is_folder(key).await {
-                true => "it is a directory; -r removes all below it",
+                true => "it is a directory; add -r to remove everything below it",
                 false => "check the name with `tradewind ls`",
             };
             return Err(TaskError::ended(
@@ -226,7 +226,7 @@ impl Tally {
         if self.failed_for_good == 0 {
             Err(TaskError::ended(Outcome::Unavailable, message, Some("try again")))
         } else if self.not_authorised == self.failed && self.gone == 0 {
-            let hint = "this identity may not do that: check the bucket policy, or choose another profile";
+            let hint = "check the permissions: bucket policy and profile, or the owner and mode of the path";
             Err(TaskError::ended(Outcome::Unauthorised, message, Some(hint)))
         } else {
             Err(TaskError::ended(Outcome::SomeFailed, message, None))
