@@ -118,6 +118,8 @@ def test_nothing_is_kept_of_a_dry_run_or_of_a_mistake(command: Command, tree: Pa
         (["completion"], 2, "SHELL is one of bash, zsh, fish"),
         (["cp", "-R", "a", "b"], 2, "did you mean -r?"),
         (["sync", "-r", "a", "b"], 2, "sync always copies everything below SRC"),
+        (["du", "-r", "a"], 2, "du always counts everything below URL"),
+        (["check", "-r", "a", "b"], 2, "check always compares everything below SRC"),
         (["cp", "-r", "/nowhere/*", "b"], 3, "--include"),
         (["cp", "/nowhere/*.log", "b/"], 3, "--include"),
         ([], 2, ""),

@@ -58,6 +58,14 @@ def test_a_report_is_a_regular_file(command: Command, sides: tuple[FilePlace, Fi
     command.run("cp", f"{source.folder}/a", tmp_path / "new", "--report", os.devnull).expect(0)
 
 
+def test_a_report_needs_a_directory(command: Command, sides: tuple[FilePlace, FilePlace], tmp_path: Path) -> None:
+    source, _ = sides
+    report = tmp_path / "none" / "report"
+    refused = command.run("cp", f"{source.folder}/a", tmp_path / "new", "--report", report).expect(2)
+    assert f"--report {report}: no directory {report.parent}" in refused.stderr and "hint: " in refused.stderr
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_state_folder_is_not_deleted_by_a_job(command: Command, tmp_path: Path) -> None:
     source = FilePlace(tmp_path / "source")
     source.put("a", b"x")

@@ -16,6 +16,8 @@ EXAMPLES = """\
   tradewind check s3://bucket/data gs://other/data --read     # reads both sides of every object
   tradewind check /data s3://bucket/data --one-way            # further objects at DST are no difference"""
 
+HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: check always compares everything below SRC")
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """--compare, --read, --one-way, --follow-symlinks, the filters and both sides."""

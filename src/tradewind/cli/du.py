@@ -15,6 +15,7 @@ EXAMPLES = """\
   tradewind du /scratch --newer 7d --json"""
 #: `-lh` and `du -h` ask for sizes with units.
 H_IS_HELP = False
+HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: du always counts everything below URL")
 
 
 def add_arguments(parser: ArgumentParser) -> None:

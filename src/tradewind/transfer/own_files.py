@@ -84,6 +84,8 @@ def _refuse_report(report: str, places: Sequence[_Local]) -> None:
             )
     if report == os.devnull:
         return
+    if not os.path.isdir(folder := os.path.dirname(report)):
+        raise UsageError(f"--report {report}: no directory {folder}", hint="create the directory, or choose another")
     try:
         found = os.stat(report)
     except OSError:

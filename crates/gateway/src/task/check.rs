@@ -294,7 +294,7 @@ impl Check {
             return Err(TaskError::ended(outcome, message, None));
         }
         if tally.unproven > 0 {
-            let message = format!("of {} objects only the sizes are known to agree", tally.unproven);
+            let message = format!("only the sizes are known to agree, for {} of the objects", tally.unproven);
             let hint = Some("the stores state no checksum in common for them: use --read");
             return Err(TaskError::ended(Outcome::SomeFailed, message, hint));
         }
