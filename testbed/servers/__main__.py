@@ -1,6 +1,7 @@
 """``python -m testbed.servers up [NAME…]``: starts servers for a human or a benchmark and prints how to reach them.
 
 Prints ``export`` lines for a shell on stdout, then keeps the servers until it is interrupted or its stdin ends.
+``install`` starts each server once and stops it, so that tests find it installed.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="install if need be, start, print exports, stay until interrupted")
     up.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(STARTERS)} (default: {' '.join(DEFAULT)})")
+    verbs.add_parser("install", help="install all, start each once, name those that cannot be had")
     verbs.add_parser("where", help="print the folder that holds the installed servers")
     arguments = parser.parse_args()
     if arguments.verb == "where":
         print(cache_folder())
         return 0
+    if arguments.verb == "install":
+        return _install()
     names: list[str] = arguments.names or DEFAULT
     if unknown := [name for name in names if name not in STARTERS]:
         parser.error(f"unknown server: {', '.join(unknown)}")
@@ -59,6 +63,18 @@ def _up(names: list[str]) -> int:
             while sys.stdin.readline():
                 pass
     return 0
+
+
+def _install() -> int:
+    """One after the other: they share the processors and the network with whatever runs beside them."""
+    code = 0
+    for name, start in STARTERS.items():
+        try:
+            start().stop()
+        except (InstallError, ServerError) as error:
+            print(f"note: the test server {name} could not be installed: {error}", file=sys.stderr)
+            code = 1
+    return code
 
 
 def _print_exports(server: Server) -> None:

@@ -12,6 +12,8 @@ from tests.sky.conftest import Make
 from tradewind.errors import SkyInvalid
 from tradewind.sky.running import Sky
 
+pytestmark = pytest.mark.alone
+
 T = TypeVar("T")
 
 REGIONS = {"site:a": {"name": "a"}, "site:b": {"name": "b"}, "site:c": {"name": "c"}}

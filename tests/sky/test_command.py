@@ -164,6 +164,7 @@ def test_words_too_many_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "sky down takes no 'now'" in capsys.readouterr().err
 
 
+@pytest.mark.alone
 def test_without_permission_it_says_what_is_missing(typed: Type, tmp_path: Path) -> None:
     """As an ordinary user; or, for root, without its capabilities."""
     strip: tuple[str, ...] = ()

@@ -119,6 +119,7 @@ def silence_relay_to_the_source(stage: Stage, running: Running) -> None:
 LOSSES = (kill_relay, freeze_relay, silence_relay_to_the_sink, silence_relay_to_the_source)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.__name__)
 def test_a_lost_relay_s_work_goes_the_direct_way(
     stage: Stage, tmp_path: Path, fault: Callable[[Stage, Running], None]
@@ -135,6 +136,7 @@ def test_a_lost_relay_s_work_goes_the_direct_way(
     assert said == [f"route {name} is down" for name in routes(last, True)], notices(done.events)
 
 
+@pytest.mark.alone
 def test_a_link_that_loses_packets_carries_on(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy")
     before = running.wait_for(over_both)
@@ -166,6 +168,7 @@ def test_a_source_that_was_cut_off_goes_on_where_it_was(stage: Stage, tmp_path: 
         assert said.index(f"route {name} is down") < said.index(f"route {name} is up again")
 
 
+@pytest.mark.alone
 def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path) -> None:
     """Nothing moves, so egress costs nothing more; the machines do, until the ceiling is near."""
     running = stage.start(tmp_path / "copy", "--max-cost", "0.0059USD", "--stall", "3m")
@@ -186,6 +189,7 @@ def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path
     stage.nothing_is_left()
 
 
+@pytest.mark.alone
 def test_two_transfers_share_a_relay(stage: Stage, tmp_path: Path) -> None:
     copies = [tmp_path / "one", tmp_path / "two"]
     running = [stage.start(copy, "--min-throughput", "80Mbit/s") for copy in copies]

@@ -21,6 +21,7 @@ BUSY_MS = 5.0
 """So much later a gateway may see the end of a handshake on a machine that is busy with other tests."""
 
 
+@pytest.mark.alone
 def test_the_file_is_found_again(command: Command, tmp_path: Path) -> None:
     file, table = write_world(tmp_path), tmp_path / "links.csv"
     with Sky.up(file, folder=sky_folder(str(command.state), file)) as sky:

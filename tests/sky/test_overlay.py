@@ -55,6 +55,7 @@ def test_a_plan_mixes_routes_to_its_ceiling_and_becomes_a_topology_and_back(tmp_
     assert pace is not None and pace * 8e-9 > plan.prediction.throughput_gbps
 
 
+@pytest.mark.alone
 def test_a_transfer_keeps_the_plans_shares_and_cost_and_leaves_nothing(
     command: Command, sky: tuple[Sky, Path], tmp_path: Path
 ) -> None:

@@ -16,6 +16,9 @@ from tests.sky.world import differences, write_files
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 
+#: All of them hang on what the links carry while the test runs.
+pytestmark = pytest.mark.alone
+
 SOURCE, RELAY, OTHER, SINK = "azure:canadacentral", "azure:westus2", "azure:eastus", "gcp:asia-northeast1"
 #: Scaled: direct 50 Mbit/s, over one relay 100, over the other 90.
 WORLD: dict[str, Any] = {
