@@ -119,7 +119,6 @@ def silence_relay_to_the_source(stage: Stage, running: Running) -> None:
 LOSSES = (kill_relay, freeze_relay, silence_relay_to_the_sink, silence_relay_to_the_source)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.__name__)
 def test_a_lost_relay_s_work_goes_the_direct_way(
     stage: Stage, tmp_path: Path, fault: Callable[[Stage, Running], None]
@@ -189,7 +188,6 @@ def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path
     stage.nothing_is_left()
 
 
-@pytest.mark.alone
 def test_two_transfers_share_a_relay(stage: Stage, tmp_path: Path) -> None:
     copies = [tmp_path / "one", tmp_path / "two"]
     running = [stage.start(copy, "--min-throughput", "80Mbit/s") for copy in copies]

@@ -16,9 +16,6 @@ from tests.sky.world import differences, write_files
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 
-#: All of them hang on what the links carry while the test runs.
-pytestmark = pytest.mark.alone
-
 SOURCE, RELAY, OTHER, SINK = "azure:canadacentral", "azure:westus2", "azure:eastus", "gcp:asia-northeast1"
 #: Scaled: direct 50 Mbit/s, over one relay 100, over the other 90.
 WORLD: dict[str, Any] = {
@@ -97,6 +94,7 @@ def carried_in_all(event: Event) -> int:
     return sum(hop["bytes"] for hop in event["hops"])
 
 
+@pytest.mark.alone
 def test_what_a_slow_link_does_not_carry_goes_over_the_others_within_seconds(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "75Mbit/s")
     before = running.wait_for(lambda event: moving(event) and len(event["hops"]) == 2)
