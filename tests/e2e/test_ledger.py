@@ -12,10 +12,11 @@ import pytest
 import tradewind
 from testbed.drive import Command, find_binary
 from testbed.trees import MIB, write_large
-from tradewind.errors import GatewayError, Interrupted
+from tradewind.errors import CeilingReached, GatewayError, Interrupted, JobUnreadable
 from tradewind.model.amounts import format_usd
 from tradewind.model.ledger import JobPrices, MachinePrice
 from tradewind.model.requests import RequestPrices
+from tradewind.transfer.ledger import LEDGER_FILE
 from tradewind.transfer.way import topology_way
 
 USD_PER_S = 0.01
@@ -92,3 +93,38 @@ def test_the_last_line_of_cp_and_jobs_show_agree(command: Command, tmp_path: Pat
     assert json.loads(shown.stdout)["cost"] == cost
     words = command.run("jobs", "show", done.summary["job_id"]).expect(0).stdout
     assert f"{format_usd(cost['predicted_usd'])} predicted, {format_usd(cost['metered_usd'])} metered" in words
+
+
+def test_machines_that_do_not_get_ready_end_at_the_ceiling(command: Command, tmp_path: Path) -> None:
+    write_large(tmp_path / "source" / "large", MIB)
+    (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
+    binary = str(find_binary("tradewind-gateway"))
+    broken_binary = tmp_path / "broken-gateway"
+    broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then exec sleep 600; fi\nexec {binary} "$@"\n')
+    broken_binary.chmod(0o755)
+    client = tradewind.Client(state_dir=str(command.state), gateway=str(broken_binary))
+    # Two machines: what they cost in two seconds, of the sixty that they are given else.
+    way = replace(topology_way(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=2 * 2 * USD_PER_S)
+    with pytest.raises(CeilingReached):
+        client.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), way=way)
+    command.wait_until_alone()
+    billed = {"site:local": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)}
+    dear = replace(way, prices=replace(PRICES, machines=billed))
+    with pytest.raises(CeilingReached, match="no machines were started"):
+        client.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), way=dear)
+    assert client.jobs() == []
+
+
+def test_a_job_with_a_ceiling_whose_ledger_is_damaged_is_not_resumed(command: Command, tmp_path: Path) -> None:
+    write_large(tmp_path / "source" / "large", LARGE_BYTES)
+    (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
+    client = tradewind.Client(state_dir=str(command.state), gateway=str(find_binary("tradewind-gateway")))
+    way = replace(topology_way(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=10.0)
+    options = tradewind.Options(recursive=True, limit_bytes_per_s=8_000_000, chunk_bytes=MIB)
+    job = client.start(tmp_path / "source", tmp_path / "copy", options, way=way)
+    job.drain()
+    with pytest.raises(Interrupted):
+        job.wait()
+    (Path(client.store.path(job.id)) / LEDGER_FILE).write_text("{")
+    with pytest.raises(JobUnreadable, match="its ceiling could not be kept"):
+        client.resume(job.id)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
 from tradewind.model.document import to_document
 from tradewind.model.event import Progress
 from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+from tradewind.model.origin import Origin
+from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.requests import RequestPrices, Requests
 
 PRICES = JobPrices(
@@ -94,14 +97,67 @@ def test_requests_of_a_run_leave_out_those_of_earlier_runs_and_count_retries() -
         retries=7,
     )
     read, write = run_requests(now, destinations=1, chunk_bytes=1 << 24)
-    assert (read, write) == (Requests(gets=2007, lists=3), Requests(puts=2007))
-    assert run_requests(Progress(objects_done=9, objects_earlier=9), 1, 1 << 24) == (Requests(), Requests())
+    assert (read, write) == (Requests(gets=2007, lists=3), Requests(puts=2007, heads=1000))
+    earlier = Progress(objects_done=9, objects_earlier=9)
+    assert run_requests(earlier, 1, 1 << 24) == (Requests(), Requests(heads=9)), "earlier copies are asked for"
+    assert run_requests(earlier, 1, 1 << 24, compares=True) == (Requests(), Requests()), "they are in the listing"
     read, write = run_requests(now, destinations=1, chunk_bytes=1 << 24, moves=True)
-    assert (read.heads, write.heads) == (0, 2000), "each copy is asked for before its source is deleted"
+    assert (read.heads, write.heads) == (0, 3000), "each copy is asked for before its source is deleted"
+    read, write = run_requests(now, destinations=3, chunk_bytes=1 << 24, compares=True)
+    assert (read.lists, write.lists) == (1, 3), "each destination is listed"
 
 
 def test_a_large_object_is_read_and_written_in_parts_and_two_destinations_are_read_once() -> None:
     now = Progress(objects_total=2, objects_done=2, bytes_done=2 * 100)
     read, write = run_requests(now, destinations=2, chunk_bytes=10)
-    assert read == Requests(gets=10, lists=1)
-    assert write == Requests(puts=2 * (10 + 2))
+    assert read == Requests(gets=10, lists=1, heads=2)
+    assert write == Requests(puts=2 * (10 + 2), heads=2)
+
+
+def test_a_machine_is_billed_for_the_least_that_its_provider_bills() -> None:
+    short = MachineUse(1, "fleet", "relay-1", "aws:us-east-1", 100.0, 107.0, 0.001, "list", billed_s_min=60.0)
+    long = MachineUse(2, "fleet", "relay-1", "aws:us-east-1", 200.0, 300.0, 0.001, "list", billed_s_min=60.0)
+    ledger = Ledger(PRICES, machines=(short, long))
+    assert [line.quantity for line in ledger.lines(1000.0)] == [60.0, 100.0]
+    assert ledger.total_usd(1000.0) == pytest.approx(0.16)
+    assert Ledger.from_document(json.loads(json.dumps(to_document(ledger)))) == ledger
+
+
+TIERS = (PriceTier(0.0, 0.09), PriceTier(10.0, 0.05), PriceTier(100.0, 0.01))
+
+
+def tiered(what: str, mean: float, used_gb: float = 0.0) -> EdgePrice:
+    return EdgePrice(what, mean, "list", TIERS, "aws", used_gb)
+
+
+def test_egress_is_metered_at_the_tiers_that_it_reached_and_not_at_the_plans_mean() -> None:
+    """A job of 200 GB that stops after 20 GB has paid the first tiers; the next run goes on where it stopped."""
+    mean = (10 * 0.09 + 90 * 0.05 + 100 * 0.01) / 200
+    prices = JobPrices(routes={"a → b": (tiered("aws:a → gcp:b", mean),)})
+    first = RunCount(1, 20 * mean, route_bytes={"a → b": 20 * 10**9})
+    ledger = Ledger(prices, runs=(first,))
+    assert [(line.what, line.quantity, line.unit_usd) for line in ledger.lines(0.0)] == [
+        ("aws:a → gcp:b", 10.0, 0.09),
+        ("aws:a → gcp:b, from 10 GB", 10.0, 0.05),
+    ]
+    whole = Ledger(prices, runs=(first, RunCount(2, 180 * mean, route_bytes={"a → b": 180 * 10**9})))
+    assert whole.total_usd(0.0) == pytest.approx(200 * mean), "as the plan predicted"
+    assert whole.sent_gb() == {"aws:a → gcp:b": 200.0}
+    assert Ledger.from_document(json.loads(json.dumps(to_document(whole)))) == whole
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_metered_egress_is_what_the_billing_count_costs_however_it_was_cut(seed: int) -> None:
+    rng = random.Random(seed)
+    used_gb = rng.choice([0.0, 5.0, 10.0, 150.0])
+    edges = tuple(tiered(f"aws:{name} → gcp:z", rng.uniform(0.02, 0.08), used_gb) for name in "abc")
+    routes = {edge.what: (edge,) for edge in edges}
+    runs = []
+    for number in range(1, rng.randrange(2, 6)):
+        sent = {edge.what: rng.randrange(60 * 10**9) for edge in edges if rng.random() < 0.8}
+        at_mean = sum(sent.get(edge.what, 0) / 1e9 * edge.usd_per_gb for edge in edges)
+        runs.append(RunCount(number, at_mean, route_bytes=sent))
+    ledger = Ledger(JobPrices(routes=routes), runs=tuple(runs))
+    volume_gb = sum(sum(run.route_bytes.values()) for run in runs) / 1e9
+    price = EgressPrice(TIERS, Origin("imported", "list", ""))
+    assert ledger.usd_of("egress", 0.0) == pytest.approx(price.cost_usd(volume_gb, used_gb))

@@ -28,7 +28,7 @@ def test_large_objects_are_written_in_parts_that_are_opened_and_closed() -> None
     assert large.at_destination().puts == 3 * (7 + 2)
     assert ObjectSet(3, 3 * 2**24).at_destination() == Requests(puts=3), "one chunk each is one write"
     assert ObjectSet.of_chunk_size(160e9).count == 9537
-    assert str(large.at_source() + large.at_destination()) == "21 GET, 27 PUT, 1 LIST"
+    assert str(large.at_source() + large.at_destination()) == "21 GET, 27 PUT, 1 LIST, 6 HEAD"
 
 
 def test_a_plan_and_its_ceiling_count_the_requests_of_the_objects() -> None:

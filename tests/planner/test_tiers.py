@@ -58,6 +58,16 @@ def test_two_routes_of_one_account_fill_its_tiers_together() -> None:
     assert after.cost.egress_usd == pytest.approx(egress - 80 * 0.08)
 
 
+def test_a_plan_for_the_rest_of_a_transfer_goes_on_in_the_tier_that_was_reached() -> None:
+    catalog, limits = split_world(), Limits(machines_per_region=2)
+    relay = Region("p", "r2")
+    sent = replace(limits, egress_sent_gb={(SOURCE, SINK): 30.0, (relay, SINK): 50.0, (SOURCE, relay): 50.0})
+    plan = planned(catalog, 150.0, Cheapest(), sent)
+    assert plan.cost.egress_usd == pytest.approx(20 * 0.10 + 130 * 0.02), "80 of the 100 dear GB are sent already"
+    used = replace(sent, monthly_egress_used_gb=15.0)
+    assert planned(catalog, 150.0, Cheapest(), used).cost.egress_usd == pytest.approx(5 * 0.10 + 145 * 0.02)
+
+
 def test_half_of_the_volume_does_not_reach_a_tier_of_the_whole() -> None:
     """Two relays of two accounts: each sees 75 of the 150 GB, below its second tier."""
     relay, other = Region("p", "r2"), Region("s", "r3")

@@ -15,14 +15,15 @@ import pytest
 
 from tests.fleet.fake_provider import FakeProvider
 from tests.fleet.test_fleet_seeds import RELAYS, plan_over
-from tradewind.errors import GatewayError
+from tradewind.errors import CeilingReached, GatewayError
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine, MachineOrder
 from tradewind.model.deployment import GatewayAddress
 from tradewind.model.event import HopActivity, Progress, Summary
-from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice
+from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
 from tradewind.model.plan import Plan
+from tradewind.model.price import PriceTier
 from tradewind.model.requests import RequestPrices
 from tradewind.transfer.ledger import ALIVE_S_MAX, LEDGER_FILE, JobLedger, read_ledger, stored_ledger
 from tradewind.transfer.report import job_cost, summary_lines
@@ -342,3 +343,45 @@ def test_every_display_shows_the_sum_of_the_ledger(tmp_path: Path) -> None:
     assert shown == job_cost(ledger.ledger, plan, last, None, job.clock.now_s)
     assert shown.metered_usd == ledger.spent_usd() == sum(line["usd"] for line in shown.document()["lines"])
     assert summary_lines(Summary("done", last), plan, None, shown)[-1].startswith("cost    $1.00 predicted, ")
+
+
+def test_machines_that_the_ceiling_cannot_pay_are_not_started(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
+    plan = plan_over([])  # Two machines: 1.20 USD at least.
+    spent = Ledger(billed, 1.0, runs=(RunCount(1, 0.5),))
+
+    def ledger(usd_max: float | None) -> JobLedger:
+        return JobLedger(spent, str(job.folder), usd_max=usd_max, clock=job.clock, unix_s=job.clock.now_s)
+
+    assert len(plan.machines) == 2
+    with pytest.raises(CeilingReached, match="leaves too little"):
+        ledger(1.69).room_s(plan)
+    assert ledger(1.7).room_s(plan) == pytest.approx(60.0)
+    assert ledger(2.5).room_s(plan) == pytest.approx(100.0)
+    assert ledger(None).room_s(plan) == float("inf")
+    with pytest.raises(CeilingReached):
+        JobLedger(Ledger(runs=(RunCount(1, 0.5),)), None, usd_max=0.5, clock=job.clock).room_s(plan)
+
+
+def test_a_job_whose_machines_lived_for_seconds_has_paid_the_minimum(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.provider.start_s_max = 0.0
+    billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
+    ledger = JobLedger(Ledger(billed), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+    ledger.begin_run()
+    fleet = job.fleet(ledger, plan_over([]))
+    assert ledger.spent_usd() == pytest.approx(2 * 60 * USD_PER_S), "it is owed from the launch on"
+    job.clock.now_s += 5
+    fleet.close()
+    assert job.stored_usd() == pytest.approx(2 * 60 * USD_PER_S)
+
+
+def test_a_sum_of_the_lead_that_is_newer_counts_where_tiers_were_dearer_than_the_plans_mean() -> None:
+    edge = EdgePrice("aws:a → gcp:b", 0.05, "list", (PriceTier(0.0, 0.09), PriceTier(10.0, 0.01)), "aws")
+    clock = Clock()
+    ledger = JobLedger(Ledger(JobPrices(routes={"a → b": (edge,)})), None, clock=clock, unix_s=0.0)
+    ledger.begin_run()
+    ledger.see(progress(cost_usd=0.5, hops=[HopActivity("a → b", 10 * 10**9)]))
+    assert ledger.spent_usd() == pytest.approx(0.9)
+    assert ledger.spent_usd(0.55) == pytest.approx(0.95)

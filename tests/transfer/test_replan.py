@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from tradewind.catalog.load import load_catalog
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.origin import Origin
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
+from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner.network import Limits
 from tradewind.sky.file import network_from_document
@@ -199,3 +202,17 @@ def test_no_gateway_gets_the_name_of_one_that_is_gone() -> None:
     assert found is not None
     names = {gateway.name for gateway in found.plan.gateways}
     assert "azure-westus2-2" in names and "azure-westus2-1" not in names
+
+
+def test_a_new_plan_goes_on_in_the_price_tier_that_was_reached() -> None:
+    """The direct way costs 1.00 USD per GB for the first GB of the account, then 0.10."""
+    known = catalog()
+    dear = EgressPrice((PriceTier(0.0, 1.0), PriceTier(1.0, 0.1)), Origin("imported", "a test", ""))
+    prices = replace(known.prices, pairs={**known.prices.pairs, (HERE, THERE): dear, (VIA, THERE): dear})
+    asked = replace(question(Fastest()), catalog=replace(known, prices=prices))
+    dearest = []
+    for now in (state(), state(sent_gb={(HERE, THERE): 1.5})):
+        found = ask_again(asked, now)
+        assert found is not None and found.plan.overlay is not None
+        dearest.append(max(edge.usd_per_gb for edge in found.plan.overlay.edges))
+    assert dearest == [pytest.approx(1.0), pytest.approx(0.1)]

@@ -49,6 +49,7 @@ class Budget:
     usd: float = float("inf")
     usd_per_s: float = 0.0
     boot_s: float = 0.0
+    usd_per_gb_max: float = float("inf")
 
     def spent_usd(self, egress_usd: float, at_s: float) -> float:
         return egress_usd + self.usd_per_s * (self.boot_s + at_s)
@@ -258,3 +259,58 @@ def test_what_a_dead_lead_still_says_changes_nothing() -> None:
     done = said(1, "done", outcome="done")
     assert supervisor.handle(done, 5.0) == [Finish(done=done.document), Publish(done.line)]
     assert supervisor.handle(LeadEnded(1, "exit code 0"), 6.0) == []
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_egress_between_two_reports_does_not_pass_the_ceiling(seed: int) -> None:
+    """The lead reports twice a second what it may have sent, and stops sending half a second after it is asked to."""
+    rng = random.Random(seed)
+    usd_per_s, usd = rng.uniform(0.01, 0.3), rng.uniform(1.0, 2.0)
+    supervisor = Supervisor(Budget(usd), restartable=True, now_s=0.0)
+    now_s, lost = rng.uniform(0, 0.5), rng.choice([0.0, 0.3])
+    while True:
+        now_s += PROGRESS_S
+        event: Event = Tick() if rng.random() < lost else progress(0, now_s, usd_per_s * now_s)
+        if any(isinstance(action, Drain) for action in supervisor.handle(event, now_s)):
+            break
+    spent_usd = usd_per_s * (now_s + PROGRESS_S)
+    assert supervisor.over_ceiling
+    assert spent_usd <= usd, "it was passed before the stop"
+    # No sooner than it must: between two reports it may be any time since the last one.
+    assert spent_usd >= usd - usd_per_s * (6 * PROGRESS_S if lost else 3 * PROGRESS_S), "too early"
+
+
+def test_what_is_left_to_send_costs_no_more_than_its_price() -> None:
+    """The last bytes of a job are not taken for more than they are, however fast those before them were."""
+    supervisor = Supervisor(Budget(1.001, usd_per_gb_max=0.1), restartable=True, now_s=0.0)
+    for now_s, cost_usd, left_bytes in ((1.0, 0.0, 10**10), (2.0, 0.9, 10**9), (3.0, 0.99, 10**7)):
+        rest = {"listed": True, "bytes_total": 10**10, "bytes_done": 10**10 - left_bytes}
+        said_now = said(0, "progress", elapsed_s=now_s, cost_usd=cost_usd, **rest)
+        actions = supervisor.handle(said_now, now_s)
+        assert [type(action) for action in actions] == [Publish], f"{now_s}: stopped though all of it may be sent"
+
+
+@pytest.mark.parametrize("earlier_gb", [0.0, 4.0])
+def test_a_job_whose_lead_keeps_to_the_plans_egress_is_not_stopped_for_a_burst(earlier_gb: float) -> None:
+    """All windows are filled at once in the beginning: as much is booked in half a second as later in five."""
+    carried_usd = 0.098 * earlier_gb + 0.01
+    for mean_usd_per_gb, retries, stopped in ((0.098, 0, False), (None, 0, True), (0.098, 1, True)):
+        budget = Budget(1.0, usd_per_gb_max=0.2)
+        supervisor = Supervisor(budget, restartable=True, now_s=0.0, mean_usd_per_gb=mean_usd_per_gb)
+        earlier_bytes = earlier_gb * 1e9
+        counts = {"listed": True, "bytes_total": 10**10, "bytes_done": earlier_bytes, "bytes_earlier": earlier_bytes}
+        supervisor.handle(said(0, "progress", elapsed_s=0.5, cost_usd=carried_usd, **counts), 0.5)
+        burst = said(0, "progress", elapsed_s=1.0, cost_usd=carried_usd + 0.35, retries=retries, **counts)
+        actions = supervisor.handle(burst, 1.0)
+        assert any(isinstance(action, Drain) for action in actions) == stopped
+
+
+def test_a_job_that_does_not_drain_at_its_ceiling_is_ended_there() -> None:
+    ceiling = Budget(1.0, usd_per_s=0.01)
+    supervisor = Supervisor(ceiling, restartable=True, now_s=0.0)
+    now_s = 90.0
+    while not (ended := [a for a in supervisor.handle(Tick(), now_s) if isinstance(a, Finish)]):
+        now_s += TICK_S
+    assert ended[0].at_once
+    assert supervisor.over_ceiling
+    assert ceiling.spent_usd(0.0, now_s) <= 1.0 + 1e-9

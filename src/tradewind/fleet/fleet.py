@@ -170,14 +170,9 @@ class Fleet:
             self._create(order)
 
     def _create(self, order: MachineOrder) -> None:
-        # The lead shares its region's first machine where no bytes pass it.
-        if self._meter is not None and not self._is_guest(order):
+        if self._meter is not None and not self.plan.is_guest(order.name):
             self._meter.launched(self.id, order.name, order.region)
         self.machines[order.name] = self._provider.create(order)
-
-    def _is_guest(self, order: MachineOrder) -> bool:
-        """Whether it is a lead that no bytes pass: it stands on another gateway's machine."""
-        return order.name == self.plan.lead and all(order.name not in route.nodes for route in self.plan.routes)
 
     def _told_gone(self, names: Collection[str]) -> None:
         if self._meter is not None and names:

@@ -61,14 +61,33 @@ class Catalog:
             return f"{src.provider} {' → '.join('?' if place is None else place.continent for place in ends)}"
         return src.provider
 
+    def egress_used_gb(
+        self, used_gb: float, sent_gb: Mapping[tuple[Region, Region], float]
+    ) -> Mapping[tuple[str, tuple[PriceTier, ...]], float]:
+        """Return what each billing count has seen, by account and tiers: `used_gb`, and what was sent since.
+
+        Counts of which nothing was sent are left out: they have seen `used_gb`.
+        """
+        seen_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
+        for (src, dst), volume_gb in sent_gb.items():
+            price = self.egress(src, dst)
+            if price is not None:
+                key = self.egress_account(src, dst, price), price.tiers
+                seen_gb[key] = seen_gb.get(key, used_gb) + volume_gb
+        return seen_gb
+
     def egress_charges(
-        self, volumes_gb: Mapping[tuple[Region, Region], float], used_gb: float = 0.0
+        self,
+        volumes_gb: Mapping[tuple[Region, Region], float],
+        used_gb: float = 0.0,
+        sent_gb: Mapping[tuple[Region, Region], float] | None = None,
     ) -> tuple[EgressCharge, ...]:
         """Return what egress costs, by billing count.
 
         Args:
             volumes_gb: what is sent from region to region [GB on the wire].
             used_gb: what each count has seen this month.
+            sent_gb: what was sent since, from region to region.
 
         Raises:
             KeyError: a pair of regions has no price.
@@ -81,9 +100,11 @@ class Catalog:
             count = counts.setdefault((self.egress_account(src, dst, price), price.tiers), (price, []))
             count[1].append((src, dst))
         charges = []
-        for (account, _), (price, pairs) in counts.items():
+        seen_gb = self.egress_used_gb(used_gb, sent_gb or {})
+        for (account, tiers), (price, pairs) in counts.items():
             volume_gb = math.fsum(volumes_gb[pair] for pair in pairs)
-            charges.append(EgressCharge(account, price, volume_gb, price.cost_usd(volume_gb, used_gb), tuple(pairs)))
+            usd = price.cost_usd(volume_gb, seen_gb.get((account, tiers), used_gb))
+            charges.append(EgressCharge(account, price, volume_gb, usd, tuple(pairs)))
         return tuple(charges)
 
     def region_named(self, text: str) -> Region:

@@ -7,14 +7,14 @@ our count at list price ("metered"), not an invoice.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tradewind.model.amounts import BYTES_PER_GB
 from tradewind.model.document import known_fields
 from tradewind.model.event import Progress
+from tradewind.model.price import PriceTier, tier_volumes_gb
 from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
 
 __all__ = [
@@ -64,16 +64,35 @@ class MachinePrice:
 
     usd_per_s: float
     source: str = ""
+    billed_s_min: float = 0.0
+    """A machine that lives shorter is billed for so long."""
+
+    def usd(self, lasting_s: float) -> float:
+        """What a machine costs that lives so long."""
+        return self.usd_per_s * max(lasting_s, self.billed_s_min)
 
 
 @dataclass(frozen=True, slots=True)
 class EdgePrice:
-    """Price of egress from one region to the next, by the plan: of tiers their mean for the plan's volume."""
+    """Price of egress from one region to the next."""
 
     what: str
     """`aws:us-east-1 → gcp:us-east1`; gateways by name where a plan by hand prices whole routes."""
     usd_per_gb: float
+    """By the plan: of tiers their mean for the plan's volume. The lead counts with it."""
     source: str = ""
+    tiers: tuple[PriceTier, ...] = ()
+    """The list price, where it depends on the volume of the billing count; the ledger's lines have these prices."""
+    account: str = ""
+    """The billing count, where there are tiers."""
+    used_gb: float = 0.0
+    """What the billing count had seen when the job began."""
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> EdgePrice:
+        """From the ledger's file."""
+        tiers = tuple(PriceTier(**tier) for tier in document.get("tiers", ()))
+        return cls(**{**known_fields(cls, document), "tiers": tiers})
 
 
 @dataclass(frozen=True)
@@ -98,11 +117,12 @@ class JobPrices:
     def from_document(cls, document: Mapping[str, Any]) -> JobPrices:
         """From the ledger's file."""
         known = known_fields(cls, document)
-        known["machines"] = {name: MachinePrice(**entry) for name, entry in known.get("machines", {}).items()}
+        machines = known.get("machines", {})
+        known["machines"] = {name: MachinePrice(**known_fields(MachinePrice, of)) for name, of in machines.items()}
         for side in ("read", "write"):
             known[side] = RequestPrices(**known.get(side, {}))
         routes = known.get("routes", {})
-        known["routes"] = {name: tuple(EdgePrice(**edge) for edge in edges) for name, edges in routes.items()}
+        known["routes"] = {name: tuple(map(EdgePrice.from_document, edges)) for name, edges in routes.items()}
         return cls(**known)
 
 
@@ -119,6 +139,7 @@ class MachineUse:
     """None while it lives, as far as its owner knows."""
     usd_per_s: float = 0.0
     source: str = ""
+    billed_s_min: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +200,23 @@ class Ledger:
         if self.earlier_usd:
             lines.append(LedgerLine(0, "machine", "earlier runs", self.earlier_usd, "USD", 1.0, OLD_JOB_SOURCE))
         for use in self.machines:
-            lasted_s = self.end_of(use, now_s) - use.launched_s
+            billed_s = max(self.end_of(use, now_s) - use.launched_s, use.billed_s_min)
             what = f"{use.name} in {use.region}"
-            lines.append(LedgerLine(use.run, "machine", what, lasted_s, "s", use.usd_per_s, use.source))
+            lines.append(LedgerLine(use.run, "machine", what, billed_s, "s", use.usd_per_s, use.source))
+        tiers = _Tiers()
         for count in self.runs:
-            lines += _egress_lines(count, self.prices.routes)
+            lines += _egress_lines(count, self.prices.routes, tiers)
             lines += _request_lines(count.run, "source", count.read, self.prices.read, self.prices.read_source)
             lines += _request_lines(count.run, "destination", count.write, self.prices.write, self.prices.write_source)
         return tuple(sorted((line for line in lines if line.usd), key=lambda line: line.run))
+
+    def sent_gb(self) -> dict[str, float]:
+        """What arrived over each edge that has a price, over all runs [GB], by the edge's name."""
+        sent_bytes: dict[str, float] = {}
+        for count in self.runs:
+            for edge, edge_bytes in _edge_bytes(count, self.prices.routes).items():
+                sent_bytes[edge.what] = sent_bytes.get(edge.what, 0.0) + edge_bytes
+        return {what: count_bytes / BYTES_PER_GB for what, count_bytes in sent_bytes.items()}
 
     def usd_of(self, kind: LineKind, now_s: float) -> float:
         """Sum of the lines of one kind."""
@@ -208,19 +238,25 @@ class Ledger:
 
 
 def run_requests(
-    progress: Progress, destinations: int, chunk_bytes: int, *, moves: bool = False
+    progress: Progress, destinations: int, chunk_bytes: int, *, moves: bool = False, compares: bool = False
 ) -> tuple[Requests, Requests]:
     """Requests of one run to the source and to all destinations, from the lead's counts.
 
     Our count, not the stores': parts follow from the mean size of the objects, each retry is one more GET and PUT, and
-    a run lists the source once. A job that `moves` objects asks for each copy once (HEAD) before it deletes the source.
-    Other HEAD requests, and listings of a destination (`sync`), are not counted.
+    a run lists the source once. An object in parts is asked for (HEAD) at the source, and at the destination when it
+    is complete; a copy of an earlier run is asked for when the job resumes. A job that `moves` objects asks for each
+    copy again before it deletes the source. One that `compares` lists the destinations, taken to be as large as the
+    source, instead of asking for earlier copies.
     """
     read, write = _moved(progress, destinations, chunk_bytes)
     retries = max(0, progress.retries)
     lists = -(-progress.objects_total // (KEYS_PER_LIST * max(1, destinations)))
-    heads = max(0, progress.objects_done - progress.objects_earlier) if moves else 0
-    return Requests(gets=read.gets + retries, lists=lists), Requests(puts=write.puts + retries, heads=heads)
+    heads = 0 if compares else progress.objects_earlier
+    heads += max(0, progress.objects_done - progress.objects_earlier) if moves else 0
+    return (
+        read + Requests(gets=retries, lists=lists),
+        write + Requests(puts=retries, heads=heads, lists=lists * max(1, destinations) if compares else 0),
+    )
 
 
 def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Requests, Requests]:
@@ -229,22 +265,69 @@ def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Req
     volume_bytes = max(0, progress.bytes_done - progress.bytes_earlier)
     if not (objects or volume_bytes):
         return Requests(), Requests()
-    written = ObjectSet(max(1, objects), volume_bytes, chunk_bytes)
+    written = ObjectSet(max(1, objects), volume_bytes, chunk_bytes).at_destination()
     copies = max(1, destinations)
-    read = ObjectSet(max(1, -(-objects // copies)), volume_bytes / copies, chunk_bytes)
-    return Requests(gets=read.at_source().gets), Requests(puts=written.at_destination().puts)
+    read = ObjectSet(max(1, -(-objects // copies)), volume_bytes / copies, chunk_bytes).at_source()
+    # The source is asked for an object in parts once for each destination.
+    return Requests(gets=read.gets, heads=written.heads), written
 
 
-def _egress_lines(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]]) -> list[LedgerLine]:
-    """One line per edge, and one for what the lead counts beyond what arrived: together its sum."""
-    sent_bytes: Counter[EdgePrice] = Counter()
+class _Tiers:
+    """What each billing count has seen so far: a price with tiers goes on where earlier runs left it."""
+
+    def __init__(self) -> None:
+        self._seen_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
+
+    def lines(self, run: int, volumes_gb: Mapping[EdgePrice, float]) -> list[LedgerLine]:
+        """One line per edge and price tier. The edges of one billing count fill its tiers side by side."""
+        pieces = {
+            count: list(
+                self._pieces(count, [edge for edge in volumes_gb if (edge.account, edge.tiers) == count], volumes_gb)
+            )
+            for count in dict.fromkeys((edge.account, edge.tiers) for edge in volumes_gb if edge.tiers)
+        }
+        lines = []
+        for edge, volume_gb in volumes_gb.items():
+            if not edge.tiers:
+                lines.append(LedgerLine(run, "egress", edge.what, volume_gb, "GB", edge.usd_per_gb, edge.source))
+                continue
+            for tier, part in pieces[edge.account, edge.tiers]:
+                what = f"{edge.what}, from {tier.from_gb:,.0f} GB" if tier.from_gb else edge.what
+                lines.append(LedgerLine(run, "egress", what, volume_gb * part, "GB", tier.usd_per_gb, edge.source))
+        return lines
+
+    def _pieces(
+        self,
+        count: tuple[str, tuple[PriceTier, ...]],
+        edges: Sequence[EdgePrice],
+        volumes_gb: Mapping[EdgePrice, float],
+    ) -> Iterator[tuple[PriceTier, float]]:
+        """The tiers that a run reaches, each with its part of the run's volume."""
+        seen_gb = self._seen_gb.get(count, max(edge.used_gb for edge in edges))
+        run_gb = math.fsum(volumes_gb[edge] for edge in edges)
+        self._seen_gb[count] = seen_gb + run_gb
+        for tier, tier_gb in tier_volumes_gb(count[1], run_gb, seen_gb):
+            if tier_gb > 0:
+                yield tier, tier_gb / run_gb
+
+
+def _edge_bytes(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]]) -> dict[EdgePrice, float]:
+    """What arrived over each edge that has a price, or can have one."""
+    sent_bytes: dict[EdgePrice, float] = {}
     for name, route_bytes in count.route_bytes.items():
-        sent_bytes.update(dict.fromkeys(routes.get(name, ()), route_bytes))
-    lines = [
-        LedgerLine(count.run, "egress", edge.what, sent / BYTES_PER_GB, "GB", edge.usd_per_gb, edge.source)
-        for edge, sent in sent_bytes.items()
-    ]
-    other_usd = count.egress_usd - math.fsum(line.usd for line in lines)
+        for edge in routes.get(name, ()):
+            sent_bytes[edge] = sent_bytes.get(edge, 0) + route_bytes
+    return sent_bytes
+
+
+def _egress_lines(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]], tiers: _Tiers) -> list[LedgerLine]:
+    """One line per edge and tier with what arrived, and one for what the lead counts beyond: bytes sent again.
+
+    The lead counts with the plan's prices, so what was sent again has these.
+    """
+    volumes_gb = {edge: sent / BYTES_PER_GB for edge, sent in _edge_bytes(count, routes).items() if sent}
+    other_usd = count.egress_usd - math.fsum(gb * edge.usd_per_gb for edge, gb in volumes_gb.items())
+    lines = tiers.lines(count.run, volumes_gb)
     if other_usd < -ROUNDING * count.egress_usd:
         lines, other_usd = [], count.egress_usd  # Bytes that an earlier run has paid.
     if other_usd > ROUNDING * count.egress_usd:

@@ -27,6 +27,8 @@ class MachineType:
     origin: Origin
     """Of vCPUs and network caps."""
     boot_origin: Origin = UNKNOWN_ORIGIN
+    billed_s_min: float = 0.0
+    """The provider bills a machine that lives shorter for so long."""
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,15 @@ class Plan:
         total = sum(route.share for route in self.routes)
         return sum(route.share * route.usd_per_gb for route in self.routes) / total
 
+    @property
+    def machines(self) -> tuple[PlannedGateway, ...]:
+        """Gateways with a machine of their own. A lead that no bytes pass stands on another gateway's."""
+        return tuple(gateway for gateway in self.gateways if not self.is_guest(gateway.name))
+
+    def is_guest(self, name: str) -> bool:
+        """Whether a gateway stands on another one's machine: a lead that no bytes pass."""
+        return name == self.lead and all(name not in route.nodes for route in self.routes)
+
     def stations(self) -> tuple[tuple[str, str], ...]:
         """Ordered pairs of distinct gateways that some route joins, without repeats."""
         pairs = dict.fromkeys(

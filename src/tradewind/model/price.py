@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +11,16 @@ from tradewind.model.amounts import GB_PER_GIB
 from tradewind.model.origin import Origin
 from tradewind.model.region import Place, Region
 
-__all__ = ["CountedBy", "EgressCharge", "EgressPrice", "EgressRule", "ListedUnit", "PriceBook", "PriceTier"]
+__all__ = [
+    "CountedBy",
+    "EgressCharge",
+    "EgressPrice",
+    "EgressRule",
+    "ListedUnit",
+    "PriceBook",
+    "PriceTier",
+    "tier_volumes_gb",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,15 @@ class PriceTier:
 
     from_gb: float
     usd_per_gb: float
+
+
+def tier_volumes_gb(
+    tiers: Sequence[PriceTier], volume_gb: float, used_gb: float = 0.0
+) -> Iterator[tuple[PriceTier, float]]:
+    """Return how much of ``volume_gb`` that follow ``used_gb`` each tier gets."""
+    ends_gb = [*(tier.from_gb for tier in tiers[1:]), math.inf]
+    for tier, end_gb in zip(tiers, ends_gb, strict=True):
+        yield tier, max(0.0, min(used_gb + volume_gb, end_gb) - max(used_gb, tier.from_gb))
 
 
 CountedBy = Literal["account", "region", "continents"]
@@ -68,12 +86,7 @@ class EgressPrice:
 
         Plans, their check, measurements and ledgers all get the cost of egress from here.
         """
-        ends_gb = [*(tier.from_gb for tier in self.tiers[1:]), math.inf]
-        parts_gb = [
-            max(0.0, min(used_gb + volume_gb, end_gb) - max(used_gb, tier.from_gb))
-            for tier, end_gb in zip(self.tiers, ends_gb, strict=True)
-        ]
-        return math.fsum(gb * tier.usd_per_gb for gb, tier in zip(parts_gb, self.tiers, strict=True))
+        return math.fsum(gb * tier.usd_per_gb for tier, gb in tier_volumes_gb(self.tiers, volume_gb, used_gb))
 
     def mean_usd_per_gb(self, volume_gb: float, used_gb: float = 0.0) -> float:
         """Return the mean price of ``volume_gb`` that follow ``used_gb`` already sent this month."""

@@ -72,10 +72,14 @@ class ObjectSet:
         return max(1, math.ceil(self.volume_bytes / max(1, self.count) / self.chunk_bytes))
 
     def at_source(self) -> Requests:
-        """Return the requests that read all objects: a GET per part, and a LIST per thousand keys."""
-        return Requests(gets=self.count * self.parts_per_object, lists=math.ceil(self.count / KEYS_PER_LIST))
+        """Return the requests that read all objects: a GET per part, a LIST per 1,000 keys; in parts, a HEAD each."""
+        parts = self.parts_per_object
+        heads = self.count if parts > 1 else 0
+        return Requests(gets=self.count * parts, lists=math.ceil(self.count / KEYS_PER_LIST), heads=heads)
 
     def at_destination(self) -> Requests:
-        """Return the requests that write them: a PUT each; in parts, a PUT per part and two to open and close it."""
+        """Return the requests that write them: a PUT each; in parts, a PUT per part, two to open and close, a HEAD."""
         parts = self.parts_per_object
-        return Requests(puts=self.count * (parts if parts == 1 else parts + 2))
+        if parts == 1:
+            return Requests(puts=self.count)
+        return Requests(puts=self.count * (parts + 2), heads=self.count)

@@ -203,7 +203,7 @@ def _cost(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
     ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
     volumes_gb = {(edge.src, edge.dst): edge.gbps * part * ratio for edge in plan.edges}
     try:
-        charges = catalog.egress_charges(volumes_gb, limits.monthly_egress_used_gb)
+        charges = catalog.egress_charges(volumes_gb, limits.monthly_egress_used_gb, limits.egress_sent_gb)
     except KeyError:
         return  # `_links` says which has no price.
     of_count = {pair: charge.usd_per_gb * ratio for charge in charges for pair in charge.pairs}

@@ -43,6 +43,8 @@ class Limits:
     """Bytes on the wire per byte of data, at most 1."""
     monthly_egress_used_gb: float = 0.0
     """Egress that each billing count has seen this month: where its tiers go on."""
+    egress_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
+    """What the same transfer has sent from region to region before: its billing counts have seen that, too."""
     machines_setting: str = "--max-vms"
     """What sets `machines_per_region` where the user says it, for hints."""
 
@@ -128,19 +130,20 @@ def build_network(
     tail: list[int] = []
     head, gbps, price = [], [], []
     tiered: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[int]]] = {}
-    used_gb = limits.monthly_egress_used_gb
+    seen_gb = catalog.egress_used_gb(limits.monthly_egress_used_gb, limits.egress_sent_gb)
     for (src, dst), link in catalog.grid.links.items():
         if src not in index or dst not in index or src == dst or link.gbps < GBPS_MIN:
             continue
         egress = catalog.egress(src, dst)
         if egress is None:
             continue
+        key = (catalog.egress_account(src, dst, egress), egress.tiers)
         if len(egress.tiers) > 1:
-            key = (catalog.egress_account(src, dst, egress), egress.tiers)
             tiered.setdefault(key, (egress, []))[1].append(len(tail))
         tail.append(index[src])
         head.append(index[dst])
         gbps.append(link.gbps / ratio)
+        used_gb = seen_gb.get(key, limits.monthly_egress_used_gb)
         price.append(egress.mean_usd_per_gb(0.0, used_gb) * ratio)
     options = tuple(
         _option(catalog, index[r], offer, r, limits) for r in names for offer in _offers(catalog, r, limits)
@@ -157,8 +160,15 @@ def build_network(
         connections_per_machine=limits.connections_per_machine,
         boot_s=max((o.offer.machine.boot_s for o in options), default=0.0),
         counts=tuple(
-            TierCount(account, egress, np.array(links, dtype=np.int64), len({tail[e] for e in links}), used_gb, ratio)
-            for (account, _), (egress, links) in tiered.items()
+            TierCount(
+                account,
+                egress,
+                np.array(links, dtype=np.int64),
+                len({tail[e] for e in links}),
+                seen_gb.get((account, tiers), limits.monthly_egress_used_gb),
+                ratio,
+            )
+            for (account, tiers), (egress, links) in tiered.items()
         ),
         held_by_quota=frozenset(index[r] for r in names if _machines_max(catalog, r, limits) < _allowed(r, limits)),
     )

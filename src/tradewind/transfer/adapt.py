@@ -159,11 +159,12 @@ class Adaptation:
             total_bytes=progress["bytes_total"],
             elapsed_s=elapsed_s,
             carried_gbps=seen.total_gbps,
-            egress_usd=progress["cost_usd"],
+            egress_usd=ledger.usd_of("egress", now_s),
             machines_usd=ledger.usd_of("machine", now_s),
             requests_usd=ledger.usd_of("requests", now_s),
             links=self._links,
             dead=self._dead,
+            sent_gb=_by_regions(ledger.sent_gb()),
         )
         found = ask_again(self._question, state)
         if found is None:
@@ -183,6 +184,8 @@ class Adaptation:
         """Starts what the plan needs, and gives all gateways their routes, the lead last."""
         before, plan = self.plan, found.plan
         self._ledger.add_prices(plan_prices(plan, self._question.catalog))
+        known = {gateway.name for gateway in before.gateways}
+        self._ledger.room_s(plan, without=known)
         deployment = self._gateways.grow(plan)
         fresh = itertools.count(max(self._ids.values()) + 1)
         ids = dict(self._ids)
@@ -198,7 +201,6 @@ class Adaptation:
         both = _joined(plan, before, without=frozenset(self._dead))
         with_old = compile_programs(replace(deployment, plan=both), spec, run)
         alone = compile_programs(deployment, spec, run)
-        known = {gateway.name for gateway in before.gateways}
         for name in push_order(both):
             client = GatewayClient.of(deployment, name)
             if name == plan.lead:
@@ -221,6 +223,12 @@ class Adaptation:
         for name, routes in retired.last.items():
             GatewayClient.of(deployment, name).put_routes(routes)
         self._gateways.shrink(retired.plan)
+
+
+def _by_regions(sent_gb: Mapping[str, float]) -> dict[RegionPair, float]:
+    """What was sent over each edge, by its regions instead of its name."""
+    ends = ((what.split(" → "), volume_gb) for what, volume_gb in sent_gb.items())
+    return {(Region.parse(src), Region.parse(dst)): volume_gb for (src, dst), volume_gb in ends}
 
 
 def _under_way(progress: Mapping[str, Any], ids: Collection[int]) -> bool:

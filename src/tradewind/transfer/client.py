@@ -22,6 +22,7 @@ from tradewind.errors import (
     GatewayError,
     GatewayLost,
     JobBusy,
+    JobUnreadable,
     UsageError,
 )
 from tradewind.fleet.journal import FleetJournal
@@ -43,7 +44,14 @@ from tradewind.transfer.event_log import EventLog
 from tradewind.transfer.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, new_job_id, write_json
 from tradewind.transfer.launch import JobGateways, end_abandoned, has_fleet
 from tradewind.transfer.learning import EMULATED
-from tradewind.transfer.ledger import JobLedger, read_ledger, stored_ledger, write_ledger
+from tradewind.transfer.ledger import (
+    LEDGER_FILE,
+    JobLedger,
+    is_damaged,
+    read_ledger,
+    stored_ledger,
+    write_ledger,
+)
 from tradewind.transfer.name_list import keep_list, opened_list
 from tradewind.transfer.own_files import refuse_own_files
 from tradewind.transfer.request import Options, resolve
@@ -53,6 +61,9 @@ from tradewind.transfer.way import Way, local_way, stored_way, topology_way
 
 if TYPE_CHECKING:
     from tradewind.transfer.adapt import Adaptation
+
+#: Relative; a fleet that was given as long as the ceiling allows ends a little before.
+CEILING_ROUNDING = 1e-3
 
 #: A URL or a local path.
 Place = str | os.PathLike[str]
@@ -189,6 +200,11 @@ class Client:
         refuse_own_files(spec, self.store.state_dir)
         ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
         now_s = time.time()
+        if ceiling_usd is not None and is_damaged(self.store.path(job_id)):
+            raise JobUnreadable(
+                f"job {job_id} is not resumed: its {LEDGER_FILE} cannot be read, so its ceiling could not be kept",
+                hint=f"look into {self.store.path(job_id)}, or begin again",
+            )
         if ceiling_usd is not None and (spent_usd := ledger.total_usd(now_s)) >= ceiling_usd:
             raise CeilingReached(
                 f"job {job_id} is not resumed: {OVER_CEILING}",
@@ -284,22 +300,29 @@ class Client:
             destinations=len(spec.targets),
             chunk_bytes=spec.chunk_bytes,
             moves=spec.delete_source,
+            compares=spec.compare is not None or spec.delete is not None,
         )
         adaptation = self._adaptation(job_id, spec, way, ledger)
         log = EventLog()
 
         def deploy(spec: JobSpec, plan: Plan) -> JobGateways:
             ledger.begin_run()
-            gateways = JobGateways(
-                self.gateway,
-                plan,
-                folder,
-                self.store.state_dir,
-                way.provider,
-                way.settings,
-                report=log.notice,
-                meter=ledger,
-            )
+            room_s = ledger.room_s(plan)
+            try:
+                gateways = JobGateways(
+                    self.gateway,
+                    plan,
+                    folder,
+                    self.store.state_dir,
+                    way.provider,
+                    replace(way.settings, ready_s=min(way.settings.ready_s, room_s)),
+                    report=log.notice,
+                    meter=ledger,
+                )
+            except GatewayError as error:
+                if room_s < way.settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
+                    raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
+                raise
             run = RunSettings(
                 job_id, settings.get("concurrency"), secrets.token_hex(32) if _seals(settings, plan) else None
             )

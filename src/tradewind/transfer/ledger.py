@@ -17,17 +17,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tradewind.errors import CeilingReached
 from tradewind.fleet.fleet import LEASE_S
+from tradewind.model.amounts import format_usd
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, Progress
 from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+from tradewind.model.plan import Plan
 from tradewind.model.regular import read_regular
+from tradewind.model.units import format_count
 
 __all__ = [
     "LEDGER_FILE",
     "SAVE_S",
     "JobLedger",
     "end_fleet_in_ledger",
+    "is_damaged",
     "read_ledger",
     "stored_ledger",
     "write_ledger",
@@ -50,7 +55,7 @@ class JobLedger:
 
     `folder` is the job's; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
     present reading, so that a change of the system's time changes no cost. `usd_max` is the ceiling, if there is one.
-    `moves`: the job deletes its sources.
+    `moves`: the job deletes its sources; `compares`: it lists its destinations.
     """
 
     def __init__(
@@ -62,12 +67,13 @@ class JobLedger:
         destinations: int = 1,
         chunk_bytes: int = 1 << 24,
         moves: bool = False,
+        compares: bool = False,
         clock: Callable[[], float] = time.monotonic,
         unix_s: float | None = None,
     ) -> None:
         self._ledger, self._folder = replace(ledger, alive_s_max=ALIVE_S_MAX), folder
         self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
-        self._moves = moves
+        self._moves, self._compares = moves, compares
         self._clock = clock
         self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
         self._lock = threading.Lock()
@@ -81,6 +87,13 @@ class JobLedger:
     def usd(self) -> float:
         """The ceiling [USD]; infinite without one."""
         return float("inf") if self._usd_max is None else self._usd_max
+
+    @property
+    def usd_per_gb_max(self) -> float:
+        """Egress of one GB over the dearest route [USD]."""
+        with self._lock:
+            routes = self._ledger.prices.routes.values()
+        return max((sum(edge.usd_per_gb for edge in edges) for edges in routes), default=float("inf"))
 
     @property
     def ledger(self) -> Ledger:
@@ -102,7 +115,28 @@ class JobLedger:
             ledger = self._present()
             now_s = self._epoch_s + (self._clock() if at_s is None else at_s)
             ledger = replace(ledger, heartbeat_s=max(now_s, ledger.heartbeat_s))
-            return ledger.total_usd(now_s) + max(0.0, egress_usd - ledger.usd_of("egress", now_s))
+            return ledger.total_usd(now_s) + max(0.0, egress_usd - _egress_usd(ledger))
+
+    def room_s(self, plan: Plan, without: Collection[str] = ()) -> float:
+        """How long the machines of a plan may live under the ceiling; infinite without one. `without` live already.
+
+        Raises CeilingReached if the least that the provider bills for them would pass it.
+        """
+        if self._usd_max is None:
+            return float("inf")
+        spent_usd = self.spent_usd()
+        with self._lock:
+            known = self._ledger.prices.machines
+        prices = [known.get(gateway.region, _FREE) for gateway in plan.machines if gateway.name not in without]
+        least_usd, usd_per_s = sum(price.usd(0.0) for price in prices), sum(price.usd_per_s for price in prices)
+        left_usd = self._usd_max - spent_usd
+        if left_usd <= 0 or least_usd > left_usd:
+            raise CeilingReached(
+                "no machines were started: the ceiling leaves too little for them",
+                hint=f"{format_usd(spent_usd)} of {format_usd(self._usd_max)} is spent, "
+                f"and {format_count(len(prices), 'machine')} cost {format_usd(least_usd)} at least",
+            )
+        return left_usd / usd_per_s if usd_per_s > 0 else float("inf")
 
     def begin_run(self) -> None:
         """A lead is about to begin, the first one or another one; no machine of an earlier process lives.
@@ -128,7 +162,9 @@ class JobLedger:
                 return
             price = self._ledger.prices.machines.get(region, _FREE)
             run = max(1, self._ledger.run)
-            use = MachineUse(run, fleet, name, region, self.unix_s, None, price.usd_per_s, price.source)
+            use = MachineUse(
+                run, fleet, name, region, self.unix_s, None, price.usd_per_s, price.source, price.billed_s_min
+            )
             self._ledger = replace(self._ledger, machines=(*self._ledger.machines, use))
             self._save()
 
@@ -153,7 +189,9 @@ class JobLedger:
             if not self._ledger.runs:
                 return
             *others, count = self._ledger.runs
-            read, write = run_requests(progress, self._destinations, self._chunk_bytes, moves=self._moves)
+            read, write = run_requests(
+                progress, self._destinations, self._chunk_bytes, moves=self._moves, compares=self._compares
+            )
             count = replace(
                 count,
                 egress_usd=max(count.egress_usd, progress.cost_usd - self._base_usd),
@@ -196,6 +234,11 @@ def read_ledger(folder: str) -> Ledger | None:
         return Ledger.from_document(json.loads(read_regular(Path(folder) / LEDGER_FILE)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def is_damaged(folder: str) -> bool:
+    """Whether a job's folder has a ledger that cannot be read."""
+    return os.path.lexists(os.path.join(folder, LEDGER_FILE)) and read_ledger(folder) is None
 
 
 def stored_ledger(folder: str, job: Mapping[str, Any], progress: Progress) -> Ledger:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
@@ -62,6 +62,8 @@ class State:
     dead: Mapping[str, Region]
     """Where they were, by name."""
     requests_usd: float = 0.0
+    sent_gb: Mapping[RegionPair, float] = field(default_factory=dict)
+    """What was sent from region to region, over all runs: the tiers of egress prices go on from there."""
 
     @property
     def spent_usd(self) -> float:
@@ -117,7 +119,7 @@ def ask_again(question: Question, state: State) -> NewPlan | None:
     Raises TradewindError if nothing at all leads to the destination any more.
     """
     catalog = _as_seen(question.catalog, state.links)
-    limits = _without(question.limits, catalog, state.dead)
+    limits = replace(_without(question.limits, catalog, state.dead), egress_sent_gb=state.sent_gb)
     goal = _goal_left(question, state)
     left_gb = state.left_bytes / 1e9
     objects = None

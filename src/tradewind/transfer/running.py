@@ -155,7 +155,9 @@ class RunningJob:
         self._closing_error: TradewindError | OSError | None = None
         self._draining: threading.Thread | None = None
         self._restarting: threading.Thread | None = None
-        self._supervisor = Supervisor(ledger, restartable=restart is not None, now_s=time.monotonic())
+        self._supervisor = Supervisor(
+            ledger, restartable=restart is not None, now_s=time.monotonic(), mean_usd_per_gb=spec.ceiling_usd_per_gb
+        )
         _unclosed.add(self)
         self._read_lead(0)
         threading.Thread(target=self._supervise, name=f"supervisor of {job_id}", daemon=True).start()
@@ -266,6 +268,8 @@ class RunningJob:
             self._log.end(error)  # Readers must not wait for a supervisor that broke.
             raise
         finally:
+            if finish is not None and finish.at_once:
+                self._at_once = True
             self._end(finish)
 
     def _count(self, event: SupervisorEvent) -> None:

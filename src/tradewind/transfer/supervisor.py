@@ -14,10 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from tradewind.model.amounts import BYTES_PER_GB
+
 __all__ = [
+    "CEILING_END_S",
     "CEILING_STOP_S",
     "DRAIN_AGAIN_S",
     "DRAIN_END_S",
+    "EGRESS_STOP_S",
     "RESTARTS_MAX",
     "RESTART_END_S",
     "Action",
@@ -40,6 +44,10 @@ __all__ = [
 RESTARTS_MAX = 2
 #: A job that nears its ceiling is stopped so long before: machines are paid while it drains.
 CEILING_STOP_S = 3.0
+#: A job that drains is ended so long before it reaches its ceiling: the next look at the time may be as late.
+CEILING_END_S = 0.5
+#: Egress goes on for so long after the supervisor looked: until it looks again, and the lead has heard of it.
+EGRESS_STOP_S = 1.0
 #: A drain is asked for again when the lead still runs after so long.
 DRAIN_AGAIN_S = 5.0
 #: A lead that has not ended so long after it was asked to drain is ended with its machines.
@@ -121,12 +129,13 @@ class Finish:
     """The job's run is over: end the machines.
 
     `done` has the lead's last line where there was one; `lost` says how the lead ended where there was none; `error`
-    is why it could not be restarted.
+    is why it could not be restarted. `at_once`: the machines are not waited for, because no money is left for them.
     """
 
     done: Mapping[str, Any] | None = None
     lost: str | None = None
     error: Exception | None = None
+    at_once: bool = False
 
 
 Action = Publish | Drain | Restart | Finish
@@ -140,6 +149,11 @@ class Budget(Protocol):
         """The ceiling; infinite without one."""
         ...
 
+    @property
+    def usd_per_gb_max(self) -> float:
+        """Egress of one GB over the dearest route."""
+        ...
+
     def spent_usd(self, egress_usd: float, at_s: float) -> float:
         """What all runs of the job will have cost at some time of the supervisor's clock: egress, machines, requests.
 
@@ -149,15 +163,25 @@ class Budget(Protocol):
 
 
 class Supervisor:
-    """Decides for one running job. `restartable` is false for a run without a journal."""
+    """Decides for one running job. `restartable` is false for a run without a journal.
 
-    def __init__(self, budget: Budget, *, restartable: bool, now_s: float) -> None:
+    `mean_usd_per_gb` is the lead's own ceiling: all bytes that are not lost cost no more on average.
+    """
+
+    def __init__(
+        self, budget: Budget, *, restartable: bool, now_s: float, mean_usd_per_gb: float | None = None
+    ) -> None:
         self.state: Literal["running", "restarting", "finished"] = "running"
         self.generation = 0
         self.restarts = 0
         self.over_ceiling = False
         self._budget, self._restartable = budget, restartable
         self._egress_usd = 0.0
+        self._mean_usd_per_gb = mean_usd_per_gb
+        #: How fast egress grew between the last two reports, when the last one came, and what all that it leaves costs.
+        self._egress_usd_per_s, self._told_at_s, self._left_usd = 0.0, now_s, float("inf")
+        self._told_egress_usd: float | None = None
+        self._first_egress_usd = 0.0
         #: When the present lead began, as far as is known, and the time that it told last.
         self._began_s, self._told_s = now_s, 0.0
         self._drain_since_s: float | None = None
@@ -199,12 +223,17 @@ class Supervisor:
             return [self._finish(Finish(done=event.document)), Publish(event.line)]
         if kind != "progress":
             return [Publish(event.line)]
-        elapsed_s = float(event.document["elapsed_s"])
-        self._egress_usd = max(self._egress_usd, float(event.document["cost_usd"]))
+        elapsed_s, egress_usd = float(event.document["elapsed_s"]), float(event.document["cost_usd"])
+        self._egress_usd = max(self._egress_usd, egress_usd)
         self._began_s = min(self._began_s, now_s - elapsed_s)
         if elapsed_s < self._told_s:
             return []  # A later one was here first.
-        self._told_s = elapsed_s
+        if self._told_egress_usd is not None and elapsed_s > self._told_s:
+            self._egress_usd_per_s = max(0.0, egress_usd - self._told_egress_usd) / (elapsed_s - self._told_s)
+        if self._told_egress_usd is None:
+            self._first_egress_usd = egress_usd
+        self._told_s, self._told_egress_usd, self._told_at_s = elapsed_s, egress_usd, now_s
+        self._left_usd = self._most_left_usd(event.document)
         return [Publish(event.line, progress=True)]
 
     def _ended(self, event: LeadEnded, now_s: float) -> list[Action]:
@@ -221,6 +250,7 @@ class Supervisor:
         if generation == self.generation and self.state == "restarting":
             self.state = "running"
             self._began_s, self._told_s = now_s, 0.0
+            self._told_egress_usd, self._egress_usd_per_s, self._left_usd = None, 0.0, float("inf")
             self._drain_asked_s = float("-inf")
 
     def _restart_failed(self, event: RestartFailed) -> list[Action]:
@@ -245,6 +275,9 @@ class Supervisor:
             self._stop(now_s)
         if self._drain_since_s is None:
             return []
+        if self._reaches_ceiling(now_s):
+            self.over_ceiling = True
+            return [self._finish(Finish(lost="it did not drain before its ceiling", at_once=True))]
         if now_s - self._drain_since_s >= DRAIN_END_S:
             return [self._finish(Finish(lost=f"it did not drain within {DRAIN_END_S:.0f} s"))]
         if now_s - self._drain_asked_s < DRAIN_AGAIN_S:
@@ -255,7 +288,33 @@ class Supervisor:
     def _nears_ceiling(self, now_s: float) -> bool:
         """Whether the cost comes close to the ceiling, also when no progress comes."""
         usd = self._budget.usd
-        return usd < float("inf") and self._budget.spent_usd(self._egress_usd, now_s + CEILING_STOP_S) >= usd
+        if usd == float("inf"):
+            return False
+        silent_s = max(0.0, now_s - self._told_at_s)
+        more_usd = min(self._egress_usd_per_s * (silent_s + EGRESS_STOP_S), self._left_usd)
+        return self._budget.spent_usd(self._egress_usd + more_usd, now_s + CEILING_STOP_S) >= usd
+
+    def _most_left_usd(self, progress: Mapping[str, Any]) -> float:
+        """The most that egress can still cost, by the bytes that are left and by the lead's own ceiling."""
+        if not progress.get("listed"):
+            return float("inf")
+        total_gb, done_gb, earlier_gb = (
+            float(progress.get(name, 0)) / BYTES_PER_GB for name in ("bytes_total", "bytes_done", "bytes_earlier")
+        )
+        left_usd = max(0.0, total_gb - done_gb) * self._budget.usd_per_gb_max
+        mean = self._mean_usd_per_gb
+        if mean is None or progress.get("retries", 0):
+            return left_usd  # What was lost is sent again, above the mean.
+        lost_usd = max(0.0, self._first_egress_usd - mean * earlier_gb)
+        return min(left_usd, max(0.0, mean * total_gb + lost_usd - self._egress_usd))
+
+    def _reaches_ceiling(self, now_s: float) -> bool:
+        """Whether a job that drains would pass the ceiling by the time that its machines take alone."""
+        usd = self._budget.usd
+        if usd == float("inf"):
+            return False
+        present_usd, soon_usd = (self._budget.spent_usd(self._egress_usd, now_s + s) for s in (0.0, CEILING_END_S))
+        return present_usd < soon_usd and soon_usd >= usd
 
     def _finish(self, finish: Finish) -> Finish:
         self.state = "finished"

@@ -15,7 +15,7 @@ from tradewind.transfer.topology import Topology, read_topology, topology_docume
 
 if TYPE_CHECKING:
     from tradewind.model.catalog import Catalog
-    from tradewind.model.overlay import OverlayPlan
+    from tradewind.model.overlay import OverlayEdge, OverlayPlan
     from tradewind.transfer.replan import Question
 
 __all__ = ["Way", "local_way", "plan_prices", "planned_way", "single_way", "stored_way", "topology_way"]
@@ -90,7 +90,9 @@ def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
     offers = sorted(overlay.machines, key=lambda machines: machines.offer.usd_per_s)
     prices = JobPrices(
         {
-            str(machines.region): MachinePrice(machines.offer.usd_per_s, str(machines.offer.origin))
+            str(machines.region): MachinePrice(
+                machines.offer.usd_per_s, str(machines.offer.origin), machines.offer.machine.billed_s_min
+            )
             for machines in offers
         },
         routes=_route_prices(plan, overlay, catalog),
@@ -105,18 +107,24 @@ def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
 
 
 def _route_prices(plan: Plan, overlay: OverlayPlan, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
-    """The edges that cost something, by route."""
-    edges = {}
-    for edge in overlay.edges:
-        price = None if catalog is None else catalog.egress(edge.src, edge.dst)
-        source = "" if price is None else str(price.origin)
-        edges[str(edge.src), str(edge.dst)] = EdgePrice(f"{edge.src} → {edge.dst}", edge.usd_per_gb, source)
+    """The edges that cost something, or would with more volume, by route."""
+    edges = {(str(edge.src), str(edge.dst)): _edge_price(edge, catalog) for edge in overlay.edges}
     regions = {gateway.name: gateway.region for gateway in plan.gateways}
     routes = {}
     for route in plan.routes:
         taken = (edges.get(ends) for ends in itertools.pairwise(regions[name] for name in route.nodes))
-        routes[_name(route)] = tuple(edge for edge in taken if edge is not None and edge.usd_per_gb)
+        routes[_name(route)] = tuple(edge for edge in taken if edge is not None and (edge.usd_per_gb or edge.tiers))
     return routes
+
+
+def _edge_price(edge: OverlayEdge, catalog: Catalog | None) -> EdgePrice:
+    what, price = f"{edge.src} → {edge.dst}", None if catalog is None else catalog.egress(edge.src, edge.dst)
+    if catalog is None or price is None:
+        return EdgePrice(what, edge.usd_per_gb)
+    if len(price.tiers) == 1:
+        return EdgePrice(what, edge.usd_per_gb, str(price.origin))
+    account = catalog.egress_account(edge.src, edge.dst, price)
+    return EdgePrice(what, edge.usd_per_gb, str(price.origin), price.tiers, account)
 
 
 def _name(route: PlannedRoute) -> str:
