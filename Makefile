@@ -37,7 +37,7 @@ demo: setup ## Race a planned overlay against the direct path (root; else five l
 test: setup ## All tests that are not slow; those that measure run one at a time, after the others
 	@# The test servers come over the network meanwhile. A test that misses one tries again, and says why it failed.
 	$(BIN)/python -m testbed.servers install & servers=$$!; $(RUST_TESTS); code=$$?; wait $$servers; exit $$code
-	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses 3 --dist worksteal
+	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses 4 --dist worksteal
 	$(BIN)/python -m pytest -m "not slow and alone"
 
 test-all: setup ## Also the slow ones, 10,000 simulations, and each fuzz target for a minute
