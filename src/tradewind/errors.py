@@ -17,7 +17,7 @@
     ├── JobBusy                    1    another process works on this job
     ├── PriceApiError              1    a cloud's price API answered what cannot be understood
     │   ├── PriceApiUnavailable    5    it does not answer, or not in time
-    │   └── PriceApiRefused        7    it wants an API key, or refused the one it got
+    │   └── PriceApiRefused        7    it needs an API key, or refused the one it got
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
     │   └── GatewayLost            5    a gateway that was needed died
     ├── SkyError                   1    the emulated WAN is not up, or refused what it was told
@@ -28,7 +28,7 @@
         ├── JobRefused             2    it would lose or overwrite data; nothing was begun
         ├── SourceNotFound         3    the source, or everything under it, is not there
         ├── SomeObjectsFailed      4    the other objects are done and proven
-        ├── Unavailable            5    only errors that a retry may mend
+        ├── Unavailable            5    only errors that may go away with a retry
         ├── VerificationMismatch   6    bytes did not match
         ├── Unauthorised           7    credentials missing or refused
         ├── CeilingReached         8    stopped by the cost or size ceiling
@@ -126,7 +126,7 @@ class PriceApiUnavailable(PriceApiError):
 
 
 class PriceApiRefused(PriceApiError):
-    """A cloud's price API wants an API key, or refused the one it got. The catalog keeps what it has."""
+    """A cloud's price API needs an API key, or refused the one it got. The catalog keeps what it has."""
 
     exit_code = 7
 

@@ -196,7 +196,7 @@ def test_gcp_prices_a_gb_not_a_gib(server: PriceServer, tmp_path: Path, monkeypa
     assert unsaid.origin.kind == "published"
 
 
-@pytest.mark.parametrize(("key", "words"), [("", "wants an API key"), ("wrong", "API key not valid")])
+@pytest.mark.parametrize(("key", "words"), [("", "needs an API key"), ("wrong", "API key not valid")])
 def test_gcp_without_a_good_key_is_refused(
     server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, words: str
 ) -> None:
@@ -245,9 +245,9 @@ def test_tries_are_bounded_and_nothing_is_half_taken(server: PriceServer, tmp_pa
     [
         (Answer(b"<html>maintenance</html>"), "not JSON"),
         (Answer.of({"Items": [{"armRegionName": "eastus"}]}), "cannot be understood"),
-        (Answer.of({"Items": [recorded.azure_item(retailPrice=-1)]}), "without a price"),
+        (Answer.of({"Items": [recorded.azure_item(retailPrice=-1)]}), "without any of the requested prices"),
         (Answer.of({"Items": [recorded.azure_item(retailPrice=1e9)]}), "is not a price"),
-        (Answer.of({"Items": [], "NextPageLink": "http://elsewhere.invalid/"}), "leads to another server"),
+        (Answer.of({"Items": [], "NextPageLink": "http://elsewhere.invalid/"}), "redirects to another server"),
         (Answer.of({"Error": {"Code": "BadRequest", "Message": "Invalid OData"}}, status=400), "Invalid OData"),
     ],
 )
@@ -363,7 +363,7 @@ def test_the_command_says_what_it_took(server: PriceServer, at_home: Path, capsy
     out, err = capsys.readouterr()
     assert "aws: 3 egress prices and 0 machine prices of 1 region," in out
     assert "azure: 5 egress prices and 2 machine prices of 2 regions" in out
-    assert "gcp was not asked: it wants an API key in TRADEWIND_GCP_API_KEY" in err
+    assert "gcp was not asked: it needs an API key in TRADEWIND_GCP_API_KEY" in err
     assert main(["catalog", "show", "aws:us-east-1", "aws:us-east-2"]) == 0
     assert "refreshed, AWS Price List, AWSDataTransfer" in capsys.readouterr().out
 

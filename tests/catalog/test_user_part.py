@@ -132,7 +132,7 @@ def test_lines_above_the_header_are_skipped_and_counted(tmp_path: Path) -> None:
             "region,type,usd_per_hour\naws:us-east-11,m5.xlarge,1\n",
             "line 2, column region: unknown region aws:us-east-11",
         ),
-        ("src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,2026-11-23\n", "column date: 2026-11-23 has not come yet"),
+        ("src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,2026-11-23\n", "column date: 2026-11-23 is in the future"),
         (
             "src,dst,gbps\naws:us-east-1,gcp:us-east1,3\naws:us-east-2,gcp:us-east1,3\naws:us-east-1,gcp:us-east1,4\n",
             "line 4, column src: aws:us-east-1 → gcp:us-east1 is there already, in line 2",
@@ -258,9 +258,9 @@ def test_the_newer_figure_of_a_pair_stays_whichever_is_imported_last(
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("1 link from ")
     assert said[1:] == [
-        "not taken, because what is there is newer: 1",
+        "not imported, because the existing figures are newer: 1",
         "  aws:us-east-1 → gcp:europe-west4 stays 6 Gbit/s of 2026-11-20",
-        "too old to count beside what is known of the same links: 2",
+        "imported, but too old to count for their links: 2",
     ]
     link = load_catalog(tmp_path / "catalog", today=TODAY).grid.link(VIRGINIA, EEMSHAVEN)
     assert link is not None
@@ -295,7 +295,7 @@ def test_new_regions_are_taken_where_they_are_meant(
     assert "--new-regions takes regions that the catalog does not know" in error
     assert main(["catalog", "import", str(tmp_path / "new.csv"), "--new-regions"]) == 0
     assert main(["catalog", "import", str(tmp_path / "new.csv"), "--date", "2999-01-01"]) == 2
-    assert "--date 2999-01-01 has not come yet" in capsys.readouterr().err
+    assert "--date 2999-01-01 is in the future" in capsys.readouterr().err
     assert main(["catalog", "show", "--new-regions"]) == 2
 
 
@@ -365,7 +365,7 @@ def test_two_zones_of_one_region_are_one_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["src,dst,gbps\n", "src,dst,gbps\naws:us-east-1,aws:us-east-1,5\n"])
 def test_a_table_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ConfigError, match="there is nothing to take in it") as raised:
+    with pytest.raises(ConfigError, match="no usable row in it") as raised:
         imported(tmp_path, text)
     assert raised.value.hint is not None
     assert not (tmp_path / "catalog").exists()

@@ -198,7 +198,7 @@ def test_nothing_that_a_problem_says_is_taken_beside_it(
     file = problem(folder, "p:c", {"cheapest": True})
     error, hint = refused(capsys, ["plan", "--problem", file, *words], 2)
     option = words[0] if words[0].startswith("--") else "SRC"
-    assert error == f"error: {option} cannot stand beside --problem, whose file says all of it"
+    assert error == f"error: {option} cannot be combined with --problem: the problem file has all settings"
     assert hint == (f"hint: change '{key}' in {file}, or leave {option} out" if key else f"hint: leave {option} out")
 
 
@@ -269,13 +269,13 @@ def test_what_would_help_names_the_limit_of_the_problem(folder: Path, capsys: py
 
 def test_a_deadline_too_soon_says_the_soonest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"deadline_s": 10})], 1)
-    assert "10.0 s is too short: the soonest is 50.0 s" in error
+    assert "10.0 s is too short: the earliest finish is 50.0 s" in error
     assert hint == "hint: allow 50s, or more machines (vm_limit of the problem file)"
 
 
 def test_a_pair_without_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:d", {"cheapest": True})], 1)
-    assert "nothing is known of any way from p:a to p:d" in error
+    assert "no links are known from p:a to p:d" in error
     assert "catalog show p:a p:d" in hint
     code = main(["plan", "--problem", problem(folder, "p:d", {"cheapest": True}), "--json"])
     assert (code, json.loads(capsys.readouterr().out)["status"]) == (1, "infeasible")

@@ -109,7 +109,7 @@ def test_nothing_is_kept_of_a_dry_run_or_of_a_mistake(command: Command, tree: Pa
         (["cp", "a", "b", "--limit-rate", "100"], 2, "MB/s"),
         (["cpp"], 2, "did you mean `tradewind cp`?"),
         (["sync", "a", "b", "--delet"], 2, "did you mean --delete?"),
-        (["ls", "-"], 2, "no stores"),
+        (["ls", "-"], 2, "not stores"),
         (["ls", "S3:/b"], 2, "write s3://b"),
         (["cp", "-r", "x", "s3//b/x"], 2, "write s3://b/x"),
         (["cp", "-r", "/nowhere", "gs:b"], 2, "write gs://b"),

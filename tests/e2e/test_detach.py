@@ -94,9 +94,9 @@ def test_what_waits_may_be_stopped_before_the_job_runs(
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["-r", "a", "b", "--dry-run"], "--detach and --dry-run do not go together"),
-        (["-", "b"], "--detach lets go of standard input and output"),
-        (["a", "-"], "--detach lets go of standard input and output"),
+        (["-r", "a", "b", "--dry-run"], "--detach and --dry-run cannot be combined"),
+        (["-", "b"], "--detach closes standard input and output"),
+        (["a", "-"], "--detach closes standard input and output"),
     ],
 )
 def test_what_cannot_be_detached_is_refused(command: Command, words: list[str], error: str) -> None:

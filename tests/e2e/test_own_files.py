@@ -84,7 +84,7 @@ def test_the_state_folder_is_not_deleted_by_a_job(command: Command, tmp_path: Pa
     ]
     for words in deleting:
         refused = command.run(*words).expect(2)
-        assert f"the state folder {command.state} lies there" in refused.stderr, words
+        assert f"the state folder {command.state} is in it" in refused.stderr, words
         assert "hint: " in refused.stderr
     assert (command.home / "document").exists() and source.sizes() == {"a": 1}
     assert len(command.jobs()) == 1

@@ -96,5 +96,5 @@ def test_a_gateway_cannot_have_the_name_of_the_client(tmp_path: Path) -> None:
         PlannedGateway(CLIENT_NAME, "b:c"),
     )
     plan = Plan(gateways, (PlannedHop("source", CLIENT_NAME, 2),), (PlannedRoute(("source", CLIENT_NAME), 1.0),))
-    with pytest.raises(GatewayError, match="no gateway may be called"):
+    with pytest.raises(GatewayError, match="a gateway cannot be called"):
         Fleet(TcpProvider(binary, journal), journal, plan, binary, purpose="a test")

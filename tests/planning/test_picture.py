@@ -200,8 +200,8 @@ def test_png_without_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "words"),
     [
         ("plan.png", "PNG needs the optional package resvg-py"),
-        ("plan.pdf", "a picture is written as SVG or PNG, not as plan.pdf"),
-        ("plan", "a picture is written as SVG or PNG, not as plan"),
+        ("plan.pdf", "a plot is an SVG or PNG file, not plan.pdf"),
+        ("plan", "a plot is an SVG or PNG file, not plan"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_before_anything_is_planned(

@@ -97,6 +97,6 @@ def test_the_frontier_has_the_other_ways_on_it() -> None:
 def test_a_list_has_at_least_two(few: list[str]) -> None:
     with pytest.raises(UsageError, match="at least two") as refused:
         tradewind.plan(SOURCE, few, volume_gb=50, catalog=small_world())
-    assert refused.value.hint == "give a single one as a text"
+    assert refused.value.hint == "pass a single destination as a string"
     with pytest.raises(UsageError, match="at least two"):
         tradewind.frontier(SOURCE, few, volume_gb=50, catalog=small_world())

@@ -56,7 +56,7 @@ def test_it_comes_and_goes(up: Type) -> None:
     assert "a-1 → b-2      50.0 Mbit/s      5.0 ms one way" in shown.stdout
     assert "ms on average" in shown.stdout
     again = up("up")
-    assert (again.returncode, again.stderr.splitlines()[0]) == (1, "error: this sky is up already")
+    assert (again.returncode, again.stderr.splitlines()[0]) == (1, "error: the sky is already up")
     assert up("down").returncode == 0
     after = up("status")
     assert after.returncode == 1
@@ -140,9 +140,9 @@ def test_one_that_crashed_is_not_up_and_can_be_again(up: Type) -> None:
         (("link", "a-1", "b-1", "rate=20"), "a rate needs a unit"),
         (("link", "a-1", "b-1", "rtt=20"), "a round trip is written like 80ms"),
         (("link", "a-1", "b-1", "loss=200%"), "a loss is written like"),
-        (("link", "a-1", "b-1", "speed=1"), "is no property of a link"),
+        (("link", "a-1", "b-1", "speed=1"), "is not a property of a link"),
         (("machine", "a-1"), "needs a machine and a change"),
-        (("machine", "a-1", "rate=1Mbit/s"), "is no property of a machine"),
+        (("machine", "a-1", "rate=1Mbit/s"), "is not a property of a machine"),
         (("freeze",), "needs one machine"),
     ],
 )

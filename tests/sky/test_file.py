@@ -103,7 +103,7 @@ def test_regions_without_a_link_cannot_reach_each_other() -> None:
         ({"regions": {"site:a": {"machines": 0}}}, "machines: 0 is not between"),
         ({"regions": {"site:a": {"machines": 1.5}}}, "machines must be a whole number, not 1.5"),
         ({"regions": {"site:a": {"name": "A"}}}, "'A-1' is not a name"),
-        ({"regions": {"site:a": {"name": "x"}, "site:b": {"name": "x"}}}, "'x-1' is not a name of its own"),
+        ({"regions": {"site:a": {"name": "x"}, "site:b": {"name": "x"}}}, "'x-1' is not a unique, valid name"),
         ({"regions": {"site:a": {"egress": 5}}, "links": []}, "a rate is a text"),
         ({"links": [{"between": ["aws:us-east-1", "azure:westus"], "rate": "1Gbit/s"}]}, "has no rtt_ms"),
         ({"links": [{"between": ["aws:us-east-1", "azure:westus"], "rtt_ms": 1}]}, "has no rate"),
@@ -128,5 +128,5 @@ def test_a_file_that_is_not_there_or_no_document(tmp_path: Path) -> None:
     with pytest.raises(SkyFileError, match="not JSON"):
         read_sky_file(tmp_path / "bad.json")
     (tmp_path / "twice.json").write_text('{"regions": {"site:a": {}, "site:a": {"machines": 2}}}')
-    with pytest.raises(SkyFileError, match="'site:a' is there twice"):
+    with pytest.raises(SkyFileError, match="'site:a' appears twice"):
         read_sky_file(tmp_path / "twice.json")

@@ -127,7 +127,7 @@ def test_auto_takes_this_machine_where_no_overlay_leads(tmp_path: Path, words: l
     command = Command(tmp_path / "home")
     write_world(command.home)
     done = command.run("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", "--via", "auto", *words).expect(0)
-    assert f"note: --via auto takes this machine: {reason}" in done.stderr
+    assert f"note: --via auto uses this machine: {reason}" in done.stderr
     assert "via     this machine, no gateways in between" in done.stderr
 
 
@@ -139,7 +139,7 @@ def test_auto_takes_this_machine_where_it_cannot_run_a_sky(tmp_path: Path) -> No
     command.environment["TRADEWIND_WAN"] = str(emulator)
     words = ("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", *OPTIONS[2:], "--sky", write_world(tmp_path))
     done = command.run(*words, "--via", "auto").expect(0)
-    assert "note: --via auto takes this machine: /dev/net/tun: Permission denied\n" in done.stderr
+    assert "note: --via auto uses this machine: /dev/net/tun: Permission denied\n" in done.stderr
     assert command.run(*words, "--via", "sky").code == 9
 
 
@@ -157,8 +157,11 @@ def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path
     [
         (["--via", "sky"], "--via sky needs --sky FILE"),
         (["--sky", "world.json"], "--sky goes with --via sky"),
-        (["--via", "sky", "--sky", "world.json"], "a plan needs to know where both sides are: --src-region"),
-        (["--via", "sky", "--sky", "x", "--topology", "y"], "--topology gives the way that --via would plan"),
+        (["--via", "sky", "--sky", "world.json"], "a plan needs the region of both sides: --src-region"),
+        (
+            ["--via", "sky", "--sky", "x", "--topology", "y"],
+            "--topology and --via cannot be combined: both choose the gateways",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_starts(tmp_path: Path, words: list[str], error: str) -> None:

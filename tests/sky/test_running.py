@@ -129,7 +129,7 @@ def test_a_folder_may_be_deeper_than_a_socket_address(tmp_path: Path, make_sky: 
     folder = tmp_path / ("deep" * 30) / ("deeper" * 10)
     with make_sky(*NEIGHBOURS, folder=folder) as sky:
         assert Sky.attach(folder).describe().keys() == sky.machines.keys()
-        with pytest.raises(SkyError, match="is up already"):
+        with pytest.raises(SkyError, match="is already up"):
             make_sky(*NEIGHBOURS, folder=folder)
 
 

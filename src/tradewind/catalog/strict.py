@@ -47,7 +47,7 @@ class ImportCheck:
                 self._check_region(row, columns)
         date = row.fields.get("date", "")
         if date and not date_has_come(datetime.date.fromisoformat(date)):
-            raise row.wrong("date", f"{date} has not come yet")
+            raise row.wrong("date", f"{date} is in the future")
         first = self._lines.setdefault(entry, row.line)
         if first != row.line:
             what = " → ".join(row.fields[row.column(columns)] for columns in names)

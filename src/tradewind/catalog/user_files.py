@@ -131,7 +131,7 @@ def _entries(table: Table[Key, Value], path: Path, source: str, check: RowCheck)
     """All entries of a table, of which there has to be one: a table without is the wrong file, or another's format."""
     entries = list(table.read(path, source, check))
     if not entries:
-        raise ConfigError(f"{path}: there is nothing to take in it", hint=f"a table has {NOTHING_THERE}")
+        raise ConfigError(f"{path}: no usable row in it", hint=f"a table has {NOTHING_THERE}")
     return entries
 
 

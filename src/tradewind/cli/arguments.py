@@ -128,11 +128,11 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
     parser.add_argument(*flags, action="help", help="show this help message and exit")
     module.add_arguments(parser)
     group = parser.add_argument_group("everywhere")
-    group.add_argument("-q", "--quiet", action="store_true", help="say only what was asked for and what went wrong")
+    group.add_argument("-q", "--quiet", action="store_true", help="print only requested output and errors")
     group.add_argument("-v", "--verbose", action="store_true", help="show the traceback of an internal error")
-    group.add_argument("--json", action="store_true", help="one JSON document a line on standard output")
-    group.add_argument("-y", "--yes", action="store_true", help="ask nothing")
-    group.add_argument("--config", metavar="FILE", help="read this instead of the usual config.toml")
+    group.add_argument("--json", action="store_true", help="print JSON documents, one per line, on standard output")
+    group.add_argument("-y", "--yes", action="store_true", help="answer yes to all questions")
+    group.add_argument("--config", metavar="FILE", help="use this file instead of the default config.toml")
     group.add_argument("--profile", metavar="NAME", help="use the settings in [profiles.NAME] of config.toml")
     return parser
 

@@ -8,7 +8,7 @@ from tradewind.cli.one_store import add_store_arguments, object_of
 from tradewind.cli.streams import require_output
 
 USAGE = "[OPTION]… URL [URL…]"
-HELP = "Writes objects to standard output, one after the other, each verified as far as its store gives a checksum."
+HELP = "Write objects to standard output, one after the other, each verified if its store states a checksum."
 EXAMPLES = """\
   tradewind cat s3://bucket/log.txt | tail
   tradewind cat s3://bucket/part1 gs://other/part2 > whole"""

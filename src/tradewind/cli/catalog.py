@@ -11,20 +11,21 @@ from tradewind.catalog.load import catalog_folder
 from tradewind.errors import UsageError
 
 HELP = """\
-Shows what is known of regions, prices, machines and links, each figure with its origin and date; takes better figures
-in: CSV tables of links (src,dst,gbps[,rtt_ms][,date], or Skyplane's profiles), of egress prices (src,dst,usd_per_gb
-[,unit][,counted]) or of machine prices (region,type,usd_per_hour[,spot]), of machines that an account may still start
-(region,machines), or of what an object store gives one machine (provider,read_gbps,write_gbps) and asks for 1,000
-requests (get_usd_per_1000, put_usd_per_1000); and asks the clouds' price APIs for the prices of today.
+Show regions, prices, machines and links, each figure with its origin and date; import better figures from CSV tables;
+or refresh the prices from the clouds' price APIs.
 
-A price of egress is per unit, GB or GiB, and may have tiers by the volume of a month: 0:0.09;10240:0.085. Tiers are
-filled by what is counted together: the account, the source region, or continents.
+Tables for import: links (src,dst,gbps[,rtt_ms][,date], or Skyplane's profiles); egress prices (src,dst,usd_per_gb
+[,unit][,counted]); machine prices (region,type,usd_per_hour[,spot]); the machines that an account may still start
+(region,machines); the rate of an object store for one machine (provider,read_gbps,write_gbps) and its price of 1,000
+requests (get_usd_per_1000, put_usd_per_1000). All tables may have the columns source, date and method. An existing
+figure with a newer date stays.
 
-All tables may have the columns source, date and method. A figure that is there stays where it is newer.
+An egress price is per unit, GB or GiB, and may have tiers by the volume of a month: 0:0.09;10240:0.085. Tiers count
+the traffic of the account, of the source region, or between two continents.
 
-Refreshing asks AWS's price list and Azure's retail prices, which want no credentials, and Google's billing catalog,
-which wants an API key in TRADEWIND_GCP_API_KEY. AWS's machine prices come in files of hundreds of MB, so they are asked
-only for regions named with --region. What cannot be reached changes nothing."""
+Refresh reads AWS's price list and Azure's retail prices, which need no credentials, and Google's billing catalog, which
+needs an API key in TRADEWIND_GCP_API_KEY. AWS's machine prices come in files of hundreds of MB, so they are read only
+for regions named with --region. If a price API cannot be reached, its old prices stay."""
 USAGE = "[OPTION]… show [REGION [REGION]] | import FILE | refresh"
 EXAMPLES = """\
   tradewind catalog show
@@ -51,26 +52,26 @@ def add_arguments(parser: ArgumentParser) -> None:
         "action", metavar="ACTION", choices=["show", "import", "refresh"], help="show, import or refresh"
     )
     parser.add_argument("what", nargs="*", metavar="REGION|FILE", help="one region, a pair of regions, or a file")
-    parser.add_argument("--date", metavar="DATE", help="import: when the figures were true (default today)")
-    parser.add_argument("--source", metavar="TEXT", help="import: where they are from (default the file's name)")
+    parser.add_argument("--date", metavar="DATE", help="import: date of the figures (default today)")
+    parser.add_argument("--source", metavar="TEXT", help="import: source of the figures (default the file's name)")
     parser.add_argument(
         "--new-regions",
         action="store_true",
-        help="import: take regions that the catalog does not know, other than site:…",
+        help="import: accept regions that the catalog does not have, besides site:…",
     )
     parser.add_argument(
         "--provider",
         action="append",
         default=[],
         choices=["aws", "azure", "gcp"],
-        help="refresh: ask only this one; can be repeated",
+        help="refresh: only this provider; can be repeated",
     )
     parser.add_argument(
         "--region",
         action="append",
         default=[],
         metavar="REGION",
-        help="refresh: ask only for this region, on AWS for its machines too; can be repeated",
+        help="refresh: only this region, on AWS including its machines; can be repeated",
     )
 
 
@@ -107,14 +108,14 @@ def _import(args: Namespace, folder: Path) -> int:
         print(f"{done} from {path}, into {folder}")
         if done.stayed:
             print(
-                f"not taken, because what is there is newer: {len(done.stayed):,}",
+                f"not imported, because the existing figures are newer: {len(done.stayed):,}",
                 *done.stayed[:STAYED_NAMED_MAX],
                 sep="\n  ",
             )
             if len(done.stayed) > STAYED_NAMED_MAX:
                 print("  …")
         if done.too_old:
-            print(f"too old to count beside what is known of the same links: {done.too_old:,}")
+            print(f"imported, but too old to count for their links: {done.too_old:,}")
     return 0
 
 
@@ -127,7 +128,7 @@ def _require_date(text: str) -> None:
     except ValueError:
         raise UsageError(f"{text!r} is not a date", hint="for example 2025-03-01") from None
     if not date_has_come(date):
-        raise UsageError(f"--date {text} has not come yet", hint="it says when the figures were true")
+        raise UsageError(f"--date {text} is in the future", hint="it is the date of the figures")
 
 
 def today() -> datetime.date:

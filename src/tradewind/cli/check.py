@@ -10,7 +10,7 @@ from tradewind.model.document import to_document
 from tradewind.transfer.request import directory_place
 
 USAGE = "[OPTION]… SRC DST"
-HELP = "Compares two trees without changing either, and names what is missing, extra or different (exit code 6)."
+HELP = "Compare two trees without changing them, and name all missing, extra and different objects (exit code 6)."
 EXAMPLES = """\
   tradewind check /data s3://bucket/data
   tradewind check s3://bucket/data gs://other/data --read     # reads both sides of every object
@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("destination", metavar="DST", help="the other")
     parser.add_argument("--compare", choices=["auto", "checksum", "size", "time"], default="auto", help="as in sync")
     parser.add_argument("--read", action="store_true", help="read both sides of every object and compare the bytes")
-    parser.add_argument("--one-way", action="store_true", help="what only DST has is no difference")
+    parser.add_argument("--one-way", action="store_true", help="ignore objects that only DST has")
     parser.add_argument(
         "--follow-symlinks", action="store_true", help="compare what symbolic links point to (else they are skipped)"
     )

@@ -6,7 +6,7 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterable
 
 USAGE = "bash | zsh | fish"
-HELP = "Prints the completion script of a shell."
+HELP = "Print the completion script of a shell."
 EXAMPLES = """\
   source <(tradewind completion bash)
   tradewind completion zsh > "${fpath[1]}/_tradewind"

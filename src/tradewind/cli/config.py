@@ -15,8 +15,8 @@ from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
 
 USAGE = "[OPTION]… show"
 HELP = """\
-Shows each setting, its value and where the value comes from: a flag wins over TRADEWIND_*, that over the profile,
-that over config.toml."""
+Show each setting, its value and its origin. A flag overrides TRADEWIND_*, which overrides the profile, which overrides
+config.toml."""
 EXAMPLES = """\
   tradewind config show
   TRADEWIND_LIMIT_RATE=100MB/s tradewind config show
@@ -135,24 +135,26 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in [
         Setting("chunk_size", parse_chunk_bytes, "chunk and part size, at least 5MiB", "16MiB"),
-        Setting("concurrency", parse_count, "most requests in flight to one store (64 unless set)", unset="64"),
+        Setting("concurrency", parse_count, "maximum requests in flight to one store (64 unless set)", unset="64"),
         Setting(
             "limit_rate",
             parse_rate,
-            "most bytes per second over all routes, e.g. 100MB/s or 800Mbit/s",
+            "maximum bytes per second over all routes, e.g. 100MB/s or 800Mbit/s",
             unset="no limit",
         ),
-        Setting("verify", _one_of("auto", "read"), "read: read back what no store vouches for", "auto"),
+        Setting(
+            "verify", _one_of("auto", "read"), "read: read back objects without a checksum from their store", "auto"
+        ),
         Setting("storage_class", str, "storage class to write", unset="the bucket's own"),
-        Setting("compress", parse_switch, "compress between gateways where a sample says it pays", "no"),
-        Setting("seal", parse_switch, "encrypt end to end, so that relays see nothing", "no"),
+        Setting("compress", parse_switch, "compress between gateways if a sample shows a gain", "no"),
+        Setting("seal", parse_switch, "encrypt end to end, so that relays cannot read the bytes", "no"),
         Setting(
             "stall",
             parse_duration_s,
-            "give up, resumable, after no route worked, or a store was out of reach, for so long",
+            "stop (resumable) if no route works, or a store is unreachable, for this time",
             "60s",
         ),
-        Setting("max_delete", parse_count, "delete nothing if more than so many would go", unset="no limit"),
+        Setting("max_delete", parse_count, "delete nothing if more than N objects would be deleted", unset="no limit"),
         *_side_settings("src", "source side"),
         *_side_settings("dst", "destination side"),
         Setting(
@@ -162,7 +164,11 @@ SETTINGS: dict[str, Setting] = {
             find=_state_dir,
         ),
         Setting(
-            "gateway", str, "path of the gateway program (found by itself unless set)", unset="not found", find=_gateway
+            "gateway",
+            str,
+            "path of the gateway program (found automatically unless set)",
+            unset="not found",
+            find=_gateway,
         ),
     ]
 }

@@ -11,12 +11,13 @@ from tradewind.errors import UsageError
 
 USAGE = "[OPTION]… SRC… DST | SRC… --to DST [--to DST]…"
 HELP = """\
-Copies one object, or with -r everything below a prefix, and proves that every byte arrived.
+Copy one object, or with -r everything below a prefix, and prove that every byte arrived.
 
-One object to x/ lands in x/NAME, to x it is called x. -r copies the contents of a directory, with or without a slash
-behind it; --as-subdir adds its name. Several sources, directories too, keep their names and need a DST that ends in
-/; two of one name are refused. --to names several destinations. Nothing depends on whether the destination exists. A
-prefix means a directory: s3://b/te never matches test/. `-` is standard input (one destination) or standard output."""
+One object copied to x/ becomes x/NAME; copied to x, it becomes x. -r copies the contents of a directory, with or
+without a trailing slash; --as-subdir adds its name. Several sources, files or directories, keep their names and need
+a DST that ends in /; two with the same name are refused. --to names several destinations. The result never depends on
+whether the destination exists. A prefix means a directory: s3://b/te never matches test/. `-` is standard input (one
+destination) or standard output."""
 EXAMPLES = """\
   tradewind cp report.pdf s3://bucket/reports/            # lands in reports/report.pdf
   tradewind cp -r s3://bucket/data gs://other/copy        # the contents of data/
@@ -38,7 +39,7 @@ def run(args: Namespace) -> int:
     split_paths(args)
     pipes = "-" in args.sources or "-" in args.destinations
     if pipes and args.detach:
-        raise UsageError("--detach lets go of standard input and output")
+        raise UsageError("--detach closes standard input and output")
     if args.source == "-":
         require_input()
         return _put(args)
@@ -63,9 +64,9 @@ def _put(args: Namespace) -> int:
         raise UsageError("standard input is one object and goes to one destination")
     place = parse_url(args.destinations[0], cwd=os.getcwd())
     if place.kind == "pipe":
-        raise UsageError("from standard input to standard output there is nothing to do")
+        raise UsageError("copying standard input to standard output does nothing")
     if place.is_directory:
-        raise UsageError("standard input has no name of its own", hint="end the destination with a name, not with /")
+        raise UsageError("standard input has no name", hint="end the destination with a name, not with /")
     (reached,) = accesses(args, "dst", args.destinations, fsync=args.fsync)
     store, key = object_place(replace(place), reached)
     become_task(

@@ -28,12 +28,12 @@ from tradewind.transfer.running import RunningJob
 
 USAGE = "[OPTION]…"
 HELP = """\
-As root, moves real files of this machine through an emulated WAN: five regions of three clouds with their round trips,
-rates scaled. The same files go by the direct path and by a planned overlay, side by side; the busiest relay is killed
-on the way; rate and cost are shown beside what was predicted, and every byte of both copies is compared.
-Where no WAN can be emulated (it takes root and /dev/net/tun), and with --local, a larger tree goes through five
-gateways on this machine, two routes, mutual TLS, and one relay is killed. Needs no account and no server; what it
-writes lies in a temporary folder and is removed."""
+As root, copy real files of this machine through an emulated WAN: five regions of three clouds with their round trips
+and scaled rates. The same files go over the direct path and over a planned overlay, side by side, and the busiest
+relay is killed during the transfer. The demo compares rate and cost with the prediction, and every byte of both copies
+with the original. Without root and /dev/net/tun, or with --local, a larger tree goes through five gateways on this
+machine over two routes with mutual TLS, and one relay is killed. Needs no account and no server; all files are in a
+temporary folder that is removed."""
 EXAMPLES = """\
   sudo tradewind demo
   tradewind demo --local --size 300MB
@@ -65,7 +65,9 @@ VICTIM = "north"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Size, tree, place."""
-    parser.add_argument("--size", metavar="SIZE", type=typed(parse_bytes), help="about so much (240MB; locally 1.2GB)")
+    parser.add_argument(
+        "--size", metavar="SIZE", type=typed(parse_bytes), help="approximate volume (240MB; locally 1.2GB)"
+    )
     parser.add_argument("--tree", metavar="DIR", action="append", help="take files from here; may be repeated")
     parser.add_argument("--local", action="store_true", help="on this machine alone, without an emulated WAN")
     parser.add_argument("--keep", action="store_true", help="leave the copy where it is")

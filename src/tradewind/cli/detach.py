@@ -72,5 +72,5 @@ def detach(*, say: bool, as_json: bool) -> Keeper | int:
         print(job_id)
     if say:
         words = f"tradewind jobs show {job_id}", f"tradewind jobs cancel {job_id}"
-        print(f"detached: `{words[0]}` shows how far it is, `{words[1]}` stops it", file=sys.stderr)
+        print(f"detached: `{words[0]}` shows its progress, `{words[1]}` stops it", file=sys.stderr)
     return 0

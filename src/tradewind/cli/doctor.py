@@ -30,10 +30,10 @@ from tradewind.transfer.request import directory_place, store_spec
 
 USAGE = "[OPTION]… [URL…]"
 HELP = """\
-Says what works here, and how to mend what does not: the gateway program; folders and settings; processors, memory,
-disk and the kernel; for each cloud which link of its credential chain answers (never a secret), and where a cloud is
-used how far the clocks are apart. For each URL given: credentials, whether the store answers, and the clocks. Quotas
-of a cloud's machines are not asked: only its own console knows them. Nothing waits longer than some seconds."""
+Check this installation, and say how to fix problems: the gateway program; folders and settings; processors, memory,
+disk and the kernel; for each cloud, which part of its credential chain answers (never a secret), and if it is used,
+how far the clocks are apart. For each URL: credentials, whether the store answers, and the clocks. Machine quotas are
+not checked: only the cloud's own console shows them. No check takes longer than some seconds."""
 EXAMPLES = """\
   tradewind doctor
   tradewind doctor s3://bucket gs://other

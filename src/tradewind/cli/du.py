@@ -9,7 +9,7 @@ from tradewind.cli.options import add_filter_arguments, object_filter
 from tradewind.model.document import to_document
 
 USAGE = "[OPTION]… URL"
-HELP = "Counts the objects below URL and sums their sizes. Local files are counted by their length, not their blocks."
+HELP = "Count the objects below URL and sum their sizes. Local files count with their length, not their blocks."
 EXAMPLES = """\
   tradewind du s3://bucket/data
   tradewind du /scratch --newer 7d --json"""

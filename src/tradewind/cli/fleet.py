@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 USAGE = "list|down [ID…]"
 HELP = """\
-Shows and ends fleets: the machines that transfers and measurements started. A fleet ends with the command that made it.
-One whose command was killed ends by itself, at once or when its lease lapses; `down` ends it now and forgets it. `down`
-without ID takes only fleets whose command is gone; with ID also one that is in use, whose job can then be resumed.
+List and end fleets: the machines that transfers and measurements started. A fleet ends with its command. If the command
+was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and forgets it. `down`
+without ID ends only fleets whose command is gone; with ID also a fleet in use, whose job can then be resumed.
 
-A fleet is in use while its command holds the fleet's lock, also in another container. One of another host that shares
-the state folder is listed and never ended here. A record that cannot be read, or belongs to another user, is reported
-by name, with exit code 1: its machines may live."""
+A fleet is in use while its command holds the fleet's lock, even in another container. A fleet of another host that
+shares the state folder is listed, but never ended here. A record that cannot be read or belongs to another user is
+reported by name, with exit code 1, because its machines may still run."""
 EXAMPLES = """\
   tradewind fleet list
   tradewind fleet down

@@ -23,9 +23,9 @@ from tradewind.transfer.report import cost_lines, job_cost, summary_lines
 RESUMABLE = ("interrupted", "failed")
 USAGE = "[OPTION]… list | show ID | resume ID | cancel ID"
 HELP = """\
-Lists jobs, shows one, goes on with an interrupted one, or cancels one: stops it and aborts its unfinished uploads.
-What a cancelled job has copied stays. States: running, done, failed, interrupted, cancelled. An interrupted job was
-stopped on the way, by a signal, a ceiling or a stall; in a failed one some objects failed. Both can be resumed."""
+List jobs, show one, resume one, or cancel one: stop it and abort its unfinished uploads. Objects that a cancelled job
+has copied stay. States: running, done, failed, interrupted, cancelled. An interrupted job was stopped by a signal, a
+ceiling or a stall; in a failed job some objects failed. Both can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
   tradewind jobs show 20250131-120000-k3f9t
@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=["list", "show", "resume", "cancel"], help="list, show, resume or cancel"
     )
-    parser.add_argument("id", metavar="ID", nargs="?", help="which job, for all but list")
+    parser.add_argument("id", metavar="ID", nargs="?", help="job, for all actions except list")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
     add_setting(parser, "max_delete", metavar="N")
 
@@ -75,7 +75,7 @@ def _list(args: Namespace, client: Client) -> int:
 
 
 def _report_unreadable(error: JobUnreadable) -> None:
-    print(f"warning: {error}; it is left out", file=sys.stderr)
+    print(f"warning: {error}; it is skipped", file=sys.stderr)
 
 
 def _show(args: Namespace, client: Client, record: JobRecord) -> int:

@@ -10,8 +10,8 @@ from tradewind.model.document import to_document
 
 USAGE = "[OPTION]… URL"
 HELP = """\
-Lists an object, or one level below a directory, or with -r everything below it, in the order of the keys. A name with
-control characters or a backslash is shown as `ls -b` shows it (\\n, \\x1b, \\\\); --json has it exactly."""
+List an object, or one level below a directory, or with -r everything below it, in the order of the keys. Control
+characters and backslashes in names are escaped as by `ls -b` (\\n, \\x1b, \\\\); --json has the exact names."""
 EXAMPLES = """\
   tradewind ls s3://bucket/data
   tradewind ls -rl gs://bucket --include '**.parquet'
@@ -22,7 +22,7 @@ H_IS_HELP = False
 
 def add_arguments(parser: ArgumentParser) -> None:
     """-r, -l and the filters."""
-    parser.add_argument("-r", "--recursive", action="store_true", help="everything below, not one level")
+    parser.add_argument("-r", "--recursive", action="store_true", help="list everything below, not one level")
     parser.add_argument("-l", "--long", action="store_true", help="size, time and storage class too")
     add_human(parser)
     add_store_arguments(parser)

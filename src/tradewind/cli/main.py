@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: Verb → what it does, in the order of `--help`. The file of a verb is `cli/VERB.py`.
 VERBS = {
     "cp": "copy one object, or with -r everything below a prefix",
-    "sync": "copy what differs; with --delete also remove what the source does not have",
+    "sync": "copy what differs; with --delete also delete what the source does not have",
     "mv": "copy, then delete each source object whose copy is proven",
     "ls": "list",
     "du": "count objects and bytes",
@@ -21,14 +21,14 @@ VERBS = {
     "cat": "write objects to standard output",
     "check": "compare two trees",
     "plan": "plan a transfer between regions: relays, machines, rate and cost",
-    "catalog": "show what is known of regions, prices and links; import better figures",
+    "catalog": "show regions, prices and links; import better figures",
     "jobs": "list, show, resume and cancel jobs",
-    "measure": "measure what links carry, between gateways",
-    "fleet": "list and end the machines that transfers started",
-    "doctor": "what works here, and how to mend what does not",
-    "sky": "machines of many regions on this host, joined by an emulated WAN (root)",
-    "config": "show each setting and where it comes from",
-    "demo": "race a planned overlay against the direct path, kill a relay on the way, prove every byte",
+    "measure": "measure the rate of links with probes between gateways",
+    "fleet": "list and end machines that transfers started",
+    "doctor": "check this installation, credentials and stores, and say how to fix problems",
+    "sky": "run machines of many regions on this host, joined by an emulated WAN (root)",
+    "config": "show each setting and its origin",
+    "demo": "race a planned overlay against the direct path, kill a relay, prove every byte",
     "completion": "print the completion script of a shell",
 }
 
@@ -39,11 +39,11 @@ exit codes:
   2    usage
   3    source not found (an empty prefix too, unless --allow-empty)
   4    some objects failed; the others are done and proven
-  5    only errors that a retry may mend
+  5    only errors that may go away with a retry
   6    verification mismatch
   7    not authorised
   8    stopped by the cost or size ceiling
-  9    this machine cannot do it (a sky needs root and /dev/net/tun)
+  9    not possible on this machine (a sky needs root and /dev/net/tun)
   130  interrupted, resumable"""
 
 _GLOBAL_FLAGS = ("-q", "--quiet", "-v", "--verbose", "--json", "-y", "--yes")
@@ -148,7 +148,7 @@ def _help() -> str:
     return f"""\
 usage: tradewind VERB …
 
-Moves bulk data between object stores and proves that every byte arrived.
+Move bulk data between object stores and prove that every byte arrived.
 
 verbs:
 {verbs}
@@ -156,10 +156,10 @@ verbs:
 places: s3://BUCKET/KEY  gs://BUCKET/KEY  az://ACCOUNT/CONTAINER/KEY  r2://ACCOUNT/BUCKET/KEY
         file:///PATH  PATH  - (standard input or output)  https://… of S3, GCS and Azure
 
-slashes: -r, sync and mv -r copy the contents of a directory, with or without a slash behind it.
-         One object to x/ lands in x/NAME, to x it is called x. Nothing depends on what exists.
+slashes: -r, sync and mv -r copy the contents of a directory, with or without a trailing slash.
+         One object copied to x/ becomes x/NAME; copied to x, it becomes x, whether x exists or not.
 
-`tradewind VERB --help` says more. Settings: `tradewind config show`.
+Details: `tradewind VERB --help`. Settings: `tradewind config show`.
 
 {EXIT_CODES}"""
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 USAGE = "[OPTION]… --sky FILE [REGION|FROM,TO]…"
 HELP = """\
-Measures what links carry: a gateway on a machine in each region, and probes between them, as many at a time as do not
-disturb each other. Each finds the rate of data at 64 connections, the round trip, and the share of packets sent again.
-Regions mean all their ordered pairs, FROM,TO one of them, nothing all of the sky. What it costs is shown before any of
-it is spent; it ends before a round that could pass --max-cost. The results go to --out, in the form that
-`tradewind catalog import` takes: a sky's rates are not the world's, so they never enter the catalog by themselves."""
+Measure links with probes between gateways on machines in each region, as many at a time as do not disturb each other.
+A probe measures the data rate at 64 connections, the round trip, and the share of retransmitted packets. REGION…
+means all ordered pairs of these regions, FROM,TO one pair; the default is all regions of the sky. The cost is shown
+before any of it is spent, and the campaign ends before a round that could exceed --max-cost. --out writes the results
+in the format of `tradewind catalog import`. They are never imported automatically, because the rates of a sky are not
+those of the real world."""
 EXAMPLES = """\
   tradewind measure --sky world.json
   tradewind measure --sky world.json aws:us-east-1 gcp:europe-west4 --out links.csv
@@ -47,12 +48,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--connections", metavar="N", type=typed(parse_count), default=64, help="per probe, 1 to 64 (default 64)"
     )
     parser.add_argument(
-        "--warm-up", metavar="TIME", type=typed(parse_duration_s), default=4.0, help="not counted (default 4s)"
+        "--warm-up", metavar="TIME", type=typed(parse_duration_s), default=4.0, help="warm-up, not counted (default 4s)"
     )
     parser.add_argument(
         "--for", dest="lasting", metavar="TIME", type=typed(parse_duration_s), default=5.0, help="counted (default 5s)"
     )
-    parser.add_argument("--max-cost", metavar="USD", type=typed(parse_usd), help="stop before this is passed")
+    parser.add_argument("--max-cost", metavar="USD", type=typed(parse_usd), help="stop before the cost exceeds this")
     parser.add_argument("--out", metavar="FILE", help="write the links to a CSV file")
 
 

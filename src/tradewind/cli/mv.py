@@ -9,8 +9,8 @@ from tradewind.cli.transferring import add_transfer_arguments, options_from, tra
 
 USAGE = "[OPTION]… SRC… DST | SRC… --to DST [--to DST]…"
 HELP = """\
-Copies like cp, and deletes each source object once its copy is proven at every destination. What could not be copied
-stays where it is. Local directories that this empties are removed; SRC itself stays."""
+Copy like cp, and delete each source object once its copy is proven at every destination. An object that could not be
+copied stays. Local directories that become empty are removed; SRC itself stays."""
 EXAMPLES = """\
   tradewind mv s3://bucket/in/a.csv s3://bucket/done/
   tradewind mv -r /scratch/run42 s3://archive/run42"""

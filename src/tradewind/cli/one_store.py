@@ -28,7 +28,7 @@ def place_of(text: str) -> Location:
     """A place that is no pipe. Raises UrlError, UsageError."""
     place = parse_url(text, cwd=os.getcwd())
     if place.kind == "pipe":
-        raise UsageError("standard input and output are no stores", hint="only `tradewind cp` takes -")
+        raise UsageError("standard input and output are not stores", hint="only `tradewind cp` takes -")
     return place
 
 

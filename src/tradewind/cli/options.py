@@ -42,23 +42,23 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
     """--include, --exclude, --filter-from, sizes and times."""
     group = parser.add_argument_group(
         "which objects",
-        "Rules are read in order and the last that matches wins; with no match an object is taken, unless the first\n"
-        "rule is --include. Globs are those of .gitignore, against the name relative to the source: *.log is any\n"
-        "such name in any folder, /*.log only at the top, a/*.log only in a; tmp/ is all below any folder tmp;\n"
-        "* and ? stay within a folder, ** crosses folders. {a,b} and [a-z] choose, and a backslash takes the next\n"
-        "character as it is.",
+        "Rules are read in order and the last match wins. An object without a match is taken, unless the first rule\n"
+        "is --include. Globs follow .gitignore and match the name relative to the source: *.log matches in any\n"
+        "folder, /*.log only at the top, a/*.log only in a; tmp/ matches everything below any folder tmp. * and ?\n"
+        "stay within a folder, ** crosses folders. {a,b} and [a-z] are alternatives; a backslash quotes the next\n"
+        "character.",
     )
-    group.add_argument("--include", dest="rules", metavar="GLOB", action=RuleAction, help="take what matches")
-    group.add_argument("--exclude", dest="rules", metavar="GLOB", action=RuleAction, help="leave what matches")
+    group.add_argument("--include", dest="rules", metavar="GLOB", action=RuleAction, help="take matching objects")
+    group.add_argument("--exclude", dest="rules", metavar="GLOB", action=RuleAction, help="leave matching objects out")
     group.add_argument(
         "--filter-from",
         dest="rules",
         metavar="FILE",
         action=RuleAction,
-        help="rules from a file: `+ GLOB` or `- GLOB` a line",
+        help="read rules from a file: `+ GLOB` or `- GLOB` per line",
     )
-    group.add_argument("--min-size", metavar="SIZE", type=typed(parse_bytes), help="at least so long")
-    group.add_argument("--max-size", metavar="SIZE", type=typed(parse_bytes), help="at most so long")
+    group.add_argument("--min-size", metavar="SIZE", type=typed(parse_bytes), help="minimum size")
+    group.add_argument("--max-size", metavar="SIZE", type=typed(parse_bytes), help="maximum size")
     group.add_argument(
         "--newer",
         metavar="TIME",
@@ -69,7 +69,7 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
         "--older",
         metavar="TIME",
         type=typed(parse_time_ms),
-        help="modified before: 2025-01-31, 2025-01-31T12:00:00Z, or 7d for longer ago than 7 days",
+        help="modified before: 2025-01-31, 2025-01-31T12:00:00Z, or 7d for more than 7 days ago",
     )
 
 
@@ -97,7 +97,7 @@ def read_rules(path: str) -> list[FilterRule]:
         raise UsageError(f"{path}: not UTF-8") from None
     if not rules:
         # An empty file is more often a command that failed than a wish to take everything.
-        raise UsageError(f"{path}: no rule in it", hint="leave --filter-from out to take everything")
+        raise UsageError(f"{path}: the file has no rules", hint="leave out --filter-from to take everything")
     return rules
 
 

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from tradewind.planning.plans import DistributionPlan, TransferFrontier, TransferPlan
 
 HELP = """\
-Plans a transfer between two regions: over which relays, with which machines, how fast and for how much. With several
-destinations all of them receive everything, along trees that share links. Nothing is started and nothing is asked of
-any cloud."""
+Plan a transfer between two regions: relays, machines, rate and cost. With several destinations all of them receive
+everything, along trees that share links. Planning starts no machine and sends no request to a cloud."""
 USAGE = "[OPTION]… SRC DST… | --problem FILE"
 EXAMPLES = """\
   tradewind plan aws:us-east-1 gcp:europe-west4 --volume 5TB --min-throughput 20Gbit/s
@@ -63,57 +62,63 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--problem", metavar="FILE", help="a problem file, instead of SRC, DST, volume, goal and limits"
     )
-    parser.add_argument("--volume", metavar="SIZE", type=typed(parse_volume_gb), help="how much (default 100GB)")
+    parser.add_argument("--volume", metavar="SIZE", type=typed(parse_volume_gb), help="volume to move (default 100GB)")
     goal = parser.add_argument_group("goal (default: --soonest)").add_mutually_exclusive_group()
     goal.add_argument(
-        "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this rate or more"
+        "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this minimum rate"
     )
     goal.add_argument(
-        "--max-cost", metavar="USD", type=typed(parse_cost), help=f"fastest for at most this: {COST_EXAMPLES}"
+        "--max-cost", metavar="USD", type=typed(parse_cost), help=f"fastest within this budget: {COST_EXAMPLES}"
     )
     goal.add_argument("--deadline", metavar="TIME", type=typed(parse_duration_s), help="cheapest within this time")
     goal.add_argument("--cheapest", action="store_true", help="cheapest at any rate")
     goal.add_argument("--fastest", action="store_true", help="fastest at any cost")
-    goal.add_argument("--soonest", action="store_true", help="done soonest, the machines' start included")
+    goal.add_argument("--soonest", action="store_true", help="earliest finish, including the start of the machines")
     parser.add_argument("--exactly", action="store_true", help="with --min-throughput: exactly this rate")
     limits = parser.add_argument_group("limits")
     limits.add_argument(
-        "--max-vms", metavar="N", type=typed(parse_machines), help="most machines per region (default 8)"
+        "--max-vms", metavar="N", type=typed(parse_machines), help="maximum machines per region (default 8)"
     )
     limits.add_argument("--vm-type", metavar="TYPE", action="append", help="only this machine type; can be repeated")
-    limits.add_argument("--spot", action="store_true", help="spot machines too")
+    limits.add_argument("--spot", action="store_true", help="also use spot machines")
     limits.add_argument(
         "--effort",
         metavar="N",
         type=typed(parse_effort),
         default=1.0,
-        help="look so many times as long before what is not proven is said with its gap: 0.1 to 100, 1 is some 3 CPU-s",
+        help="multiply the work spent on proving the plan best, 0.1 to 100 (1 is about 3 CPU-s)",
     )
-    billed = parser.add_argument_group("what is billed")
+    billed = parser.add_argument_group("billing")
     billed.add_argument(
         "--compression-ratio",
         metavar="R",
         type=typed(parse_ratio),
-        help="bytes sent per byte of data, above 0 and at most 1: egress is billed on what is sent (default 1)",
+        help="bytes sent per byte of data, above 0 and at most 1; egress is billed for the bytes sent (default 1)",
     )
     billed.add_argument(
         "--objects",
         metavar="N",
         type=typed(parse_objects),
-        help="how many objects are moved: each costs requests (default: objects of 16 MiB)",
+        help="number of objects to move; each costs requests (default: objects of 16 MiB)",
     )
     billed.add_argument(
         "--egress-used",
         metavar="SIZE",
         type=typed(parse_used_gb),
-        help="already sent this month, e.g. 12TB: prices with volume tiers go on from there",
+        help="volume already sent this month, e.g. 12TB; volume tiers start from there",
     )
-    shown = parser.add_argument_group("what to show")
+    shown = parser.add_argument_group("output")
     shown.add_argument(
-        "--compare", action="store_true", help="beside direct, RON and GridFTP, as the Skyplane paper's Table 2"
+        "--compare",
+        action="store_true",
+        help="compare with direct, RON and GridFTP, as in the Skyplane paper's Table 2",
     )
-    shown.add_argument("--explain", action="store_true", help="what binds, and what one more machine or 10%% would buy")
-    shown.add_argument("--frontier", action="store_true", help="every efficient pair of cost and rate")
+    shown.add_argument(
+        "--explain",
+        action="store_true",
+        help="show what limits the plan, and the gain of one more machine or 10%% more money",
+    )
+    shown.add_argument("--frontier", action="store_true", help="show every efficient pair of cost and rate")
     shown.add_argument(
         "--topology",
         metavar="FILE",
@@ -130,7 +135,7 @@ def parse_objects(text: str) -> int:
     try:
         count = int(text.replace(",", ""))
     except ValueError:
-        raise UsageError(f"{text!r} is no number of objects", hint="a whole number, for example 1000000") from None
+        raise UsageError(f"{text!r} is not a number of objects", hint="a whole number, for example 1000000") from None
     if count < 1:
         raise UsageError(f"at least one object is moved, not {count}", hint="without --objects, 16 MiB each is assumed")
     return count
@@ -146,7 +151,7 @@ def parse_effort(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no effort", hint="a number, for example 10") from None
+        raise UsageError(f"{text!r} is not an effort", hint="a number, for example 10") from None
 
 
 def parse_plot(text: str) -> str:
@@ -303,7 +308,7 @@ def _refuse_beside_a_problem(args: Namespace) -> None:
             continue
         option = "SRC" if name == "source" else f"--{name.replace('_', '-')}"
         hint = f"change {key!r} in {args.problem}, or leave {option} out" if key else f"leave {option} out"
-        raise UsageError(f"{option} cannot stand beside --problem, whose file says all of it", hint=hint)
+        raise UsageError(f"{option} cannot be combined with --problem: the problem file has all settings", hint=hint)
 
 
 def _document(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None) -> dict[str, object]:

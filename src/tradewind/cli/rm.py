@@ -14,8 +14,8 @@ from tradewind.model.job import ObjectFilter
 
 USAGE = "[OPTION]… URL"
 HELP = """\
-Deletes one object, or with -r everything below URL that the filters take. On a terminal -r asks first, unless -y.
-Without a terminal it does not ask, but a whole bucket, or the root of this machine, goes only with -y."""
+Delete one object, or with -r everything below URL that the filters take. On a terminal -r asks first, unless -y is
+given. Without a terminal it does not ask, but deleting a whole bucket, or the root of this machine, needs -y."""
 EXAMPLES = """\
   tradewind rm s3://bucket/old.csv
   tradewind rm -r s3://bucket/tmp/ --older 30d --dry-run
@@ -25,8 +25,8 @@ EXAMPLES = """\
 def add_arguments(parser: ArgumentParser) -> None:
     """-r, --dry-run and the filters."""
     parser.add_argument("-r", "--recursive", action="store_true", help="everything below URL")
-    parser.add_argument("--dry-run", action="store_true", help="say what would go, delete nothing")
-    parser.add_argument("--allow-empty", action="store_true", help="nothing to delete is no error")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, and delete nothing")
+    parser.add_argument("--allow-empty", action="store_true", help="do not fail if there is nothing to delete")
     add_store_arguments(parser)
     add_filter_arguments(parser)
 
@@ -88,6 +88,4 @@ def _refuse_whole(url: str) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         what = "everything on this machine" if place.kind == "file" else f"the whole of {place.root}"
-        raise UsageError(
-            f"this would delete {what}", hint="if it is meant, say so with -y; --dry-run shows what would go"
-        )
+        raise UsageError(f"this would delete {what}", hint="confirm with -y; --dry-run shows what would be deleted")

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 USAGE = "[OPTION]… up FILE | down FILE | status FILE | exec FILE MACHINE -- COMMAND… | set FILE CHANGE…"
 HELP = """\
-A sky in a box: the machines of FILE as network namespaces on this host, joined by an emulated WAN with real kernel
-TCP. Needs root, Linux and /dev/net/tun.
+Run the machines of FILE as network namespaces on this host, joined by an emulated WAN with real kernel TCP. Needs root,
+Linux and /dev/net/tun.
 
-  up      starts it; it stays until `down`
-  down    kills what runs in its machines and takes it away
-  status  machines, addresses, links, and how late the emulator is
-  exec    runs a command in a machine: its network, but files and users of the host
-  set     changes it live:
+  up      start the sky; it stays until `down`
+  down    kill the processes in its machines and remove it
+  status  show machines, addresses, links, and the lateness of the emulator
+  exec    run a command in a machine: with its network, but the files and users of the host
+  set     change it live:
             link A B [rate=20Mbit/s] [rtt=80ms] [loss=1%] [queue=500kB] [up|down]    both ways
             path A B …                                                               from A to B only
             machine A [egress=1Gbit/s] [ingress=1Gbit/s] [cc=bbr]
@@ -48,7 +48,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The action, the file, and what it needs."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="up, down, status, exec or set")
     parser.add_argument("file", metavar="FILE", help="sky file, as JSON: docs/reference/sky.md")
-    parser.add_argument("--foreground", action="store_true", help="up: stay here, and take it down at the end (Ctrl-C)")
+    parser.add_argument(
+        "--foreground", action="store_true", help="up: stay in the foreground, and remove the sky at the end (Ctrl-C)"
+    )
     parser.add_argument("rest", metavar="WORD", nargs="*", help="exec: machine and command; set: the change")
 
 

@@ -10,13 +10,12 @@ from tradewind.cli.transferring import add_transfer_arguments, options_from, tra
 
 USAGE = "[OPTION]… SRC DST | SRC --to DST [--to DST]…"
 HELP = """\
-Makes DST hold what SRC holds: copies what is missing or differs, always the contents of SRC, with or without a slash.
+Copy everything that is missing or differs at DST, always the contents of SRC, with or without a trailing slash.
 
-Compares size and checksum where both listings give one without further requests, else size and time: between local
-directories copies keep their time, so any other time is a change; elsewhere DST must not be older. Never deletes
-without --delete; --delete refuses when the source is missing, empty or was not listed to the end, and deletes only
-after verified copies. On a terminal it asks first. More than half of what DST holds goes only with -y or
---max-delete."""
+Compares size and checksum if both listings state one, else size and time. Between local directories a copy keeps its
+time, so any other time is a change; elsewhere DST must not be older than SRC. Never deletes without --delete. --delete
+refuses if the source is missing, empty or was not listed to the end, and deletes only after all copies are proven. On
+a terminal it asks first. Deleting more than half of the objects at DST needs -y or --max-delete."""
 EXAMPLES = """\
   tradewind sync /data s3://bucket/data
   tradewind sync s3://bucket/data gs://other/data --delete --max-delete 100
@@ -33,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="auto",
         help="checksum: ask for it per object where listings give none; size: size alone; time: size and time",
     )
-    parser.add_argument("--delete", action="store_true", help="delete at DST what SRC does not have")
+    parser.add_argument("--delete", action="store_true", help="delete objects at DST that SRC does not have")
     from tradewind.cli.arguments import add_setting
 
     add_setting(parser, "max_delete", metavar="N")

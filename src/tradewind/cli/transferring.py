@@ -29,13 +29,13 @@ SOURCES_SHOWN_MAX = 3
 
 def add_transfer_arguments(parser: ArgumentParser) -> None:
     """All options of a transfer."""
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="what to take, and last where it goes")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="sources, and the destination last")
     parser.add_argument(
         "--to",
         dest="to",
         action="append",
         metavar="DST",
-        help="where it goes; repeated, each gets everything. Then every PATH is a source",
+        help="destination; may be repeated, and each gets everything. Every PATH is then a source",
     )
     parser.add_argument(
         "--as-subdir", action="store_true", help="put a directory below its own name at the destination"
@@ -43,21 +43,21 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--files-from",
         metavar="FILE",
-        help="take the keys in FILE (- is standard input), one a line, relative to SRC; it is read once, at the start",
+        help="copy only the keys in FILE (- is standard input), one per line, relative to SRC; read once, at the start",
     )
-    parser.add_argument("--allow-empty", action="store_true", help="nothing to take is no error")
+    parser.add_argument("--allow-empty", action="store_true", help="do not fail if the source is empty")
     parser.add_argument("--dry-run", action="store_true", help="stop after the plan and the first mappings")
     parser.add_argument(
         "--detach",
         action="store_true",
-        help="return as soon as the job runs, with its id; it goes on in the background",
+        help="print the job id and return as soon as the job runs in the background",
     )
     parser.add_argument(
         "--explain",
         metavar="KEY",
-        help="say why KEY, relative to SRC, is taken or left (sync: copied or skipped), do nothing",
+        help="say why KEY, relative to SRC, is taken or left (sync: copied or skipped), and copy nothing",
     )
-    parser.add_argument("--report", metavar="FILE", help="write a JSON verdict per object, one a line")
+    parser.add_argument("--report", metavar="FILE", help="write a JSON verdict for each object, one per line")
     add_setting(parser, "verify", metavar="auto|read")
     parser.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
     parser.add_argument(
@@ -73,41 +73,45 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
         "--max-bytes",
         metavar="SIZE",
         type=typed(parse_bytes),
-        help="send no more than this, over all runs of the job and with bytes that were lost on the way (exit code 8)",
+        help="maximum bytes to send, over all runs of the job and including lost bytes (exit code 8)",
     )
     goal = parser.add_argument_group(
-        "goal of the plan (one of them; else the fastest for what the direct way costs; --via sky: the fastest)",
-        "Between stores whose regions are known (asked of the store, or said by --src-region aws:us-east-1),\n"
-        "--dry-run shows which machines on the way would reach it, and for how much. --via says who runs them;\n"
-        "without it the transfer itself goes through this machine.",
+        "goal of the plan (one of them; default: the fastest at the cost of the direct path; --via sky: the fastest)",
+        "Between stores in known regions (as the store reports, or set with --src-region aws:us-east-1), --dry-run\n"
+        "shows the machines that would reach the goal, and their cost. --via runs the transfer on machines; without\n"
+        "it the bytes go through this machine.",
     )
     goal.add_argument(
         "--max-cost",
         metavar="USD",
         type=typed(parse_cost),
-        help=f"fastest for at most this: {COST_EXAMPLES}; with --topology a ceiling by the prices in FILE",
+        help=f"fastest within this budget: {COST_EXAMPLES}; with --topology a ceiling by the prices in FILE",
     )
     goal.add_argument(
-        "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this rate or more"
+        "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this minimum rate"
     )
     goal.add_argument("--deadline", metavar="TIME", type=typed(parse_duration_s), help="cheapest within this time")
-    goal.add_argument("--max-vms", metavar="N", type=typed(parse_machines), help="most machines per region (default 8)")
+    goal.add_argument(
+        "--max-vms", metavar="N", type=typed(parse_machines), help="maximum machines per region (default 8)"
+    )
     way = parser.add_argument_group("gateways")
-    way.add_argument("--topology", metavar="FILE", help="go through the gateways in FILE (docs/reference/topology.md)")
+    way.add_argument(
+        "--topology", metavar="FILE", help="send through the gateways in FILE (docs/reference/topology.md)"
+    )
     way.add_argument(
         "--via",
         choices=("local", "sky", "auto"),
         default="local",
-        help="who moves the bytes: this machine (default), gateways in the machines of a sky, as planned, or auto: "
-        "the sky if it has machines in the regions of both sides, else this machine",
+        help="where the bytes go: local: through this machine (default); sky: through gateways in the machines of a "
+        "sky, as planned; auto: sky if it has machines in the regions of both sides, else local",
     )
     way.add_argument(
-        "--sky", metavar="FILE", help="sky file for --via sky and auto; one that is not up is started for this job"
+        "--sky", metavar="FILE", help="sky file for --via sky and auto; the sky is started for this job if it is not up"
     )
     way.add_argument(
         "--replan",
         action="store_true",
-        help="with --via sky: when a route falls clearly under its promise, plan again and change the routes",
+        help="with --via sky: plan again and change the routes when a route falls clearly short of its planned rate",
     )
     add_setting(way, "compress")
     add_setting(way, "seal")
@@ -170,7 +174,7 @@ def transfer(args: Namespace, options: Options) -> int:
     if not args.detach:
         return _run(args, options, None)
     if args.dry_run:
-        raise UsageError("--detach and --dry-run do not go together", hint="a dry run is over at once")
+        raise UsageError("--detach and --dry-run cannot be combined", hint="a dry run ends at once")
     from tradewind.cli.detach import detach
 
     keeper = detach(say=not (args.json or args.quiet), as_json=args.json)
@@ -255,7 +259,7 @@ def confirm_cost(args: Namespace) -> None:
 
     price = read_topology(args.topology).plan.mean_usd_per_gb
     if price > 0:
-        confirm(f"This costs {format_usd(price)} per GB sent, without a ceiling (--max-cost). Go on?")
+        confirm(f"This costs {format_usd(price)} per GB sent, without a ceiling (--max-cost). Continue?")
 
 
 def confirm(question: str) -> None:

@@ -49,7 +49,9 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
         yield None, options
         return
     if args.topology is not None:
-        raise UsageError("--topology gives the way that --via would plan", hint="leave one of them out")
+        raise UsageError(
+            "--topology and --via cannot be combined: both choose the gateways", hint="leave one of them out"
+        )
     if args.sky is None:
         raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
     if len(args.destinations) != 1 or not isinstance(options.destination, Access):
@@ -76,7 +78,7 @@ def _entered(stack: ExitStack, args: Namespace) -> Sky | None:
 
 def _note_local(args: Namespace, reason: str) -> None:
     if not (args.quiet or args.json):
-        print(f"note: --via auto takes this machine: {reason}", file=sys.stderr)
+        print(f"note: --via auto uses this machine: {reason}", file=sys.stderr)
 
 
 def _why_local(args: Namespace, options: Options) -> str | None:
@@ -161,7 +163,7 @@ def _planned(
 
 def _side(text: str | None, flag: str) -> Region:
     if text is None:
-        raise UsageError(f"a plan needs to know where both sides are: {flag}", hint=f"e.g. {flag} aws:us-east-1")
+        raise UsageError(f"a plan needs the region of both sides: {flag}", hint=f"e.g. {flag} aws:us-east-1")
     try:
         return Region.parse(text)
     except ValueError as error:

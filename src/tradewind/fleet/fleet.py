@@ -221,7 +221,7 @@ class Fleet:
 
     def _check_capabilities(self) -> None:
         if CLIENT_NAME in _named(self.plan):
-            raise GatewayError(f"no gateway may be called {CLIENT_NAME}", hint="that is the client's own name")
+            raise GatewayError(f"a gateway cannot be called {CLIENT_NAME}", hint="this name belongs to the client")
         most = self._provider.capabilities().machines
         if most is None:
             return

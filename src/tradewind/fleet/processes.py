@@ -273,13 +273,13 @@ class ProcessProvider(ABC):
             record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             started, wanted = record["started"], (record["pid"], record["pid_namespace"], record["token"])
             if started is None and find_process(os.getpid()).started is not None:
-                raise ValueError("it has no start time, so its process id may be anybody's")
+                raise ValueError("it has no start time, so its process id may belong to another process")
             if not all(isinstance(number, int) for number in (*wanted[:2], started or 0)):
-                raise ValueError("its process id is no number")
+                raise ValueError("its process id is not a number")
         except FileNotFoundError:
             return None
         except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
-            raise GatewayError(f"{path} cannot be used: {error}", hint="look into it, and remove it") from error
+            raise GatewayError(f"{path} cannot be used: {error}", hint="inspect the file, then remove it") from error
         return record
 
     def _write_record(self, order: MachineOrder, record: dict[str, Any]) -> None:

@@ -75,7 +75,7 @@ def prepare_multicast(
     limits = limits or Limits()
     if not 2 <= len(destinations) <= SINKS_MAX:
         raise UsageError(
-            f"a plan has 1 to {SINKS_MAX} destinations, not {len(destinations)}", hint="plan for the others apart"
+            f"a plan has 1 to {SINKS_MAX} destinations, not {len(destinations)}", hint="plan the others separately"
         )
     twice = next((d for number, d in enumerate(destinations) if d in destinations[:number]), None)
     if twice is not None:

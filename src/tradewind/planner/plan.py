@@ -96,7 +96,8 @@ def refuse_ends(
             _refuse_region(catalog, region, limits)
     if source == destination:
         raise UsageError(
-            f"source and destination are both {source}", hint="within a region there is nothing to plan; just copy"
+            f"source and destination are both {source}",
+            hint="within a region there is nothing to plan; use `tradewind cp`",
         )
 
 
@@ -243,8 +244,8 @@ def infeasible(
             f", of which machines take {format_duration(transfer.job.boot_s)} to start" if transfer.job.boot_s else ""
         )
         return InfeasibleGoal(
-            f"{format_duration(goal.seconds)} is too short: the soonest is {format_duration(nearest.time_s)}{boot}; "
-            f"limited by {limit}",
+            f"{format_duration(goal.seconds)} is too short: the earliest finish is "
+            f"{format_duration(nearest.time_s)}{boot}; limited by {limit}",
             hint=f"allow {math.ceil(nearest.time_s * (1 - ROUNDING))}s, or {more}",
             nearest=nearest,
         )
@@ -274,7 +275,7 @@ def _unreachable(transfer: Transfer) -> InfeasibleGoal:
     source = transfer.network.regions[transfer.formulation.source]
     sinks = [transfer.network.regions[v] for v in transfer.formulation.sinks]
     return InfeasibleGoal(
-        f"nothing is known of any way from {source} to {' and '.join(map(str, sinks))}",
+        f"no links are known from {source} to {' and '.join(map(str, sinks))}",
         hint=f"import or measure a link: `tradewind catalog show {source} {sinks[0]}` says what is known",
         nearest=None,
     )

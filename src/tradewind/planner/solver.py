@@ -172,7 +172,7 @@ def _clean_flows(formulation: Formulation, ask: Ask, machines: IntArray, setting
         clean = solve_flows(formulation, wide, machines, settings)
         if clean is not None:
             return clean
-    raise SolverLimitReached("the solver's numbers went astray", hint="report this with the problem file")
+    raise SolverLimitReached("the solver's numbers are inconsistent", hint="report this with the problem file")
 
 
 def _reevaluated(formulation: Formulation, ask: Ask, start: Answer) -> Answer | None:

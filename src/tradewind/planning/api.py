@@ -180,7 +180,9 @@ def _refuse_single(destination: str | Sequence[str]) -> None:
     """A list always gives a plan with trees: one of a single region would be a plan of another type."""
     if isinstance(destination, (list, tuple)) and len(destination) < 2:
         count = len(destination)
-        raise UsageError(f"a list of destinations has at least two, not {count}", hint="give a single one as a text")
+        raise UsageError(
+            f"a list of destinations needs at least two, not {count}", hint="pass a single destination as a string"
+        )
 
 
 def _refuse_figure(name: str, value: float) -> None:
@@ -199,7 +201,8 @@ def _region(known: Catalog, region: str) -> Region:
     """Raises UsageError."""
     if not isinstance(region, str):
         raise UsageError(
-            f"a region is a text like aws:us-east-1, not {region!r}", hint="`tradewind catalog show` lists all regions"
+            f"a region is a string like aws:us-east-1, not {region!r}",
+            hint="`tradewind catalog show` lists all regions",
         )
     return known.region_named(region)
 
@@ -232,7 +235,7 @@ def _goal(
     if name not in get_args(GoalName):
         raise UsageError(
             f"goal is one of {', '.join(get_args(GoalName))}, not {name!r}",
-            hint=f"others have a figure: {', '.join(f'{key}={EXAMPLES[key]}' for key in figures)}",
+            hint=f"other goals need a number: {', '.join(f'{key}={EXAMPLES[key]}' for key in figures)}",
         )
     if given and name != "soonest":
         raise UsageError(f"one goal at a time, not {name} and {next(iter(given))}", hint=ONE_GOAL)

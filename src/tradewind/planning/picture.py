@@ -67,7 +67,7 @@ def check_picture_path(path: str) -> str:
     """`svg` or `png`. Raises UsageError for another ending, a folder that is not there, or PNG that cannot be made."""
     ending = path.rpartition(".")[2].lower() if "." in path else ""
     if ending not in ("svg", "png"):
-        raise UsageError(f"a picture is written as SVG or PNG, not as {path}", hint="end the name in .svg or .png")
+        raise UsageError(f"a plot is an SVG or PNG file, not {path}", hint="use a name that ends in .svg or .png")
     if ending == "png":
         from tradewind.planning.raster import require_rasteriser
 

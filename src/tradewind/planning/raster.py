@@ -22,7 +22,8 @@ def require_rasteriser() -> None:
     """Raises UsageError where the extra `plot` is not installed, before anything is planned."""
     if find_spec("resvg_py") is None:
         raise UsageError(
-            "PNG needs the optional package resvg-py", hint="pip install 'tradewind[plot]', or end the name in .svg"
+            "PNG needs the optional package resvg-py",
+            hint="pip install 'tradewind[plot]', or use a name that ends in .svg",
         )
 
 
@@ -37,8 +38,8 @@ def png_of(svg: str) -> bytes:
     resvg = import_module("resvg_py")
     if not _has_fonts(resvg):
         raise TradewindError(
-            "a PNG would have no words in it: none of its fonts is installed here",
-            hint="install DejaVu Sans (apt-get install fonts-dejavu-core), or end the name in .svg",
+            "a PNG would have no text: none of the fonts it needs is installed",
+            hint="install DejaVu Sans (apt-get install fonts-dejavu-core), or use a name that ends in .svg",
         )
     return bytes(resvg.svg_to_bytes(svg_string=svg, zoom=PNG_ZOOM))
 

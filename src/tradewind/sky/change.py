@@ -49,7 +49,7 @@ def _link_options(words: Sequence[str]) -> dict[str, Any]:
         elif key == "queue" and equals:
             options["queue_bytes"] = parse_bytes(value)
         else:
-            raise UsageError(f"sky set: {word!r} is no property of a link", hint=_HINT)
+            raise UsageError(f"sky set: {word!r} is not a property of a link", hint=_HINT)
     return options
 
 
@@ -62,7 +62,7 @@ def _machine_options(words: Sequence[str]) -> dict[str, Any]:
         elif key == "cc" and value:
             options["congestion_control"] = value
         else:
-            raise UsageError(f"sky set: {word!r} is no property of a machine", hint=_HINT)
+            raise UsageError(f"sky set: {word!r} is not a property of a machine", hint=_HINT)
     return options
 
 

@@ -94,7 +94,7 @@ def _machines(document: Any, scale: float) -> Iterator[Machine]:
         for index in range(1, _whole(entry, "machines", 1, MACHINES_MAX, 1) + 1):
             name = f"{prefix}-{index}"
             if not _is_name(name) or name in names:
-                raise SkyFileError(f"{text}: {name!r} is not a name of its own", hint="a-z, 0-9 and -, at most 63")
+                raise SkyFileError(f"{text}: {name!r} is not a unique, valid name", hint="a-z, 0-9 and -, at most 63")
             names.add(name)
             if len(names) > MACHINES_MAX:
                 raise SkyFileError(f"more than {MACHINES_MAX} machines")
@@ -227,7 +227,7 @@ def _scaled_pipe(rate_bps: float, scale: float, queue_ms: float, mtu_bytes: int,
 
 def _rate_bps(text: Any, where: str) -> float:
     if not isinstance(text, str):
-        raise SkyFileError(f"{where}: a rate is a text like '5Gbit/s', not {text!r}")
+        raise SkyFileError(f"{where}: a rate is a string like '5Gbit/s', not {text!r}")
     try:
         return parse_rate(text) * 8.0
     except TradewindError as error:
@@ -282,6 +282,6 @@ def _once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in entries:
         if key in found:
-            raise SkyFileError(f"{key!r} is there twice")
+            raise SkyFileError(f"{key!r} appears twice")
         found[key] = value
     return found

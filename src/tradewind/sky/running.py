@@ -268,7 +268,7 @@ def _machines(ready: Mapping[str, Any]) -> dict[str, SkyMachine]:
 def _start(folder: Path, network: Network, detached: bool) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     control, log_file = folder / "control.sock", folder / "emulator.log"
     if SkyControl(str(control)).is_answered():
-        raise SkyError("this sky is up already", hint="`tradewind sky down FILE` ends it")
+        raise SkyError("the sky is already up", hint="`tradewind sky down FILE` ends it")
     (folder / "network.json").write_text(json.dumps(network.document()), encoding="utf-8")
     words = [find_emulator(), "run", "--network", str(folder / "network.json"), "--control", str(control)]
     with open(log_file, "wb") as log:

@@ -73,5 +73,5 @@ class SkyStats:
         if self.invalid:
             raise SkyInvalid(
                 f"the measurement is invalid: {self.invalid}",
-                hint="this machine is too busy for these rates: a smaller scale, or nothing else beside it",
+                hint="this machine is too busy for these rates: use a smaller scale, or stop other programs",
             )

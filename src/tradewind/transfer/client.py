@@ -246,7 +246,7 @@ class Client:
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
         code = run_task(self.gateway, task)
         if code != 0:
-            raise GatewayError(f"job {job_id} could not be cancelled wholly (exit code {code})")
+            raise GatewayError(f"job {job_id} could not be cancelled completely (exit code {code})")
 
     def jobs(self) -> list[JobRecord]:
         """All jobs known here, oldest first."""

@@ -63,14 +63,14 @@ def refuse_deletion_of_state(folder: str, state_dir: str, *, by_job: bool = Fals
     kept = [path for path in own if by_job or os.path.isdir(path)]
     if any(_lies_in(path, folder) for path in kept) or (by_job and _lies_in(folder, state_dir)):
         raise UsageError(
-            f"{folder}: the state folder {state_dir} lies there, and would be deleted with all jobs in it",
-            hint="name the folders beside it one by one, or set TRADEWIND_STATE_DIR to a folder elsewhere",
+            f"{folder}: the state folder {state_dir} is in it and would be deleted with all jobs",
+            hint="name the other folders one by one, or set TRADEWIND_STATE_DIR to a folder elsewhere",
         )
     configuration = config_folder()
     if os.path.isdir(configuration) and _lies_in(configuration, folder):
         raise UsageError(
-            f"{folder}: the folder of the configuration, {configuration}, lies there and would be deleted",
-            hint="name the folders beside it one by one",
+            f"{folder}: the folder of the configuration, {configuration}, is in it and would be deleted",
+            hint="name the other folders one by one",
         )
 
 
@@ -94,7 +94,7 @@ def _refuse_report(report: str, places: Sequence[_Local]) -> None:
         raise UsageError(f"--report {report}: not a regular file", hint="--json writes verdicts to standard output")
     if found.st_nlink > 1:
         raise UsageError(
-            f"--report {report}: this file has other names (hard links), and would be overwritten under all of them",
+            f"--report {report}: this file has other hard links, which would be overwritten too",
             hint="choose a new file",
         )
 

@@ -137,7 +137,7 @@ def ask_again(question: Question, state: State) -> NewPlan | None:
         return None
     overlay = found.overlay
     if overlay is None:
-        raise TradewindError("a plan of the planner has no overlay")
+        raise TradewindError("the plan has no overlay")
     left_s = left_gb * 8 / state.carried_gbps if state.carried_gbps > 0 else float("inf")
     if overlay.time_s > BETTER_PART * left_s:
         return None

@@ -253,7 +253,7 @@ def _reached(destination: Access | tuple[Access, ...], count: int) -> tuple[Acce
     if isinstance(destination, Access):
         return (destination,) * count
     if len(destination) != count:
-        raise UsageError(f"{count} destinations, and {len(destination)} ways to reach them")
+        raise UsageError(f"{count} destinations, but {len(destination)} sets of access options")
     return destination
 
 
@@ -332,7 +332,7 @@ def _target(start: Location, end: Location, tree: bool, options: Options, access
 
 def _name_of(start: Location) -> str:
     if not start.name:
-        raise UsageError(f"{start} has no name of its own", hint="end the destination with a name, not with /")
+        raise UsageError(f"{start} has no name", hint="end the destination with a name, not with /")
     return start.name
 
 

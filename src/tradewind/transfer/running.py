@@ -429,8 +429,8 @@ class RunningJob:
 
     def _died(self, how: str) -> GatewayLost:
         return GatewayLost(
-            f"the lead ended without a word ({how})",
-            hint=None if self._restart is None else f"what was acked is kept; {resume_hint(self.id)}",
+            f"the lead ended unexpectedly ({how})",
+            hint=None if self._restart is None else f"acknowledged work is kept; {resume_hint(self.id)}",
         )
 
     def _outcome_error(self) -> TransferError:

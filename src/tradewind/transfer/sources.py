@@ -21,8 +21,8 @@ def several_sources(
     """The place that holds all sources, and each source in it. Looks at local paths only. Raises UsageError."""
     if len(starts) > SOURCES_MAX:
         raise UsageError(
-            f"{len(starts):,} sources: a job has at most {SOURCES_MAX:,}",
-            hint="copy their directory with -r, and choose with --include",
+            f"{len(starts):,} sources: the maximum is {SOURCES_MAX:,}",
+            hint="copy their directory with -r, and select with --include",
         )
     first = starts[0]
     for start in starts:
@@ -48,7 +48,7 @@ def several_sources(
 
 def _of_bucket(start: Location, recursive: bool) -> Member:
     if not start.name:
-        raise UsageError(f"{start} has no name of its own", hint="name it alone")
+        raise UsageError(f"{start} has no name", hint="name it alone")
     if not recursive and start.is_directory:
         raise UsageError(f"{start} is a directory", hint="add -r to copy what is in it")
     return Member(start.key.rstrip("/") + "/" if recursive else start.key, start.name)
@@ -77,7 +77,7 @@ def _real_path(start: Location, recursive: bool) -> str:
             raise UsageError(f"{start} is a directory", hint="add -r to copy directories, too")
         path = os.path.realpath(start.key)
         if path == "/":
-            raise UsageError("/ has no name of its own", hint="name it alone")
+            raise UsageError("/ has no name", hint="name it alone")
         return path + "/"
     if start.is_directory:
         raise UsageError(f"{start} is a file, not a directory", hint="leave out the trailing slash")
@@ -92,7 +92,7 @@ def _refuse_equal_names(starts: Sequence[Location], members: Sequence[Member]) -
         if other is not start:
             raise UsageError(
                 f"{other} and {start} would both be called {member.name} at the destination",
-                hint="copy them one by one, each to a name of its own",
+                hint="copy them one by one, to different names",
             )
 
 

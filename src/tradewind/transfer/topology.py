@@ -59,7 +59,7 @@ def topology_from_document(document: Any) -> Topology:
     for name, entry in _mapping(document["gateways"], "gateways").items():
         _expect(entry, f"gateway {name}", {"role"}, {"region", "listen", "limits"})
         if name == LEAD:
-            raise TopologyError(f"the name {LEAD!r} is taken by the gateway that leads")
+            raise TopologyError(f"the name {LEAD!r} is reserved for the lead")
         roles[name] = _roles(name, entry["role"])
         gateways.append(PlannedGateway(name, entry.get("region", HERE), _limits(name, entry.get("limits", {}))))
         if "listen" in entry:

@@ -161,4 +161,4 @@ def _head(rows: Iterator[list[str]], region: Region) -> tuple[str, dict[str, int
             break
         if count >= HEAD_LINES_MAX:
             break
-    raise PriceApiError(f"{region} machines: the price list has not the columns that it had")
+    raise PriceApiError(f"{region} machines: the columns of the price list have changed")

@@ -141,7 +141,7 @@ def same_host(base: str, link: str) -> str:
     default = {"https": 443, "http": 80}
     places = [(part.scheme, part.hostname, part.port or default.get(part.scheme)) for part in (here, there)]
     if places[0] != places[1]:
-        raise PriceApiError(f"{here.hostname}: the answer leads to another server, {there.netloc}")
+        raise PriceApiError(f"{here.hostname}: the answer redirects to another server, {there.netloc}")
     return absolute
 
 
@@ -162,7 +162,9 @@ class _Redirects(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         if req.type == "https" and urlsplit(newurl).scheme != "https":
-            raise PriceApiError(f"{req.host}: the answer leads out of TLS, to {urlsplit(newurl).netloc}")
+            raise PriceApiError(
+                f"{req.host}: the answer redirects to an unencrypted address, to {urlsplit(newurl).netloc}"
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

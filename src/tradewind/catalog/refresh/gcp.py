@@ -1,4 +1,4 @@
-"""Google Cloud Billing Catalog API: paged SKUs of Compute Engine. It wants an API key, sent as a header.
+"""Google Cloud Billing Catalog API: paged SKUs of Compute Engine. It needs an API key, sent as a header.
 
 A machine has no price of its own: it is vCPUs times the price of a core plus memory times the price of a GiB. Places
 are named in SKUs by words ("Virginia", "Americas"); which regions a word means is read from the SKUs of cores, which
@@ -67,7 +67,8 @@ def ask(fetcher: Fetcher, wanted: Wanted, key: str, endpoint: str = ENDPOINT) ->
     """
     if not key:
         raise PriceApiRefused(
-            "gcp: the Billing Catalog API wants an API key", hint=f"put one into {KEY_VARIABLE}; any project's will do"
+            "gcp: the Billing Catalog API needs an API key",
+            hint=f"put one into {KEY_VARIABLE}; a key of any project works",
         )
     prices = Prices()
     try:

@@ -100,7 +100,7 @@ def _one(asked: Refresh, provider: str, named: frozenset[Region]) -> Outcome:
     try:
         prices = _ask(asked, provider, wanted)
         if not prices.rules and not prices.machines:
-            raise PriceApiError(f"{provider}: the price API answered, but without a price that was asked for")
+            raise PriceApiError(f"{provider}: the price API answered, but without any of the requested prices")
     except PriceApiError as error:
         return Outcome(provider, error=error)
     file = store_refreshed(asked.folder, provider, prices.rules, prices.machines)
