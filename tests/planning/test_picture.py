@@ -191,7 +191,7 @@ def test_png_is_what_svg_is(tmp_path: Path) -> None:
 
 def test_png_without_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raster, "_has_fonts", lambda _: False)
-    with pytest.raises(TradewindError, match="none of its fonts") as refused:
+    with pytest.raises(TradewindError, match="none of the fonts") as refused:
         raster.png_of("<svg xmlns='http://www.w3.org/2000/svg'/>")
     assert refused.value.hint is not None
 

@@ -95,7 +95,7 @@ def test_what_has_one_source_refuses_several(files: Path) -> None:
 
 
 def test_too_many_sources_are_refused() -> None:
-    with pytest.raises(UsageError, match="at most 10,000"):
+    with pytest.raises(UsageError, match="the maximum is 10,000"):
         job(*(f"s3://b/{number}" for number in range(SOURCES_MAX + 1)))
 
 

@@ -55,7 +55,7 @@ def test_gateways_may_have_limits_and_a_port() -> None:
         ({"routes": {}}, "must be a list"),
         ({"speed": 1}, "unknown entry 'speed'"),
         ({"gateways": {"a": {"role": "source"}, "b": {"role": "boss"}}}, "role"),
-        ({"gateways": {"lead": {"role": "source"}, "b": {"role": "sink"}}}, "taken"),
+        ({"gateways": {"lead": {"role": "source"}, "b": {"role": "sink"}}}, "reserved"),
         ({"routes": [{"nodes": ["a", "b"], "share": 1}]}, "gateway r is on no route"),
         ({"routes": [{"nodes": ["b", "a"], "share": 1}]}, "would be a source"),
         ({"routes": [{"nodes": ["a", "c"], "share": 1}]}, "no gateway 'c'"),
