@@ -173,7 +173,7 @@ def test_explain_looks_at_the_object(command: Command, tree: Path) -> None:
     os.utime(tree / "three.txt", (0, 0))
     assert "before --newer" in command.run("cp", "-r", tree, "x", "--newer", "1d", "--explain", "three.txt").stdout
     gone = command.run("cp", "-r", tree, "x", "--explain", "no-such").expect(0)
-    assert "note: nothing of that name is there" in gone.stderr
+    assert "note: no object has this name" in gone.stderr
     alone = command.run("cp", tree / "three.txt", "x", "--explain", "three.txt").expect(0)
     assert alone.stdout == "taken: three.txt: it is the one object asked for\n"
     assert command.run("cp", tree / "three.txt", "x", "--explain", "four").expect(0).stdout.startswith("left: four")

@@ -24,7 +24,7 @@ def endpoint(command: Command) -> str:
 
 def waited_in_vain(done: Finished, endpoint: str) -> None:
     assert f"cannot reach {endpoint}: Connection refused" in done.stderr
-    assert f"trying again, for {STALL_S} s at most (--stall)" in done.stderr
+    assert f"retrying for {STALL_S} s at most (--stall)" in done.stderr
     assert "tradewind doctor" in done.stderr
     assert "left behind" not in done.stderr, "nothing ever came to the store"
 

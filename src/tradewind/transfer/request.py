@@ -375,7 +375,7 @@ def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end:
     if outwards or (inwards and (moves or not isinstance(selection, ListSelection))):
         raise UsageError(
             f"source and destination overlap: {end}",
-            hint="choose a destination outside the source, and the source outside it",
+            hint="choose places that do not contain each other",
         )
 
 

@@ -137,7 +137,7 @@ async fn connect_time(address: SocketAddr) -> Result<Duration, String> {
 }
 
 fn unreachable(to: &str, address: SocketAddr, error: &str) -> Refused {
-    let hint = "does it run, and was it told to receive?";
+    let hint = "is it running, and did it get a receive request?";
     Refused::new(StatusCode::BAD_GATEWAY, format!("{to} at {address}: {error}"), hint)
 }
 

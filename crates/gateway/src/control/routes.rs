@@ -187,7 +187,7 @@ fn take_place(places: &Arc<Semaphore>, of_what: &str) -> Result<OwnedSemaphorePe
 async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T, Refused> {
     tokio::spawn(work).await.map_err(|error| {
         tracing::error!(%error, "a request's work ended without an answer");
-        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed inside", "its log says more")
+        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error of the gateway", "see its log")
     })
 }
 

@@ -93,7 +93,7 @@ pub fn check_program(program: &Program, setting: Setting<'_>) -> Checked {
 pub fn check_node_name(name: &str) -> Result<(), String> {
     let label = is_label(name, NODE_NAME_CHARS_MAX) && !name.starts_with('-') && !name.ends_with('-');
     let rule = "1 to 63 of a-z, 0-9 and -, with no - at either end";
-    if label { Ok(()) } else { Err(format!("{name:?} is no gateway name: {rule}")) }
+    if label { Ok(()) } else { Err(format!("{name:?} is not a gateway name: {rule}")) }
 }
 
 fn is_label(text: &str, chars_max: usize) -> bool {
@@ -187,7 +187,7 @@ fn check_hops(program: &Program, setting: Setting<'_>) -> Checked {
         }
         if !hop.address.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0) {
             return refuse(
-                format!("{:?} is no address for the hop to {to}", hop.address),
+                format!("{:?} is not an address for the hop to {to}", hop.address),
                 "an address is ip:port, the data_address of the other gateway",
             );
         }
@@ -220,7 +220,7 @@ fn check_roles(program: &Program, roles: Roles) -> Checked {
         }
         if has_part && !has_role {
             return refuse(
-                format!("the program says {part} but {node} is no {role} on any route"),
+                format!("the program says {part} but {node} is not a {role} on any route"),
                 "a gateway gets only what its role needs",
             );
         }

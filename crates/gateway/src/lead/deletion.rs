@@ -188,8 +188,8 @@ impl Refusal {
 /// Advice where the source has nothing.
 pub const EMPTY_SOURCE_HINT: &str =
     "--delete never empties a destination: check the name of the source, or delete with `tradewind rm -r`";
-const CONSENT_HINT: &str = "see what would go with --dry-run; -y or a higher --max-delete allows it";
-const MAX_DELETE_HINT: &str = "see what would go with --dry-run; a higher --max-delete allows it";
+const CONSENT_HINT: &str = "list them with --dry-run; -y or a higher --max-delete allows it";
+const MAX_DELETE_HINT: &str = "list them with --dry-run; a higher --max-delete allows it";
 const ALL_COPIED_HINT: &str =
     "--delete deletes only after every object was listed and copied; mend that and sync again";
 
@@ -211,7 +211,7 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usiz
     }
     match rules.keys_max {
         Some(keys_max) if keys > keys_max => {
-            let why = format!("{keys} objects would go, --max-delete allows {keys_max}");
+            let why = format!("{keys} objects would be deleted, --max-delete allows {keys_max}");
             Some(Refusal::new(why, MAX_DELETE_HINT))
         }
         _ => over_half(rules, end, url),
@@ -224,7 +224,7 @@ fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -
     end.target_objects.iter().enumerate().find_map(|(index, held)| {
         let keys = spool.keys_at(index);
         (keys > held / 2).then(|| {
-            let why = format!("{keys} of the {held} objects in {} would go, more than half", url(index));
+            let why = format!("{keys} of the {held} objects in {} would be deleted, more than half", url(index));
             Refusal::new(why, CONSENT_HINT)
         })
     })
@@ -342,8 +342,8 @@ fn kept(url: String, why: NotThere) -> FailedObject {
     let (kind, message, hint) = match why {
         NotThere::Lost(failure) => (failure.kind, failure.message, failure.hint),
         NotThere::Unknown(error) => {
-            let message = format!("its copy cannot be looked at, so the source stays: {error}");
-            let hint = "`mv` must be able to read the attributes of what it wrote: resume the job when it can";
+            let message = format!("its copy cannot be checked, so the source stays: {error}");
+            let hint = "`mv` needs permission to read the attributes of its copies: grant it and resume the job";
             (kind_name(error.kind).to_owned(), message, Some(hint.to_owned()))
         }
     };

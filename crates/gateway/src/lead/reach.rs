@@ -64,7 +64,7 @@ pub async fn until_lost(
     say: impl Fn(String),
 ) -> Unreachable {
     let mut sides = [Reach::of([source]), Reach::of(targets)];
-    let retrying = format!("trying again, for {} s at most (--stall)", patience.as_secs());
+    let retrying = format!("retrying for {} s at most (--stall)", patience.as_secs());
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;

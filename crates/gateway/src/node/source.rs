@@ -65,7 +65,7 @@ impl Source {
     async fn answer(&self, order: Order, reply: &ReplyTo) {
         let (request, route, compress) = (order.request, order.route, order.compress);
         let Some(below) = self.below.get(route) else {
-            let message = format!("route {} is not known here", route.0);
+            let message = format!("route {} is unknown here", route.0);
             return reply.fail_unsent(request, Failure::new(Fault::RouteDown, "unavailable", message));
         };
         if let Err(failure) = self.scope.check(&order.task) {

@@ -33,8 +33,8 @@ pub(super) async fn cat(
         }
         if summing.finish().agrees_with(&info.checksums) == Some(false) {
             let url = object_url(store.as_ref(), key);
-            let message = format!("the bytes read of {url} do not have the checksum that the store states");
-            return Err(TaskError::ended(Outcome::Mismatch, message, Some("do not use what was written")));
+            let message = format!("the bytes read from {url} do not have the checksum that the store states");
+            return Err(TaskError::ended(Outcome::Mismatch, message, Some("do not use the output")));
         }
     }
     Ok(())

@@ -80,7 +80,7 @@ impl Explain<'_> {
         looked
             .inspect_err(|error| match error.kind {
                 ErrorKind::NotFound | ErrorKind::BucketNotFound => {
-                    streams.say(&format!("note: nothing of that name is there: {}", object_url(source.as_ref(), key)));
+                    streams.say(&format!("note: no object has this name: {}", object_url(source.as_ref(), key)));
                 }
                 _ => streams.say(&format!("note: the object could not be looked at: {error}")),
             })

@@ -444,7 +444,7 @@ async fn identities_are_not_overwritten() {
     let again = run(&["identity", "--out", &folder.text("fleet"), "--name", "a"]).await;
     assert_refused(&again, 1, "is not overwritten");
     let bad = run(&["identity", "--out", &folder.text("other"), "--name", "../a"]).await;
-    assert_refused(&bad, 1, "is no gateway name");
+    assert_refused(&bad, 1, "is not a gateway name");
     assert!(!folder.path("other").exists());
 }
 

@@ -43,8 +43,8 @@ impl Tree {
     pub(super) fn system_error(&self, operation: &'static str, key: &str, errno: Errno) -> Error {
         let message = match errno {
             Errno::ELOOP if self.follow_symlinks => "symbolic links that lead in a circle".to_owned(),
-            Errno::ELOOP => "a symbolic link is in the way, and following links was not asked for".to_owned(),
-            Errno::ENOTDIR => "a file stands where a directory is needed".to_owned(),
+            Errno::ELOOP => "a symbolic link is in the path, and --follow-symlinks is not given".to_owned(),
+            Errno::ENOTDIR => "a directory is needed, but a file has this name".to_owned(),
             Errno::EFBIG => "the file would be larger than `ulimit -f` or the file system allows".to_owned(),
             Errno::EISDIR | Errno::EEXIST => "a directory stands where the file should be".to_owned(),
             other => other.desc().to_owned(),

@@ -229,11 +229,11 @@ impl Tree {
         };
         match errno {
             Errno::ENOENT | Errno::ENOTDIR if !self.root.is_dir() => {
-                self.error(ErrorKind::BucketNotFound, operation, key, "the root directory does not exist")
+                self.error(ErrorKind::BucketNotFound, operation, key, "no such directory")
             }
             Errno::ENOENT | Errno::ENOTDIR => self.error(ErrorKind::NotFound, operation, key, "no such file"),
             Errno::ELOOP if !self.follow_symlinks => {
-                let message = "a symbolic link, and following links was not asked for";
+                let message = "a symbolic link, and --follow-symlinks is not given";
                 self.error(ErrorKind::Link, operation, key, message)
             }
             other => self.system_error(operation, key, other),
@@ -294,7 +294,7 @@ impl Tree {
         }
         let range = range.unwrap_or(0..size);
         if range.start > range.end || range.end > size {
-            let message = format!("the file has {size} bytes, asked were those up to {}", range.end);
+            let message = format!("the file has {size} bytes, but the range ends at {}", range.end);
             return Err(self.error(ErrorKind::Truncated, "get", key, message));
         }
         let state = (metadata.len(), identity);

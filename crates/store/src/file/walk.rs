@@ -186,7 +186,7 @@ impl Tree {
             Ok(directory) if base.is_empty() => return Ok(Some(directory)),
             Ok(_) => {}
             Err(Errno::ENOENT | Errno::ENOTDIR) => {
-                let message = "the root directory does not exist";
+                let message = "no such directory";
                 return Err(self.error(ErrorKind::BucketNotFound, "list", prefix, message));
             }
             Err(errno) => return Err(fail(errno)),
@@ -355,7 +355,7 @@ impl Tree {
                 }
             }
             Ok(stat) if is_kind(&stat, libc::S_IFLNK) => {
-                let message = "a symbolic link, and following links was not asked for";
+                let message = "a symbolic link, and --follow-symlinks is not given";
                 self.refuse(page, key, self.error(ErrorKind::Link, "list", key, message));
             }
             Ok(_) => self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, special)),
@@ -412,7 +412,7 @@ impl Tree {
         for name in names {
             let key = format!("{directory_key}{}", String::from_utf8_lossy(name));
             if page.takes(&key) {
-                page.page.refused.push(self.error(ErrorKind::InvalidKey, "list", &key, "the name is no UTF-8 text"));
+                page.page.refused.push(self.error(ErrorKind::InvalidKey, "list", &key, "the name is not UTF-8"));
             }
         }
     }

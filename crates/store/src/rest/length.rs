@@ -32,7 +32,7 @@ pub(crate) fn expected_bytes(
         return Err(call.error(ErrorKind::Server, "the server sent another range than asked"));
     }
     if end < range.end - 1 {
-        let message = format!("the object has {size} bytes, asked were those up to {}", range.end);
+        let message = format!("the object has {size} bytes, but the range ends at {}", range.end);
         return Err(call.error(ErrorKind::Truncated, message));
     }
     Ok((range.end - range.start, size))

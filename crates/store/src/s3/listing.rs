@@ -109,7 +109,7 @@ impl Bucket {
         });
         let refused = listing.undecodable.into_iter().map(|key| {
             let url = format!("{}/{key}", self.url);
-            Error::new(ErrorKind::InvalidKey, "list", url, "the key is no UTF-8 text")
+            Error::new(ErrorKind::InvalidKey, "list", url, "the key is not UTF-8")
         });
         let (objects, refused) = (objects.collect(), refused.collect());
         ListPage { objects, prefixes: listing.prefixes, refused, continuation }

@@ -84,7 +84,7 @@ impl JournalError {
     /// One line of advice.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Exists(_) => "go on with it: `tradewind jobs resume`",
+            Self::Exists(_) => "resume the job with `tradewind jobs resume`",
             Self::Missing(_) => "start the transfer again",
             Self::Corrupt { .. } => "start the transfer again; `tradewind sync` skips what is there already",
             Self::OtherSchema { .. } => "finish the job with the version that began it, or start it again",

@@ -63,7 +63,7 @@ impl Running {
             ending = Ending { outcome: Outcome::Failed, message: Some(error.to_string()), hint: None };
         }
         if let Err(error) = self.cover_booked() {
-            self.notice(format!("what the job has spent is not written down: {error}"));
+            self.notice(format!("the cost of the job could not be written to disk: {error}"));
         }
         self.tell(ending, state);
     }

@@ -490,7 +490,7 @@ impl Running {
         let now_ms = self.clock.now_ms();
         let limit_ms = u64::from(self.setup.request_s) * 1000;
         for request in self.lead.overdue(now_ms, limit_ms) {
-            let message = format!("nobody answered the request for {} s or more", self.setup.request_s);
+            let message = format!("the request was not answered within {} s", self.setup.request_s);
             let failure = Failure::new(Fault::Unavailable, "unavailable", message);
             for object in self.lead.work(request).map(Work::objects).unwrap_or_default() {
                 if let Some(cargo) = self.cargo.get_mut(&object) {

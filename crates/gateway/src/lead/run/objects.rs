@@ -40,8 +40,7 @@ impl Look {
 impl Drop for Look {
     fn drop(&mut self) {
         if let Some(item) = self.item.take() {
-            let failure =
-                Failure::new(Fault::Unavailable, "unavailable", "the gateway failed inside; its log says more");
+            let failure = Failure::new(Fault::Unavailable, "unavailable", "internal error of the gateway; see its log");
             self.tell(Prepared::Failed(Box::new((item, failure))));
         }
     }

@@ -44,7 +44,7 @@ pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotB
 fn tell_panic(job: &JobSpec, events: &EventSender) {
     let summary = Summary {
         outcome: Outcome::Failed,
-        message: Some("the lead failed inside; the gateway's log says more".to_owned()),
+        message: Some("internal error of the lead; see the gateway's log".to_owned()),
         hint: Some("report it, and resume the job".to_owned()),
         progress: Progress::default(),
         objects_deleted: 0,

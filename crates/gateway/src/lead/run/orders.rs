@@ -191,7 +191,7 @@ fn not_made(request: RequestId, reply: &ReplyTo) {
 }
 
 fn no_way(order: &Order, reply: &ReplyTo) {
-    let message = format!("the lead knows no way to the source of route {}", order.route.0);
+    let message = format!("the lead has no connection to the source of route {}", order.route.0);
     reply.fail_unsent(order.request, Failure::new(Fault::RouteDown, "unavailable", message));
 }
 

@@ -93,7 +93,7 @@ impl Running {
         let spending = Spending::of(state.path());
         let unknown = |error: io::Error| JournalError::Io {
             path: spending.path.clone(),
-            message: format!("what earlier runs spent is not known: {error}"),
+            message: format!("the cost of earlier runs cannot be read: {error}"),
         };
         let status = status::read(state.path()).map_err(unknown)?;
         let (carried_bytes, usd) =

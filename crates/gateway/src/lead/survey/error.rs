@@ -99,8 +99,8 @@ fn overlapping(one: &str, other: &str, relation: Relation) -> String {
 fn nothing_selected(url: &str, source_objects: u64) -> String {
     match source_objects {
         0 => format!("nothing is there: {url}"),
-        1 => format!("the filter leaves nothing of the one object in {url}"),
-        _ => format!("the filter leaves nothing of {source_objects} objects in {url}"),
+        1 => format!("the filter excludes the only object in {url}"),
+        _ => format!("the filter excludes all {source_objects} objects in {url}"),
     }
 }
 
@@ -130,13 +130,13 @@ impl SurveyError {
             }
             Self::NothingSelected { .. } => Some("see which rule decides with --explain KEY, or pass --allow-empty"),
             Self::BadRule(rule) => Some(rule.hint()),
-            Self::ListFile { .. } => Some("the file holds one relative name a line, in UTF-8"),
+            Self::ListFile { .. } => Some("the file has one relative name per line, in UTF-8"),
             Self::TooManyNames => Some("split the list, or select by prefix with --include"),
-            Self::Overlap { .. } => Some("choose a destination outside the source, and the source outside it"),
+            Self::Overlap { .. } => Some("choose places that do not contain each other"),
             Self::NotApart { .. } => Some(
                 "name both by one endpoint and bucket; if they are two places, remove what is at the destination first",
             ),
-            Self::DeletionNeedsPrefix => Some("leave --delete away, or sync a whole prefix"),
+            Self::DeletionNeedsPrefix => Some("leave out --delete, or sync a whole prefix"),
             Self::Journal(error) => Some(error.hint()),
             Self::Spool(_) => Some("free some space for temporary files"),
             Self::Cancelled => None,
