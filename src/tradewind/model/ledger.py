@@ -14,8 +14,8 @@ from typing import Any, Literal
 from tradewind.model.amounts import BYTES_PER_GB
 from tradewind.model.document import known_fields
 from tradewind.model.event import Progress
-from tradewind.model.price import PriceTier, tier_volumes_gb
 from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
+from tradewind.model.tier import PriceTier, tier_volumes_gb
 
 __all__ = [
     "OLD_JOB_SOURCE",

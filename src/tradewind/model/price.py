@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tradewind.model.amounts import GB_PER_GIB
 from tradewind.model.origin import Origin
 from tradewind.model.region import Place, Region
+from tradewind.model.tier import PriceTier, tier_volumes_gb
 
 __all__ = [
     "CountedBy",
@@ -19,25 +20,7 @@ __all__ = [
     "ListedUnit",
     "PriceBook",
     "PriceTier",
-    "tier_volumes_gb",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class PriceTier:
-    """A price that holds from a monthly volume on."""
-
-    from_gb: float
-    usd_per_gb: float
-
-
-def tier_volumes_gb(
-    tiers: Sequence[PriceTier], volume_gb: float, used_gb: float = 0.0
-) -> Iterator[tuple[PriceTier, float]]:
-    """Return how much of ``volume_gb`` that follow ``used_gb`` each tier gets."""
-    ends_gb = [*(tier.from_gb for tier in tiers[1:]), math.inf]
-    for tier, end_gb in zip(tiers, ends_gb, strict=True):
-        yield tier, max(0.0, min(used_gb + volume_gb, end_gb) - max(used_gb, tier.from_gb))
 
 
 CountedBy = Literal["account", "region", "continents"]

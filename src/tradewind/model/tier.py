@@ -1,0 +1,26 @@
+"""Price tiers: all that a ledger needs of a price book."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+__all__ = ["PriceTier", "tier_volumes_gb"]
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTier:
+    """A price that holds from a monthly volume on."""
+
+    from_gb: float
+    usd_per_gb: float
+
+
+def tier_volumes_gb(
+    tiers: Sequence[PriceTier], volume_gb: float, used_gb: float = 0.0
+) -> Iterator[tuple[PriceTier, float]]:
+    """Return how much of ``volume_gb`` that follow ``used_gb`` each tier gets."""
+    ends_gb = [*(tier.from_gb for tier in tiers[1:]), math.inf]
+    for tier, end_gb in zip(tiers, ends_gb, strict=True):
+        yield tier, max(0.0, min(used_gb + volume_gb, end_gb) - max(used_gb, tier.from_gb))
