@@ -183,12 +183,12 @@ def test_a_cost_ceiling_is_kept_with_a_topology_and_a_goal_of_the_plan_without()
 
 @pytest.mark.parametrize("goal", [["--deadline", "1h"], ["--max-vms", "2"]])
 def test_a_topology_leaves_nothing_to_plan(goal: list[str]) -> None:
-    with pytest.raises(UsageError, match=f"{goal[0]} plans a way, and --topology gives one"):
+    with pytest.raises(UsageError, match=f"{goal[0]} and --topology cannot be combined"):
         run_cp(parse("cp", import_module("tradewind.cli.cp"), ["s3://x/a", "s3://y/b", "--topology", "t.json", *goal]))
 
 
 def test_a_goal_needs_both_regions() -> None:
-    with pytest.raises(UsageError, match="a goal needs the regions: /x/a is no cloud store") as refused:
+    with pytest.raises(UsageError, match="a goal needs the regions: /x/a is not a cloud store") as refused:
         run_cp(parse("cp", import_module("tradewind.cli.cp"), ["/x/a", "/x/b", "--max-cost", "1USD"]))
     assert "--src-region" in str(refused.value.hint)
 

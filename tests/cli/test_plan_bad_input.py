@@ -238,7 +238,7 @@ def test_a_spoilt_catalog_stops_a_plan(folder: Path, capsys: pytest.CaptureFixtu
 
 def test_a_ceiling_below_the_cheapest_says_the_cheapest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"max_cost_usd": 2})], 1)
-    assert "nothing goes for $2.00: the cheapest plan costs $3.5" in error
+    assert "$2.00 is not enough: the cheapest plan costs $3.5" in error
     usd = float(hint.removeprefix("hint: raise the ceiling to ").removesuffix("USD"))
     assert main(["plan", "--problem", problem(folder, "p:c", {"max_cost_usd": usd})]) == 0
 

@@ -77,7 +77,7 @@ def test_json_has_the_plan_before_the_summary(command: Command, much: list[str])
 
 def test_a_goal_that_cannot_be_met_moves_nothing(command: Command, much: list[str], s3: S3Place) -> None:
     done = command.run(*much, "--max-cost", "0.10USD").expect(1)
-    assert "error: nothing goes for $0.10: the cheapest plan costs $0.6" in done.stderr
+    assert "error: $0.10 is not enough: the cheapest plan costs $0.6" in done.stderr
     assert re.search(r"hint: raise the ceiling to 0\.6\dUSD", done.stderr)
     assert s3.sizes() == {}
     assert command.jobs() == []
@@ -125,12 +125,12 @@ def test_a_compatible_servers_region_says_nothing_of_where_it_is(
 ) -> None:
     done = command.run(*words(*buckets, "--dry-run")).expect(0)
     assert (
-        f"no plan: {buckets[0].url} is in no cloud's region that is known; "
-        "--src-region PROVIDER:REGION and --dst-region PROVIDER:REGION say it\n" in done.stderr
+        f"no plan: {buckets[0].url} is in no known cloud region; "
+        "set --src-region PROVIDER:REGION and --dst-region PROVIDER:REGION\n" in done.stderr
     )
     refused = command.run(*words(*buckets, "--deadline", "1h")).expect(2)
     assert "error: a goal needs the regions: " in refused.stderr
-    assert "hint: --src-region names the region, e.g. --src-region aws:us-east-1" in refused.stderr
+    assert "hint: set the region, e.g. --src-region aws:us-east-1" in refused.stderr
 
 
 @pytest.mark.parametrize(("known", "missing"), [("src", "dst"), ("dst", "src")])
@@ -142,7 +142,7 @@ def test_where_one_region_is_known_a_dry_run_says_how_to_give_the_other(
     (places["src"] / "x").write_bytes(b"abc")
     copy = ["cp", "-r", *map(str, places.values())]
     done = command.run(*copy, "--dry-run", f"--{known}-region", "aws:us-east-1").expect(0)
-    why = f"no plan: {places[missing]} is no cloud store; --{missing}-region PROVIDER:REGION says it\n"
+    why = f"no plan: {places[missing]} is not a cloud store; set --{missing}-region PROVIDER:REGION\n"
     assert why in done.stderr
     assert "no plan" not in command.run(*copy, "--dry-run").expect(0).stderr
     assert "no plan" not in command.run(*copy, f"--{known}-region", "aws:us-east-1").expect(0).stderr

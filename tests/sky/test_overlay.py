@@ -115,7 +115,7 @@ def test_auto_takes_the_sky_where_it_has_both_sides(command: Command, tmp_path: 
     ("words", "reason"),
     [
         (["--src-region", SOURCE, "--dst-region", SINK], "no sky is given (--sky)"),
-        (["--sky", "world.json", "--src-region", SOURCE], "it is not said where both sides are"),
+        (["--sky", "world.json", "--src-region", SOURCE], "the regions of both sides are not set"),
         (["--sky", "world.json", "--src-region", SOURCE, "--dst-region", SOURCE], "both sides are in one region"),
         (
             ["--sky", "world.json", "--src-region", SOURCE, "--dst-region", "aws:us-east-1"],

@@ -37,8 +37,10 @@ class VerbParser(argparse.ArgumentParser):
         what, _, hint = message.partition(HINT_MARK)
         if what.startswith(_REQUIRED):
             missing = what.removeprefix(_REQUIRED)
-            raise UsageError(f"missing {missing}", hint=self._choices_of(missing) or f"`{self.prog} --help` says how")
-        raise UsageError(what, hint=hint or f"`{self.prog} --help` says how")
+            raise UsageError(
+                f"missing {missing}", hint=self._choices_of(missing) or f"`{self.prog} --help` shows the usage"
+            )
+        raise UsageError(what, hint=hint or f"`{self.prog} --help` shows the usage")
 
     def _choices_of(self, missing: str) -> str | None:
         """Name the values of the first missing argument, if it has a fixed set of them."""
@@ -63,13 +65,13 @@ class VerbParser(argparse.ArgumentParser):
     def _refuse_unknown(self, word: str) -> NoReturn:
         if not word.startswith("-"):
             word = word.removeprefix(NAME_MARK)
-            raise UsageError(f"unknown argument {word}", hint=f"`{self.prog} --help` says how")
+            raise UsageError(f"unknown argument {word}", hint=f"`{self.prog} --help` shows the usage")
         from difflib import get_close_matches
 
         word = word.partition("=")[0]
         options = [option for action in self._actions for option in action.option_strings]
         near = get_close_matches(word, options, n=1) or [option for option in options if option == word.lower()]
-        hint = self.hints.get(word) or (f"did you mean {near[0]}?" if near else f"`{self.prog} --help` says how")
+        hint = self.hints.get(word) or (f"did you mean {near[0]}?" if near else f"`{self.prog} --help` shows the usage")
         raise UsageError(f"unknown option {word}", hint=hint)
 
     def _refuse_empty(self, words: list[str]) -> None:

@@ -58,7 +58,7 @@ class Preview:
         if not goal_options(self.args):
             source, destination = (side.region for side in self.sides)
             if source and destination and source != destination:
-                self._say(f"from    {source} to {destination}; --dry-run shows what machines on the way would gain")
+                self._say(f"from    {source} to {destination}; --dry-run shows the gain of machines in between")
             return
         if not self._can_be_planned(strictly=True):
             return
@@ -92,10 +92,10 @@ class Preview:
         if missing:
             name, because = next(iter(missing.items()))
             if strictly:
-                hint = f"{name} names the region, e.g. {name} aws:us-east-1; or give --topology"
+                hint = f"set the region, e.g. {name} aws:us-east-1; or use --topology"
                 raise UsageError(f"a goal needs the regions: {because}", hint=hint)
             options = " and ".join(f"{option} PROVIDER:REGION" for option in missing)
-            self._say_no_plan(f"{because}; {options} {'says' if len(missing) == 1 else 'say'} it")
+            self._say_no_plan(f"{because}; set {options}")
             return False
         source, destination = self.sides
         if source.region == destination.region:
@@ -216,7 +216,7 @@ def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
     if args.topology is not None:
         others = [name for name in (*goals, *(["--max-vms"] if args.max_vms else [])) if name != "--max-cost"]
         if others:
-            raise UsageError(f"{others[0]} plans a way, and --topology gives one", hint="leave one of them out")
+            raise UsageError(f"{others[0]} and --topology cannot be combined", hint="leave one of them out")
         return Preview(args, options, client, None)
     if len(goals) > 1:
         raise UsageError(f"one goal at a time, not {' and '.join(goals)}")

@@ -59,7 +59,7 @@ def run(args: Namespace) -> int:
     file = Path(args.file)
     folder = sky_folder(args.state_dir, file)
     if args.action in ("up", "down", "status") and args.rest:
-        raise UsageError(f"sky {args.action} takes no {args.rest[0]!r}", hint="`tradewind sky --help` says how")
+        raise UsageError(f"sky {args.action} takes no {args.rest[0]!r}", hint="`tradewind sky --help` shows the usage")
     if args.action == "up":
         return _up(args, file, folder)
     if args.action == "down":

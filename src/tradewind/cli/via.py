@@ -91,7 +91,7 @@ def _why_local(args: Namespace, options: Options) -> str | None:
         return "there are several destinations"
     sides = options.source.region, options.destination.region
     if None in sides:
-        return "it is not said where both sides are (--src-region, --dst-region)"
+        return "the regions of both sides are not set (--src-region, --dst-region)"
     if sides[0] == sides[1]:
         return "both sides are in one region"
     missing, _ = _missing(args.sky, filter(None, sides))

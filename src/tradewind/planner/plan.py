@@ -225,7 +225,7 @@ def infeasible(
         nearest = write(transfer, MaxCost(best.cost_usd), best)
         nearest = replace(nearest, goal=MaxCost(nearest.cost.total_usd * (1 + NEAREST_SLACK)))
         return InfeasibleGoal(
-            f"nothing goes for {format_usd(goal.usd)}: the cheapest plan costs {format_usd(nearest.cost.total_usd)} "
+            f"{format_usd(goal.usd)} is not enough: the cheapest plan costs {format_usd(nearest.cost.total_usd)} "
             f"({format_usd(nearest.cost.egress_usd)} of it for egress)",
             hint=f"raise the ceiling to {nearest.cost.total_usd + 0.005:.2f}USD",
             nearest=nearest,

@@ -43,7 +43,7 @@ def said_whereabouts(place: Location, access: Access) -> Whereabouts:
         return Whereabouts(place, named, "as said")
     name = access.region or place.region
     if place.kind in ("file", "mem", "pipe"):
-        return Whereabouts(place, None, f"{place} is no cloud store")
+        return Whereabouts(place, None, f"{place} is not a cloud store")
     if name and place.kind in PROVIDERS and _at_its_cloud(place, access):
         return Whereabouts(place, Region(PROVIDERS[place.kind], name), "as said")
     if place.kind == "az":
@@ -71,7 +71,7 @@ def _answered(place: Location, access: Access, answer: dict[str, str]) -> Wherea
         provider = "aws"
     if name and provider:
         return Whereabouts(place, Region(provider, name), "the store says so")
-    return Whereabouts(place, None, f"{place.root} is in no cloud's region that is known")
+    return Whereabouts(place, None, f"{place.root} is in no known cloud region")
 
 
 def _at_its_cloud(place: Location, access: Access) -> bool:
