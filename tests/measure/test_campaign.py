@@ -1,5 +1,6 @@
 """A campaign with real gateways on this machine: what it says, what it costs, and where it stops."""
 
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -91,6 +92,36 @@ def test_the_time_of_the_machines_counts_towards_the_budget(tmp_path: Path) -> N
     links = list(campaign.run(provider, journal, binary, max_cost_usd=500.0, clock=lambda: float(next(seconds))))
     assert len(links) == 1
     assert campaign.machines_usd == pytest.approx(3 * 300.0)
+
+
+def test_all_probes_of_an_account_fill_its_tiers_together() -> None:
+    """The first 10 GB of a month are free. Each of six probes sends 3 GB at most."""
+    known = catalog()
+    free = EgressPrice((PriceTier(0.0, 0.0), PriceTier(10.0, 1.0)), ORIGIN)
+    tiered = replace(known, prices=PriceBook(dict.fromkeys(PAIRS, free)))
+    quote = Campaign(tiered, PAIRS, SETTINGS).quote
+    assert quote.usd_most == pytest.approx(6 * 3.0 - 10.0), "each probe alone would be free"
+
+
+def test_a_budget_is_refused_where_a_price_is_not_known(tmp_path: Path) -> None:
+    journal, binary = FleetJournal(tmp_path), find_gateway()
+    known = catalog()
+    prices = {pair: price for pair, price in known.prices.pairs.items() if pair != (A, B)}
+    campaign = Campaign(replace(known, prices=PriceBook(prices)), PAIRS, SETTINGS)
+    assert campaign.unpriced == ("egress from site:a to site:b",)
+    with pytest.raises(UsageError, match="no price of egress from site:a to site:b is known"):
+        next(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=100.0))
+    without = Campaign(replace(known, offers={}), [(A, B)], SETTINGS)
+    assert without.unpriced == ("a machine in site:a", "a machine in site:b")
+
+
+def test_machines_are_quoted_on_demand_and_with_their_minimum() -> None:
+    known = catalog(usd_per_hour=3600.0, boot_s=1.0)
+    (offer,) = known.offers["site"]
+    billed = replace(offer, machine=replace(offer.machine, billed_s_min=60.0))
+    spot = replace(billed, usd_per_hour=360.0, spot=True)
+    quote = Campaign(replace(known, offers={"site": (spot, billed)}), PAIRS, SETTINGS).quote
+    assert quote.machines_usd == pytest.approx(3 * 60.0)
 
 
 def test_nothing_and_too_much_are_refused() -> None:

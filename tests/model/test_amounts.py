@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.model.amounts import format_gbps, format_usd, parse_rate_gbps
+from tradewind.errors import UsageError
+from tradewind.model.amounts import format_gbps, format_usd, parse_rate_gbps, parse_usd
 from tradewind.model.goal import MaxCost, MinThroughput
 
 
@@ -54,3 +55,9 @@ def test_a_goal_is_repeated_as_it_was_asked() -> None:
     assert str(MinThroughput(parse_rate_gbps("12.4567Gbit/s"))) == "cheapest at 12.4567 Gbit/s or more"
     assert str(MinThroughput(parse_rate_gbps("2.5Gbit/s"), exactly=True)) == "cheapest at exactly 2.5 Gbit/s"
     assert str(MaxCost(0.925)) == "fastest for at most $0.925"
+
+
+@pytest.mark.parametrize("text", ["1_0USD", "$1_000", "١USD", "nanUSD", "$inf", "-1USD", "0USD", "1", "1e400USD", "$"])
+def test_what_is_no_amount_of_money_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="an amount of money"):
+        parse_usd(text)

@@ -88,6 +88,8 @@ def _offers(path: Path) -> Iterator[MachineOffer]:
             row.number("boot_s", low=0, high=86_400),
             Origin("published", row.fields["caps_source"], row.fields["caps_date"]),
             Origin("assumed", row.fields["boot_source"], ""),
+            row.number("billed_s_min", low=0, high=86_400),
+            Origin("published" if row.fields["provider"] != "azure" else "assumed", row.fields["billed_source"], ""),
         )
         usd_per_hour = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
         yield MachineOffer(machine, usd_per_hour, spot=False, origin=row.origin(path.name, "published"))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from tradewind.errors import ConfigError
+from tradewind.model.amounts import parse_number
 from tradewind.model.origin import Origin, OriginKind
 from tradewind.model.price import CountedBy, EgressPrice, ListedUnit
 from tradewind.model.region import Region
@@ -64,7 +65,7 @@ class Row:
 
     def _within(self, column: str, text: str, low: float, high: float, beyond: str | None = None) -> float:
         try:
-            value = float(text)
+            value = parse_number(text)
         except ValueError:
             raise self.wrong(column, f"{text!r} is not a number") from None
         if not math.isfinite(value) or not low <= value <= high:

@@ -198,6 +198,8 @@ def _region(catalog: Catalog, region: Region) -> Iterator[Shown]:
             text = f"{machine.vcpus} vCPUs, {machine.egress_gbps:g} out, {machine.ingress_gbps:g} in Gbit/s"
             yield Shown(f"{machine.name} caps", text, caps, "Gbit/s", machine.origin)
             yield Shown(f"{machine.name} start", f"{machine.boot_s:g} s", machine.boot_s, "s", machine.boot_origin)
+            least, origin = machine.billed_s_min, machine.billed_origin
+            yield Shown(f"{machine.name} billed for", f"at least {least:g} s", least, "s", origin)
         price = f"{offer.usd_per_hour:g} USD/h"
         yield Shown(f"{offer.name} price", price, offer.usd_per_hour, "USD/h", offer.origin)
     quota = catalog.quotas.get(region)

@@ -150,6 +150,8 @@ def _announce(args: Namespace, campaign: Campaign) -> None:
     )
     if not (args.quiet or args.json):
         print(f"measure {line}", file=sys.stderr)
+        if campaign.unpriced:
+            print(f"note: no price is known of {', '.join(campaign.unpriced)}: counted as free", file=sys.stderr)
     if quote.usd_most <= ASK_ABOVE_USD or args.yes or args.max_cost is not None:
         return
     if sys.stdin.isatty() and sys.stderr.isatty():

@@ -13,6 +13,7 @@ from tradewind.errors import UsageError
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Provider
+from tradewind.gateway.process import READY_S
 from tradewind.measure.probe import ProbeResult, ProbeSettings, run_probe
 from tradewind.measure.schedule import rounds
 from tradewind.model.catalog import Catalog
@@ -83,9 +84,14 @@ class Campaign:
         named = {(str(src), str(dst)): (src, dst) for src, dst in wanted}
         links = {(str(src), str(dst)): of for (src, dst), of in (shared or {}).items()}
         self._rounds = tuple(tuple(named[pair] for pair in of) for of in rounds(named, links))
-        offers = [offer for region in self.regions if (offer := self._offer(region)) is not None]
-        self._machines_usd_per_s = sum(offer.usd_per_s for offer in offers)
-        self._boot_s = max((offer.machine.boot_s for offer in offers), default=0.0)
+        found = {region: self._offer(region) for region in self.regions}
+        self._offers = [offer for offer in found.values() if offer is not None]
+        self._boot_s = max((offer.machine.boot_s for offer in self._offers), default=0.0)
+        self.unpriced: Sequence[str] = (
+            *(f"a machine in {region}" for region, offer in found.items() if offer is None),
+            *(f"egress from {src} to {dst}" for src, dst in dict.fromkeys(wanted) if catalog.egress(src, dst) is None),
+        )
+        """What no price is known of: it counts as free."""
         self.machines_usd = 0.0
         """What the machines of `run` have cost so far, from launch to end, at list prices."""
 
@@ -95,14 +101,14 @@ class Campaign:
         pairs = [pair for of in self._rounds for pair in of]
         believed = {pair: link.gbps if (link := self._catalog.grid.link(*pair)) else self._cap(pair) for pair in pairs}
         seconds = len(self._rounds) * (self.settings.load_s + SETTLE_S)
-        machines_usd = self._machines_usd_per_s * (self._boot_s + seconds)
-        machines_usd_most = machines_usd + self._machines_usd_per_s * END_S
+        machines_usd = self._of_machines_usd(self._boot_s + seconds)
+        expected = {pair: self._bytes(min(believed[pair], self._cap(pair))) for pair in pairs}
         return Quote(
             self._rounds,
             seconds,
             machines_usd,
-            machines_usd + sum(self._usd(pair, self._bytes(min(believed[pair], self._cap(pair)))) for pair in pairs),
-            machines_usd_most + sum(self._usd(pair, self._bytes(self._cap(pair))) for pair in pairs),
+            machines_usd + self._egress_usd(expected),
+            self._of_machines_usd(self._boot_s + seconds + END_S) + self._egress_usd(self._most(pairs)),
         )
 
     def run(
@@ -117,17 +123,24 @@ class Campaign:
         """Start the machines, measure, and yield each link as it is known.
 
         End before a round that might pass the budget, machines included; before the first, nothing is started.
-        `clock` gives seconds. Raises GatewayError.
+        `clock` gives seconds. Raises GatewayError, and UsageError for a budget where a price is not known.
         """
         budget_usd = float("inf") if max_cost_usd is None else max_cost_usd
-        if self._after_round_usd(0, 0.0, self._boot_s) > budget_usd:
+        if max_cost_usd is not None and self.unpriced:
+            raise UsageError(
+                f"a budget cannot be kept: no price of {self.unpriced[0]} is known",
+                hint="import one with `tradewind catalog import`, or measure without --max-cost",
+            )
+        sent: dict[RegionPair, float] = {}
+        if self._after_round_usd(0, sent, self._boot_s) > budget_usd:
             return
-        launched_s, spent_usd = clock(), 0.0
-        fleet = Fleet(provider, journal, ring_of(self.regions), binary, purpose="measure", settings=FleetSettings())
+        launched_s = clock()
+        settings = FleetSettings(ready_s=min(READY_S, self._affordable_s(budget_usd)))
+        fleet = Fleet(provider, journal, ring_of(self.regions), binary, purpose="measure", settings=settings)
         try:
             deployment = fleet.deployment()
             for number, of in enumerate(self._rounds):
-                if self._after_round_usd(number, spent_usd, clock() - launched_s) > budget_usd:
+                if self._after_round_usd(number, sent, clock() - launched_s) > budget_usd:
                     return
                 if number:
                     time.sleep(SETTLE_S)
@@ -138,25 +151,31 @@ class Campaign:
                     ]
                 for pair, probe in zip(of, probes, strict=True):
                     result = probe.result()
-                    usd = self._usd(pair, result.sent_bytes)
-                    spent_usd += usd
-                    yield MeasuredLink(*pair, result, usd)
+                    before_usd, sent[pair] = self._egress_usd(sent), result.sent_bytes
+                    yield MeasuredLink(*pair, result, self._egress_usd(sent) - before_usd)
         finally:
             fleet.close()
-            self.machines_usd = self._machines_usd_per_s * (clock() - launched_s)
+            self.machines_usd = self._of_machines_usd(clock() - launched_s)
 
-    def _after_round_usd(self, number: int, egress_usd: float, elapsed_s: float) -> float:
+    def _after_round_usd(self, number: int, sent: Mapping[RegionPair, float], elapsed_s: float) -> float:
         """Return the most that egress and machines can have cost after a round, with the machines ended behind it."""
-        most_usd = sum(self._usd(pair, self._bytes(self._cap(pair))) for pair in self._rounds[number])
         end_s = elapsed_s + SETTLE_S + self.settings.load_s + END_S
-        return egress_usd + most_usd + self._machines_usd_per_s * end_s
+        return self._egress_usd({**sent, **self._most(self._rounds[number])}) + self._of_machines_usd(end_s)
+
+    def _of_machines_usd(self, lasting_s: float) -> float:
+        """What all machines cost that live so long, their providers' minimum at least."""
+        return sum(offer.usd(lasting_s) for offer in self._offers)
+
+    def _affordable_s(self, budget_usd: float) -> float:
+        usd_per_s = sum(offer.usd_per_s for offer in self._offers)
+        return budget_usd / usd_per_s if usd_per_s > 0 else float("inf")
 
     def _name(self, region: Region) -> str:
         return gateway_name(self.regions.index(region))
 
     def _offer(self, region: Region) -> MachineOffer | None:
-        """Return the offer that a region is measured with: the one that sends most, and of those the cheapest."""
-        offers = self._catalog.machine_offers(region)
+        """Return the offer that a region is measured with: on demand, the one that sends most, then the cheapest."""
+        offers = [offer for offer in self._catalog.machine_offers(region) if not offer.spot]
         return max(offers, key=lambda offer: (offer.machine.egress_gbps, -offer.usd_per_hour), default=None)
 
     def _cap(self, pair: RegionPair) -> float:
@@ -167,9 +186,14 @@ class Campaign:
     def _bytes(self, gbps: float) -> float:
         return gbps * 1e9 / 8 * self.settings.load_s
 
-    def _usd(self, pair: RegionPair, count_bytes: float) -> float:
-        price = self._catalog.egress(*pair)
-        return price.cost_usd(count_bytes / 1e9) if price else 0.0
+    def _most(self, pairs: Iterable[RegionPair]) -> dict[RegionPair, float]:
+        """The most that probes can send [bytes]."""
+        return {pair: self._bytes(self._cap(pair)) for pair in pairs}
+
+    def _egress_usd(self, sent_bytes: Mapping[RegionPair, float]) -> float:
+        """What egress costs: all pairs of one billing account fill its tiers together."""
+        priced = {pair: count / 1e9 for pair, count in sent_bytes.items() if self._catalog.egress(*pair) is not None}
+        return sum(charge.usd for charge in self._catalog.egress_charges(priced))
 
 
 def gateway_name(index: int) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "format_gbps",
     "format_usd",
     "format_volume",
+    "parse_number",
     "parse_rate_gbps",
     "parse_usd",
     "parse_volume_gb",
@@ -28,6 +29,13 @@ BITS_PER_BYTE = 8
 BYTES_PER_GB = 1e9
 GB_PER_GIB = 2**30 / BYTES_PER_GB
 SECONDS_PER_HOUR = 3600.0
+
+
+def parse_number(text: str) -> float:
+    """Return a number in plain digits. Raises ValueError, also for `1_0`, which is a slip and no ten."""
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
 
 
 def transfer_time_s(volume_gb: float, rate_gbps: float) -> float:
@@ -53,7 +61,7 @@ def parse_usd(text: str) -> float:
     stripped = text.strip()
     number = stripped[1:] if stripped.startswith("$") else stripped[:-3] if stripped.upper().endswith("USD") else None
     try:
-        amount_usd = float(number) if number is not None else math.nan
+        amount_usd = parse_number(number) if number is not None else math.nan
     except ValueError:
         amount_usd = math.nan
     if not math.isfinite(amount_usd):

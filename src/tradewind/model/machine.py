@@ -29,6 +29,7 @@ class MachineType:
     boot_origin: Origin = UNKNOWN_ORIGIN
     billed_s_min: float = 0.0
     """The provider bills a machine that lives shorter for so long."""
+    billed_origin: Origin = UNKNOWN_ORIGIN
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class MachineOffer:
     def usd_per_s(self) -> float:
         """Price of one second."""
         return self.usd_per_hour / SECONDS_PER_HOUR
+
+    def usd(self, lasting_s: float) -> float:
+        """Return what a machine costs that lives so long: at least the provider's minimum."""
+        return self.usd_per_s * max(lasting_s, self.machine.billed_s_min)
 
     @property
     def name(self) -> str:

@@ -131,6 +131,11 @@ class Overlay:
         return self.boot_s + self.transfer_s
 
     @property
+    def minimum_usd(self) -> float:
+        """What machines cost beyond their time, because the provider bills a minimum; part of `cost`."""
+        return sum(m.count * (m.offer.usd(self.time_s) - m.offer.usd_per_s * self.time_s) for m in self.machines)
+
+    @property
     def requests(self) -> Requests:
         """Requests to the stores of the source and of all destinations."""
         if self.objects is None:

@@ -199,7 +199,7 @@ def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:
 
 
 def _cost(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
-    """Egress by billing count, each edge at the mean price of its count; machines from launch to the last byte."""
+    """Egress by billing count, each edge at the mean price of its count; machines from launch, or the minimum."""
     ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
     volumes_gb = {(edge.src, edge.dst): edge.gbps * part * ratio for edge in plan.edges}
     try:
@@ -211,7 +211,7 @@ def _cost(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
         if _differ(edge.usd_per_gb, of_count[edge.src, edge.dst]):
             yield f"{edge.src} → {edge.dst}: at {edge.usd_per_gb} USD/GB, it costs {of_count[edge.src, edge.dst]}"
     egress = math.fsum(charge.usd for charge in charges)
-    machines = math.fsum(m.count * m.offer.usd_per_s for m in plan.machines) * plan.time_s
+    machines = math.fsum(m.count * m.offer.usd(plan.time_s) for m in plan.machines)
     if _differ(egress, plan.cost.egress_usd) or _differ(machines, plan.cost.machines_usd):
         yield f"costs {plan.cost}, which should be {egress} for egress and {machines} for machines"
 

@@ -25,8 +25,7 @@ from tradewind.planner.network import Limits, Network, build_network
 from tradewind.planner.plan import (
     Transfer,
     answer_goal,
-    best_start,
-    infeasible,
+    answered,
     job_of,
     prepare,
     refuse_ends,
@@ -35,7 +34,6 @@ from tradewind.planner.plan import (
 from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
 from tradewind.planner.solver import WHOLE_COLUMNS_MAX, SolverSettings
 from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
-from tradewind.planner.trickles import without_trickles
 
 __all__ = [
     "MulticastAlternative",
@@ -97,12 +95,7 @@ def answer_multicast(transfer: Transfer, goal: Goal) -> MulticastPlan:
         InfeasibleGoal: no plan meets the goal.
         InvalidPlan: the check refused the plan.
     """
-    found = best_start(transfer, goal)
-    if found is None:
-        raise infeasible(transfer, goal, _checked)
-    started, point = found
-    point = without_trickles(started.formulation, started.job, goal, point, started.settings)
-    return _checked(started, goal, point)
+    return answered(transfer, goal, _checked)
 
 
 def trace_multicast(

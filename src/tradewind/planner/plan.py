@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar, cast
 
 import numpy as np
 
 from tradewind.errors import InfeasibleGoal, InvalidPlan, UsageError
 from tradewind.model.amounts import BYTES_PER_GB, format_gbps, format_usd
 from tradewind.model.catalog import Catalog
-from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import MulticastPlan, OverlayPlan
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, request_usd
@@ -23,6 +24,7 @@ from tradewind.planner.formulation import build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
 from tradewind.planner.goals import Job, Point
 from tradewind.planner.network import IntArray, Limits, Network, build_network
+from tradewind.planner.point import PROVEN_GAP
 from tradewind.planner.routes import overlay_plan
 from tradewind.planner.solver import SolverSettings
 from tradewind.planner.tier_choices import tier_programmes
@@ -32,6 +34,7 @@ from tradewind.planner.trickles import without_trickles
 __all__ = [
     "Transfer",
     "answer_goal",
+    "answered",
     "best_start",
     "checked_plan",
     "infeasible",
@@ -45,6 +48,10 @@ __all__ = [
 
 ROUNDING = 1e-8
 """Relative; figures of the solver that are nearer to a round one than this are that."""
+CEILINGS_MAX = 6
+"""Ceilings tried, each lower, for a plan whose machines cost their provider's minimum."""
+CEILING_STEP = 1e-6
+"""Relative; a ceiling is lowered by so much more than what was lacking."""
 NEAREST_SLACK = 1e-9
 """Relative; the nearest goal is named this much on the side where it can be had."""
 
@@ -195,12 +202,53 @@ def answer_goal(transfer: Transfer, goal: Goal) -> OverlayPlan:
         InfeasibleGoal: no plan meets the goal.
         InvalidPlan: the check refused the plan.
     """
-    found = best_start(transfer, goal)
-    if found is None:
-        raise infeasible(transfer, goal, checked_plan)
-    started, point = found
-    point = without_trickles(started.formulation, started.job, goal, point, started.settings)
-    return checked_plan(started, goal, point)
+    return answered(transfer, goal, checked_plan)
+
+
+AnyPlan = TypeVar("AnyPlan", OverlayPlan, MulticastPlan)
+
+
+def answered(transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Point], AnyPlan]) -> AnyPlan:
+    """Answer a goal with a plan that ``write`` makes and checks. Raises InfeasibleGoal, InvalidPlan.
+
+    The search does not know the least that a provider bills for a machine, so it may take a plan for cheaper than it
+    is, never for dearer. A ceiling that such a plan passes is lowered by what it lacks, and asked for again.
+    """
+    asked, rate_max_gbps = goal, math.inf
+    for _ in range(CEILINGS_MAX):
+        found = best_start(transfer, asked)
+        if found is None:
+            break
+        started, point = found
+        point = without_trickles(started.formulation, started.job, asked, point, started.settings)
+        if not isinstance(asked, MaxCost) or not isinstance(goal, MaxCost):
+            return _with_minimum(write(started, goal, point))
+        if asked == goal:  # Plans under a lowered ceiling bound nothing.
+            rate_max_gbps = point.rate_gbps * (1 + point.gap)
+        plan = write(started, Cheapest(), point)
+        lacking_usd = plan.cost.total_usd - goal.usd * (1 + NEAREST_SLACK)
+        if lacking_usd <= 0 or plan.minimum_usd == 0:
+            plan = write(started, goal, point)
+            gap = max(plan.gap, rate_max_gbps / plan.throughput_gbps - 1.0) if asked != goal else plan.gap
+            return replace(plan, gap=gap, optimal=plan.optimal and gap <= PROVEN_GAP)
+        asked = MaxCost(asked.usd - lacking_usd * (1 + CEILING_STEP))
+        if asked.usd <= 0:
+            break
+    error = infeasible(transfer, goal, write)
+    if isinstance(goal, MaxCost) and error.nearest is not None and error.nearest.cost.total_usd <= goal.usd:
+        nearest = cast(AnyPlan, error.nearest)
+        gap = rate_max_gbps / nearest.throughput_gbps - 1.0
+        return replace(nearest, goal=goal, gap=gap, optimal=gap <= PROVEN_GAP)
+    raise error
+
+
+def _with_minimum(plan: AnyPlan) -> AnyPlan:
+    """The plan with the gap that it has by its true cost, where that is what the goal asks for."""
+    if plan.minimum_usd == 0 or isinstance(plan.goal, (Fastest, Soonest)):
+        return plan
+    floor_usd = (plan.cost.total_usd - plan.minimum_usd) * (1 - plan.gap)
+    gap = 1 - floor_usd / plan.cost.total_usd
+    return replace(plan, gap=gap, optimal=plan.optimal and gap <= PROVEN_GAP)
 
 
 def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
@@ -222,7 +270,7 @@ def infeasible(
         if found is None:
             return _unreachable(transfer)
         transfer, best = found
-        nearest = write(transfer, MaxCost(best.cost_usd), best)
+        nearest = write(transfer, Cheapest(), best)
         nearest = replace(nearest, goal=MaxCost(nearest.cost.total_usd * (1 + NEAREST_SLACK)))
         return InfeasibleGoal(
             f"{format_usd(goal.usd)} is not enough: the cheapest plan costs {format_usd(nearest.cost.total_usd)} "

@@ -91,14 +91,9 @@ def figures(
         for k, count in counts.items()
     )
     time_s = job.gbit / rate
-    machine_usd_per_s = math.fsum(m.count * m.offer.usd_per_s for m in machines)
+    machines_usd = math.fsum(m.count * m.offer.usd(time_s + job.boot_of(machines)) for m in machines)
     egress_usd = math.fsum(e.gbps * e.usd_per_gb for e in edges) / BITS_PER_BYTE * time_s
-    return (
-        rate,
-        edges,
-        machines,
-        Cost(egress_usd, machine_usd_per_s * (time_s + job.boot_of(machines)), job.requests_usd),
-    )
+    return rate, edges, machines, Cost(egress_usd, machines_usd, job.requests_usd)
 
 
 def _prices(network: Network, volumes_gb: Mapping[int, float]) -> dict[int, float]:
