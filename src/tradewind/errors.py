@@ -173,7 +173,7 @@ class JobFailed(TransferError):
 
 
 class JobRefused(TransferError):
-    """What was asked for would lose or overwrite data. Nothing was begun."""
+    """The job would lose or overwrite data; nothing was started."""
 
     exit_code = 2
 

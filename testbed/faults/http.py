@@ -263,7 +263,7 @@ def _flipped(body: Iterable[memoryview], at_byte: int | None) -> Iterator[memory
 
 
 def _stops(client: socket.socket, piece: memoryview, exchange: Exchange, action: Action | None) -> bool:
-    """Whether the answer's body ends, or stands still for good, within ``piece``."""
+    """Return whether the answer's body ends, or stands still for good, within ``piece``."""
     if not isinstance(action, (Truncate, Hang)) or action.after_bytes is None:
         return False
     left = action.after_bytes - exchange.response_bytes

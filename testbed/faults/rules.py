@@ -22,17 +22,17 @@ class Request:
 
     @property
     def is_part(self) -> bool:
-        """Whether this uploads a part of a multipart upload (S3, GCS) or a block (Azure)."""
+        """True if this uploads a part of a multipart upload (S3, GCS) or a block (Azure)."""
         return self.method == "PUT" and ("partNumber" in self.query or self.query.get("comp") == "block")
 
     @property
     def is_write(self) -> bool:
-        """Whether object bytes travel to the store: a part, a block or a whole object."""
+        """True if object bytes travel to the store: a part, a block or a whole object."""
         return self.method == "PUT" and "x-amz-copy-source" not in self.headers and (self.is_part or not self.query)
 
     @property
     def is_read(self) -> bool:
-        """Whether object bytes travel from the store."""
+        """True if object bytes travel from the store."""
         return self.method == "GET" and not self.query and self.path.strip("/").count("/") >= 1
 
 
@@ -139,7 +139,7 @@ class Rule:
         self._generator = random.Random(self.seed)
 
     def strikes_at(self, request: Request) -> bool:
-        """Whether the action is due for this request; counts it if so. The caller holds the proxy's lock."""
+        """Return whether the action is due for this request; counts it if so. The caller holds the proxy's lock."""
         if self.expired.is_set() or not self.when(request):
             return False
         self._matches += 1

@@ -27,7 +27,7 @@ class Head:
 
     @property
     def is_chunked(self) -> bool:
-        """Whether the body comes in chunks."""
+        """True if the body comes in chunks."""
         return "chunked" in self.headers.get("transfer-encoding", "").lower()
 
     @property
@@ -38,7 +38,7 @@ class Head:
 
     @property
     def closes(self) -> bool:
-        """Whether the connection ends with this message."""
+        """True if the connection ends with this message."""
         return "close" in self.headers.get("connection", "").lower() or self.first_line.endswith("HTTP/1.0")
 
     def without(self, name: str) -> bytes:

@@ -86,7 +86,7 @@ class TcpProxy:
 
     @property
     def flip_pending(self) -> bool:
-        """Whether a flip was asked for and has not happened yet."""
+        """True if a flip was asked for and has not happened yet."""
         return self._flip_at is not None
 
     def stop(self) -> None:

@@ -105,7 +105,7 @@ def during(operation: str, key: str | None = None) -> Callable[[Request], bool]:
 
 
 def etag_matches(condition: str, found: Object | None) -> bool:
-    """Whether a list of ETags in a header names the object's."""
+    """Return whether a list of ETags in a header names the object's."""
     names = [name.strip().strip('"') for name in condition.split(",")]
     return found is not None and ("*" in names or found.etag in names)
 

@@ -113,7 +113,7 @@ class XmlDialect:
         return f"<LastModified>{iso_date(found.modified_s, self.habits)}</LastModified>"
 
     def _paging(self, query: dict[str, str], asked: Asked, page: Page, is_v2: bool) -> str:
-        """What a page says of itself."""
+        """Return the fields of a page about itself."""
         encode = _encoder(query)
         body = f"<Prefix>{encode(asked.prefix)}</Prefix>"
         body += "<EncodingType>url</EncodingType>" if "encoding-type" in query else ""
@@ -168,7 +168,7 @@ class XmlDialect:
         return Reply(status, {**self._stated(found), **more}, body)
 
     def _stated(self, found: Object) -> dict[str, str]:
-        """What the headers say of an object."""
+        """Return the headers that describe an object."""
         stated = dict(found.headers)
         if not self.habits.no_times:
             stated["last-modified"] = http_date(found)

@@ -15,7 +15,7 @@ from testbed.places import FilePlace
 
 @pytest.fixture
 def sides(tmp_path: Path) -> tuple[FilePlace, FilePlace]:
-    """Of the destination's 5 objects, of 10 bytes each, the source has 2."""
+    """The destination has 5 objects of 10 bytes each; the source has 2 of them."""
     source, there = FilePlace(tmp_path / "source"), FilePlace(tmp_path / "there")
     for key in "abcde":
         there.put(key, b"0123456789")

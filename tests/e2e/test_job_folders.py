@@ -1,4 +1,4 @@
-"""What another program may have put into a job's folder."""
+"""Files that another program may have put into a job's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real job has cost: an interruption, resumes that fail, and one that ends it, with priced gateways here."""
+"""The cost of a real job: an interruption, resumes that fail, and one that ends it, with priced gateways here."""
 
 from __future__ import annotations
 

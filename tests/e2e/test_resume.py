@@ -81,7 +81,7 @@ def restart_machine(command: Command, job_id: str) -> None:
 
 
 def zero(path: Path, offset: int, length: int) -> None:
-    """What a file system leaves that had the length on its disk and not yet the bytes."""
+    """Leave a file as after a power loss: its length was on the disk, its bytes were not."""
     modified = path.stat().st_mtime_ns
     with path.open("r+b") as file:
         file.seek(offset)

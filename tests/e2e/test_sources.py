@@ -25,7 +25,7 @@ def logs(tmp_path: Path) -> FilePlace:
 
 
 def glob(place: FilePlace) -> list[Path]:
-    """What a shell makes of `*.log`."""
+    """Return the files to which a shell expands `*.log`."""
     return sorted(place.folder.glob("*.log"))
 
 

@@ -1,4 +1,4 @@
-"""What a start loads: a short job takes about as long as its imports."""
+"""Modules that a start loads: a short job takes about as long as its imports."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testbed.drive import Command
 
-#: Of ours: the planner and its nouns, other providers, what changes a plan. Of Python: TLS, mail, solvers, slow ones.
+#: Our planner, other providers and replanning; from Python: TLS, mail, solvers and slow modules.
 NOT_FOR_A_LOCAL_JOB = {
     "tradewind.catalog",
     "tradewind.planner",

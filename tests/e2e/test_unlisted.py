@@ -1,4 +1,4 @@
-"""What cannot be listed: nothing that it may hold is taken for deleted, and every command says so."""
+"""Directories that cannot be listed: their contents never count as deleted, and every command says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gateways that answer the control API and move nothing: what they were told is kept, and they fail as a seed says."""
+"""Gateways that answer the control API and move nothing: they record their requests and fail as a seed says."""
 
 from __future__ import annotations
 

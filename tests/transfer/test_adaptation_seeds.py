@@ -76,7 +76,7 @@ class Transfer:
         self.adaptation.begin(cast(JobGateways, self.fleet), RunSettings("job-1"))
         self.bytes: dict[tuple[str, ...], float] = {}
         self.seconds = 0.0
-        """Of machines, as the provider has them."""
+        """Cost of machines, as the provider counts it."""
 
     def run(self, lasting_s: float) -> None:
         """Progress twice a second: the direct link is slow, relays keep their promise. Each change is waited for."""

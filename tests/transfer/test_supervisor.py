@@ -195,7 +195,7 @@ def simulate(seed: int) -> World:
 
 
 def machines_usd(world: World, now_s: float) -> float:
-    """What the machines of the present lead have really cost, without what earlier ones did."""
+    """Return the true cost of the present lead's machines, without those of earlier leads."""
     return world.usd_per_s * (now_s - world.leads[-1].since_s)
 
 

@@ -68,7 +68,7 @@ pub struct ProbeReport {
     /// Time of the mutual TLS handshake after that; absent on plain hops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_handshake_ms: Option<f64>,
-    /// Whether the other side proved the name `to` by a certificate of this fleet.
+    /// True if the other side proved the name `to` by a certificate of this fleet.
     pub peer_verified: bool,
 }
 

@@ -38,7 +38,7 @@ pub enum Event {
 /// How far the job is. Counts are of objects × destinations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
-    /// Whether the source has been listed to the end; until then totals only grow.
+    /// True if the source has been listed to the end; until then totals only grow.
     pub listed: bool,
     /// Objects found so far that are to be moved.
     pub objects_total: u64,
@@ -78,12 +78,12 @@ pub struct HopActivity {
     pub name: String,
     /// Bytes acked.
     pub bytes: u64,
-    /// Whether it works now.
+    /// True if it works now.
     pub up: bool,
     /// Number in the program.
     #[serde(default)]
     pub id: u16,
-    /// Whether it is given no more work, because the routes were changed.
+    /// True if it is given no more work, because the routes were changed.
     #[serde(default)]
     pub retired: bool,
     /// Requests that were sent on it and not answered.
@@ -115,7 +115,7 @@ pub enum Outcome {
     Done,
     /// Failed as a whole (exit 1).
     Failed,
-    /// What was asked for would lose or overwrite data: nothing was begun (exit 2).
+    /// The job would lose or overwrite data; nothing was started (exit 2).
     Refused,
     /// The source, or everything under it, is not there (exit 3).
     SourceNotFound,
@@ -163,7 +163,7 @@ pub struct Summary {
     pub destinations: Vec<DestinationSummary>,
 }
 
-/// What would be deleted at all destinations together.
+/// Objects and bytes that would be deleted, all destinations together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToDelete {

@@ -103,13 +103,13 @@ impl JobSpec {
         self.targets.iter().map(scope).collect()
     }
 
-    /// What the destinations may have their store copy.
+    /// The keys that the destinations may have their store copy.
     pub fn copies(&self) -> Option<CopyScope> {
         self.server_side_copy.then(|| CopyScope { bucket: self.source.bucket().to_owned(), keys: self.reads() })
     }
 }
 
-/// What the keys of all members begin with.
+/// The common prefix of the keys of all members.
 fn common_prefix(members: &[Member]) -> &str {
     let mut keys = members.iter().map(|member| member.key.as_str());
     let first = keys.next().unwrap_or_default();
@@ -163,7 +163,7 @@ pub enum Selection {
     Several {
         /// In the order given, 1 to 10,000.
         members: Vec<Member>,
-        /// Which of their objects, by the name at the destination.
+        /// Selects among their objects, by the name at the destination.
         #[serde(default)]
         filter: ObjectFilter,
     },

@@ -104,7 +104,7 @@ pub enum KeyScope {
 }
 
 impl KeyScope {
-    /// Whether `key` is in it.
+    /// Returns whether `key` is in it.
     pub fn holds(&self, key: &str) -> bool {
         match self {
             Self::Object { key: only } => key == only,
@@ -113,7 +113,7 @@ impl KeyScope {
     }
 }
 
-/// What may be copied inside a store.
+/// Objects that may be copied inside a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyScope {
@@ -188,7 +188,7 @@ pub struct Limits {
     pub store_work_s: u32,
     /// A peer silent for so long is dead.
     pub peer_silence_s: u32,
-    /// For the lead: a request that nobody answers for so long is given up and tried again. The backstop behind all
+    /// For the lead: a request without an answer is given up after this time and tried again. The backstop behind all
     /// other limits, so it is longer than any store's slowest work.
     pub request_s: u32,
 }

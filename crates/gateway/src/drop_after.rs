@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Polls a future so many times, then drops it. Gives its output, or `None` if it was dropped.
+/// Polls a future this many times, then drops it. Returns its output, or `None` if it was dropped.
 pub(crate) struct DropAfter<F> {
     inner: Option<Pin<Box<F>>>,
     polls_left: usize,

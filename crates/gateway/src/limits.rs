@@ -16,15 +16,15 @@ pub const CONTROL_CONNECTIONS_MAX: usize = 64;
 /// TLS handshakes at once on the control port. For a further client the longest-waiting handshake of the address that
 /// has most of them ends; addresses that are known give way last (see `net::gate`).
 pub const CONTROL_HANDSHAKES_MAX: usize = 64;
-/// Of these, from one address; its own longest-waiting one ends for a further one.
+/// Handshakes from one address; for a further one, the address's longest-waiting one ends.
 pub const CONTROL_HANDSHAKES_PER_ADDRESS_MAX: usize = 16;
 /// Connections of other gateways at once on the data port, after their handshake. Further ones are closed.
 pub const DATA_CONNECTIONS_MAX: usize = 1024;
-/// Of these, of one gateway: twice what its hop has, because those that it lost may not have been missed yet.
+/// Connections of one gateway: twice those of its hop, because lost ones may not have been noticed yet.
 pub const DATA_CONNECTIONS_PER_PEER_MAX: usize = 2 * HOP_CONNECTIONS_MAX as usize;
 /// Handshakes at once on the data port; as on the control port.
 pub const DATA_HANDSHAKES_MAX: usize = 512;
-/// Of these, from one address: several gateways of one machine may open all their connections at once.
+/// Handshakes from one address: several gateways of one machine may open all their connections at once.
 pub const DATA_HANDSHAKES_PER_ADDRESS_MAX: usize = 256;
 /// A TLS handshake that takes longer is given up and the connection closed.
 pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ pub const EVENT_READERS_MAX: usize = 16;
 pub const EVENT_SPOOL_BYTES_MAX: usize = 16 << 20;
 /// Event lines handed to one connection at a time; a reader gets more when it has taken these.
 pub const EVENT_BATCH_BYTES: usize = 64 << 10;
-/// A reader of `GET /v1/events` gets an empty line when nothing was told for this long.
+/// A reader of `GET /v1/events` gets an empty line after this time without an event.
 pub const EVENT_KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// Longest lease, in seconds, that `--lease-s` and `POST /v1/lease` take; longer ones are refused.

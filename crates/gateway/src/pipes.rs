@@ -1,4 +1,4 @@
-//! A network in memory, for tests: pipes that take in little before somebody reads.
+//! A network in memory, for tests: pipes that accept few bytes before the other side reads.
 
 use crate::net::{DataPort, Link, Network};
 use async_trait::async_trait;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::io::DuplexStream;
 use tokio::sync::{Mutex, mpsc};
 
-/// What a pipe takes in, in bytes.
+/// Capacity of a pipe in bytes.
 const PIPE_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]

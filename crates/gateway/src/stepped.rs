@@ -32,7 +32,7 @@ impl Steps {
         Self { panics: true, ..Self::new(steps) }
     }
 
-    /// Whether there are no more.
+    /// Returns whether there are no more.
     pub(crate) fn are_over(&self) -> bool {
         self.over.is_cancelled()
     }

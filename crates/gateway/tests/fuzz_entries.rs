@@ -175,7 +175,7 @@ fn records_are_opened_as_they_were_sealed_or_not_at_all() {
     }
 }
 
-/// What a gateway may send on a connection, behind a byte for the length of the pieces.
+/// Valid bytes of a gateway's connection, after one byte for the length of the pieces.
 fn good_connection() -> Vec<u8> {
     let mut bytes = vec![6];
     let head = |request, wire_bytes| Head {

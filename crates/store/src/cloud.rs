@@ -27,11 +27,11 @@ pub enum CredentialState {
 pub struct CloudReport {
     /// Where requests go, without bucket.
     pub endpoint: String,
-    /// Whether the endpoint is another than the cloud's own.
+    /// True if the endpoint is another than the cloud's own.
     pub endpoint_given: bool,
     /// The link of the chain that answers, or was the last one tried.
     pub source: String,
-    /// Whether it has credentials.
+    /// True if it has credentials.
     pub credentials: CredentialState,
     /// This machine's clock minus that of the endpoint in seconds, or why it is not known. `None` where nobody was asked:
     /// neither credentials nor an endpoint say that this cloud is used.

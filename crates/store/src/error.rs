@@ -55,7 +55,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub fn is_transient(self) -> bool {
         use ErrorKind::*;
         matches!(self, SlowDown | Timeout | Connection | Server | Truncated | ChecksumMismatch)

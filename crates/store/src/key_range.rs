@@ -10,7 +10,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Whether `key` lies in the range.
+    /// Returns whether `key` lies in the range.
     pub fn contains(&self, key: &str) -> bool {
         self.after.as_deref().is_none_or(|after| key > after) && self.until.as_deref().is_none_or(|until| key <= until)
     }

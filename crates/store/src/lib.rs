@@ -60,13 +60,13 @@ pub trait Store: Debug + Send + Sync {
     /// The URL of the root of this store as a user would write it, e.g. `s3://bucket`. Never holds a secret.
     fn url(&self) -> &str;
 
-    /// What this store is, apart from how it is named. Makes no request.
+    /// The identity of this store, independent of its name. Makes no request.
     fn identity(&self) -> Identity;
 
     /// What this store can hold and how parts must be cut.
     fn limits(&self) -> StoreLimits;
 
-    /// Whether the first write makes the root, so that a root that is not there is an empty one to who writes.
+    /// Returns whether the first write makes the root, so that a root that is not there is an empty one to who writes.
     fn makes_root(&self) -> bool {
         false
     }
@@ -86,7 +86,7 @@ pub trait Store: Debug + Send + Sync {
         None
     }
 
-    /// Whether any request since this was opened may have come to the store.
+    /// Returns whether any request since this was opened may have come to the store.
     fn was_reached(&self) -> bool {
         true
     }
@@ -149,14 +149,15 @@ pub trait Store: Debug + Send + Sync {
         None
     }
 
-    /// Whether the store still has `part` of an upload, which lies at `offset`, as its checksums say. May read the part.
+    /// Returns whether the store still has `part` of an upload, which lies at `offset`, as its checksums say. May read
+    /// the part.
     /// [`ErrorKind::UploadNotFound`] when the whole upload is gone.
     async fn has_part(&self, _key: &str, _upload: &UploadId, _offset: u64, _part: &PartTag) -> Result<bool> {
         Ok(true)
     }
 
-    /// Whether an upload can still hold parts of `bytes` in all, the last of which ends at `end`. Looks at no byte: false
-    /// says that the parts must be [looked at](Store::has_part), true that nothing speaks against them.
+    /// Returns whether an upload can still hold parts of `bytes` in all, the last of which ends at `end`. Looks at no
+    /// byte: false says that the parts must be [looked at](Store::has_part), true that nothing speaks against them.
     async fn may_hold_parts(&self, _key: &str, _upload: &UploadId, _end: u64, _bytes: u64) -> bool {
         true
     }
@@ -184,7 +185,8 @@ pub trait Store: Debug + Send + Sync {
     /// Unfinished uploads of exactly `key`, for the sweep after a crash.
     async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>>;
 
-    /// Whether [`Store::copy`] and [`Store::copy_part`] can read from `source` without the bytes passing through us.
+    /// Returns whether [`Store::copy`] and [`Store::copy_part`] can read from `source` without the bytes passing
+    /// through us.
     fn can_copy_from(&self, source: &dyn Store) -> bool;
 
     /// Server-side copy of a whole object that is at most `limits().copy_bytes_max` long.

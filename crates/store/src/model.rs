@@ -43,7 +43,7 @@ impl Payload {
         self.bytes
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -101,7 +101,7 @@ pub struct ObjectInfo {
     pub attributes: Attributes,
     /// Storage class as the store names it.
     pub storage_class: Option<String>,
-    /// Of files only.
+    /// Only for files.
     pub file: Option<FileIdentity>,
 }
 

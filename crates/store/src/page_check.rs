@@ -103,7 +103,7 @@ impl Position {
     }
 }
 
-/// Whether each entry is one that was asked for.
+/// Returns whether each entry is one that was asked for.
 fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
     let ListRequest { prefix, start_after, delimited, .. } = request;
     let keys = page.objects.iter().map(|object| &object.key);
@@ -128,7 +128,7 @@ fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether `entries` ascend strictly behind `last`, which becomes the last of them.
+/// Returns whether `entries` ascend strictly behind `last`, which becomes the last of them.
 fn check_order<'a>(last: &mut Option<String>, entries: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let mut previous = last.as_deref();
     for entry in entries {
@@ -183,7 +183,7 @@ mod tests {
         ListRequest { prefix: prefix.to_owned(), start_after, end_at, delimited, ..ListRequest::default() }
     }
 
-    /// What is wrong with pages that come one after the other.
+    /// Faults between consecutive pages.
     fn fault(request: &ListRequest, pages: &[ListPage]) -> Option<String> {
         let mut position = Position::default();
         pages.iter().find_map(|page| position.advance(page, request).err())

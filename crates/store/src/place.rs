@@ -1,4 +1,4 @@
-//! Whether two places are one: two names of one bucket, or two paths to one directory.
+//! Compares two places: two names may belong to one bucket, and two paths to one directory.
 //!
 //! A place is a store and a prefix in it. [`kinship`] compares two places by identity, not by the strings that name them.
 //! It makes no request. Where the names cannot decide (another host name, another bucket of a private server, a file
@@ -24,16 +24,16 @@ pub enum Relation {
     Crossed,
 }
 
-/// What two names say of two places.
+/// The result of comparing two places by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinship {
     /// The relation. Where it is not proven: the relation if both stores have the same keys.
     pub relation: Relation,
-    /// Whether the names decide it.
+    /// True if the names decide it.
     pub proven: bool,
 }
 
-/// What a store is, apart from how it is named.
+/// The identity of a store, independent of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// Makes its objects up and forgets what it is given: never one place with another.
@@ -101,7 +101,7 @@ pub async fn object_kinship(first: (&dyn Store, &str), second: (&dyn Store, &str
     Ok(Kinship { relation: if same { Relation::Same } else { Relation::Apart }, proven: found.proven && !may_be_same })
 }
 
-/// Whether it is not known how the server understands keys.
+/// Returns whether it is not known how the server understands keys.
 fn is_undecided(store: &dyn Store) -> bool {
     matches!(store.identity(), Identity::Bucket(bucket) if !bucket.decisive)
 }
@@ -121,11 +121,11 @@ fn as_path(key: &str) -> String {
     format!("{}{slash}", segments.join("/"))
 }
 
-/// Whether nothing that the stores state of two objects tells them apart: length, ETag, version and time (files: inode
-/// times). An object that is not there is another one. Costs a `HEAD` each.
+/// Returns whether nothing that the stores state of two objects tells them apart: length, ETag, version and time
+/// (files: inode times). An object that is not there is another one. Costs a `HEAD` each.
 ///
 /// # Errors
-/// What a store says when it is asked.
+/// The store's answer to a `head`.
 pub async fn may_be_same_object(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> Result<bool> {
     if let (Some(one), Some(other)) = (as_files(first.0), as_files(second.0)) {
         return Ok(file::have_one_state(one.path_of(first.1), other.path_of(second.1)).await);

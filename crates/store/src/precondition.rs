@@ -1,4 +1,4 @@
-//! Which state of an object a request is meant for, and whether an object is in that state.
+//! The state of an object for which a request is valid, and the check whether an object is in that state.
 
 use crate::rest::Call;
 use crate::{Error, ErrorKind, ObjectInfo, Result, Written};
@@ -39,7 +39,7 @@ pub struct Precondition {
     /// object is looked at anyway: it asks for no request of its own. Of deletes only, so it never goes over the wire.
     #[serde(skip)]
     pub not_after_unix_ms: Option<i64>,
-    /// Of files only.
+    /// Only for files.
     pub file: Option<FileIdentity>,
 }
 
@@ -65,12 +65,12 @@ impl Precondition {
         }
     }
 
-    /// The object that a write made. Names nothing if the store said nothing of it: see [`Precondition::is_any`].
+    /// The object that a write made. Empty if the store stated nothing about it: see [`Precondition::is_any`].
     pub fn written(written: &Written) -> Self {
         Self { etag: written.etag.clone(), version: written.version.clone(), file: written.file, ..Self::default() }
     }
 
-    /// Whether any object fits.
+    /// Returns whether any object fits.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
     }
@@ -99,8 +99,8 @@ impl Precondition {
         }
     }
 
-    /// Whether `now` says too little to tell this state from another: neither the ETag nor the version that was seen, or
-    /// where those were never known, not the time. No object may be deleted on such an answer.
+    /// Returns whether `now` says too little to tell this state from another: neither the ETag nor the version that was
+    /// seen, or where those were never known, not the time. No object may be deleted on such an answer.
     pub(crate) fn is_undecided(&self, now: &ObjectInfo) -> bool {
         let has_name = self.etag.is_some() || self.version.is_some();
         let named = self.etag.is_some() && now.etag.is_some() || self.version.is_some() && now.version.is_some();
@@ -121,7 +121,7 @@ impl Precondition {
         Ok(())
     }
 
-    /// Refuses an answer to `call` that is of another state. Servers may ignore conditions.
+    /// Refuses an answer to `call` from another state of the object. Servers may ignore conditions.
     pub(crate) fn check(&self, call: &Call, now: &ObjectInfo) -> Result<()> {
         match self.difference(now) {
             None => Ok(()),

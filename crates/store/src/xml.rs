@@ -153,7 +153,7 @@ pub(crate) fn escape_into(out: &mut String, text: &str) {
     }
 }
 
-/// Whether XML 1.0 can carry the text at all (§2.2).
+/// Returns whether XML 1.0 can carry the text at all (§2.2).
 pub(crate) fn can_hold(text: &str) -> bool {
     text.chars()
         .all(|c| !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}'))

@@ -37,7 +37,7 @@ pub struct Carrier {
     commands: Option<SyncSender<Command>>,
     bell: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
-    /// Whether the thread got real-time scheduling.
+    /// True if the thread got real-time scheduling.
     pub realtime: bool,
 }
 

@@ -30,7 +30,7 @@ pub trait Parcel: Sized {
     fn cut(&self, range: Range<u32>) -> Self;
 }
 
-/// Whether a machine takes part.
+/// True if a machine takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineState {
     /// As usual.
@@ -267,7 +267,7 @@ impl<P: Parcel> Engine<P> {
         None
     }
 
-    /// Whether a parcel may still arrive; counts it if not.
+    /// Returns whether a parcel may still arrive; counts it if not.
     fn alive(&mut self, held: &Held<P>) -> bool {
         let index = self.index(held.src, held.dst);
         let machine = &self.machines[held.dst];
@@ -418,7 +418,7 @@ pub struct PathView {
     pub delay_ns: Nanos,
     /// Share of packets lost at random.
     pub loss: f64,
-    /// Whether anything gets through.
+    /// True if anything gets through.
     pub up: bool,
     /// What was counted.
     pub counts: PathCounts,
@@ -431,7 +431,7 @@ pub struct PathChange {
     pub delay_ns: Option<Nanos>,
     /// Share of packets lost at random.
     pub loss: Option<f64>,
-    /// Whether anything gets through.
+    /// True if anything gets through.
     pub up: Option<bool>,
 }
 

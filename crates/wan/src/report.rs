@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Description {
     /// Of the emulator; its descriptors are reached through /proc.
     pub pid: u32,
-    /// Whether the thread that holds packets got real-time scheduling.
+    /// True if the thread that holds packets got real-time scheduling.
     pub realtime: bool,
     /// In the order of the network.
     pub machines: Vec<MachineDescription>,

@@ -178,7 +178,7 @@ pub struct Head {
     pub wire_bytes: u64,
     /// Coding of the body.
     pub codec: Codec,
-    /// Whether the coded body is sealed (AES-256-GCM).
+    /// True if the coded body is sealed (AES-256-GCM).
     pub sealed: bool,
     /// BLAKE3 of the decoded body and all other fields; zero when sealed.
     pub blake3: [u8; 32],

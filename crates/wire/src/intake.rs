@@ -31,7 +31,7 @@ impl Intake {
         Self { greeted: true, body_bytes_left: 0 }
     }
 
-    /// Whether a body has begun and not ended: losing the connection now loses a request.
+    /// Returns whether a body has begun and not ended: losing the connection now loses a request.
     pub fn in_body(&self) -> bool {
         self.body_bytes_left > 0
     }

@@ -97,9 +97,9 @@ struct Flight {
     queued_bytes: u64,
     work: Work,
     tries: Tries,
-    /// Whether the one object of a request that is no bundle has been reported on.
+    /// True if the one object of a request that is no bundle has been reported on.
     reported: bool,
-    /// Whether something of it is to be sent again.
+    /// True if something of it is to be sent again.
     again: bool,
 }
 
@@ -170,7 +170,8 @@ impl Lead {
         }
     }
 
-    /// What earlier runs of the same job did: ceilings are on all runs together. Call it before the first [`Lead::add`].
+    /// Adds the sums of earlier runs of the job, because ceilings cover all runs. Call it before the first
+    /// [`Lead::add`].
     pub fn carried_before(&mut self, before: Before) {
         self.shares.carried_before(before);
     }
@@ -191,7 +192,7 @@ impl Lead {
         }
     }
 
-    /// Whether another object may be added. The caller stops reading its list while this is false.
+    /// Returns whether another object may be added. The caller stops reading its list while this is false.
     pub fn wants_more(&self) -> bool {
         !self.draining && self.objects.len() < OBJECTS_MAX
     }

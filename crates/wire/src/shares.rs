@@ -34,7 +34,7 @@ pub const REST_MS_MIN: u64 = 500;
 /// Longest rest of a failed route between two tries.
 pub const REST_MS_MAX: u64 = 8_000;
 
-/// Whether a route is used.
+/// True if a route is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Up,
@@ -89,14 +89,14 @@ pub struct Shares {
 
 const BYTES_PER_GB: f64 = 1e9;
 
-/// What earlier runs of a job did.
+/// The sums of earlier runs of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Before {
     /// Bytes that arrived.
     pub carried_bytes: u64,
     /// Bytes that may have been sent, lost ones included.
     pub sent_bytes: u64,
-    /// What they may have cost.
+    /// Their possible cost.
     pub spent_usd: f64,
 }
 
@@ -109,9 +109,9 @@ pub struct Activity {
     pub done_bytes: u64,
     /// Requests in flight.
     pub flight_requests: usize,
-    /// Whether it works now.
+    /// True if it works now.
     pub up: bool,
-    /// Whether it is given no more work.
+    /// True if it is given no more work.
     pub retired: bool,
 }
 
@@ -178,7 +178,7 @@ impl Shares {
         self.listed_bytes = self.listed_bytes.saturating_sub(bytes);
     }
 
-    /// What earlier runs of the same job did: ceilings are on all runs together.
+    /// Adds the sums of earlier runs of the same job, because ceilings cover all runs.
     pub fn carried_before(&mut self, before: Before) {
         self.listed_bytes += before.carried_bytes;
         self.carried_before_bytes += before.carried_bytes;
@@ -286,7 +286,7 @@ impl Shares {
         }
     }
 
-    /// Whether no route at all is up.
+    /// Returns whether no route at all is up.
     pub fn all_down(&self) -> bool {
         self.wanted().all(|route| route.health != Health::Up)
     }
@@ -300,7 +300,7 @@ impl Shares {
         self.wanted().filter_map(retry).min()
     }
 
-    /// Whether a route that is up carries anything.
+    /// Returns whether a route that is up carries anything.
     pub fn up_and_busy(&self) -> bool {
         self.routes.iter().any(|route| route.health == Health::Up && route.flight_requests > 0)
     }
@@ -330,7 +330,7 @@ impl Shares {
         self.sent_before_bytes + self.routes.iter().map(|route| route.paid_bytes).sum::<u64>()
     }
 
-    /// Whether what is still to be sent is more than the ceiling in bytes leaves.
+    /// Returns whether what is still to be sent is more than the ceiling in bytes leaves.
     pub fn lacks_bytes(&self) -> bool {
         let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
         let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes);

@@ -69,7 +69,7 @@ class ImportCheck:
 
 
 def date_has_come(date: datetime.date) -> bool:
-    """Whether it is that day, or has been, anywhere on earth."""
+    """Return whether it is that day, or has been, anywhere on earth."""
     return date <= present().astimezone(FURTHEST_EAST).date()
 
 

@@ -107,7 +107,7 @@ class Row:
         return Origin(kind or kinds[0], self.fields.get("source", "") or source, date, self.fields.get("method", ""))
 
     def has(self, column: str) -> bool:
-        """Whether the column is there and not empty."""
+        """Return whether the column is there and not empty."""
         return bool(self.fields.get(column, "").strip())
 
     def word(self, column: str, words: Sequence[str]) -> str:

@@ -58,7 +58,7 @@ def _tell_unavailable(args: Namespace, outcomes: list[Outcome]) -> None:
 
 
 def _is_left_out(outcome: Outcome, by_name: set[str]) -> bool:
-    """Whether a provider failed that nobody asked for by name, for want of a key alone."""
+    """Return whether a provider failed that nobody asked for by name, for want of a key alone."""
     return isinstance(outcome.error, PriceApiRefused) and KEY_VARIABLE in (outcome.error.hint or "") and not by_name
 
 

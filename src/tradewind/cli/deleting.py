@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def asks_before_deleting(args: Namespace) -> bool:
-    """Whether somebody sits at a terminal who can be asked before `--delete` deletes."""
+    """Return whether somebody sits at a terminal who can be asked before `--delete` deletes."""
     silent = args.yes or args.json or args.quiet or args.dry_run or args.detach
     return not silent and _is_terminal()
 

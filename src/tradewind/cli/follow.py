@@ -39,7 +39,7 @@ class Follower(StopHandlers):
         self._json: bool = args.json
         self._verb: str = args.verb
         self._talk = Talk(quiet=args.quiet or args.json)
-        #: What a wish to stop is about; without a job the main thread is interrupted.
+        #: The job that a stop signal drains; without a job the main thread is interrupted.
         self._job: RunningJob | None = None
         #: Set by the handler, which does nothing else once there is a job.
         self._asked = False

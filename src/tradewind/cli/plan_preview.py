@@ -85,7 +85,7 @@ class Preview:
             self._say("", *self._lines(plan))
 
     def _can_be_planned(self, *, strictly: bool) -> bool:
-        """Whether both regions are known and differ; says why not. Raises UsageError if a goal depends on it."""
+        """Return whether both regions are known and differ; says why not. Raises UsageError if a goal depends on it."""
         assert self.sides is not None
         named = zip(("--src-region", "--dst-region"), self.sides, strict=True)
         missing = {name: side.because for name, side in named if side.region is None}

@@ -1,4 +1,4 @@
-"""What the signals do that ask to stop.
+"""Handlers of the signals that stop the command.
 
 A handler sets a flag, and may raise KeyboardInterrupt where the main thread has only begun: it never takes a lock,
 because the main thread may hold that lock. Where a job is followed a thread waits for the signals (`SignalThread`), so
@@ -109,7 +109,7 @@ class Interrupts(StopHandlers):
         self._starting = False
 
     def explain(self, error: BaseException) -> bool:
-        """Whether a signal is behind this error: an import that is interrupted may raise what it likes."""
+        """Return whether a signal is behind this error: an import that is interrupted may raise what it likes."""
         if isinstance(error, TransferError):
             return False  # It knows of the signal, and of the way to go on.
         link: BaseException | None = error

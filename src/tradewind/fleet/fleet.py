@@ -48,7 +48,7 @@ class FleetSettings:
     ready_s: float = READY_S
     """All machines answer within so long, or the fleet is given up."""
     grows: bool = False
-    """Whether machines may be added later: the key that signs their certificates is then kept in the fleet's folder."""
+    """True if machines may be added later: the key that signs their certificates is then kept in the fleet's folder."""
 
 
 class Meter(Protocol):
@@ -81,7 +81,7 @@ class Fleet:
         """Starts the machines and returns when all answer.
 
         `purpose` is what `fleet list` shows of it; `report` is called from other threads with one line about what goes
-        wrong while the fleet runs; `meter` is told of each machine's launch and end, whatever happens in between.
+        wrong while the fleet runs; `meter` gets each machine's launch and end, whatever happens in between.
         Raises GatewayError, with everything closed that was started.
         """
         self.id = new_fleet_id()
@@ -314,7 +314,7 @@ class Fleet:
 
     @property
     def _secured(self) -> bool:
-        """Whether the gateways have certificates."""
+        """True if the gateways have certificates."""
         return self._networked and not self._settings.plain
 
     @property

@@ -28,7 +28,7 @@ __all__ = ["FleetJournal", "FleetRecord", "UnreadableFleet", "new_fleet_id"]
 FILE = "fleet.json"
 LOCK = "owner.lock"
 HEARTBEAT = "heartbeat"
-#: A folder without a record is being made or removed, for so long at most.
+#: Maximum time for which a folder has no record while it is made or removed.
 MADE_S = 10.0
 
 
@@ -47,7 +47,7 @@ class FleetRecord:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the process that made it is gone."""
+        """True if the process that made it is gone."""
         return self.ownership == "abandoned"
 
 
@@ -64,7 +64,7 @@ class FleetJournal:
 
     def __init__(self, state_dir: str | os.PathLike[str]) -> None:
         self.folder = Path(state_dir) / "fleets"
-        #: Of the fleets that this process opened, the open lock files.
+        #: Open lock files of the fleets that this process opened.
         self._locks: dict[str, int] = {}
 
     def path(self, fleet_id: str) -> Path:
@@ -126,7 +126,7 @@ class FleetJournal:
         )
 
     def unreadable(self) -> list[UnreadableFleet]:
-        """What lies among the fleets and cannot be read, by name. Raises ConfigError."""
+        """Return the records of fleets that cannot be read. Raises ConfigError."""
         return [found for found in self._all() if isinstance(found, UnreadableFleet)]
 
     def _all(self) -> Iterator[FleetRecord | UnreadableFleet]:
@@ -191,7 +191,7 @@ class FleetJournal:
 
 
 def _left_alone(folder: Path) -> bool:
-    """Whether a folder without a record is not being made or removed right now."""
+    """Return whether a folder without a record is not being made or removed right now."""
     try:
         return not is_locked(folder / LOCK) and time.time() - folder.stat().st_mtime > MADE_S
     except OSError:

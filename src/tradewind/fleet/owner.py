@@ -1,4 +1,4 @@
-"""Who made a fleet, and whether they still look after it.
+"""The owner of a fleet, and the check whether it still uses the fleet.
 
 The lock decides: the client holds it for as long as it lives, whatever its PID namespace, and the kernel releases it
 with the client. Where the lock cannot tell, because the record comes from another boot of a host, only silence of a
@@ -21,9 +21,9 @@ from tradewind.fleet.running import RunningProcess, find_process
 
 __all__ = ["HEARTBEAT_S", "HEARTBEAT_STALE_S", "Owner", "Ownership", "here", "ownership", "pid_namespace"]
 
-#: How often a client says that it lives.
+#: Interval of a client's heartbeat.
 HEARTBEAT_S = 60.0
-#: A fleet of an earlier boot of this host is abandoned when its client has been silent for so long: a lease.
+#: A fleet of an earlier boot of this host is abandoned after this time without a heartbeat: a lease.
 HEARTBEAT_STALE_S = 900.0
 
 Ownership = Literal["in use", "abandoned", "elsewhere"]
@@ -69,7 +69,7 @@ def here() -> Owner:
 
 
 def ownership(owner: Owner, *, locked: bool, heartbeat_unix_s: float) -> Ownership:
-    """Whether the owner of a fleet still looks after it. `locked` says whether the fleet's lock is held."""
+    """Return whether the owner of a fleet still looks after it. `locked` says whether the fleet's lock is held."""
     if locked:
         return "in use"
     if owner.boot and owner.boot == _boot():

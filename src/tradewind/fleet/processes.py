@@ -266,7 +266,7 @@ class ProcessProvider(ABC):
         return self._journal.path(fleet_id) / "machines" / f"{name}.json"
 
     def _record(self, fleet_id: str, name: str) -> dict[str, Any] | None:
-        """What is written down of a machine; None if there is nothing. Raises GatewayError if it cannot be trusted."""
+        """Return the record of a machine, or None. Raises GatewayError if it cannot be trusted."""
         path = self._record_path(fleet_id, name)
         try:
             require_own(path)
@@ -291,7 +291,7 @@ class ProcessProvider(ABC):
 
 
 def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a gateway without stores is given: neither credentials nor anything else that it does not use."""
+    """Return the environment of a gateway without stores: no credentials, and only variables that it uses."""
     return {
         name: text
         for name, text in environment.items()
@@ -307,7 +307,7 @@ def _machine(fleet_id: str, name: str, record: dict[str, Any]) -> Machine:
 
 
 def _is_elsewhere(machine: Machine) -> bool:
-    """Whether it is a process of another PID namespace: its process id is nothing to us."""
+    """Return whether it is a process of another PID namespace: its process id is nothing to us."""
     return "/" in machine.id
 
 

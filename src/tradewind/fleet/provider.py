@@ -36,11 +36,11 @@ class MachineOrder:
     ordinal: int = 0
     """Which machine of its region, from 0. The lead stands on the first: no bytes pass it."""
     dialled: bool = False
-    """Whether other gateways connect to it."""
+    """True if other gateways connect to it."""
     listen: str | None = None
     """Where it listens for them, `ip:port`; None lets the provider choose."""
     reaches_stores: bool = True
-    """Whether it lists, reads or writes a store, and so needs the credentials for one. A relay does not."""
+    """True if it lists, reads or writes a store, and so needs the credentials for one. A relay does not."""
     identity: str | None = None
     """Folder with its certificate and key; None where there are no hops, or plain ones."""
     controller: str | None = None

@@ -27,7 +27,7 @@ class RunningProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs. A zombie, and another process of the same number, do not count."""
+        """True if it still runs. A zombie, and another process of the same number, do not count."""
         if self.started is not None:
             return _stat(self.pid) == self.started
         try:
@@ -39,7 +39,7 @@ class RunningProcess:
         return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it has ended within so long; need not be a child."""
+        """Return whether it has ended within so long; need not be a child."""
         if not self.alive:
             return True
         deadline_s = time.monotonic() + timeout_s

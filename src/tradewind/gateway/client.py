@@ -20,7 +20,7 @@ REQUEST_S = 30.0
 ANSWER_BYTES_MAX = 16 << 20
 #: Longest line of events that is read.
 EVENT_BYTES_MAX = 4 << 20
-#: A gateway with nothing to tell sends an empty line of events every 5 s. One that is silent for so long is lost.
+#: A gateway without events sends an empty line every 5 s. It is lost after this time of silence.
 EVENT_SILENCE_S = 60.0
 #: The client's own name in a fleet's certificates. No gateway may have it.
 CLIENT_NAME = "tradewind-client"

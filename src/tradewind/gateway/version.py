@@ -1,4 +1,4 @@
-"""Whether a gateway program and this package speak the same contract."""
+"""True if a gateway program and this package speak the same contract."""
 
 from __future__ import annotations
 

@@ -41,9 +41,9 @@ class Quote:
 
     rounds: tuple[tuple[RegionPair, ...], ...]
     seconds: float
-    """Of the rounds, without the start of the machines."""
+    """Duration of the rounds, without the start of the machines."""
     machines_usd: float
-    """Of the machines, from launch; part of `usd` and `usd_most`."""
+    """Cost of the machines, from launch; part of `usd` and `usd_most`."""
     usd: float
     """At the rates that the catalog believes."""
     usd_most: float
@@ -93,7 +93,7 @@ class Campaign:
         )
         """What no price is known of: it counts as free."""
         self.machines_usd = 0.0
-        """What the machines of `run` have cost so far, from launch to end, at list prices."""
+        """Cost of the machines of `run` so far, from launch to end, at list prices."""
 
     @property
     def quote(self) -> Quote:

@@ -1,4 +1,4 @@
-"""What one job has cost so far, line by line: machines, egress and requests of all its runs.
+"""The cost of one job so far, line by line: machines, egress and requests of all its runs.
 
 A ledger holds what was counted. Lines and sums are computed from it, so that every reader gets the same figures. It is
 our count at list price ("metered"), not an invoice.
@@ -50,7 +50,7 @@ class LedgerLine:
     that of bytes that were sent again, is counted in `USD`, at a unit price of 1."""
     unit_usd: float
     source: str
-    """Of the unit price."""
+    """Source of the unit price."""
 
     @property
     def usd(self) -> float:
@@ -103,7 +103,7 @@ class JobPrices:
     read: RequestPrices = field(default_factory=RequestPrices)
     read_source: str = ""
     write: RequestPrices = field(default_factory=RequestPrices)
-    """Of each destination."""
+    """Requests to each destination."""
     write_source: str = ""
     routes: Mapping[str, tuple[EdgePrice, ...]] = field(default_factory=dict)
     """Edges that cost something, by route as the lead names it: `a → b → c`."""
@@ -144,14 +144,14 @@ class MachineUse:
 
 @dataclass(frozen=True, slots=True)
 class RunCount:
-    """What one run has spent on egress, and its requests to the source and to all destinations together."""
+    """Egress cost of one run, and its requests to the source and to all destinations together."""
 
     run: int
     egress_usd: float = 0.0
     read: Requests = field(default_factory=Requests)
     write: Requests = field(default_factory=Requests)
     route_bytes: Mapping[str, int] = field(default_factory=dict)
-    """What arrived over each route."""
+    """GB that arrived over each route."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RunCount:
@@ -162,7 +162,7 @@ class RunCount:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What was counted of a job. `heartbeat_s` is the Unix time at which its owner wrote it last.
+    """The counts of a job. `heartbeat_s` is the Unix time at which its owner wrote it last.
 
     A machine without an end is charged until now. If its owner died, it is charged until the last moment at which its
     lease can have ended, `heartbeat_s` + `alive_s_max`, or until somebody ends it and says so.
@@ -174,7 +174,7 @@ class Ledger:
     machines: tuple[MachineUse, ...] = ()
     runs: tuple[RunCount, ...] = ()
     earlier_usd: float = 0.0
-    """What an older version, which kept no ledger, said that machines had cost."""
+    """Cost of machines as stated by an older version, which kept no ledger."""
     heartbeat_s: float = 0.0
     alive_s_max: float = 0.0
 

@@ -17,7 +17,7 @@ from tradewind.model.regular import open_regular
 
 __all__ = ["LOOK_EVERY_S", "is_locked", "try_lock", "wait_unlocked"]
 
-#: How often a lock is looked at while its end is waited for.
+#: Interval at which a lock is polled until it is released.
 LOOK_EVERY_S = 0.05
 
 #: `struct flock` of 64-bit Linux: type, whence, start, length, process id.
@@ -38,7 +38,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:
-    """Whether a living process holds the lock of a file; False where there is no file. Raises OSError."""
+    """Return whether a living process holds the lock of a file; False where there is no file. Raises OSError."""
     try:
         descriptor = open_regular(path)
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
 
 
 def wait_unlocked(path: str | os.PathLike[str], timeout_s: float) -> bool:
-    """Whether nobody holds the lock of a file any more within so long. Raises OSError."""
+    """Return whether nobody holds the lock of a file any more within so long. Raises OSError."""
     deadline_s = time.monotonic() + timeout_s
     while is_locked(path):
         if time.monotonic() >= deadline_s:

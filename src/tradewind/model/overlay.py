@@ -116,7 +116,7 @@ class Overlay:
     """No plan is better by more than this, relative to the goal's objective."""
     solve_s: float = 0.0
     objects: ObjectSet | None = None
-    """What the requests are counted from."""
+    """The objects from which requests are counted."""
     binding: tuple[str, ...] = ()
     """What limits the plan, in words, the tightest first."""
 

@@ -87,7 +87,7 @@ class Plan:
         return tuple(gateway for gateway in self.gateways if not self.is_guest(gateway.name))
 
     def is_guest(self, name: str) -> bool:
-        """Whether a gateway stands on another one's machine: a lead that no bytes pass."""
+        """Return whether a gateway stands on another one's machine: a lead that no bytes pass."""
         return name == self.lead and all(name not in route.nodes for route in self.routes)
 
     def stations(self) -> tuple[tuple[str, str], ...]:

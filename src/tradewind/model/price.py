@@ -29,7 +29,7 @@ ListedUnit = Literal["GB", "GiB"]
 
 @dataclass(frozen=True, slots=True)
 class EgressPrice:
-    """What one GB (10^9 bytes) costs on its way from one region to another, whatever unit the price list has.
+    """Price of one GB (10^9 bytes) from one region to another, whatever unit the price list has.
 
     Tiers rise by ``from_gb``; the first starts at zero.
     """
@@ -37,8 +37,8 @@ class EgressPrice:
     tiers: tuple[PriceTier, ...]
     origin: Origin
     counted: CountedBy = "account"
-    """Which traffic at this price fills the tiers together: all of the provider's account, that out of one region, or
-    that between two continents."""
+    """The traffic that fills the tiers together at this price: of the provider's account, out of one region, or between
+    two continents."""
     unit: ListedUnit = "GB"
     """In which the price list states price and tiers; see `listed_tiers`."""
 
@@ -82,7 +82,7 @@ class EgressPrice:
 
 @dataclass(frozen=True, slots=True)
 class EgressCharge:
-    """What one billing count charges: traffic whose volume fills the same tiers."""
+    """The charge for one billing count: traffic whose volume fills the same tiers."""
 
     account: str
     """Whose count it is, in words: `aws`, `aws:us-east-1`, `gcp europe → asia`."""
@@ -112,11 +112,11 @@ class EgressRule:
     price: EgressPrice
 
     def matches(self, src: Place, dst: Place) -> bool:
-        """Whether the rule prices traffic from ``src`` to ``dst``."""
+        """Return whether the rule prices traffic from ``src`` to ``dst``."""
         return _matches(self.src, src) and self.reaches(src, dst)
 
     def reaches(self, src: Place, dst: Place) -> bool:
-        """Whether ``dst`` is among the rule's destinations, seen from ``src``."""
+        """Return whether ``dst`` is among the rule's destinations, seen from ``src``."""
         where, _, continent = self.dst.partition(":")
         if where != "internet":
             return _matches(self.dst, dst)

@@ -56,7 +56,7 @@ def state_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def require_own(path: Path) -> os.stat_result:
-    """What the system knows of a file or folder, which must be ours. Raises ConfigError if it is not, OSError."""
+    """Return the status of a file or folder of this user. Raises ConfigError if another user owns it, OSError."""
     found = path.stat()
     if found.st_uid != os.geteuid():
         raise ConfigError(

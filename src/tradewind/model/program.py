@@ -69,7 +69,7 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class ObjectScope:
-    """Of all keys of a store, one."""
+    """One key of a store."""
 
     TAG: ClassVar[tuple[str, str]] = ("kind", "object")
     key: str
@@ -89,7 +89,7 @@ KeyScope = ObjectScope | PrefixScope
 
 @dataclass(frozen=True, slots=True)
 class CopyScope:
-    """What may be copied inside a store: these keys of this bucket."""
+    """Objects that may be copied inside a store: these keys of this bucket."""
 
     bucket: str
     keys: KeyScope

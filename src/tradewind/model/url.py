@@ -52,7 +52,7 @@ class Location:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it was typed as a directory: a bare bucket, or a trailing slash, or `.` and `..` as last part."""
+        """True if it was typed as a directory: a bare bucket, or a trailing slash, or `.` and `..` as last part."""
         if self.kind == "mem":
             return True
         last = self.key.rpartition("/")[2]

@@ -35,7 +35,7 @@ __all__ = ["best_start"]
 RATE_TIE = 1e-8
 """Relative; of two plans whose rates differ by less the cheaper one is taken."""
 TIER_WORK = 2.0
-"""Of the work of a question, for branching over volume tiers."""
+"""Share of the work of a question for branching over volume tiers."""
 AGREES = 1e-7
 """Relative; a cost that is missed by less is met."""
 CEILING_SLACK = 1e-9
@@ -93,7 +93,7 @@ class _Found:
     """A point of one part, with what it truly costs."""
 
     number: int
-    """Of the part."""
+    """Number of the part."""
     point: Point
     usd: float
     volumes_gb: tuple[float, ...]
@@ -126,7 +126,7 @@ class _Tiers:
         """Return the best point, and the transfer in which it was found, with the prices that hold there."""
         spans = self._reach(self._ceiling_usd)
         if not isinstance(self._goal, MaxCost):
-            # A guess, which is held against what the answer costs: hardly a plan sends everything twice.
+            # A guess, checked against the cost of the answer: hardly any plan sends everything twice.
             most_gb = self._transfer.job.volume_gb * self._copies
             spans = tuple((low, min(high, most_gb)) for low, high in spans)
         lines = self._under(spans)
@@ -144,7 +144,7 @@ class _Tiers:
         return tuple((0.0, min(most_gb * count.sources, count.volume_gb(usd))) for count in self._counts)
 
     def _agrees(self, found: _Found, lines: Sequence[Line]) -> bool:
-        """Whether nothing that is as good for the goal costs less than these lines say, and the point no more."""
+        """Return whether these lines hold: no plan as good for the goal costs less, nor the point more."""
         if isinstance(self._goal, MaxCost):
             return found.usd <= self._ceiling_usd * (1 + CEILING_SLACK)
         counted = zip(self._counts, lines, self._reach(found.usd), strict=True)
@@ -241,7 +241,7 @@ class _Tiers:
         self._best = found if better else best
 
     def _beaten(self, bound: float) -> bool:
-        """Whether nothing below this bound is worth looking for."""
+        """Return whether nothing below this bound is worth looking for."""
         if self._best is None:
             return False
         if isinstance(self._goal, MaxCost):
@@ -254,7 +254,7 @@ class _Tiers:
         if best is None:
             if bound == math.inf:
                 return None
-            # What is known of the bound is all there is: the cheapest may be under the ceiling.
+            # No better bound is known: the cheapest plan may be under the ceiling.
             cheapest = best_start(self._transfer, Cheapest())
             if cheapest is None or cheapest[1].cost_usd > self._ceiling_usd:
                 return None
@@ -300,7 +300,7 @@ class _Tiers:
         return _Found(number, point, point.cost_usd + wrong, volumes)
 
     def _true_usd(self, part: Transfer, point: Point) -> float:
-        """What a point costs, whatever lines its part has."""
+        """Return the cost of a point, whatever lines its part has."""
         at = self._at(part, volumes_gb(part.formulation, part.job, point.answer.flow_gbps), None)
         return Point.of(at.formulation, at.job, point.answer).cost_usd
 

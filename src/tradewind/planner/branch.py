@@ -45,7 +45,7 @@ class Search:
     objective: float
     bound: float
     complete: bool
-    """Whether the bound is within the gap of the best, or of what had to be beaten."""
+    """True if the bound is within the gap of the best, or of what had to be beaten."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, order=False)

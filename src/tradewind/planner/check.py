@@ -24,7 +24,7 @@ GOAL_TOLERANCE = 1e-6
 
 
 def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits, *, boot_s: float | None = None) -> list[str]:
-    """What is wrong with a plan, one line each; empty for a good one.
+    """Return the faults of a plan, one line each; an empty list for a valid plan.
 
     ``boot_s`` is how long machines take to start where that was given, whatever the catalog says.
     """

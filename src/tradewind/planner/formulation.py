@@ -75,11 +75,11 @@ class TreeFlows:
     trees: tuple[tuple[Tree, float], ...]
     """Trees and their rates [Gbit/s]."""
     flow_gbps: FloatArray
-    """What they put on each flow column."""
+    """Sum of the tree rates on each flow column."""
     bound: float
     """No trees are better for these machines: USD/s, or Gbit/s when the rate was maximised."""
     complete: bool
-    """Whether the trees are the best. They are not where the work was spent before."""
+    """True if the trees are the best. They are not where the work was spent before."""
     duals: FloatArray
     """Per row of the programme, then of the rate and, if any, of the ceiling."""
 

@@ -60,7 +60,7 @@ Line = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Programmes:
-    """What is traced: one programme, or where volume tiers make costs other than linear, one per choice of tiers.
+    """The programmes to trace: one, or one per choice of tiers if volume tiers make costs other than linear.
 
     For every plan the least cost over ``prices`` is its own or more, and that over ``bounds`` its own or less.
     """
@@ -107,7 +107,7 @@ class Segment:
 
     @property
     def proven(self) -> bool:
-        """Whether nothing better exists."""
+        """True if nothing better exists."""
         return self.gap <= PROVEN_GAP
 
 

@@ -103,7 +103,7 @@ def soonest(formulation: Formulation, job: Job, settings: SolverSettings) -> Poi
 
 
 def _too_wide(formulation: Formulation) -> bool:
-    """Whether flows for machines everywhere take as long as choosing regions first, or longer."""
+    """Return whether flows for machines everywhere take as long as choosing regions first, or longer."""
     return formulation.shared is not None and formulation.link_count > WHOLE_COLUMNS_MAX
 
 

@@ -42,13 +42,13 @@ class SolverSettings:
     windows_max: int = 24
     """Rate windows looked at with several destinations, where boot time is paid, before the gap is reported."""
     work_max: float = WORK_MAX
-    """Of all solves of one question together, in the units of `Meter`; then the gap is reported, not closed."""
+    """Maximum work of all solves of one question, in the units of `Meter`; beyond it the gap is reported."""
     relaxations_max: int = 500
-    """Of one search for machines. Measured grids took up to 230."""
+    """Maximum relaxations of one search for machines. Measured grids took up to 230."""
     meter: Meter = field(default_factory=Meter, compare=False)
-    """Of the question that is being answered; each goal begins with a fresh one."""
+    """Meter of the question that is being answered; each goal starts with a new one."""
     whole: Meter | None = field(default=None, compare=False)
-    """Of all questions that answer one, where there are several."""
+    """Shared meter, if several questions answer one."""
 
     def afresh(self, part: float = 1.0) -> SolverSettings:
         """Return the same limits for another question, with ``part`` of the work."""

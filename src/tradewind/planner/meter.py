@@ -13,7 +13,7 @@ __all__ = ["WORK_MAX", "Meter"]
 WORK_MAX = 50_000
 """Work of one question with one destination: some 3 CPU-s."""
 RELAXATION_WORK = 200
-"""What a relaxation costs beside its simplex iterations, in iterations of the same programme."""
+"""Overhead of a relaxation beside its simplex iterations, in iterations of the same programme."""
 COLUMNS_MIN = 2000
 """Smaller programmes cost no less: handing them over takes longer than solving them."""
 COLUMNS_OF_WORK = 1e4
@@ -35,7 +35,7 @@ class Meter:
     work_max: float = WORK_MAX
     done: float = 0.0
     whole: Meter | None = None
-    """Of the question of which this one is a part; what is counted here counts there, too."""
+    """Meter of the enclosing question; work counted here counts there too."""
 
     def count(self, iterations: int, columns: int) -> None:
         """Count one linear programme."""
@@ -59,7 +59,7 @@ class Meter:
 
     @property
     def spent(self) -> bool:
-        """Whether what has been found by now must do."""
+        """True if what has been found by now must do."""
         return self.done >= self.work_max or (self.whole is not None and self.whole.spent)
 
 

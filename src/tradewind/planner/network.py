@@ -34,11 +34,11 @@ class Limits:
     """Limits of single regions, below or above the general one."""
     connections_per_machine: int = 64
     spot: bool = False
-    """Whether machines may be spot machines, which their provider can take away."""
+    """True if machines may be spot machines, which their provider can take away."""
     machine_types: Collection[str] | None = None
     """Names of machine types to choose from; ``None`` for all."""
     store_limits: bool = True
-    """Whether the object stores' rates per machine bind at source and destination, where they are known."""
+    """True if the object stores' rates per machine bind at source and destination, where they are known."""
     compression_ratio: float = 1.0
     """Bytes on the wire per byte of data, at most 1."""
     monthly_egress_used_gb: float = 0.0
@@ -73,7 +73,7 @@ class Network:
     head: IntArray
     link_gbps: FloatArray
     usd_per_gb: FloatArray
-    """Of the first GB; `counts` says how the price goes on where it has tiers."""
+    """Price of the first GB; `counts` has the further tiers."""
     options: tuple[MachineOption, ...]
     machines_max: IntArray
     """Per region."""
@@ -190,7 +190,7 @@ def _offers(catalog: Catalog, region: Region, limits: Limits) -> list[MachineOff
 
 
 def _beats(other: MachineOffer, offer: MachineOffer, first: bool) -> bool:
-    """Whether ``other`` costs no more, carries no less and starts no later; of two that are alike the first stays."""
+    """Return whether ``other`` costs no more, carries no less and starts no later; of equal offers the first stays."""
     theirs = (-other.usd_per_hour, other.machine.egress_gbps, other.machine.ingress_gbps, -other.machine.boot_s)
     ours = (-offer.usd_per_hour, offer.machine.egress_gbps, offer.machine.ingress_gbps, -offer.machine.boot_s)
     return all(a >= b for a, b in zip(theirs, ours, strict=True)) and (theirs != ours or first)

@@ -36,9 +36,9 @@ class Job:
     boot_s: float = 0.0
     requests_usd: float = 0.0
     objects: ObjectSet | None = None
-    """What the requests are counted from."""
+    """The objects from which requests are counted."""
     boot_given: bool = False
-    """Whether all machines take ``boot_s`` to start; else that is the longest that a plan may wait."""
+    """True if all machines take ``boot_s`` to start; else that is the longest that a plan may wait."""
 
     def boot_of(self, machines: Iterable[RegionMachines]) -> float:
         """Seconds until the slowest of these machines answers."""
@@ -70,7 +70,7 @@ class Point:
 
     @property
     def proven(self) -> bool:
-        """Whether nothing better exists: the search says so, and so does the gap."""
+        """True if nothing better exists: the search says so, and so does the gap."""
         return self.answer.optimal and self.gap <= PROVEN_GAP
 
     @classmethod

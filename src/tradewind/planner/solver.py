@@ -308,9 +308,9 @@ class _Round:
     bound: float
     feasible: bool
     complete: bool
-    """Whether it ran to its end."""
+    """True if it ran to its end."""
     exact: bool = False
-    """Whether trees carry what it promised for the machines it chose."""
+    """True if trees carry what it promised for the machines it chose."""
 
 
 def _late_count(formulation: Formulation) -> int:
@@ -354,7 +354,7 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Promise:
-    """What a branch and bound says of the machines it chose."""
+    """Result of a branch and bound for the machines it chose."""
 
     values: FloatArray
     """Per column."""

@@ -64,7 +64,7 @@ class TierCount:
 
     @property
     def falls(self) -> bool:
-        """Whether no further GB costs more than the one before."""
+        """True if no further GB costs more than the one before."""
         prices = [tier.usd_per_gb for tier in self.price.tiers]
         ahead = prices[-1 - len(self.steps_gb) :]
         return all(later <= before for before, later in itertools.pairwise(ahead))
@@ -91,7 +91,7 @@ class TierCount:
         return Line(self.usd(low) - slope * low, slope)
 
     def is_under(self, line: Line, high_gb: float) -> bool:
-        """Whether a line lies nowhere above G up to a volume."""
+        """Return whether a line lies nowhere above G up to a volume."""
         ends = [0.0, *(step for step in self.steps_gb if step < high_gb), high_gb]
         return all(line.at(end) <= self.usd(end) * (1 + ROUNDING) + ROUNDING for end in ends)
 

@@ -38,7 +38,7 @@ class Transfer:
 
     @property
     def boot_given_s(self) -> float | None:
-        """How long machines take to start, where that does not depend on their type."""
+        """Start time of machines, if it does not depend on their type; else None."""
         return self.job.boot_s if self.job.boot_given else None
 
 

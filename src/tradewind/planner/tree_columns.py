@@ -71,12 +71,12 @@ class _Generated:
     values: FloatArray
     duals: FloatArray
     bound: float
-    """Of its objective, which is minimised."""
+    """Lower bound of its objective, which is minimised."""
     complete: bool
     weights: FloatArray
     """Per link: what its use costs under the duals."""
     least_weight: float
-    """Of any tree; infinite where there is none."""
+    """Least weight of any tree; infinite if there is none."""
 
     def artificial(self, options: int) -> float:
         """Return how much of rate and ceiling is missed."""
@@ -317,7 +317,7 @@ class TreeColumns:
         return weights
 
     def _constant(self, duals: FloatArray, ask: Ask) -> float:
-        """What a tree's reduced cost has beside its weight."""
+        """Return the part of a tree's reduced cost beside its weight."""
         constant = -1.0 if ask.maximise_rate else (self._usd_per_gbit - ask.usd_per_gbit) * COST_SCALE
         constant -= float(duals[self._rate_rows()].sum())
         if ask.ceiling_usd_per_gbit is not None:

@@ -34,7 +34,7 @@ SLACK = 1e-4
 RATE_SLACK = 1e-9
 """Relative; lets the flows reach the rate of the plan in spite of rounding."""
 WORK_PART = 0.1
-"""Of the work of a question, for leaving trickles out."""
+"""Share of the work of a question for leaving trickles out."""
 ROUNDS_MAX = 5
 """Links that are closed can bring other trickles; those that are left by then stay."""
 

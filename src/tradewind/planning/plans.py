@@ -225,7 +225,7 @@ class TransferFrontier:
 
     @property
     def proven(self) -> bool:
-        """Whether nothing better exists anywhere on it."""
+        """True if nothing better exists anywhere on it."""
         return all(segment.proven for segment in self.segments)
 
     def cost_usd(self, throughput_gbps: float) -> float:

@@ -59,7 +59,7 @@ class _Way:
 
 
 def can_be_mapped(plan: AnyPlan, places: Mapping[Region, Place]) -> bool:
-    """Whether it is known where all regions of the plan lie."""
+    """Return whether it is known where all regions of the plan lie."""
     return all(region in places for edge in plan.edges for region in (edge.src, edge.dst))
 
 

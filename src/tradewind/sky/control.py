@@ -41,7 +41,7 @@ class SkyControl:
         return result
 
     def is_answered(self) -> bool:
-        """Whether an emulator listens."""
+        """Return whether an emulator listens."""
         try:
             self._connected().close()
         except OSError:

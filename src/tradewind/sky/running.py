@@ -72,7 +72,7 @@ class Sky:
     def __init__(self, folder: Path, ready: Mapping[str, Any], process: subprocess.Popen[bytes] | None) -> None:
         self.folder = folder
         self.pid: int = ready["pid"]
-        #: Whether the emulator got real-time scheduling; without it expect lateness of half a millisecond.
+        #: True if the emulator got real-time scheduling; without it expect lateness of half a millisecond.
         self.realtime: bool = ready["realtime"]
         self.control = SkyControl(str(folder / "control.sock"))
         self._machines = _machines(ready)

@@ -217,7 +217,7 @@ class Client:
         return self._launch(job_id, spec, way, settings, ended, folder=folder, keep_logs=keep_logs)
 
     def ledger(self, record: JobRecord) -> Ledger:
-        """What a job has cost so far, line by line, also while it runs in another process."""
+        """Return the cost of a job so far, line by line, also while it runs in another process."""
         return stored_ledger(self.store.path(record.id), record.document, record.progress)
 
     def require_resumable(self, record: JobRecord) -> None:

@@ -1,8 +1,8 @@
 """The events of one running job: written by its supervisor, read by anybody from the start, needed by nobody.
 
 What a reader gets is what a gateway's `GET /v1/events` promises: all lines in order from the start, up to
-LOG_BYTES_MAX; beyond that the oldest go, and a reader that missed some is told how many. Of progress only the newest is
-kept, so a slow or late reader gets the latest counts and not all of them.
+LOG_BYTES_MAX; beyond that the oldest go, and a reader that missed some gets their number. Only the newest progress
+event is kept, so a slow or late reader gets the latest counts and not all of them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class EventLog:
                 self._changed.notify_all()
 
     def wait_ended(self, timeout_s: float | None = None) -> bool:
-        """Whether the end has come within so long."""
+        """Return whether the end has come within so long."""
         with self._changed:
             return self._changed.wait_for(lambda: self._ended, timeout_s)
 

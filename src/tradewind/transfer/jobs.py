@@ -30,7 +30,7 @@ from tradewind.transfer.name_list import LIST_FILE
 
 #: A lead that works in the folder, or has, made it, and holds its lock while it lives.
 LOCK_FILE = "lock"
-#: What a lead opens in a job's folder.
+#: Files that a lead opens in a job's folder.
 LEAD_FILES = (LOCK_FILE, "status.json", "journal.sqlite", "spent")
 #: In a job's folder while `jobs cancel` stops it: whoever runs it must not advise to resume it.
 CANCELLING_FILE = "cancelling"
@@ -163,7 +163,7 @@ class JobStore:
         return None
 
     def is_led(self, job_id: str) -> bool:
-        """Whether a lead lives and works on it. Looks at the lead's lock without taking it."""
+        """Return whether a lead lives and works on it. Looks at the lead's lock without taking it."""
         try:
             return is_locked(os.path.join(self.path(job_id), LOCK_FILE))
         except OSError:
@@ -222,7 +222,7 @@ def cancelling(folder: str) -> Iterator[None]:
 
 
 def is_cancelled(folder: str) -> bool:
-    """Whether the job of this folder was cancelled, or is being cancelled by another process."""
+    """Return whether the job of this folder was cancelled, or is being cancelled by another process."""
     if os.path.exists(os.path.join(folder, CANCELLING_FILE)):
         return True
     try:

@@ -97,7 +97,7 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
 
 
 def has_fleet(journal: FleetJournal, job_id: str) -> bool:
-    """Whether a fleet of the job was not closed. Raises ConfigError."""
+    """Return whether a fleet of the job was not closed. Raises ConfigError."""
     return any(record.purpose == _purpose(job_id) for record in journal.records())
 
 

@@ -40,9 +40,9 @@ __all__ = [
 
 #: In a job's folder.
 LEDGER_FILE = "ledger.json"
-#: A ledger is written at least so often while its job runs.
+#: Maximum interval between writes of a ledger while its job runs.
 SAVE_S = 5.0
-#: A machine lives at most so long after the ledger was written last: its lease may have been renewed until it was due
+#: Maximum life of a machine after the last write of the ledger: its lease may have been renewed until it was due
 #: to be written again.
 ALIVE_S_MAX = LEASE_S + SAVE_S
 #: Written by the lead before it sends anything (lead/run/spending.rs): US dollars and bytes, over all runs.
@@ -77,10 +77,10 @@ class JobLedger:
         self._clock = clock
         self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
         self._lock = threading.Lock()
-        #: What the lead's sum over all runs was when the present run began, as far as the ledger has counted it.
+        #: The lead's sum over all runs at the start of the present run, as far as the ledger has counted it.
         self._base_usd = 0.0
         self._saved_s = float("-inf")
-        #: Whether there is, or must be, a file: from then on it is kept up to date, whatever it says.
+        #: True if there is, or must be, a file: from then on it is kept up to date, whatever it says.
         self._kept = ledger.total_usd(self.unix_s) > 0
 
     @property
@@ -97,7 +97,7 @@ class JobLedger:
 
     @property
     def ledger(self) -> Ledger:
-        """What was counted so far."""
+        """The counts so far."""
         with self._lock:
             return self._present()
 
@@ -107,7 +107,7 @@ class JobLedger:
         return self._epoch_s + self._clock()
 
     def spent_usd(self, egress_usd: float = 0.0, at_s: float | None = None) -> float:
-        """What the job has cost, or will have at a later reading of the clock.
+        """Return the cost of the job, now or at a later reading of the clock.
 
         `egress_usd` is what its lead says that egress cost over all runs, which may be newer than what was counted.
         """
@@ -146,7 +146,7 @@ class JobLedger:
         with self._lock:
             carried_usd, is_exact = _carried_over_usd(self._folder)
             counted = _with_egress(self._ledger, carried_usd)
-            # What was counted beyond an exact sum was about to be sent, and was not: the next run may still spend it.
+            # Bytes counted beyond an exact sum were not sent after all: the next run may still spend their cost.
             self._base_usd = _egress_usd(counted) if is_exact else carried_usd
             self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
 
@@ -237,7 +237,7 @@ def read_ledger(folder: str) -> Ledger | None:
 
 
 def is_damaged(folder: str) -> bool:
-    """Whether a job's folder has a ledger that cannot be read."""
+    """Return whether a job's folder has a ledger that cannot be read."""
     return os.path.lexists(os.path.join(folder, LEDGER_FILE)) and read_ledger(folder) is None
 
 
@@ -287,7 +287,7 @@ def end_fleet_in_ledger(folder: str, fleet: str, now_s: float) -> None:
 
 
 def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, int]:
-    """What arrived over each route; of a route that was taken out and put in again, both times together."""
+    """Return the GB that arrived over each route; both times together for a route that was removed and added again."""
     found: Counter[str] = Counter()
     for hop in progress.hops:
         found[hop.name] += hop.bytes
@@ -295,13 +295,13 @@ def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, in
 
 
 def _most(counted: Any, found: Any) -> Any:
-    """Of each kind of requests the larger number: a line that comes late has smaller ones."""
+    """Return the larger number of each kind of requests: a late line has smaller numbers."""
     both = {name: max(number, getattr(found, name)) for name, number in to_document(counted).items()}
     return type(counted)(**both)
 
 
 def _with_egress(ledger: Ledger, usd: float) -> Ledger:
-    """With at least so much egress over all runs: the last one spent it after its owner wrote for the last time."""
+    """Return the ledger with at least this egress: the last run spent more after its owner's last write."""
     counted_usd, runs = _egress_usd(ledger), ledger.runs or (RunCount(1),)
     if usd <= counted_usd:
         return ledger
@@ -314,7 +314,7 @@ def _egress_usd(ledger: Ledger) -> float:
 
 
 def _carried_over_usd(folder: str | None) -> tuple[float, bool]:
-    """What egress of earlier runs the next lead starts from (lead/run/spending.rs): it reads the same files.
+    """Return the egress of earlier runs from which the next lead starts (lead/run/spending.rs reads the same files).
 
     Also whether that is exact: written before anything was sent, and not a sum that was seconds old when a lead died.
     """

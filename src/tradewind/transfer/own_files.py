@@ -31,7 +31,7 @@ class _Local:
     is_tree: bool
 
     def holds(self, path: str) -> bool:
-        """Whether the path is this file, or this directory, or lies in it."""
+        """Return whether the path is this file, or this directory, or lies in it."""
         return _lies_in(path, self.path) if self.is_tree else _is_same(path, self.path)
 
 
@@ -127,7 +127,7 @@ def _local(store: StoreSpec, key: str, *, is_tree: bool) -> Iterator[_Local]:
 
 
 def _lies_in(path: str, folder: str) -> bool:
-    """Whether the path is the folder or lies anywhere in it."""
+    """Return whether the path is the folder or lies anywhere in it."""
     path = os.path.realpath(path)
     while not _is_same(path, folder):
         parent = os.path.dirname(path)

@@ -1,4 +1,4 @@
-"""Whether the routes of a planned transfer carry what the plan says they do, from the lead's progress. Pure."""
+"""True if the routes of a planned transfer carry what the plan says they do, from the lead's progress. Pure."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def plan_lines(
 
 @dataclass(frozen=True, slots=True)
 class JobCost:
-    """What a job was predicted to cost, and what it has cost so far by our count at list price [USD]."""
+    """Predicted cost of a job, and its metered cost so far at list prices [USD]."""
 
     predicted_usd: float
     metered_usd: float

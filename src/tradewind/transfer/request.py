@@ -286,7 +286,7 @@ def _refuse_named_link(start: Location, options: Options) -> None:
 
 
 def _is_tree(start: Location, options: Options) -> bool:
-    """Whether the source means everything below it. Asks the file system only for a local path."""
+    """Return whether the source means everything below it. Asks the file system only for a local path."""
     tree = options.recursive or options.compare is not None or options.files_from is not None or start.kind == "mem"
     if start.kind != "file":
         return tree

@@ -80,7 +80,7 @@ Restarter = Callable[[JobSpec, Plan], JobGateways]
 RUN_FILE = "run.json"
 #: When the events of a lead end early, its process has so long to end too, so that its exit code can be reported.
 LAST_WORDS_S = 5.0
-#: The supervisor looks at the time so often: ceilings hold also when no progress comes.
+#: Interval of the supervisor's clock: ceilings hold even without progress events.
 TICK_S = 0.5
 #: Events that wait for the supervisor; the reader of the lead waits beyond it, and the lead keeps them meanwhile.
 INBOX_MAX = 1024
@@ -207,17 +207,17 @@ class RunningJob:
 
     @property
     def ledger(self) -> Ledger:
-        """What the job has cost so far, line by line, over all its runs."""
+        """Cost of the job so far, line by line, over all its runs."""
         return self._ledger.ledger
 
     def spent_usd(self) -> float:
-        """What the job has cost so far [USD]: egress, machines and requests of all its runs, at list price."""
+        """Cost of the job so far [USD]: egress, machines and requests of all its runs, at list prices."""
         return self._ledger.spent_usd()
 
     def drain(self) -> None:
         """Ask the lead to checkpoint and stop, and return at once; events then end with outcome `interrupted`.
 
-        A lead that has ended, or is about to, has nothing left to stop: that is no error.
+        A lead that has ended, or is about to, has nothing left to stop; this is not an error.
         """
         self._tell(DrainAsked())
 
@@ -310,7 +310,7 @@ class RunningJob:
         return publish.line if self.summary_document is None else _line(self.summary_document)
 
     def _look_at_routes(self, document: Mapping[str, Any]) -> None:
-        """What the lead's progress says of the routes, for learning and for changes of the plan."""
+        """Record the progress of the routes, for learning and for changes of the plan."""
         if document["event"] == "progress":
             self._watch.see(document)
             if self._adaptation is not None:

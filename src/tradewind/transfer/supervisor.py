@@ -40,9 +40,9 @@ __all__ = [
     "Tick",
 ]
 
-#: A job whose lead dies is restarted automatically so many times, from its journal.
+#: Maximum automatic restarts of a job whose lead dies; it resumes from its journal.
 RESTARTS_MAX = 2
-#: A job that nears its ceiling is stopped so long before: machines are paid while it drains.
+#: A job is stopped this long before its ceiling: machines are paid while it drains.
 CEILING_STOP_S = 3.0
 #: A job that drains is ended so long before it reaches its ceiling: the next look at the time may be as late.
 CEILING_END_S = 0.5
@@ -50,7 +50,7 @@ CEILING_END_S = 0.5
 EGRESS_STOP_S = 1.0
 #: A drain is asked for again when the lead still runs after so long.
 DRAIN_AGAIN_S = 5.0
-#: A lead that has not ended so long after it was asked to drain is ended with its machines.
+#: A lead that has not ended this long after a drain request is ended with its machines.
 DRAIN_END_S = 120.0
 #: A restart that takes longer has failed. Machines have 60 s to answer, and their predecessors 10 s to end.
 RESTART_END_S = 300.0
@@ -155,7 +155,7 @@ class Budget(Protocol):
         ...
 
     def spent_usd(self, egress_usd: float, at_s: float) -> float:
-        """What all runs of the job will have cost at some time of the supervisor's clock: egress, machines, requests.
+        """Return the cost of all runs of the job at a time of the supervisor's clock: egress, machines, requests.
 
         `egress_usd` is what the lead says of the egress of all runs.
         """
@@ -190,15 +190,15 @@ class Supervisor:
 
     @property
     def draining(self) -> bool:
-        """Whether the job is to stop."""
+        """True if the job is to stop."""
         return self._drain_since_s is not None
 
     def elapsed_s(self, now_s: float) -> float:
-        """How long the present lead has run, by our clock: what it says may be late."""
+        """Return the running time of the present lead, by the supervisor's clock: its own reports may be late."""
         return max(0.0, now_s - self._began_s)
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
-        """What is to be done about an event. After Finish nothing is."""
+        """Return the actions for an event. There are none after Finish."""
         if self.state == "finished":
             return []
         actions: list[Action] = []
@@ -263,7 +263,7 @@ class Supervisor:
             self._drain_since_s, self._drain_asked_s = now_s, float("-inf")
 
     def _due(self, now_s: float) -> list[Action]:
-        """What the time alone asks for."""
+        """Return the actions that are due by the clock alone."""
         if self.state == "restarting":
             if now_s - self._restart_since_s >= RESTART_END_S:
                 return [self._finish(Finish(lost=f"no new lead within {RESTART_END_S:.0f} s"))]
@@ -286,7 +286,7 @@ class Supervisor:
         return [Drain(self.generation)]
 
     def _nears_ceiling(self, now_s: float) -> bool:
-        """Whether the cost comes close to the ceiling, also when no progress comes."""
+        """Return whether the cost comes close to the ceiling, also when no progress comes."""
         usd = self._budget.usd
         if usd == float("inf"):
             return False
@@ -309,7 +309,7 @@ class Supervisor:
         return min(left_usd, max(0.0, mean * total_gb + lost_usd - self._egress_usd))
 
     def _reaches_ceiling(self, now_s: float) -> bool:
-        """Whether a job that drains would pass the ceiling by the time that its machines take alone."""
+        """Return whether a job that drains would pass the ceiling by the time that its machines take alone."""
         usd = self._budget.usd
         if usd == float("inf"):
             return False

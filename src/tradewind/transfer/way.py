@@ -35,11 +35,11 @@ class Way:
     ceiling_usd: float | None = None
     """Most that the job may cost over all its runs: egress, machines and requests."""
     prices: JobPrices = field(default_factory=JobPrices)
-    """Of machines, egress and requests, where the plan says them."""
+    """Predicted cost of machines, egress and requests, if the plan has it."""
     question: Question | None = None
     """What the planner was asked, where it was; its answer is then watched."""
     replan: bool = False
-    """Whether it may be asked again while the job runs, and the routes be changed."""
+    """True if it may be asked again while the job runs, and the routes be changed."""
 
 
 def local_way() -> Way:

@@ -75,7 +75,7 @@ def _answered(place: Location, access: Access, answer: dict[str, str]) -> Wherea
 
 
 def _at_its_cloud(place: Location, access: Access) -> bool:
-    """Whether the store is the cloud itself and not a compatible server, whose regions mean nothing elsewhere."""
+    """Return whether the store is the cloud itself, not a compatible server with regions of its own."""
     endpoint = access.endpoint or place.endpoint
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url

@@ -242,7 +242,7 @@ fn check_roles(program: &Program, roles: Roles) -> Checked {
     Ok(())
 }
 
-/// Nobody but the lead knows the job, so everybody else is told which keys it is about.
+/// Only the lead knows the job, so the other programs state its keys.
 fn check_scopes(program: &Program, roles: Roles) -> Checked {
     let (node, is_lead) = (&program.node, program.lead.is_some());
     if program.reads.is_some() && (is_lead || !roles.source) {

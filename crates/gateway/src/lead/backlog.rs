@@ -1,4 +1,4 @@
-//! What a job must come back to at its end, in a temporary file: any number of things fits, and none takes memory.
+//! Work that a job must do at its end, in a temporary file: any number of entries fits, and none uses memory.
 //!
 //! The file is made with the first thing, so that an ordinary job has none, and has no name, so that none is left behind.
 
@@ -33,7 +33,7 @@ impl<T: Serialize + DeserializeOwned> Backlog<T> {
     /// Puts one thing down. Blocks for a disk write now and then.
     ///
     /// # Errors
-    /// What the file system says; the backlog must not be read after it.
+    /// The error of the file system; the backlog must not be read after it.
     pub fn push(&mut self, thing: &T) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -52,7 +52,7 @@ impl<T: Serialize + DeserializeOwned> Backlog<T> {
     /// Takes everything, and is empty then.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn take(&mut self) -> io::Result<Reading<T>> {
         let lines = match self.file.take() {
             None => None,

@@ -120,8 +120,8 @@ fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdi
     if same { Verdict::Same } else { Verdict::Differs(Difference::Time) }
 }
 
-/// Whether a copy of `ours` would bear the time of `theirs`. Copies are given whole milliseconds, so a file that bears
-/// those is held against the other to the millisecond, and any other to the nanosecond.
+/// Returns whether a copy of `ours` would bear the time of `theirs`. Copies are given whole milliseconds, so a file
+/// that bears those is held against the other to the millisecond, and any other to the nanosecond.
 ///
 /// File systems that are known to round, as FAT does to even seconds, have their rounding. Of others that keep whole
 /// seconds (ext3, HFS+, some that lie behind FUSE) the time of the last change tells, which no program sets: it is of a

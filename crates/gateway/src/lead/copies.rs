@@ -19,7 +19,7 @@ pub struct ProvenCopy {
     pub key: String,
     /// Its length.
     pub size_bytes: u64,
-    /// What the store said when it was written. Where that is nothing, the length has to do.
+    /// The store's answer to the write. If it states nothing, only the length is compared.
     pub written: Written,
 }
 
@@ -57,8 +57,8 @@ fn lost(url: &str, why: &str) -> Failure {
     Failure { hint: Some(hint.to_owned()), ..failure }
 }
 
-/// Whether `now` is the object of `size_bytes` that was `written`, or another one of the same bytes: a request that was
-/// made twice may be carried out twice, and a new version of the same bytes is as good.
+/// Returns whether `now` is the object of `size_bytes` that was `written`, or another one of the same bytes: a request
+/// that was made twice may be carried out twice, and a new version of the same bytes is as good.
 pub fn is_as_written(size_bytes: u64, written: &Written, now: &ObjectInfo) -> bool {
     let same_bytes = written.checksums.agrees_with(&now.checksums) == Some(true);
     // A file system may have another device number after it was mounted again.

@@ -80,7 +80,7 @@ pub enum Deleted {
     Failed(FailedObject),
     /// It was not deleted, because copies of it are not there. `source` is empty.
     Kept {
-        /// What and why.
+        /// The object, and the reason.
         failed: FailedObject,
         /// Destination and key of each copy that is gone.
         lost: Vec<(u16, String)>,
@@ -331,7 +331,7 @@ impl DeletionRun {
     }
 }
 
-/// What a look at the copies of one object found.
+/// The result of a check of the copies of one object.
 struct Missing {
     first: Option<NotThere>,
     lost: Vec<(u16, String)>,

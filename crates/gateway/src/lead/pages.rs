@@ -51,7 +51,7 @@ pub struct Pages {
     _fetching: AbortOnDropHandle<()>,
 }
 
-/// What the fetching task sends. That it sends no more is not the end of a listing: it may have panicked.
+/// A message of the fetching task. A closed channel is not the end of a listing: the task may have panicked.
 #[derive(Debug)]
 struct Fetched {
     page: Result<ListPage>,

@@ -29,7 +29,7 @@ pub struct Places<'a> {
     pub source: &'a Arc<dyn Store>,
     /// The destinations, in the order of [`JobSpec::targets`].
     pub targets: &'a [Arc<dyn Store>],
-    /// How often a request is tried.
+    /// How requests are retried.
     pub policy: RetryPolicy,
 }
 
@@ -43,7 +43,7 @@ struct Place<'a> {
 /// A part of the selection: an object, or all below a prefix.
 struct Part<'a> {
     key: &'a str,
-    /// What follows the destination's own key.
+    /// The part after the destination's own key.
     name: String,
     is_tree: bool,
 }
@@ -157,7 +157,7 @@ impl Places<'_> {
         Ok(())
     }
 
-    /// Whether nothing tells any of the objects from its counterpart. One that is absent or different is proof.
+    /// Returns whether nothing tells any of the objects from its counterpart. One that is absent or different is proof.
     async fn are_all_the_same(&self, target: Place<'_>, view: &[(&String, String)]) -> Result<bool, SurveyError> {
         let asked = view.iter().map(|(key, at_target)| {
             self.policy.run("head", target.store.url(), move || {
@@ -199,8 +199,8 @@ impl Places<'_> {
     }
 }
 
-/// Whether a server that shows files as objects shows this one: it hides its own, in names that begin with a dot, and
-/// empty directories.
+/// Returns whether a server that shows files as objects shows this one: it hides its own, in names that begin with a
+/// dot, and empty directories.
 fn is_plain(name: &str) -> bool {
     !name.ends_with('/') && !name.split('/').any(|part| part.starts_with('.'))
 }

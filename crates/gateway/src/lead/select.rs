@@ -34,7 +34,7 @@ impl BadRule {
 /// Why an object is taken or left, with the rule that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Whether it is taken.
+    /// True if it is taken.
     pub taken: bool,
     /// What decided.
     pub because: Because,
@@ -92,19 +92,19 @@ impl Selector {
         Ok(Self { rules: filter.rules.clone(), globs, set, filter: filter.clone() })
     }
 
-    /// Whether an object of this relative name, size and modification time is taken.
+    /// Returns whether an object of this relative name, size and modification time is taken.
     pub fn takes(&self, name: &str, size_bytes: u64, modified_unix_ms: i64) -> bool {
         self.takes_name(name) && self.refusal_by_measure(Some(size_bytes), Some(modified_unix_ms)).is_none()
     }
 
-    /// Whether the rules take this relative name, whatever its size and time.
+    /// Returns whether the rules take this relative name, whatever its size and time.
     pub fn takes_name(&self, name: &str) -> bool {
         self.rules.is_empty() || self.verdict_of_rules(name).0
     }
 
-    /// Whether an entry that cannot be listed is of no concern, because the rules leave it out. A name that is empty or
-    /// ends in `/` is that of a folder, below which nobody knows the names: it counts only if the rules leave out
-    /// whatever may be there. Where that is not certain the answer is no.
+    /// Returns whether an entry that cannot be listed is of no concern, because the rules leave it out. A name that is
+    /// empty or ends in `/` is that of a folder, below which nobody knows the names: it counts only if the rules leave
+    /// out whatever may be there. Where that is not certain the answer is no.
     pub fn leaves_out(&self, name: &str) -> bool {
         if !name.is_empty() && !name.ends_with('/') {
             return !self.takes_name(name);

@@ -108,7 +108,7 @@ async fn abort_known(
 /// Aborts the uploads of the intended key that were opened since the intent. Returns how many.
 ///
 /// # Errors
-/// What the store says.
+/// The error of the store.
 pub(crate) async fn abort_orphans_of(
     intent: &Intent,
     known: &[UploadId],

@@ -15,7 +15,7 @@ pub enum Incoming {
     Piece {
         /// The bytes.
         bytes: Bytes,
-        /// Whether the body is whole now.
+        /// True if the body is whole now.
         last: bool,
     },
     /// The request begun last will not be finished.
@@ -99,7 +99,7 @@ impl FrameWriter {
         Self { side, scratch: Vec::new() }
     }
 
-    /// Whether to begin no further request on this connection.
+    /// Returns whether to begin no further request on this connection.
     pub fn is_worn(&self) -> bool {
         self.side.is_worn()
     }

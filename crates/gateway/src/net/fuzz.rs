@@ -111,7 +111,7 @@ fn opened_in_fragments(opener: &mut Opener, wire: &[u8], fragment: usize) -> Vec
 /// length of the pieces in which it arrives.
 ///
 /// # Panics
-/// What was read depends on the pieces, or a body has other bytes than its head announced.
+/// If the result depends on the pieces, or a body has another length than its head announced.
 pub fn connection(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let whole = read_all(data, usize::MAX);
@@ -119,7 +119,7 @@ pub fn connection(data: &[u8]) {
     assert!(whole == pieces, "in one piece it is read otherwise than in pieces of {} bytes", usize::from(first) + 1);
 }
 
-/// What came on the connection. Pieces of a body are joined.
+/// Returns the messages of the connection. Pieces of a body are joined.
 fn read_all(data: &[u8], fragment: usize) -> Vec<String> {
     let hello = Hello { version: WIRE_VERSION_MAJOR, job: "job".to_owned(), node: "here".to_owned() };
     let reader = Fragments { data: Bytes::copy_from_slice(data), fragment, ready: false };

@@ -1,4 +1,4 @@
-//! Who may be in a handshake: strangers that open connections and say nothing must not keep the fleet out.
+//! Limits handshakes, so that strangers that open silent connections cannot keep the fleet out.
 //!
 //! A new connection is always let in. Where that makes too many, the longest-waiting handshake of the address that has
 //! most of them ends in its place, so a crowd from one address costs that address its own places. Addresses from which

@@ -77,7 +77,7 @@ impl Sealer {
         RECORD_HEADER_BYTES + plain_bytes + RECORD_TAIL_BYTES
     }
 
-    /// Whether the keys should not be used for another request.
+    /// Returns whether the keys should not be used for another request.
     pub(super) fn is_worn(&self) -> bool {
         self.0.sequence >= RECORDS_MAX
     }

@@ -70,7 +70,7 @@ impl WriteSide {
         Self { socket, sealer: sealer.map(|sealer| (sealer, Vec::with_capacity(SEAL_BUFFER_BYTES))) }
     }
 
-    /// Whether this side should begin no other request (its keys are near their limit).
+    /// Returns whether this side should begin no other request (its keys are near their limit).
     pub(super) fn is_worn(&self) -> bool {
         self.sealer.as_ref().is_some_and(|(sealer, _)| sealer.is_worn())
     }

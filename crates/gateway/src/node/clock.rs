@@ -59,7 +59,7 @@ impl Pulse {
         self.clock
     }
 
-    /// Whether the process was frozen at any time since `since_ms`.
+    /// Returns whether the process was frozen at any time since `since_ms`.
     pub fn was_frozen_since(&self, since_ms: u64) -> bool {
         let missed_ms = self.clock.now_ms().saturating_sub(self.beat_ms.load(Ordering::Relaxed));
         let thawed_ms = self.thawed_ms.load(Ordering::Relaxed);

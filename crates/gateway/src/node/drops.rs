@@ -142,7 +142,7 @@ fn part_place(upload: &UploadId) -> PartPlace {
     PartPlace { target: 0, key: KEY.to_owned(), upload, part: 2, offset }
 }
 
-/// What a sink is asked to do.
+/// A request to a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Write,
@@ -254,8 +254,8 @@ async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when
     (ended.is_some(), verdict)
 }
 
-/// Whether a close found its upload gone: a dropped one has completed it. A store of files states no checksum by which the
-/// sink could know the object for the right one, so the lead restarts it.
+/// Returns whether a close found its upload gone: a dropped one has completed it. A store of files states no checksum
+/// by which the sink could know the object for the right one, so the lead restarts it.
 fn is_completed_before(request: Request, verdict: &Verdict) -> bool {
     let Verdict::Sink(words) = verdict else { return false };
     let answer = parse_exactly::<SinkReply>(words);
@@ -307,7 +307,7 @@ fn a_sink_dropped_at_any_await_answers_once_and_the_next_try_succeeds() {
     });
 }
 
-/// What a source is ordered to do.
+/// An order to a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Bundle,

@@ -1,4 +1,4 @@
-//! What a node uses of the world outside its process.
+//! The clock, network and files that a node uses.
 
 use crate::lead::background::Background;
 use crate::net::{Network, Tcp};

@@ -127,7 +127,7 @@ struct Lent<'a> {
 }
 
 impl Lent<'_> {
-    /// What was begun on it is complete.
+    /// Marks the request as complete, so that the connection is kept.
     fn give_back(mut self) {
         self.begun = false;
     }

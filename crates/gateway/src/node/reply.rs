@@ -26,7 +26,7 @@ pub struct ReplyTo {
     trust: Trust,
 }
 
-/// What is believed of an answer.
+/// The parts of an answer that are trusted.
 #[derive(Clone, Debug)]
 enum Trust {
     /// All: relays pass answers on unread, and the lead's hop ends at a source.

@@ -81,7 +81,7 @@ pub(super) fn ways(
     program.routes.iter().map(way).collect()
 }
 
-/// What a gateway does with what comes to its data port, and who may bring it.
+/// How a gateway handles requests on its data port, and the peers that may send them.
 pub(super) struct Stations {
     /// By route: the one gateway that may bring its requests, and what is done with them.
     pub(super) stations: HashMap<RouteId, (Arc<str>, Station)>,
@@ -91,7 +91,7 @@ pub(super) struct Stations {
     pub(super) upstream: HashSet<String>,
 }
 
-/// What the routes of `program` say of the data port of its gateway.
+/// Derives the stations of the gateway's data port from the routes of `program`.
 pub(super) fn stations(program: &Program, hops: &Hops, sink: Option<&Arc<Sink>>) -> Stations {
     let (mut stations, mut leads, mut upstream) = (HashMap::new(), HashMap::new(), HashSet::new());
     for route in &program.routes {

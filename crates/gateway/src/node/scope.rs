@@ -1,4 +1,4 @@
-//! Which keys this gateway may touch for its job, whoever asks it to.
+//! The keys that this gateway may read and write for its job, whatever its peers request.
 //!
 //! An order or a manifest names keys. Those that are outside the job are refused here, at the gateway that holds the
 //! credentials, so that a peer that was taken over cannot reach the rest of a store.
@@ -25,7 +25,7 @@ impl ReadScope {
         Self(keys)
     }
 
-    /// What the program says; for a lead, what its job says. `None` if neither says anything.
+    /// The scope in the program, or for a lead in its job; `None` if neither has one.
     pub fn of(program: &Program) -> Option<Self> {
         program.reads.clone().or_else(|| program.lead.as_ref().map(|job| job.reads())).map(Self)
     }
@@ -53,7 +53,7 @@ impl WriteScope {
         Self { writes, copies: None }
     }
 
-    /// What the program says; for a lead, what its job says.
+    /// The scope in the program, or for a lead in its job.
     pub fn of(program: &Program) -> Self {
         match &program.lead {
             Some(job) => Self { writes: job.writes(), copies: job.copies() },

@@ -13,10 +13,10 @@ use tradewind_wire::RequestId;
 use tradewind_wire::frame::Head;
 
 const TAG_BYTES: usize = 16;
-/// What a sealed message is longer than what it holds.
+/// The difference in length between a sealed message and its content.
 pub const SEAL_BYTES: usize = NONCE_LEN + TAG_BYTES;
 
-/// What a message is sealed for. It opens for nothing else.
+/// The purpose of a sealed message. The message opens only with the same context.
 #[derive(Clone, Copy, Debug)]
 pub enum Context<'a> {
     /// The body below this head. All its fields count but the hash, which a sealed body does without.

@@ -173,8 +173,8 @@ impl Sink {
         Ok(Placed { written, source_proof: Proof::StoreCopy, target_proof, size_bytes, unsynced })
     }
 
-    /// Whether an object of an earlier run survived. One that the machine took since it was last started is in its memory
-    /// at least; any other is read back.
+    /// Returns whether an object of an earlier run survived. One that the machine took since it was last started is in
+    /// its memory at least; any other is read back.
     async fn check(&self, place: WholePlace, size_bytes: u64, unsynced: Unsynced) -> Result<Placed, Failure> {
         let target = self.target(place.target, &place.key)?;
         let lost = |why: &str| Failure::lost(format!("{}/{}: {why}", target.store.url(), place.key));
@@ -213,7 +213,7 @@ impl Sink {
         Ok(PartTag { part: place.part, size_bytes, tag: tag.tag, checksums })
     }
 
-    /// Whether a part of an earlier run survived.
+    /// Returns whether a part of an earlier run survived.
     async fn check_part(&self, place: PartPlace, part: PartTag) -> Result<PartTag, Failure> {
         let target = self.target(place.target, &place.key)?;
         let has_part = |_| target.store.has_part(&place.key, &place.upload, place.offset, &part);
@@ -303,7 +303,7 @@ impl Sink {
         }
     }
 
-    /// What is known of an object that the store acknowledged. Where the answer states nothing that can be compared with
+    /// Returns the facts about an object that the store acknowledged. If the answer states nothing to compare with
     /// `computed`, the object is asked for, for its length at least. One that is missing, replaced or of another length
     /// is a failure.
     async fn looked_at(
@@ -440,7 +440,7 @@ impl Target {
             .map_err(|error| Failure::of_store(&error, Side::Target))
     }
 
-    /// What a power loss would undo of a write that went well.
+    /// The part of a successful write that a power loss could undo.
     fn unsynced(&self, options: &PutOptions, checksums: &Checksums) -> Option<Unsynced> {
         let boot = self.store.volatile_boot().filter(|_| !options.durable)?;
         Some(Unsynced { boot: boot.to_owned(), checksums: *checksums })

@@ -111,7 +111,7 @@ pub enum Manifest {
     CheckPart {
         /// Where it was written.
         place: PartPlace,
-        /// What the store returned for it.
+        /// The tag that the store returned for the part.
         part: PartTag,
     },
     /// Copies a part inside the store.
@@ -176,7 +176,7 @@ pub enum Entry {
         place: WholePlace,
         /// Its length.
         size_bytes: u64,
-        /// What the journal knows of it.
+        /// The journal's record of the object.
         unsynced: Unsynced,
     },
     /// The source could not read it: the sink only hands the words back.
@@ -342,7 +342,7 @@ impl Failure {
         Self::new(Fault::Corrupt, LOST, message)
     }
 
-    /// Whether it is of [`Failure::lost`].
+    /// Returns whether it is of [`Failure::lost`].
     pub fn is_lost(&self) -> bool {
         self.kind == LOST
     }

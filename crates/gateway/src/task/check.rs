@@ -170,7 +170,7 @@ impl Check {
         }
     }
 
-    /// Whether the rules leave out an entry that cannot be listed.
+    /// Returns whether the rules leave out an entry that cannot be listed.
     fn is_left_out(&self, selector: &Selector, side: Side, error: &Error) -> bool {
         let (store, prefix) = &self.sides[usize::from(side != Side::Source)];
         let root = object_url(store.as_ref(), prefix);

@@ -95,7 +95,7 @@ impl Rm {
         }
     }
 
-    /// Whether anything lies below a key that is no object. A listing that fails shows nothing.
+    /// Returns whether anything lies below a key that is no object. A listing that fails shows nothing.
     async fn is_folder(&self, key: &str) -> bool {
         let listing = Listing { store: self.store.clone(), prefix: folder_of(key), policy: self.policy };
         let Ok(pages) = listing.in_any_order().await else { return false };

@@ -1,4 +1,4 @@
-//! What a hostile relay does to the frames that pass it. The edits of fields are generated from the wire's types: every
+//! The edits of a hostile relay to frames that pass it. The edits of fields are generated from the wire's types: every
 //! field of a head and of a reply, by the JSON that serde makes of it.
 
 use serde::Serialize;
@@ -66,7 +66,7 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// Whether it is done to requests on their way down.
+    /// Returns whether it is done to requests on their way down.
     pub(crate) fn is_down(&self) -> bool {
         use Edit::*;
         !matches!(

@@ -13,7 +13,7 @@ use tradewind_gateway::node::work::Manifest;
 use tradewind_wire::WIRE_VERSION_MAJOR;
 use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, Hello, Kind, Reply, Verdict};
 
-/// What the relay is to do.
+/// The relay's orders.
 #[derive(Clone, Debug)]
 pub(crate) enum Hostility {
     /// One of the edits.
@@ -51,7 +51,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// What a pump writes.
+/// The output of a pump.
 #[derive(Default)]
 struct Out {
     down: Vec<Vec<u8>>,
@@ -63,7 +63,7 @@ impl Mischief {
         Arc::new(Self { hostility, at, always, counts: Mutex::default() })
     }
 
-    /// How often something was really changed.
+    /// The number of changes that were made.
     pub(crate) fn done(&self) -> usize {
         self.counts.lock().unwrap().done
     }

@@ -1,7 +1,7 @@
 //! A file system that loses power: it does everything for real, writes down each change, and can make any tree that the
 //! syncs allow.
 //!
-//! What the syncs allow, by POSIX and no more (most file systems promise more):
+//! The states that the syncs allow, by POSIX alone (most file systems promise more):
 //! - The entries of a directory (files and directories made in it, renames, removals) that were changed before the
 //!   directory was last synced are there. Of the later changes any subset is; each is there wholly or not at all.
 //! - The bytes of a file that were written before the file was last synced are there. Later writes may be lost in any of
@@ -39,7 +39,7 @@ enum Change {
     Sync { node: Node },
 }
 
-/// What was on the disk before the first change, and all changes since.
+/// The contents of the disk before the first change, and all changes since.
 #[derive(Debug, Default)]
 struct Log {
     base_entries: BTreeMap<Node, BTreeMap<String, Node>>,
@@ -62,7 +62,7 @@ pub(crate) struct LosingDisk {
     watch: Box<dyn Fn(Moment<'_>) + Send + Sync>,
 }
 
-/// What a [`LosingDisk`] is about to do.
+/// The next operation of a [`LosingDisk`].
 pub(crate) enum Moment<'a> {
     /// A file of this name is made.
     Create(&'a str),
@@ -162,7 +162,7 @@ impl Log {
         self.base_entries.insert(node, entries);
     }
 
-    /// Whether the change number `index` of `node` was synced.
+    /// Returns whether the change number `index` of `node` was synced.
     fn is_synced(&self, index: usize, node: Node) -> bool {
         self.changes[index..].iter().any(|change| matches!(change, Change::Sync { node: synced } if *synced == node))
     }

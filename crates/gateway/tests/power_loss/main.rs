@@ -59,7 +59,7 @@ enum Verb {
     Sync,
 }
 
-/// What goes on over all runs of one job.
+/// The state that lasts over all runs of one job.
 struct World {
     random: StdRng,
     folder: tempfile::TempDir,
@@ -67,7 +67,7 @@ struct World {
     fsync: bool,
     files: BTreeMap<String, Vec<u8>>,
     boot: u64,
-    /// Whether a restart shows in the boot; otherwise it looks as if only the process had ended.
+    /// True if a restart shows in the boot; otherwise it looks as if only the process had ended.
     tells_boots: bool,
     generation: usize,
     /// The disk of a process that was killed while the machine lived.
@@ -177,7 +177,7 @@ impl World {
         (disk, End::Off)
     }
 
-    /// What comes back of the next generation's journal.
+    /// Loses the part of the journal that was not synced.
     fn lose_journal(&mut self, safe_bytes: u64) {
         let path =
             self.folder.path().join(format!("state-{}", self.generation + 1)).join(format!("{JOURNAL_FILE}-wal"));

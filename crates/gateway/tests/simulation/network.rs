@@ -29,7 +29,7 @@ const SEGMENT_MS: usize = 20;
 pub(crate) struct LinkSpec {
     /// One way.
     pub(crate) delay_ms_max: u64,
-    /// Of one connection.
+    /// Rate of one connection.
     pub(crate) bytes_per_ms: u64,
     /// Bytes sent and not read.
     pub(crate) window_bytes: usize,
@@ -65,7 +65,7 @@ struct Pipe {
     ended: bool,
     /// Broken: both ends get an error.
     broken: bool,
-    /// What is written goes nowhere and nothing arrives: the other host vanished.
+    /// Bytes written are lost and nothing arrives: the other host vanished.
     swallowed: bool,
     cut_at: Option<u64>,
     reader: Option<Waker>,
@@ -236,7 +236,7 @@ fn link(shared: &Shared, read: PipeId, write: PipeId, peer: String) -> Link {
 pub(crate) struct HostNetwork {
     /// The world.
     pub(crate) shared: Shared,
-    /// Who connects.
+    /// The connecting host.
     pub(crate) host: HostId,
 }
 

@@ -10,7 +10,7 @@ use tradewind_contract::Limits;
 /// Faults happen within this time of the start; then everything heals.
 pub(crate) const FAULTS_MS: u64 = 20_000;
 
-/// What the job does.
+/// The work of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// `cp -r`.
@@ -21,7 +21,7 @@ pub(crate) enum Work {
     Move,
 }
 
-/// What goes wrong at one moment. Hosts are numbered as in [`Scenario::hosts`].
+/// A fault at one moment. Hosts are numbered as in [`Scenario::hosts`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// A connection breaks when some more bytes have been written to it.
@@ -72,9 +72,9 @@ pub(crate) enum Fault {
 /// See the module's head.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
-    /// What it was made of.
+    /// The seed of the scenario.
     pub(crate) seed: u64,
-    /// What the job does.
+    /// The work of the job.
     pub(crate) work: Work,
     /// Names of the gateways; the lead is the first.
     pub(crate) hosts: Vec<String>,
@@ -84,13 +84,13 @@ pub(crate) struct Scenario {
     pub(crate) connections: u16,
     /// All links.
     pub(crate) link: LinkSpec,
-    /// What each store tells; the source first.
+    /// The checksums that each store states; the source first.
     pub(crate) stated: Vec<Stated>,
     /// Name and content of the sources.
     pub(crate) objects: Vec<(String, Bytes)>,
     /// Destination, name and content of what is there before.
     pub(crate) existing: Vec<(usize, String, Bytes)>,
-    /// Of every gateway.
+    /// Limits of every gateway.
     pub(crate) limits: Limits,
     /// Part size.
     pub(crate) chunk_bytes: u64,

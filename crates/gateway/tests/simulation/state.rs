@@ -1,4 +1,4 @@
-//! What all parts of a simulated world share: its clock, its chance, what is due when, and the trace.
+//! The state that all parts of a simulated world share: clock, random numbers, due events and trace.
 
 use crate::network::Network;
 use crate::store::Buckets;
@@ -27,7 +27,7 @@ pub(crate) struct State {
     pub(crate) network: Network,
     /// The stores' contents.
     pub(crate) buckets: Buckets,
-    /// What broke an invariant.
+    /// Violations of an invariant.
     pub(crate) violations: Vec<String>,
     /// Grows with everything that hosts do to the outside: tells an idle world from a busy one.
     pub(crate) activity: u64,

@@ -26,7 +26,7 @@ use tradewind_gateway::lead::background::Background;
 use tradewind_gateway::node::{Environment, NodeRunner};
 use tradewind_gateway::tls::Security;
 
-/// A job that has not ended so long after everything healed hangs.
+/// A job that has not ended this long after everything healed counts as hanging.
 const JOB_MS_MAX: u64 = 15 * 60_000;
 /// Requests still under way after the job, and those that land late, have so long.
 const SETTLE_MS: u64 = 200_000;
@@ -58,7 +58,7 @@ fn figure(snapshot: &metrics::MetricsSnapshot, metric: &metrics::Metric) -> f64 
     snapshot.samples().iter().find(|sample| sample.metric == metric).map_or(0.0, |sample| sample.value)
 }
 
-/// What became of a seed.
+/// The result of a seed.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Broken invariants.
@@ -484,7 +484,7 @@ impl World {
         ended
     }
 
-    /// What must hold when the job says that it is done, while its gateways still run.
+    /// Checks the invariants when the job reports that it is done, while its gateways still run.
     fn check_done(&mut self, summary: &Summary) {
         if summary.progress.objects_failed > 0 {
             self.shared.lock().violation("the job is done and objects failed".to_owned());
@@ -506,7 +506,7 @@ impl World {
         }
     }
 
-    /// What must hold of the stores once the job is done.
+    /// Checks the invariants of the stores once the job is done.
     fn check_contents(&self) {
         let mut state = self.shared.lock();
         let mut wrong = Vec::new();

@@ -69,7 +69,7 @@ impl AzureStore {
         &self.http
     }
 
-    /// Whether anything on this machine names credentials, other than that Azure's machines have some.
+    /// Returns whether anything on this machine names credentials, other than that Azure's machines have some.
     pub(crate) fn credentials_are_set_up(&self) -> bool {
         self.credentials.is_some() && self.credential_source != source::MANAGED_IDENTITY
     }

@@ -1,4 +1,4 @@
-//! What survives a power loss: syncing files and directories, and reading parts again that may have been lost.
+//! Durability: syncing files and directories, and reading parts again that may have been lost.
 
 use super::Tree;
 use super::links::Blocked;
@@ -99,14 +99,15 @@ impl Tree {
         Some(stat.st_ctime * 1000 + stat.st_ctime_nsec / 1_000_000)
     }
 
-    /// Whether `part` of an upload has its bytes. Reads them.
+    /// Returns whether `part` of an upload has its bytes. Reads them.
     pub(super) fn has_part(&self, key: &str, upload: &UploadId, offset: u64, part: &PartTag) -> Result<bool> {
         let (_, file) = self.open_temporary("check part", key, upload, OFlag::O_RDONLY)?;
         self.part_is_in(key, &file, offset, part)
     }
 
-    /// Whether the temporary file is as long as its parts and takes at least as much room. One that was cut and grew again
-    /// has a hole where they were. A file system that compresses makes it look smaller than it is, which costs a read.
+    /// Returns whether the temporary file is as long as its parts and takes at least as much room. One that was cut and
+    /// grew again has a hole where they were. A file system that compresses makes it look smaller than it is, which
+    /// costs a read.
     pub(super) fn may_hold_parts(&self, key: &str, upload: &UploadId, end: u64, bytes: u64) -> Result<bool> {
         let (_, file) = self.open_temporary("check upload", key, upload, OFlag::O_RDONLY)?;
         let metadata = file.metadata().map_err(|error| self.io_error("check upload", key, &error))?;

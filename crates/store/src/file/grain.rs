@@ -29,7 +29,7 @@ fn magic_of(_directory: &OwnedFd) -> Option<u64> {
     None
 }
 
-/// Of a file system with this magic number, as in `statfs(2)`.
+/// The grain of a file system with this magic number, as in `statfs(2)`.
 fn grain_ns(magic: u64) -> u64 {
     match magic {
         MSDOS => 2_000_000_000,

@@ -1,4 +1,4 @@
-//! Whether two paths lead to one directory or file, whatever symbolic links and bind mounts lie in between.
+//! Compares two paths by identity: same directory or file, through symbolic links and bind mounts.
 //!
 //! Two things are compared: device and inode of each path and of every directory above it, and the part of a file system
 //! that each path shows, as the kernel lists its mounts. The second also finds a bind mount below one of the paths.
@@ -62,7 +62,7 @@ pub(super) fn directory_relation(one: &Path, other: &Path) -> io::Result<Relatio
     Directory::find(one).relation_to(&Directory::find(other))
 }
 
-/// Whether `path`, with links followed, leads to the file or directory that `stat` describes. Blocks.
+/// Returns whether `path`, with links followed, leads to the file or directory that `stat` describes. Blocks.
 pub(super) fn is_same_inode(path: &Path, stat: &FileStat) -> bool {
     fs::metadata(path).is_ok_and(|meta| inode(&meta) == (stat.st_dev, stat.st_ino))
 }
@@ -87,8 +87,8 @@ pub(crate) async fn file_kinship(one: PathBuf, other: PathBuf) -> Kinship {
     compared.await.unwrap_or(Kinship { relation: Relation::Apart, proven: false })
 }
 
-/// Whether two files have one length and the same times, of which the last cannot be set by any program: two views of one
-/// file, as of a directory that is mounted twice over different file systems.
+/// Returns whether two files have one length and the same times, of which the last cannot be set by any program: two
+/// views of one file, as of a directory that is mounted twice over different file systems.
 pub(crate) async fn have_one_state(one: PathBuf, other: PathBuf) -> bool {
     let state = |meta: Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
     let compared = blocking(move || match (fs::metadata(one), fs::metadata(other)) {
@@ -144,7 +144,7 @@ impl Directory {
         self.missing.as_os_str().is_empty()
     }
 
-    /// What this directory shows: its own part of a file system, then what is mounted below it.
+    /// The parts of file systems that this directory shows: its own, then those mounted below it.
     fn regions(&self, mounts: &[Mount]) -> Vec<Region> {
         let own = mount_id(&self.existing).and_then(|id| mounts.iter().find(|mount| mount.id == id));
         let own = own.and_then(|mount| {

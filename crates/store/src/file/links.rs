@@ -27,7 +27,7 @@ const CHANGED: &str = "a symbolic link that was changed while it was followed";
 /// Why a path below the root was not followed to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// What the system said.
+    /// The system's error.
     System(Errno),
     /// A link on the way must not be followed: one line.
     Link(String),
@@ -60,7 +60,7 @@ pub(super) struct KeptOut {
     cleared: Mutex<HashSet<(PathBuf, Entry)>>,
 }
 
-/// What a link leads to.
+/// The target of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Entry {
     File,

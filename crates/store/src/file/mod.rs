@@ -71,7 +71,7 @@ pub(crate) struct Tree {
     url: String,
     fsync: bool,
     follow_symlinks: bool,
-    /// Whether names that differ only in case are one file here; found out at the first write.
+    /// True if names that differ only in case are one file here; found out at the first write.
     folds_case: OnceLock<bool>,
     kept_out: links::KeptOut,
     cursors: walk::Cursors,

@@ -182,7 +182,8 @@ fn identity_of_stat(stat: &FileStat) -> FileIdentity {
     }
 }
 
-/// What a listing or a head says of a file; a directory is a zero-byte object, and its identity does not matter.
+/// The attributes of a file for a listing or a head; a directory is a zero-byte object, and its identity does not
+/// matter.
 pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
     let is_directory = key.ends_with('/');
     ObjectInfo {

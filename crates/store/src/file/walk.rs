@@ -131,7 +131,7 @@ impl Page<'_> {
         self.page.objects.len() + self.page.prefixes.len() + self.page.refused.len() >= self.entries_max
     }
 
-    /// Whether any key that is `key`, or for a directory lies below it, can be on this page.
+    /// Returns whether any key that is `key`, or for a directory lies below it, can be on this page.
     fn may_hold(&self, key: &str) -> bool {
         let prefix = &self.request.prefix;
         let in_prefix = key.starts_with(prefix.as_str()) || key.ends_with('/') && prefix.starts_with(key);
@@ -271,7 +271,7 @@ impl Tree {
         Ok(Frame { directory, identity, upwards, names, is_empty, next: 0, path_length })
     }
 
-    /// Whether objects may lie below an entry that cannot be listed.
+    /// Returns whether objects may lie below an entry that cannot be listed.
     fn may_be_directory(&self, directory: &OwnedFd, name: &[u8], kind: Option<Type>) -> bool {
         match kind {
             Some(Type::Directory) => true,

@@ -27,7 +27,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// … and after so many probes without an answer the connection is lost. So a dead host, or a path that swallows packets,
 /// is noticed within 30 s, however long a living server may take to answer.
 const KEEPALIVE_PROBES_MAX: u32 = 3;
-/// Bytes that the peer has not acknowledged for so long: the connection is lost.
+/// A connection is lost if the peer has not acknowledged bytes for this time.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
@@ -36,7 +36,7 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct TlsRoots {
     /// PEM files added to what the system trusts.
     pub(crate) ca_files: Vec<PathBuf>,
-    /// Whether any connection will be HTTPS; reading the system's certificates costs some milliseconds.
+    /// True if any connection will be HTTPS; reading the system's certificates costs some milliseconds.
     pub(crate) needed: bool,
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Call {
     pub(crate) query: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Payload,
-    /// Whether the answer may take as long as it likes (object bytes move, or the server works).
+    /// True if the answer may take as long as it likes (object bytes move, or the server works).
     pub(crate) patient: bool,
 }
 
@@ -117,7 +117,7 @@ impl Http {
         self.reach.failing()
     }
 
-    /// Whether there was ever a connection, so that a request may have come to the server.
+    /// Returns whether there was ever a connection, so that a request may have come to the server.
     pub(crate) fn was_reached(&self) -> bool {
         self.reach.was_connected()
     }
@@ -209,7 +209,7 @@ pub(crate) fn status_meaning(status: StatusCode) -> ErrorKind {
     }
 }
 
-/// Whether a body is a page for people, as a proxy or a captive portal sends it in place of the store's answer.
+/// Returns whether a body is a page for people, as a proxy or a captive portal sends it in place of the store's answer.
 pub(crate) fn is_web_page(body: &[u8]) -> bool {
     let start = body.trim_ascii_start();
     ["<!doctype html", "<html"]

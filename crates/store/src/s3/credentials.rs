@@ -64,7 +64,7 @@ impl Credentials {
         Self::Ambient(OnceLock::new())
     }
 
-    /// Whether somebody set these up here; what a cloud gives each of its machines is not set up here.
+    /// Returns whether somebody set these up here; what a cloud gives each of its machines is not set up here.
     pub(super) fn are_set_up(&self) -> bool {
         match self {
             Self::Anonymous => false,

@@ -45,8 +45,8 @@ impl Bucket {
         Ok(looked.into_iter().map(verdict).collect())
     }
 
-    /// Whether there is anything to delete; an error if the object is in another state. Asks only where the delete
-    /// itself will not find out.
+    /// Returns whether there is anything to delete; an error if the object is in another state. Asks only where the
+    /// delete itself will not find out.
     async fn look(&self, doomed: &Doomed) -> Result<bool> {
         if doomed.condition.is_any() || self.is_checked_by_cloud(&doomed.condition) {
             return Ok(true);
@@ -58,7 +58,7 @@ impl Bucket {
         }
     }
 
-    /// Whether the cloud itself, which keeps its word, checks all of the condition when it deletes.
+    /// Returns whether the cloud itself, which keeps its word, checks all of the condition when it deletes.
     fn is_checked_by_cloud(&self, condition: &Precondition) -> bool {
         let at_google = self.place().origin == "https://storage.googleapis.com";
         let by_generation = self.dialect.if_version.is_some() && condition.version.is_some() && at_google;
@@ -84,8 +84,8 @@ impl Bucket {
         doomed.condition.etag.as_deref().filter(|_| !refuses)
     }
 
-    /// Whether a refused delete may pass without its condition: the server does not know conditions on deletes, and the
-    /// object was looked at.
+    /// Returns whether a refused delete may pass without its condition: the server does not know conditions on deletes,
+    /// and the object was looked at.
     fn may_pass_without_condition(&self, refusal: &Refusal) -> bool {
         let without = !self.at_aws && may_refuse_condition(refusal.status, &refusal.code);
         if without {

@@ -58,7 +58,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     }
 }
 
-/// Whether a server that answers so may take the request once it carries no (or another) checksum.
+/// Returns whether a server that answers so may take the request once it carries no (or another) checksum.
 pub(super) fn may_refuse_checksum(status: StatusCode, code: &str) -> bool {
     const CODES: [&str; 6] = [
         "InvalidRequest",
@@ -71,13 +71,14 @@ pub(super) fn may_refuse_checksum(status: StatusCode, code: &str) -> bool {
     CODES.contains(&code) || (code.is_empty() && matches!(status.as_u16(), 400 | 501))
 }
 
-/// Whether a server that answers so may take a delete once it carries no condition.
+/// Returns whether a server that answers so may take a delete once it carries no condition.
 pub(super) fn may_refuse_condition(status: StatusCode, code: &str) -> bool {
     const CODES: [&str; 4] = ["InvalidRequest", "InvalidArgument", "NotImplemented", "MalformedXML"];
     CODES.contains(&code) || (code.is_empty() && matches!(status.as_u16(), 400 | 501))
 }
 
-/// Whether a 404 to a delete says that the object is gone, and is not the page of a proxy that knows no such path.
+/// Returns whether a 404 to a delete says that the object is gone, and is not the page of a proxy that knows no such
+/// path.
 pub(super) fn says_gone(code: &str, body: &[u8]) -> bool {
     matches!(code, "NoSuchKey" | "NoSuchVersion" | "NotFound") || (code.is_empty() && body.trim_ascii().is_empty())
 }

@@ -62,7 +62,7 @@ impl ProfileChain {
         Ok(credential)
     }
 
-    /// Whether a profile was named, by the user or by the environment.
+    /// Returns whether a profile was named, by the user or by the environment.
     pub(super) fn is_named(&self) -> bool {
         self.name.is_some() || environment("AWS_PROFILE").is_some()
     }
@@ -107,7 +107,7 @@ fn missing_file() -> Option<(&'static str, String)> {
     })
 }
 
-/// Whether the user has AWS configuration files, at their usual place or where the environment says.
+/// Returns whether the user has AWS configuration files, at their usual place or where the environment says.
 pub(super) fn shared_files_exist() -> bool {
     let usual = |name: &str| environment("HOME").map(|home| PathBuf::from(home).join(".aws").join(name));
     let files = [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")];

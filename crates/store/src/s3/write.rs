@@ -36,7 +36,8 @@ impl ChecksumKind {
         }
     }
 
-    /// Whether the server knows this checksum of each part. It may not of copied ones, and then cannot combine them.
+    /// Returns whether the server knows this checksum of each part. It may not of copied ones, and then cannot combine
+    /// them.
     fn is_known_of(self, parts: &[PartTag]) -> bool {
         parts.iter().all(|part| match self {
             Self::Crc64Nvme => part.checksums.crc64nvme.is_some(),

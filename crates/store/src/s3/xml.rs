@@ -32,7 +32,7 @@ pub(crate) struct Listing {
     pub(crate) prefixes: Vec<String>,
     /// Keys that are no text even after decoding, as the server wrote them.
     pub(crate) undecodable: Vec<String>,
-    /// Whether there are more pages; `None` where the server does not say.
+    /// True if there are more pages; `None` where the server does not say.
     pub(crate) truncated: Option<bool>,
     /// Token of the next page (version 2).
     pub(crate) token: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) enum Next {
 }
 
 impl Listing {
-    /// Whether the answer is plainly one of version 1: it repeats the marker, and counts nothing.
+    /// Returns whether the answer is plainly one of version 1: it repeats the marker, and counts nothing.
     pub(crate) fn is_v1(&self) -> bool {
         self.has_marker && !self.has_count
     }

@@ -7,7 +7,7 @@ pub struct NewObject {
     pub bytes: u64,
     /// How it is cut.
     pub layout: Layout,
-    /// Whether it may start again when the source changed under way.
+    /// True if it may start again when the source changed under way.
     pub may_restart: bool,
     /// Bytes of it that travel: false for server-side copies, which pass no route's window or price.
     pub travels: bool,

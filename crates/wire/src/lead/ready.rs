@@ -30,7 +30,7 @@ pub(super) struct PartAgain {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) refused_by: Vec<RouteId>,
-    /// Whether it passes windows, prices and the rate limit.
+    /// True if it passes windows, prices and the rate limit.
     travels: bool,
     pub(super) control: VecDeque<(Work, Tries)>,
     pub(super) parts_again: VecDeque<PartAgain>,

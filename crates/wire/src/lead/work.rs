@@ -103,7 +103,7 @@ pub enum Idle {
     Until(u64),
     /// Nothing that is left could be sent for too long; give up.
     Stalled,
-    /// What is left may not be sent over any route, because of a ceiling, and nothing is in flight. While the list has not
+    /// A ceiling forbids to send the rest over any route, and nothing is in flight. While the list has not
     /// ended this may pass, because every object listed adds to the budget of a mean price.
     Ceiling,
 }

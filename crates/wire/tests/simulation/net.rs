@@ -85,7 +85,7 @@ struct Connection {
     cut: bool,
 }
 
-/// Whether a process runs, and which of its lives it is.
+/// True if a process runs, and which of its lives it is.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Life {
     pub(crate) alive: bool,

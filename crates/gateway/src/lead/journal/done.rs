@@ -29,7 +29,7 @@ pub fn fingerprint(info: &ObjectInfo) -> u64 {
     u64::from_le_bytes(first)
 }
 
-/// What earlier runs know of an object.
+/// The record of earlier runs about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// Not done, or done with another state of the source.
@@ -63,7 +63,7 @@ impl DoneSet {
         Ok(Self { journal, background })
     }
 
-    /// Whether nothing at all was done before; then there is no need to ask.
+    /// Returns whether nothing at all was done before; then there is no need to ask.
     pub fn is_empty(&self) -> bool {
         self.journal.is_none()
     }

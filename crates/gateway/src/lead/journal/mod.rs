@@ -165,7 +165,7 @@ impl Journal {
         Ok(Self { open: Some(Arc::new(Open { path, writer, background })) })
     }
 
-    /// Whether anything is kept.
+    /// Returns whether anything is kept.
     pub fn is_enabled(&self) -> bool {
         self.open.is_some()
     }

@@ -43,7 +43,7 @@ pub(super) enum Prepared {
     Failed(Box<(WorkItem, Failure)>),
 }
 
-/// Whether an object is moved by one write, so that its listing tells enough.
+/// Returns whether an object is moved by one write, so that its listing tells enough.
 pub(super) fn is_whole(item: &WorkItem, setup: &Shared) -> bool {
     let limits = setup.targets[usize::from(item.target)].limits();
     let bytes = item.info.size_bytes;
@@ -54,7 +54,7 @@ pub(super) fn is_whole(item: &WorkItem, setup: &Shared) -> bool {
     }
 }
 
-/// What an upload of an earlier run must still hold.
+/// The parts that an upload of an earlier run must still hold.
 pub(super) struct Extent {
     upload: UploadId,
     /// Where its last part ends.
@@ -178,7 +178,7 @@ impl Cargo {
         }
     }
 
-    /// Whether an upload of an earlier run is one of this very object.
+    /// Returns whether an upload of an earlier run is one of this very object.
     pub(super) fn resumes(&self, upload: &UnfinishedUpload) -> bool {
         self.part_bytes == Some(upload.intent.chunk_bytes) && fingerprint(&self.item.info) == upload.intent.fingerprint
     }
@@ -233,7 +233,7 @@ impl Cargo {
         }
     }
 
-    /// What its uploads were opened for, if others than the known one may be ours.
+    /// The intent of its uploads, if others than the known one may be ours.
     pub(super) fn intent_with_orphans(&self) -> Option<Intent> {
         self.sweep_since_unix_ms().map(|since_unix_ms| self.intent(since_unix_ms))
     }
@@ -255,12 +255,12 @@ impl Cargo {
         if self.item.server_side { Ok(Proof::StoreCopy) } else { Proof::compare(&self.combined(), &self.stated) }
     }
 
-    /// Whether it was only looked at and is lost, so that it must be moved.
+    /// Returns whether it was only looked at and is lost, so that it must be moved.
     pub(super) fn must_be_moved_again(&self) -> bool {
         self.item.check.is_some()
     }
 
-    /// Whether the store itself could not copy it, so that its bytes must pass through us after all.
+    /// Returns whether the store itself could not copy it, so that its bytes must pass through us after all.
     pub(super) fn may_travel_instead(&self) -> bool {
         let kind = self.failure.as_ref().map(|failure| failure.kind.as_str());
         self.item.server_side

@@ -27,7 +27,7 @@ use tradewind_wire::RouteId;
 const CHUNK_BYTES: u64 = 64 << 10;
 /// Far more awaits, and steps of stores, than the job has.
 const CUTS_MAX: usize = 20_000;
-/// Of so many places one is tried, but where all are.
+/// One in this many places is tried, except where all are.
 const STRIDE: usize = 7;
 /// A job that has not ended in this time, by a clock that moves on when nothing else happens, never ends.
 const HANG: Duration = Duration::from_secs(1_000_000);
@@ -48,9 +48,9 @@ const KEPT: &str = "a/2";
 /// When a run is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// Its process dies when the lead has been polled so often.
+    /// Its process dies after the lead was polled this many times.
     DiesAtPoll(usize),
-    /// The same, but source and sink end what they were told to do.
+    /// The same, but source and sink finish their orders.
     LeadDroppedAtPoll(usize),
     /// Its process dies when its stores have made so many steps, whichever task made them.
     DiesAtStep(usize),

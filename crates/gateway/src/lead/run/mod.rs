@@ -92,7 +92,7 @@ pub struct LeadSetup {
     pub routes: Vec<RouteSpec>,
     /// Where orders go, by route.
     pub ways: HashMap<RouteId, Way>,
-    /// Whether every route lies in this process.
+    /// True if every route lies in this process.
     pub local: bool,
     /// Where answers come from.
     pub replies: (mpsc::UnboundedSender<Reply>, mpsc::UnboundedReceiver<Reply>),
@@ -112,7 +112,7 @@ pub struct LeadSetup {
 
 struct Running {
     setup: Arc<Shared>,
-    /// Whether source and sinks are in this process.
+    /// True if source and sinks are in this process.
     local: bool,
     lead: Lead,
     dispatch: Dispatch,
@@ -127,7 +127,7 @@ struct Running {
     journal: Journal,
     report: Option<Report>,
     moved: Option<Moved>,
-    /// What a dry run would delete, or waits to be confirmed.
+    /// Objects and bytes that a dry run would delete, or that wait for a confirmation.
     to_delete: Option<ToDelete>,
     /// None without a folder.
     spending: Option<Spending>,
@@ -149,7 +149,7 @@ struct Shared {
     targets: Vec<Arc<dyn Store>>,
     policy: RetryPolicy,
     events: EventSender,
-    /// A request that nobody answers for so long is given up.
+    /// A request without an answer is given up after this time.
     request_s: u32,
 }
 

@@ -135,7 +135,7 @@ impl Running {
         self.cargo.insert(id, cargo);
     }
 
-    /// What is known of an object's uploads outlives it.
+    /// Keeps the known uploads of an object after the object has ended.
     pub(super) fn remember_orphans(&mut self, cargo: &mut Cargo) {
         let known = cargo.item.orphans_since_unix_ms.is_some();
         let Some(intent) = cargo.intent_with_orphans().filter(|_| !known) else { return };

@@ -70,7 +70,7 @@ pub enum SurveyError {
     /// The journal cannot be asked.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// What must be done at the end of the job cannot be written down.
+    /// The work for the end of the job cannot be written to disk.
     #[error("a temporary file of the job cannot be used: {0}")]
     Spool(io::Error),
     /// Stopped, or nobody listens any more.

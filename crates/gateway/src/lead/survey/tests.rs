@@ -202,7 +202,7 @@ async fn entries_that_cannot_be_moved_keep_deletion_away_unless_left_out() {
     }
 }
 
-/// A name that is no UTF-8 text, so that no listing can give what is in there.
+/// A name that is not UTF-8, so that no listing can name its contents.
 fn hide_folder(tree: &Tree) {
     use std::os::unix::ffi::OsStrExt;
     let folder = tree.path("").join(std::ffi::OsStr::from_bytes(b"hidden\xff"));

@@ -432,8 +432,9 @@ impl Walk {
         Ok(left)
     }
 
-    /// Whether the copy of an earlier run is at its destination with its length, and between file systems with its time.
-    /// A comparison has listed the destination; else it is asked, and believed to have the copy if it does not tell.
+    /// Returns whether the copy of an earlier run is at its destination with its length, and between file systems with
+    /// its time. A comparison has listed the destination; else it is asked, and believed to have the copy if it does
+    /// not tell.
     async fn is_still_there(&self, candidate: &Candidate) -> bool {
         let target = &self.survey.targets[usize::from(candidate.target)];
         let is_listed =
@@ -468,7 +469,7 @@ impl Walk {
         (!is_file || copy.look(store.as_ref(), self.policy).await.is_ok()).then_some(copy)
     }
 
-    /// What a power loss cannot have undone is simply done.
+    /// Returns work that a power loss cannot have undone as done.
     fn unless_safe(&self, target: u16, done: Done) -> Done {
         let Done::Unsynced(unsynced) = &done else { return done };
         let index = usize::from(target);
@@ -480,8 +481,8 @@ impl Walk {
         if is_safe { Done::Yes(None) } else { done }
     }
 
-    /// Whether the destination has the object. When stores will not say more of an object it is not known to be the
-    /// same; what keeps them from saying it will show when it is moved.
+    /// Returns whether the destination has the object. When stores will not say more of an object it is not known to be
+    /// the same; what keeps them from saying it will show when it is moved.
     async fn is_same(&self, candidate: &Candidate) -> bool {
         if candidate.check.is_some() {
             return false;
@@ -505,7 +506,7 @@ impl Walk {
         }
     }
 
-    /// Whether an earlier run may have written it and a power loss undone that.
+    /// Returns whether an earlier run may have written it and a power loss undone that.
     async fn is_suspect(&self, candidate: &Candidate) -> bool {
         let index = usize::from(candidate.target);
         let Some(since_unix_ms) = self.survey.suspect_since_unix_ms.get(index).copied().flatten() else { return false };

@@ -173,7 +173,7 @@ async fn a_dropped_sending_answers_its_request_and_gives_its_connection_back() {
     stop.cancel();
 }
 
-/// More than a pipe takes in before somebody reads.
+/// More than a pipe accepts before the other side reads.
 const BODY_BYTES: usize = 200 << 10;
 /// Far more awaits than any of these futures has.
 const POLLS_MAX: usize = 10_000;
@@ -266,7 +266,7 @@ async fn a_send_dropped_at_any_await_is_answered_and_the_next_goes_through() {
     }
 }
 
-/// What keeps a connection up is never dropped but with the whole gateway, or by a panic.
+/// The task that keeps a connection up is dropped only with the whole gateway, or by a panic.
 #[tokio::test(start_paused = true)]
 async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
     for polls in 0..20 {

@@ -15,7 +15,7 @@ use tradewind_store::{Checksums, Payload, Precondition};
 use tradewind_wire::frame::Verdict;
 use tradewind_wire::{Fault, RequestId, RouteId};
 
-/// More than the sockets of a hop take in before somebody reads.
+/// More than the sockets of a hop accept before the other side reads.
 const BODY_BYTES: usize = 12 << 20;
 /// Ends the test if the relay hangs; nothing else depends on it.
 const HANG: Duration = Duration::from_secs(60);
