@@ -18,7 +18,7 @@ from tests.fleet.fake_provider import FakeProvider
 from tradewind.errors import GatewayError
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import MachineOrder
+from tradewind.fleet.provider import Machine, MachineOrder
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
@@ -124,3 +124,19 @@ def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, seed: int) -
     closer.join()
     assert list(life.provider.living) == [("other-fleet", "relay-0")]
     assert list(life.journal.records()) == []
+
+
+def test_machines_that_are_known_end_though_the_provider_cannot_say_which_live(tmp_path: Path) -> None:
+    provider, journal = FakeProvider(random.Random(0), 0.0), FleetJournal(tmp_path)
+    settings = FleetSettings(plain=True)
+    fleet = Fleet(provider, journal, plan_over([]), "/nowhere", purpose="a test", settings=settings)
+    assert len(provider.living) == 3
+
+    def unreadable(fleet_id: str) -> tuple[Machine, ...]:
+        raise GatewayError("a record cannot be used")
+
+    provider.machines = unreadable  # type: ignore[method-assign]
+    with pytest.raises(GatewayError, match="cannot be used"):
+        fleet.close()
+    assert provider.living == {}
+    assert [record.id for record in journal.records()] == [fleet.id], "there may be others"

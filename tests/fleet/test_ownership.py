@@ -23,7 +23,7 @@ from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.fleet import Fleet, FleetSettings, end_fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.local import LocalProvider
-from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership
+from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership, pid_namespace
 from tradewind.fleet.running import RunningProcess, find_process
 from tradewind.gateway.find import find_gateway
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
@@ -362,3 +362,18 @@ def test_a_fleet_of_a_copied_state_folder_is_left_to_the_original(journal: Fleet
     (record,) = FleetJournal(journal.folder.parent).records()
     assert record.ownership == "in use"
     journal.close("one")
+
+
+def test_machines_of_a_sky_that_is_down_are_ended_and_not_forgotten(
+    journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    """The emulator was killed, and its network with it; the gateways are processes of their own."""
+    provider = {"kind": "sky", "sky": str(tmp_path / "gone")}
+    folder = journal.open("one", "a test", provider, {"local": "site:a"})
+    os.close(journal._locks.pop("one"))
+    gateway = find_process(bystander.pid)
+    write_machine(folder, {**gateway.document(), "pid_namespace": pid_namespace()})
+    assert end_fleet(journal.load("one"), journal, find_gateway()) == 1
+    bystander.wait(10)
+    assert not gateway.alive
+    assert list(journal.records()) == []

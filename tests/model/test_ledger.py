@@ -80,6 +80,13 @@ def test_a_machine_of_a_dead_owner_is_charged_until_its_lease_must_have_ended() 
     assert ledger.ended(1e6).total_usd(2e6) == pytest.approx(0.955)
 
 
+def test_a_clock_that_was_set_back_makes_no_machine_cheaper() -> None:
+    """Its owner wrote at 4000 that it lived, and died; now the clock says 500, before its launch."""
+    ledger = Ledger(PRICES, machines=(use(1000.0, None),), heartbeat_s=4000.0, alive_s_max=905.0)
+    assert ledger.total_usd(500.0) == pytest.approx(3.0)
+    assert ledger.ended(500.0).total_usd(500.0) == pytest.approx(3.0)
+
+
 def test_a_ledger_is_the_same_after_it_was_written_and_read() -> None:
     runs = (RunCount(1, 0.5, Requests(gets=3), Requests(puts=4)),)
     ledger = Ledger(PRICES, 1.0, (use(0.0, None), use(1.0, 2.0)), runs, 0.25, 50.0, 905.0)

@@ -385,3 +385,20 @@ def test_a_sum_of_the_lead_that_is_newer_counts_where_tiers_were_dearer_than_the
     ledger.see(progress(cost_usd=0.5, hops=[HopActivity("a → b", 10 * 10**9)]))
     assert ledger.spent_usd() == pytest.approx(0.9)
     assert ledger.spent_usd(0.55) == pytest.approx(0.95)
+
+
+def test_a_clock_that_was_set_back_between_two_runs_charges_neither_too_little_nor_for_ever(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.clock.now_s = 1e6
+    job.begin().launched("fleet", "relay", "site:a")
+    job.clock.now_s += 100
+    killed = read_ledger(str(job.folder))
+    assert killed is not None
+    job.clock.now_s = 2000.0
+    again = job.begin()
+    earlier_usd = again.spent_usd()
+    again.launched("other", "relay", "site:a")
+    job.clock.now_s += 50
+    assert again.spent_usd() == pytest.approx(earlier_usd + 50 * USD_PER_S)
+    again.ended("other")
+    assert job.stored_usd() == pytest.approx(earlier_usd + 50 * USD_PER_S)

@@ -16,7 +16,7 @@ from tradewind.errors import GatewayError, SkyError, TradewindError, UsageError
 from tradewind.fleet.journal import FleetJournal, FleetRecord, new_fleet_id
 from tradewind.fleet.owner import HEARTBEAT_S
 from tradewind.fleet.provider import Machine, MachineOrder, Provider
-from tradewind.fleet.providers import make_provider
+from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.client import CLIENT_NAME, GatewayClient
 from tradewind.gateway.identities import make_identities
 from tradewind.gateway.process import READY_S
@@ -190,8 +190,13 @@ class Fleet:
             self._close(at_once=at_once)
 
     def _close(self, *, at_once: bool) -> None:
-        machines = {machine.id: machine for machine in self._provider.machines(self.id)}
-        machines.update((machine.id, machine) for machine in self.machines.values())
+        known = list(self.machines.values())
+        try:
+            machines = {machine.id: machine for machine in (*self._provider.machines(self.id), *known)}
+        except TradewindError:
+            # There may be others, so the fleet stays written down; those that we know of must not wait for that.
+            self._provider.delete(known, at_once=at_once)
+            raise
         self._provider.delete(list(machines.values()), at_once=at_once)
         self.machines = {}
         if self._meter is not None:
@@ -383,7 +388,10 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
         machines = provider.machines(record.id)
         provider.delete(machines)
     except SkyError:
-        # A sky that is down took its machines with it.
+        # The network is gone. The gateways in it are processes of this host, and may not be.
+        left = make_provider(LOCAL, binary, journal)
+        machines = left.machines(record.id)
+        left.delete(machines)
         remove_left(Path(record.provider["sky"]))
     journal.close(record.id)
     return len(machines)

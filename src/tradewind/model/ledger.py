@@ -187,7 +187,8 @@ class Ledger:
         """Until when a machine is charged."""
         if use.ended_s is not None:
             return use.ended_s
-        return max(use.launched_s, min(now_s, self.heartbeat_s + self.alive_s_max))
+        # It lived at the heartbeat, whatever the clock says now.
+        return max(use.launched_s, self.heartbeat_s, min(now_s, self.heartbeat_s + self.alive_s_max))
 
     def ended(self, now_s: float) -> Ledger:
         """The ledger when no machine of it lives any more."""

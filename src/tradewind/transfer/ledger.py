@@ -71,7 +71,8 @@ class JobLedger:
         clock: Callable[[], float] = time.monotonic,
         unix_s: float | None = None,
     ) -> None:
-        self._ledger, self._folder = replace(ledger, alive_s_max=ALIVE_S_MAX), folder
+        # No machine of an earlier process lives: the heartbeat is ours, also where the clock was set back.
+        self._ledger, self._folder = replace(ledger, heartbeat_s=0.0, alive_s_max=ALIVE_S_MAX), folder
         self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
         self._moves, self._compares = moves, compares
         self._clock = clock
