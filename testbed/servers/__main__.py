@@ -34,7 +34,7 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="install if need be, start, print exports, stay until interrupted")
     up.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(STARTERS)} (default: {' '.join(DEFAULT)})")
-    verbs.add_parser("install", help="install all, start each once, name those that cannot be had")
+    verbs.add_parser("install", help="install all, start each once, name the unavailable ones")
     verbs.add_parser("where", help="print the folder that holds the installed servers")
     arguments = parser.parse_args()
     if arguments.verb == "where":

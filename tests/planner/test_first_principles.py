@@ -1,4 +1,4 @@
-"""What a plan says it costs is computed again from its routes, prices and bills; and no plan beats a stated gap."""
+"""The cost of a plan is computed again from its routes, prices and bills; and no plan beats a stated gap."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ impl Prober<'_> {
                 index = ALPHABET.iter().position(|byte| *byte > next).unwrap_or(ALPHABET.len()).max(index + 1);
             }
             match (bounds.len() - before, next_stem) {
-                // All keys go on with one character: look behind it.
+                // All keys continue with the same character: look behind it.
                 (1, Some(only)) => stem = only,
                 _ => break,
             }

@@ -11,7 +11,7 @@
 //! And the pages together: no page comes twice, the server does not name one continuation twice in a row, and at most
 //! [`EMPTY_PAGES_MAX`] pages in a row are empty.
 //!
-//! What must be remembered from page to page travels inside the continuation, so a page can be requested again.
+//! State that must last from page to page is part of the continuation, so a page can be requested again.
 
 use crate::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Store};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use crate::rest::Call;
 use crate::{Error, ErrorKind, ObjectInfo, Result, Written};
 use serde::{Deserialize, Serialize};
 
-/// What tells one state of a file from all others. Any write, and any change of its metadata, changes at least one.
+/// The identity of one state of a file. Any write, and any change of its metadata, changes at least one.
 ///
 /// The kernel stamps times with its clock tick (up to 10 ms), so two writes within one tick can have one identity.
 /// A read therefore waits until the file's last change is older than a tick. Stores through a shared writable mapping

@@ -188,7 +188,7 @@ def sky_of(path: str, state_dir: str | None) -> Iterator[Sky]:
 
 @contextmanager
 def provider_again(record: JobRecord, state_dir: str | None) -> Iterator[Mapping[str, Any] | None]:
-    """The provider of a job that is gone on with. A sky that is down by now is up again for as long as the block lasts.
+    """Provide the machines of a resumed job. A sky that is down by now is brought up for the duration of the block.
 
     Raises SkyError, SkyFileError.
     """

@@ -91,7 +91,7 @@ class Campaign:
             *(f"a machine in {region}" for region, offer in found.items() if offer is None),
             *(f"egress from {src} to {dst}" for src, dst in dict.fromkeys(wanted) if catalog.egress(src, dst) is None),
         )
-        """What no price is known of: it counts as free."""
+        """Items without a known price; they count as free."""
         self.machines_usd = 0.0
         """Cost of the machines of `run` so far, from launch to end, at list prices."""
 
@@ -163,7 +163,7 @@ class Campaign:
         return self._egress_usd({**sent, **self._most(self._rounds[number])}) + self._of_machines_usd(end_s)
 
     def _of_machines_usd(self, lasting_s: float) -> float:
-        """What all machines cost that live so long, their providers' minimum at least."""
+        """Return the cost of all machines for this time, at least their providers' minimum."""
         return sum(offer.usd(lasting_s) for offer in self._offers)
 
     def _affordable_s(self, budget_usd: float) -> float:
@@ -191,7 +191,7 @@ class Campaign:
         return {pair: self._bytes(self._cap(pair)) for pair in pairs}
 
     def _egress_usd(self, sent_bytes: Mapping[RegionPair, float]) -> float:
-        """What egress costs: all pairs of one billing account fill its tiers together."""
+        """Return the cost of egress: all pairs of one billing account fill its tiers together."""
         priced = {pair: count / 1e9 for pair, count in sent_bytes.items() if self._catalog.egress(*pair) is not None}
         return sum(charge.usd for charge in self._catalog.egress_charges(priced))
 

@@ -65,10 +65,10 @@ class MachinePrice:
     usd_per_s: float
     source: str = ""
     billed_s_min: float = 0.0
-    """A machine that lives shorter is billed for so long."""
+    """Minimum billed time of a machine."""
 
     def usd(self, lasting_s: float) -> float:
-        """What a machine costs that lives so long."""
+        """Return the cost of a machine for this time."""
         return self.usd_per_s * max(lasting_s, self.billed_s_min)
 
 
@@ -86,7 +86,7 @@ class EdgePrice:
     account: str = ""
     """The billing count, where there are tiers."""
     used_gb: float = 0.0
-    """What the billing count had seen when the job began."""
+    """Volume of the billing count at the start of the job."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> EdgePrice:
@@ -212,7 +212,7 @@ class Ledger:
         return tuple(sorted((line for line in lines if line.usd), key=lambda line: line.run))
 
     def sent_gb(self) -> dict[str, float]:
-        """What arrived over each edge that has a price, over all runs [GB], by the edge's name."""
+        """Return the volume that arrived over each edge with a price, over all runs [GB], by the edge's name."""
         sent_bytes: dict[str, float] = {}
         for count in self.runs:
             for edge, edge_bytes in _edge_bytes(count, self.prices.routes).items():
@@ -274,7 +274,7 @@ def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Req
 
 
 class _Tiers:
-    """What each billing count has seen so far: a price with tiers goes on where earlier runs left it."""
+    """Return the volume of each billing count so far: tiers continue where earlier runs left them."""
 
     def __init__(self) -> None:
         self._seen_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
@@ -313,7 +313,7 @@ class _Tiers:
 
 
 def _edge_bytes(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]]) -> dict[EdgePrice, float]:
-    """What arrived over each edge that has a price, or can have one."""
+    """Return the volume that arrived over each edge that has a price or can have one."""
     sent_bytes: dict[EdgePrice, float] = {}
     for name, route_bytes in count.route_bytes.items():
         for edge in routes.get(name, ()):

@@ -28,7 +28,7 @@ class MachineType:
     """Of vCPUs and network caps."""
     boot_origin: Origin = UNKNOWN_ORIGIN
     billed_s_min: float = 0.0
-    """The provider bills a machine that lives shorter for so long."""
+    """Minimum time that the provider bills for a machine."""
     billed_origin: Origin = UNKNOWN_ORIGIN
 
 

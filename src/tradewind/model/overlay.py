@@ -132,7 +132,7 @@ class Overlay:
 
     @property
     def minimum_usd(self) -> float:
-        """What machines cost beyond their time, because the provider bills a minimum; part of `cost`."""
+        """Cost of machines beyond their time, because the provider bills a minimum; part of `cost`."""
         return sum(m.count * (m.offer.usd(self.time_s) - m.offer.usd_per_s * self.time_s) for m in self.machines)
 
     @property

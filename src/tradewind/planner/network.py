@@ -44,7 +44,7 @@ class Limits:
     monthly_egress_used_gb: float = 0.0
     """Egress that each billing count has seen this month: where its tiers go on."""
     egress_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
-    """What the same transfer has sent from region to region before: its billing counts have seen that, too."""
+    """Volume that the same transfer has already sent between regions; it counts in the billing counts too."""
     machines_setting: str = "--max-vms"
     """What sets `machines_per_region` where the user says it, for hints."""
 

@@ -226,7 +226,7 @@ class Adaptation:
 
 
 def _by_regions(sent_gb: Mapping[str, float]) -> dict[RegionPair, float]:
-    """What was sent over each edge, by its regions instead of its name."""
+    """Return the volume sent over each edge, by its regions instead of its name."""
     ends = ((what.split(" → "), volume_gb) for what, volume_gb in sent_gb.items())
     return {(Region.parse(src), Region.parse(dst)): volume_gb for (src, dst), volume_gb in ends}
 

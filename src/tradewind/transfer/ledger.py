@@ -119,7 +119,7 @@ class JobLedger:
             return ledger.total_usd(now_s) + max(0.0, egress_usd - _egress_usd(ledger))
 
     def room_s(self, plan: Plan, without: Collection[str] = ()) -> float:
-        """How long the machines of a plan may live under the ceiling; infinite without one. `without` live already.
+        """Return how long a plan's machines may run under the ceiling; infinite without one. `without` already run.
 
         Raises CeilingReached if the least that the provider bills for them would pass it.
         """

@@ -63,7 +63,7 @@ class State:
     """Where they were, by name."""
     requests_usd: float = 0.0
     sent_gb: Mapping[RegionPair, float] = field(default_factory=dict)
-    """What was sent from region to region, over all runs: the tiers of egress prices go on from there."""
+    """Volume sent between regions, over all runs: the tiers of egress prices continue from there."""
 
     @property
     def spent_usd(self) -> float:

@@ -44,9 +44,9 @@ __all__ = [
 RESTARTS_MAX = 2
 #: A job is stopped this long before its ceiling: machines are paid while it drains.
 CEILING_STOP_S = 3.0
-#: A job that drains is ended so long before it reaches its ceiling: the next look at the time may be as late.
+#: A draining job is ended this long before its ceiling: the next tick may be as late.
 CEILING_END_S = 0.5
-#: Egress goes on for so long after the supervisor looked: until it looks again, and the lead has heard of it.
+#: Egress continues for this time after a tick: until the next tick, and until the lead has the order.
 EGRESS_STOP_S = 1.0
 #: A drain is asked for again when the lead still runs after so long.
 DRAIN_AGAIN_S = 5.0

@@ -121,7 +121,7 @@ fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdi
 }
 
 /// Returns whether a copy of `ours` would bear the time of `theirs`. Copies are given whole milliseconds, so a file
-/// that bears those is held against the other to the millisecond, and any other to the nanosecond.
+/// that bears those is compared to the millisecond, and any other time to the nanosecond.
 ///
 /// File systems that are known to round, as FAT does to even seconds, have their rounding. Of others that keep whole
 /// seconds (ext3, HFS+, some that lie behind FUSE) the time of the last change tells, which no program sets: it is of a

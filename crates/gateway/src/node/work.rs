@@ -342,7 +342,7 @@ impl Failure {
         Self::new(Fault::Corrupt, LOST, message)
     }
 
-    /// Returns whether it is of [`Failure::lost`].
+    /// Returns whether this is a [`Failure::lost`].
     pub fn is_lost(&self) -> bool {
         self.kind == LOST
     }

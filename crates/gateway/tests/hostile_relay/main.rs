@@ -31,7 +31,7 @@ const HANG: Duration = Duration::from_secs(240);
 /// Runs at the same time.
 const RUNS_AT_ONCE: usize = 12;
 const SEED: u64 = 20_261_122;
-/// What a relay can do unnoticed to a job without `--seal`, as `docs/concepts/security.md` says.
+/// The changes of a relay that stay unnoticed without `--seal`; see `docs/concepts/security.md`.
 const TRUSTED: [&str; 3] = ["RewriteManifest", "RewriteBytes", "ForgeAnswer"];
 
 /// How a run ended.

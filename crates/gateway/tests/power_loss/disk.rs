@@ -170,7 +170,7 @@ impl Log {
     fn entries(&self, random: &mut StdRng) -> BTreeMap<Node, BTreeMap<String, Node>> {
         let mut trees = self.base_entries.clone();
         let keeps = *[0.0, 0.3, 0.7, 1.0].get(random.random_range(0..4)).unwrap();
-        // What a rename moves is told from the tree as it was, whichever changes survive.
+        // The tree before the change decides what a rename moves, whichever changes survive.
         let mut real = self.base_entries.clone();
         for (index, change) in self.changes.iter().enumerate() {
             let (Change::Create { directory, .. }
