@@ -16,7 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(version, about)]
 struct Cli {
-    /// What goes to stderr
+    /// Level of log messages on stderr
     #[arg(long, global = true, value_enum, default_value_t = LogLevel::Warn)]
     log_level: LogLevel,
     /// Threads of the runtime [default: one per processor, 2 to 16]
@@ -28,9 +28,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs one gateway until it is told to end
+    /// Run one gateway until it is stopped
     Serve(serve::ServeArgs),
-    /// Makes a fleet's CA and one identity per gateway
+    /// Create a fleet's CA and one identity per gateway
     Identity {
         /// Folder to make them in
         #[arg(long, value_name = "DIR")]
@@ -45,9 +45,9 @@ enum Command {
         #[arg(long)]
         keep_ca: bool,
     },
-    /// Prints the JSON schema of the contract
+    /// Print the JSON schema of the contract
     Schema,
-    /// Does one task (ls, cat, check, …) given as JSON
+    /// Run one task (ls, cat, check, …) given as JSON
     Task {
         /// Where the task is read from [default: stdin]
         #[arg(long, value_name = "PATH")]

@@ -30,16 +30,16 @@ use tradewind_contract::{Ready, Version};
 /// What `serve` is told on the command line.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {
-    /// Where the control API answers: `unix:PATH`, or `IP:PORT` (mutual TLS; port 0 for any free one)
+    /// Address of the control API: `unix:PATH`, or `IP:PORT` (mutual TLS; port 0 for any free one)
     #[arg(long, value_name = "unix:PATH|IP:PORT")]
     pub control: ControlAddress,
-    /// Where other gateways reach this one (port 0 for any free one)
+    /// Address for other gateways (port 0 for any free one)
     #[arg(long, value_name = "IP:PORT")]
     pub data: Option<SocketAddr>,
     /// Folder with ca.pem, cert.pem and key.pem, as `identity` makes them
     #[arg(long, value_name = "DIR", conflicts_with = "plain")]
     pub identity: Option<PathBuf>,
-    /// Do without TLS; the control API then answers on the loopback interface only
+    /// Use no TLS; the control API then answers on the loopback interface only
     #[arg(long)]
     pub plain: bool,
     /// Identity that may control this gateway over TCP; can be given more than once
@@ -48,12 +48,12 @@ pub struct ServeArgs {
     /// End when standard input ends
     #[arg(long)]
     pub exit_with_stdin: bool,
-    /// End after so long unless `POST /v1/lease` asks for more [s]
+    /// End after this time unless `POST /v1/lease` extends it [s]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LEASE_S_MAX)))]
     pub lease_s: Option<u32>,
 }
 
-/// Where the control API answers.
+/// Address of the control API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlAddress {
     /// A socket file.

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use tradewind_wan::fault::Fault;
 use tradewind_wan::{guard, namespace, serve, traffic};
 
-/// An emulated WAN between network namespaces. `tradewind sky` is the way to use it.
+/// An emulated WAN between network namespaces; normally started by `tradewind sky`.
 ///
-/// Exit codes: 0 done, 1 failed, 2 usage, 9 this host cannot do it (no root, no TUN device).
+/// Exit codes: 0 done, 1 failed, 2 usage, 9 not possible on this host (no root, no TUN device).
 #[derive(Parser)]
 #[command(version, about)]
 struct Cli {
@@ -20,7 +20,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs one emulator until it is told to stop
+    /// Run one emulator until it is stopped
     Run {
         /// The network document, as JSON
         #[arg(long, value_name = "FILE")]
@@ -32,7 +32,7 @@ enum Command {
         #[arg(long)]
         exit_with_stdin: bool,
     },
-    /// Becomes another program, in a machine's network
+    /// Run another program in a machine's network, in place of this process
     Enter {
         /// Path of the machine's network namespace
         #[arg(long, value_name = "PATH")]
@@ -41,7 +41,7 @@ enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
-    /// Makes TCP traffic and measures it
+    /// Send TCP traffic and measure it
     Traffic {
         #[command(subcommand)]
         end: traffic::End,

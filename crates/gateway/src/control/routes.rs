@@ -143,7 +143,7 @@ async fn drain(_: Controller, State(api): State<Api>) -> Result<StatusCode, Refu
 async fn post_lease(_: Controller, State(api): State<Api>, body: Body) -> Result<StatusCode, Refused> {
     let LeaseRequest { lease_s } = read_json(body).await?;
     let Some(lease) = api.gateway.lease() else {
-        let error = "this gateway has no lease and lives until it is told to end";
+        let error = "this gateway has no lease and runs until it is stopped";
         return Err(Refused::new(StatusCode::CONFLICT, error, "leases are for gateways started with --lease-s"));
     };
     if !(1..=LEASE_S_MAX).contains(&lease_s) {
