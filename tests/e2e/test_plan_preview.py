@@ -200,3 +200,9 @@ def test_stores_are_asked_where_they_are(moto_server: Server, monkeypatch: pytes
     assert "absent" in answers[2]["error"]
     assert all("provider" not in answer for answer in answers)
     assert answers[3] == {"url": f"file://{tmp_path}"}
+
+
+def test_a_ceiling_that_nothing_keeps_is_said(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
+    done = command.run(*words(*buckets, *NEAR, "--max-cost", "5USD")).expect(0)
+    assert "note: --max-cost limits the plan only" in done.stderr
+    assert "--max-cost" not in command.run(*words(*buckets, *NEAR, "--quiet", "--max-cost", "5USD")).expect(0).stderr

@@ -402,3 +402,11 @@ def test_a_clock_that_was_set_back_between_two_runs_charges_neither_too_little_n
     assert again.spent_usd() == pytest.approx(earlier_usd + 50 * USD_PER_S)
     again.ended("other")
     assert job.stored_usd() == pytest.approx(earlier_usd + 50 * USD_PER_S)
+
+
+def test_prices_are_written_down_before_the_first_machine_is_ordered(tmp_path: Path) -> None:
+    """A client that is killed right then leaves a job that is resumed, and whose machines are not free."""
+    Job(tmp_path / "priced", 0).begin()
+    stored = read_ledger(str(tmp_path / "priced" / "job"))
+    assert stored is not None
+    assert (stored.prices, stored.predicted_usd) == (PRICES, 1.0)

@@ -62,6 +62,8 @@ class Preview:
             return
         if not self._can_be_planned(strictly=True):
             return
+        if self.args.max_cost is not None:
+            self._say("note: --max-cost limits the plan only; a transfer by this machine alone is not stopped by it")
         counted = self._counted().progress
         volume_gb = counted.bytes_total / 1e9
         plan = self._plan(volume_gb, counted.objects_total) if volume_gb > 0 else None

@@ -108,6 +108,14 @@ class JobPrices:
     routes: Mapping[str, tuple[EdgePrice, ...]] = field(default_factory=dict)
     """Edges that cost something, by route as the lead names it: `a → b → c`."""
 
+    @property
+    def cost_anything(self) -> bool:
+        """Whether there is any price that is not zero."""
+        requests = (
+            price for side in (self.read, self.write) for price in (side.get_usd_per_1000, side.put_usd_per_1000)
+        )
+        return any(self.routes.values()) or any(of.usd_per_s for of in self.machines.values()) or any(requests)
+
     def joined(self, other: JobPrices) -> JobPrices:
         """With the machines and routes of another plan; what is known already stays."""
         machines = {**other.machines, **self.machines}

@@ -150,6 +150,9 @@ class JobLedger:
             # Bytes counted beyond an exact sum were not sent after all: the next run may still spend their cost.
             self._base_usd = _egress_usd(counted) if is_exact else carried_usd
             self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
+            # A client that is killed before its first machine is ordered must not leave a job without prices.
+            self._kept = self._kept or counted.prices.cost_anything
+            self._save()
 
     def add_prices(self, prices: JobPrices) -> None:
         """Another plan has machines in other regions."""
