@@ -1,6 +1,6 @@
 """Tradewind moves bulk data between object stores and proves that every byte arrived.
 
-The public names are those of `__all__`. They are loaded when first used, so that importing the package costs nothing.
+`__all__` lists the public names. They are loaded on first use, so importing the package costs almost nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What can go wrong, by meaning.
+"""Errors, grouped by meaning.
 
 ::
 
     TradewindError
-    ├── UsageError                 2    asked for something that makes no sense
-    │   ├── UrlError               2    a URL or path that cannot be understood
+    ├── UsageError                 2    invalid arguments
+    │   ├── UrlError               2    an invalid URL or path
     │   ├── TopologyError          2    a topology or plan that cannot be carried out
-    │   ├── SkyFileError           2    a sky file that cannot be understood
+    │   ├── SkyFileError           2    an invalid sky file
     │   └── ConfigError            2    config.toml or a TRADEWIND_* variable
     ├── PlanError                  1    nothing was planned
     │   ├── InfeasibleGoal         1    no plan meets the goal; has `.because` and `.nearest`
@@ -15,27 +15,27 @@
     ├── JobNotFound                1    no such job in the state folder
     ├── JobUnreadable              1    a job's record in the state folder is damaged
     ├── JobBusy                    1    another process works on this job
-    ├── PriceApiError              1    a cloud's price API answered what cannot be understood
+    ├── PriceApiError              1    a cloud's price API sent an answer that cannot be parsed
     │   ├── PriceApiUnavailable    5    it does not answer, or not in time
     │   └── PriceApiRefused        7    it needs an API key, or refused the one it got
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
     │   └── GatewayLost            5    a gateway that was needed died
-    ├── SkyError                   1    the emulated WAN is not up, or refused what it was told
+    ├── SkyError                   1    the emulated WAN is not up, or refused a request
     │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
-    │   └── SkyInvalid             1    the emulator was overloaded: what was measured over it does not count
-    └── TransferError                   a job ended, and not well; has `.summary` and `.job_id`
+    │   └── SkyInvalid             1    the emulator was overloaded: its measurements do not count
+    └── TransferError                   a job did not succeed; has `.summary` and `.job_id`
         ├── JobFailed              1    failed as a whole
-        ├── JobRefused             2    it would lose or overwrite data; nothing was begun
+        ├── JobRefused             2    it would lose or overwrite data; nothing was started
         ├── SourceNotFound         3    the source, or everything under it, is not there
         ├── SomeObjectsFailed      4    the other objects are done and proven
         ├── Unavailable            5    only errors that may go away with a retry
         ├── VerificationMismatch   6    bytes did not match
         ├── Unauthorised           7    credentials missing or refused
         ├── CeilingReached         8    stopped by the cost or size ceiling
-        └── Interrupted            130  stopped on the way; resumable
+        └── Interrupted            130  stopped before the end; resumable
 
-Each error says in one line what happened; `hint`, where set, says in one line what to do. The number is the exit code
-of the command line.
+The message of an error says what happened; `hint`, if set, says what to do. Both are one line. The number is the exit
+code of the command line.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class TradewindError(Exception):
 
 
 class UsageError(TradewindError):
-    """Asked for something that makes no sense; nothing was started."""
+    """Invalid arguments; nothing was started."""
 
     exit_code = 2
 
 
 class UrlError(UsageError):
-    """A URL or path that cannot be understood."""
+    """An invalid URL or path."""
 
 
 class TopologyError(UsageError):
@@ -75,11 +75,11 @@ class TopologyError(UsageError):
 
 
 class SkyFileError(UsageError):
-    """A sky file that cannot be understood."""
+    """An invalid sky file."""
 
 
 class ConfigError(UsageError):
-    """A setting in config.toml or in a TRADEWIND_* variable that cannot be understood."""
+    """An invalid setting in config.toml or in a TRADEWIND_* variable."""
 
 
 class PlanError(TradewindError):
@@ -116,17 +116,17 @@ class JobBusy(TradewindError):
 
 
 class PriceApiError(TradewindError):
-    """A cloud's price API answered what cannot be understood. The catalog keeps what it has."""
+    """A cloud's price API sent an answer that cannot be parsed. The catalog is unchanged."""
 
 
 class PriceApiUnavailable(PriceApiError):
-    """A cloud's price API does not answer, or not in time. The catalog keeps what it has."""
+    """A cloud's price API does not answer, or not in time. The catalog is unchanged."""
 
     exit_code = 5
 
 
 class PriceApiRefused(PriceApiError):
-    """A cloud's price API needs an API key, or refused the one it got. The catalog keeps what it has."""
+    """A cloud's price API needs an API key, or refused the one it got. The catalog is unchanged."""
 
     exit_code = 7
 
@@ -142,7 +142,7 @@ class GatewayLost(GatewayError):
 
 
 class SkyError(TradewindError):
-    """The emulated WAN is not up, or refused what it was told."""
+    """The emulated WAN is not up, or refused a request."""
 
 
 class SkyUnavailable(SkyError):
@@ -152,11 +152,11 @@ class SkyUnavailable(SkyError):
 
 
 class SkyInvalid(SkyError):
-    """The emulator was overloaded: what was measured over it shows this host, not the network it was to show."""
+    """The emulator was overloaded: its measurements show this host, not the network."""
 
 
 class TransferError(TradewindError):
-    """A job ended, and not well. `summary` has the counts, `job_id` names it for `jobs show` and `jobs resume`."""
+    """A job did not succeed. `summary` has the counts, `job_id` names it for `jobs show` and `jobs resume`."""
 
     def __init__(
         self, message: str, *, hint: str | None = None, summary: Summary | None = None, job_id: str | None = None
@@ -191,13 +191,13 @@ class SomeObjectsFailed(TransferError):
 
 
 class Unavailable(TransferError):
-    """Only errors that a retry may mend."""
+    """Only errors that may go away with a retry."""
 
     exit_code = 5
 
 
 class VerificationMismatch(TransferError):
-    """Bytes did not match; what was wrong was not left visible as if good."""
+    """Bytes did not match; no wrong object was left visible as good."""
 
     exit_code = 6
 
@@ -215,7 +215,7 @@ class CeilingReached(TransferError):
 
 
 class Interrupted(TransferError):
-    """Stopped on the way by a signal or by `drain`; `jobs resume` goes on."""
+    """Stopped by a signal or by `drain`; `jobs resume` resumes the job."""
 
     exit_code = 130
 

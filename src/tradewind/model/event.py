@@ -25,9 +25,9 @@ JobState = Literal["running", "done", "failed", "interrupted", "cancelled"]
 
 @dataclass(frozen=True)
 class HopActivity:
-    """Activity of one route: `name` as `a → b → c`, bytes acked, whether it works now.
+    """Activity of one route: `name` as `a → b → c`, acknowledged bytes, and whether it works now.
 
-    One that is `retired` is given no more work, because the routes were changed.
+    A `retired` route gets no more work, because the routes were changed.
     """
 
     name: str
@@ -40,7 +40,7 @@ class HopActivity:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the job is. Counts are of objects × destinations; until `listed` the totals only grow.
+    """Progress of a job. Counts are of objects × destinations; until `listed` the totals only grow.
 
     `objects_earlier` and `bytes_earlier` are those of `objects_done` and `bytes_done` that earlier runs moved;
     `bytes_per_s` leaves them out. `cost_usd` is of all runs: a lead counts egress, and a running job reports the sum of
@@ -85,7 +85,7 @@ class ObjectFailed:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something the user should know, once."""
+    """A message to the user, sent once."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "notice")
     message: str
@@ -103,7 +103,7 @@ class WouldCopy:
 
 @dataclass(frozen=True)
 class WouldDelete:
-    """`dry_run` with deletion: one object that would go."""
+    """`dry_run` with deletion: one object that would be deleted."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "would_delete")
     destination: str
@@ -111,7 +111,7 @@ class WouldDelete:
 
 @dataclass(frozen=True)
 class DestinationSummary:
-    """What one destination got."""
+    """Counts of one destination."""
 
     url: str
     objects: int = 0
@@ -129,7 +129,7 @@ class ToDelete:
 
 @dataclass(frozen=True)
 class Summary:
-    """How a job ended. `proofs` counts objects by how they were proven (docs/concepts/integrity.md)."""
+    """Summary of an ended job. `proofs` counts objects by how they were proven (docs/concepts/integrity.md)."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "done")
     outcome: Outcome

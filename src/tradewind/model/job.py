@@ -25,7 +25,7 @@ MIN_FILE_CHUNK_BYTES = 64 << 10
 class FilterRule:
     """One `--include` or `--exclude`, with a glob as `.gitignore` has it, against the relative name.
 
-    Without `/` it means a name in any folder, with one the name from the top; a last `/` means all below such a folder.
+    Without `/` it matches a name in any folder, with `/` from the top; a last `/` matches everything below a folder.
     `*` and `?` stay within a folder, `**` crosses folders. Raises UsageError for an empty glob.
     """
 
@@ -43,7 +43,7 @@ class FilterRule:
 
 @dataclass(frozen=True)
 class ObjectFilter:
-    """Which objects of a prefix.
+    """Selects objects of a prefix.
 
     Rules are read in order and the last that matches wins; with no match an object is taken, unless the first rule is
     an include.

@@ -118,7 +118,7 @@ class Overlay:
     objects: ObjectSet | None = None
     """The objects from which requests are counted."""
     binding: tuple[str, ...] = ()
-    """What limits the plan, in words, the tightest first."""
+    """Limits of the plan, as text, the tightest first."""
 
     @property
     def transfer_s(self) -> float:

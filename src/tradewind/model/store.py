@@ -11,7 +11,7 @@ from tradewind.model.document import known_fields
 
 @dataclass(frozen=True)
 class Access:
-    """How one side is reached: endpoint, region, name of a credential profile. Never a credential.
+    """Access to one side: endpoint, region, name of a credential profile. Never a credential.
 
     `path_style` None lets the store decide (a custom endpoint: in the path). `ca_file` is a PEM file.
     """

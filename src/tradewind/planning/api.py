@@ -93,27 +93,27 @@ def plan(
     objects: int | None = None,
     catalog: Catalog | str | os.PathLike[str] | None = None,
 ) -> TransferPlan | DistributionPlan:
-    """Plans a transfer between two regions, or from one to several. Starts nothing and asks nothing of any cloud.
+    """Plan a transfer between two regions, or from one to several. Starts no machine and contacts no cloud.
 
     Args:
         source: region, e.g. `aws:us-east-1`.
         destination: region; or a list of regions, two to eight, each of which receives everything. The plan is a
             `TransferPlan` for one, a `DistributionPlan` for a list.
-        volume_gb: how much [GB, 1e9 bytes].
-        goal: `soonest` (machines' start included), `cheapest` or `fastest`; instead of it one of the next three.
-        min_throughput_gbps: cheapest at this rate or more [Gbit/s].
+        volume_gb: volume to move [GB, 1e9 bytes].
+        goal: `soonest` (including the machines' start), `cheapest` or `fastest`; or one of the next three instead.
+        min_throughput_gbps: cheapest at this minimum rate [Gbit/s].
         exactly: with `min_throughput_gbps`: at exactly this rate.
-        max_cost_usd: fastest for at most this [USD].
-        deadline_s: cheapest that is done within this time [s].
-        max_vms: most machines in one region.
+        max_cost_usd: fastest within this budget [USD].
+        deadline_s: cheapest within this time [s].
+        max_vms: maximum machines in one region.
         vm_types: only these machine types; None for all.
-        spot: spot machines too.
-        effort: how long to look before what is not proven is said with its gap, in some 3 CPU-s; 0.1 to 100.
-        objects: how many objects, which decides what requests cost; None: objects of 16 MiB.
-        catalog: what is known, or the folder of the user's part of it; None for the user's own folder.
+        spot: also use spot machines.
+        effort: work to spend on proving the plan best, in units of about 3 CPU-s; 0.1 to 100.
+        objects: number of objects, which decides the cost of requests; None assumes objects of 16 MiB.
+        catalog: a catalog, or the folder of the user's tables; None for the user's own folder.
 
     Raises:
-        UsageError: an unknown region or machine type, or a goal that makes no sense.
+        UsageError: an unknown region or machine type, or an invalid goal.
         InfeasibleGoal: no plan meets the goal; the message says which limit, the hint the nearest goal that works.
     """
     _refuse_single(destination)

@@ -41,7 +41,7 @@ class Picture:
     svg: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it; the name's end, `.svg` or `.png`, says in which form.
+        """Write the picture as SVG or PNG, by the suffix of the name.
 
         Raises:
             UsageError: another ending, PNG without the extra `plot`, or a file that cannot be written.

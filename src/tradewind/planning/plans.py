@@ -87,25 +87,25 @@ class _Planned(ABC, Generic[OverlayT]):
 
     @property
     def binding(self) -> tuple[str, ...]:
-        """What limits the plan, in words, the tightest first."""
+        """Limits of the plan, as text, the tightest first."""
         return self.overlay.binding
 
     def would_help(self) -> list[Offer]:
-        """What one more machine or 10% more money would buy; each answer is one more exact solve."""
+        """Return the gain of one more machine or 10% more money; each answer is one more exact solve."""
         return what_would_help(self.transfer, self.overlay)
 
     def explain(self) -> str:
-        """What binds and what would help, in words."""
+        """Return what limits the plan and what would help, as text."""
         return "\n".join(explain_lines(self.overlay, self.would_help())).strip("\n")
 
     def frontier(self) -> TransferFrontier:
-        """Every efficient pair of cost and rate of the same transfer."""
+        """Return every efficient pair of cost and rate of the same transfer."""
         return trace(self.transfer, self.overlay)
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, frontier: TransferFrontier | None = None) -> Picture:
-        """Map and frontier as a picture, written to `path` (`.svg`, or `.png` with the extra `plot`) if there is one.
+        """Draw map and frontier; write them to `path` (`.svg`, or `.png` with the extra `plot`) if it is given.
 
-        `frontier` is what `frontier()` gave, where it was asked before; else it is traced now, which may take seconds.
+        `frontier` is an earlier result of `frontier()`; without it the frontier is traced now, which may take seconds.
 
         Raises:
             UsageError: another ending, PNG without the extra, or a file that cannot be written.
@@ -119,7 +119,7 @@ class _Planned(ABC, Generic[OverlayT]):
         return picture
 
     def to_document(self) -> dict[str, Any]:
-        """The plan as JSON has it, like `tradewind plan --json`."""
+        """Return the plan as a JSON document, as printed by `tradewind plan --json`."""
         return plan_document(self.overlay)
 
     @abstractmethod
@@ -133,24 +133,24 @@ class _Planned(ABC, Generic[OverlayT]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransferPlan(_Planned[OverlayPlan]):
-    """A plan: over which routes, with which machines, how fast and for how much.
+    """A plan for one destination: routes, machines, rate and cost.
 
-    Shown as text in a terminal and as a table with a map in a notebook. `overlay` is the plan itself, with a unit in
+    Prints as text in a terminal and as a table with a map in a notebook. `overlay` is the plan itself, with a unit in
     each field's name; the properties are its main figures.
     """
 
     @property
     def routes(self) -> tuple[OverlayRoute, ...]:
-        """Ways from source to destination with their shares, the greatest first."""
+        """Routes from source to destination with their shares, the greatest first."""
         return self.overlay.routes
 
     @property
     def direct(self) -> OverlayPlan | None:
-        """The same bytes over the direct link with all machines allowed; None where there is no such link."""
+        """The same transfer over the direct link with all machines allowed; None if there is no such link."""
         return direct(self.transfer)
 
     def compare(self) -> list[Alternative]:
-        """This plan beside direct, RON, GridFTP and the planner's other answers."""
+        """Compare with direct, RON, GridFTP and the planner's other answers."""
         return compare(self.transfer, self.overlay)
 
     def _marks(self) -> list[Mark]:
@@ -162,20 +162,20 @@ class TransferPlan(_Planned[OverlayPlan]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistributionPlan(_Planned[MulticastPlan]):
-    """A plan for several destinations, each of which receives everything: along which trees, how fast, for how much.
+    """A plan for several destinations, each of which receives everything: trees, rate and cost.
 
-    Shown as text in a terminal and as tables with a map in a notebook. `overlay` is the plan itself, with a unit in
+    Prints as text in a terminal and as tables with a map in a notebook. `overlay` is the plan itself, with a unit in
     each field's name; the properties are its main figures.
     """
 
     @property
     def destinations(self) -> tuple[Region, ...]:
-        """Where everything goes."""
+        """The destinations."""
         return self.overlay.destinations
 
     @property
     def trees(self) -> tuple[DistributionTree, ...]:
-        """Ways from the source to all destinations with their shares, the greatest first."""
+        """Trees from the source to all destinations with their shares, the greatest first."""
         return self.overlay.trees
 
     @cached_property
@@ -183,7 +183,7 @@ class DistributionPlan(_Planned[MulticastPlan]):
         return tuple(compare_multicast(self.transfer, self.overlay))
 
     def compare(self) -> list[MulticastAlternative]:
-        """This plan beside direct copies to each destination, and beside one plan for each; solved when first asked."""
+        """Compare with direct copies to each destination and with one plan for each; solved on first use."""
         return list(self._alternatives)
 
     def _marks(self) -> list[Mark]:
@@ -212,7 +212,7 @@ class TransferFrontier:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """Pieces on which the same machines are used; `proven` where nothing better exists."""
+        """Pieces with the same machines; `proven` if nothing better exists."""
         return self.frontier.segments
 
     @property
@@ -229,18 +229,18 @@ class TransferFrontier:
         return all(segment.proven for segment in self.segments)
 
     def cost_usd(self, throughput_gbps: float) -> float:
-        """Least cost [USD] of a plan at this rate or more; infinite beyond the fastest."""
+        """Return the least cost [USD] of a plan at this rate or more; infinite beyond the fastest."""
         return self.frontier.cost_usd(throughput_gbps)
 
     def throughput_gbps(self, cost_usd: float) -> float:
-        """Highest rate [Gbit/s] for at most this cost; zero below the cheapest."""
+        """Return the highest rate [Gbit/s] for at most this cost; zero below the cheapest."""
         return self.frontier.rate_gbps(cost_usd)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """The frontier with the other ways marked, written to `path` (`.svg` or `.png`) if there is one.
+        """Draw the frontier with the alternatives marked; write it to `path` (`.svg` or `.png`) if it is given.
 
-        These are direct and RON; for several destinations direct copies and one plan for each, at the rate of the
-        cheapest plan, which takes some seconds more.
+        The alternatives are direct and RON; for several destinations direct copies and one plan for each, at the rate
+        of the cheapest plan, which takes some seconds more.
 
         Raises:
             UsageError: another ending, PNG without the extra `plot`, or a file that cannot be written.

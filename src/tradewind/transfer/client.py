@@ -70,10 +70,10 @@ Place = str | os.PathLike[str]
 
 
 class Client:
-    """Starts, resumes, cancels and lists jobs.
+    """Start, resume, cancel and list jobs.
 
     `state_dir` defaults to `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the
-    gateway program, found by itself when None. A client holds no connection and may be shared by threads.
+    gateway program, or None to find it automatically. A client holds no connection and may be shared by threads.
     """
 
     def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:
@@ -94,12 +94,12 @@ class Client:
         topology: str | None = None,
         on_event: EventCallback | None = None,
     ) -> Result:
-        """Copies, and returns when every byte is proven. `topology` is the path of a topology file.
+        """Copy, and return when every byte is proven. `topology` is the path of a topology file.
 
-        A place is a URL or a local path, as text or as `pathlib.Path`. Several sources keep their names below a
+        A place is a URL or a local path, as a string or as `pathlib.Path`. Several sources keep their names below a
         destination that ends in `/`.
 
-        Raises UsageError before anything is started, and the TransferError of the job's outcome.
+        Raises UsageError before anything starts, or the TransferError of the job's outcome.
         """
         return self.start(source, destination, options, topology=topology).wait(on_event)
 
@@ -112,7 +112,7 @@ class Client:
         topology: str | None = None,
         on_event: EventCallback | None = None,
     ) -> Result:
-        """Copies what differs; with `Options(delete=True)` also removes what the source does not have."""
+        """Copy what differs; with `Options(delete=True)` also delete what the source does not have."""
         options = options or Options()
         options = replace(options, recursive=True, compare=options.compare or "auto")
         return self.start(source, destination, options, topology=topology, verb="sync").wait(on_event)
@@ -129,7 +129,7 @@ class Client:
         argv: Sequence[str] = (),
         keep_logs: bool = False,
     ) -> RunningJob:
-        """Starts a job and returns at once. `way` takes the place of `topology` where one was planned.
+        """Start a job and return at once. `way` replaces `topology` for a planned transfer.
 
         Raises UsageError, TopologyError, GatewayError.
         """
@@ -170,7 +170,7 @@ class Client:
                 raise
 
     def check_filter(self, filter: ObjectFilter) -> None:
-        """Raises UsageError if a rule is no glob, GatewayError if the gateway program cannot be asked."""
+        """Raise UsageError if a rule is not a glob, GatewayError if the gateway program cannot be run."""
         if filter.rules:
             try_task(self.gateway, {"task": "explain", "name": "any", "filter": to_document(filter)})
 
@@ -182,10 +182,10 @@ class Client:
         provider: Mapping[str, Any] | None = None,
         deletion: Deletion | None = None,
     ) -> RunningJob:
-        """Resumes an interrupted job, on machines of the provider that it had unless another is given.
+        """Resume an interrupted job, on machines of its old provider unless another is given.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
-        objects are deleted, which is how a job with `ask_delete` is confirmed.
+        objects are deleted; this confirms a job with `ask_delete`.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has cost so much
         already.
@@ -221,13 +221,13 @@ class Client:
         return stored_ledger(self.store.path(record.id), record.document, record.progress)
 
     def require_resumable(self, record: JobRecord) -> None:
-        """Raises JobBusy if the job runs, UsageError if it has nothing left to do."""
+        """Raise JobBusy if the job runs, UsageError if it has nothing left to do."""
         self.store.require_unled(record.id)
         if record.state in ("done", "cancelled"):
             raise UsageError(f"job {record.id} is {record.state}; there is nothing to resume")
 
     def cancel(self, job_id: str) -> JobRecord:
-        """Stops a job if it runs, and aborts its unfinished uploads. What is copied stays. Raises JobNotFound."""
+        """Stop a job if it runs, and abort its unfinished uploads. Copied objects stay. Raises JobNotFound."""
         record = self.store.load(job_id)
         if record.state in ("done", "cancelled"):
             raise UsageError(f"job {job_id} is {record.state}; there is nothing to cancel")
@@ -249,7 +249,7 @@ class Client:
             raise GatewayError(f"job {job_id} could not be cancelled completely (exit code {code})")
 
     def jobs(self) -> list[JobRecord]:
-        """All jobs known here, oldest first."""
+        """Return all jobs of the state folder, oldest first."""
         return [self._with_cost(record) for record in self.store.records()]
 
     def unfinished(self, source: Place | Sequence[Place], destination: Place | Sequence[Place]) -> JobRecord | None:
@@ -260,7 +260,7 @@ class Client:
         return self.store.unfinished(shown_sources(_texts(source)), [shown(place) for place in _texts(destination)])
 
     def job(self, job_id: str) -> JobRecord:
-        """One job. Raises JobNotFound."""
+        """Return one job. Raises JobNotFound."""
         return self._with_cost(self.store.load(job_id))
 
     def _with_cost(self, record: JobRecord) -> JobRecord:
@@ -405,7 +405,7 @@ def copy(
     topology: str | None = None,
     on_event: EventCallback | None = None,
 ) -> Result:
-    """Copies with a default Client; see Client.copy."""
+    """Copy with a default Client; see Client.copy."""
     return Client().copy(source, destination, options, topology=topology, on_event=on_event)
 
 
@@ -417,7 +417,7 @@ def sync(
     topology: str | None = None,
     on_event: EventCallback | None = None,
 ) -> Result:
-    """Makes the destination like the source with a default Client; see Client.sync."""
+    """Sync with a default Client; see Client.sync."""
     return Client().sync(source, destination, options, topology=topology, on_event=on_event)
 
 

@@ -50,7 +50,7 @@ UnreadableCallback = Callable[[JobUnreadable], None]
 
 @dataclass(frozen=True)
 class JobRecord:
-    """What is known of one job. `document` is `job.json`."""
+    """The record of one job. `document` is `job.json`."""
 
     id: str
     state: JobState

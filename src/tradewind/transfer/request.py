@@ -40,15 +40,15 @@ DESTINATIONS_MAX = 16
 
 @dataclass(frozen=True)
 class Options:
-    """How to copy. Every default is what the command line does without a flag.
+    """Options of a transfer. The defaults are those of the command line.
 
     - `recursive`: everything below the source; `as_subdir` puts it below the source's name at the destination
-    - `filter`, `files_from`: which objects (`files_from`: a file with one relative key a line,
+    - `filter`, `files_from`: select objects (`files_from`: a file with one relative key per line,
       or `-` for standard input)
     - `compare`: None copies everything; otherwise only what differs. `delete` removes at the destinations what the
       source does not have (needs `compare`); with more than `max_delete` to remove, nothing is removed; nor is more
       than half of what a destination holds, unless `delete_over_half` says so
-    - `ask_delete`: remove nothing yet; the job fails with `summary.to_delete`; a user can be asked (Client.resume)
+    - `ask_delete`: delete nothing yet; the job fails with `summary.to_delete`, and Client.resume confirms it
     - `delete_source`: deletes each source object after its verified copy
     - `verify`: `read` reads back from the destination what no store vouches for
     - `chunk_bytes`: chunk and part size; `concurrency`: most requests in flight to one store
@@ -57,9 +57,9 @@ class Options:
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on egress paid by a plan with prices; `max_bytes`: on bytes sent. They
       hold over all runs of the job, and bytes that were lost and sent again count each time
     - `limit_bytes_per_s`: over all routes
-    - `stall_s`: give up, resumable, after no route worked, or a store was out of reach, for so long
+    - `stall_s`: stop (resumable) if no route works, or a store is unreachable, for this time
     - `report_file`: one JSON verdict per object
-    - `source`, `destination`: how each side is reached; for several destinations one for all, or one for each
+    - `source`, `destination`: access to each side; for several destinations one for all, or one for each
     """
 
     recursive: bool = False

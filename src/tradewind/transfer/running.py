@@ -95,7 +95,7 @@ _unclosed: set[RunningJob] = set()
 
 @dataclass(frozen=True)
 class Result:
-    """How a job ended well: its id and the lead's summary."""
+    """Result of a successful job: its id and the lead's summary."""
 
     job_id: str
     summary: Summary
@@ -114,10 +114,10 @@ class Result:
 
 
 class RunningJob:
-    """A job under way. It needs nobody to watch it: its ceiling, restarts and changes of its plan do not wait for a
-    reader of its events, and its processes end with it. `close()` ends them in any case.
+    """A running job. Its ceiling, restarts and changes of its plan do not depend on a reader of its events, and its
+    processes end with it. `close()` ends them in any case.
 
-    Any thread may call `drain` and `kill`. A lead that dies is started again, at most RESTARTS_MAX times.
+    Any thread may call `drain` and `kill`. A lead that dies is restarted, at most RESTARTS_MAX times.
     """
 
     def __init__(
@@ -168,11 +168,11 @@ class RunningJob:
         return self._gateways.pids
 
     def lines(self) -> Iterator[bytes]:
-        """The job's events from the start, one JSON document a line. Raises GatewayLost if the lead dies for good."""
+        """Yield the job's events from the start, one JSON document per line. Raises GatewayLost if the lead is lost."""
         return self._log.lines()
 
     def events(self) -> Iterator[Event]:
-        """The job's events from the start, typed. The last one is the Summary. Raises GatewayLost if the lead dies."""
+        """Yield the job's events from the start, with the Summary last. Raises GatewayLost if the lead is lost."""
         for line in self.lines():
             event = event_from_document(json.loads(line))
             if event is not None:
@@ -200,7 +200,7 @@ class RunningJob:
         return self.result()
 
     def result(self) -> Result:
-        """The result of an ended job. Raises the TransferError of its outcome."""
+        """Return the result of an ended job. Raises the TransferError of its outcome."""
         if self.summary is None or self.summary.outcome != "done":
             raise self._outcome_error()
         return Result(self.id, self.summary)
