@@ -57,9 +57,9 @@ class Options:
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on egress paid by a plan with prices; `max_bytes`: on bytes sent. They
       hold over all runs of the job, and bytes that were lost and sent again count each time
     - `limit_bytes_per_s`: over all routes
-    - `stall_s`: stop (resumable) if no route works, or a store is unreachable, for this time
+    - `stall_s`: give up, resumable, after no route worked, or a store was out of reach, for so long
     - `report_file`: one JSON verdict per object
-    - `source`, `destination`: access to each side; for several destinations one for all, or one for each
+    - `source`, `destination`: how each side is reached; for several destinations one for all, or one for each
     """
 
     recursive: bool = False
