@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def unavailable() -> str | None:
-    """Why no sky can be had here; None if one can."""
+    """Return why no sky can run here, or None if one can."""
     if os.geteuid() != 0:
         return "a sky needs root"
     if not Path("/dev/net/tun").exists():

@@ -1,4 +1,4 @@
-"""File trees and object sets with content that can be told apart, and their hashes."""
+"""File trees and object sets with distinct content, and their hashes."""
 
 from __future__ import annotations
 

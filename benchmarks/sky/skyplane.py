@@ -68,7 +68,7 @@ class Run:
 
 
 def measure_skyplane(quick: bool) -> Table:
-    """One row per way to run, in turn; medians. A row says why where Skyplane cannot be had."""
+    """One row per way to run, in turn; medians. A row gives the reason if Skyplane is not available."""
     table = Table(
         f"Beside Skyplane {VERSION}'s gateways: two of each on one machine, {CONNECTIONS} connections",
         ["gateways", "CPU-s/GB", "Gbit/s", "64 KiB objects/s", "CPU-s per 1,000 of them"],

@@ -132,7 +132,7 @@ class PriceApiRefused(PriceApiError):
 
 
 class GatewayError(TradewindError):
-    """The gateway program is missing, of another version, or refused what it was told."""
+    """The gateway program is missing, of another version, or refused its program."""
 
 
 class GatewayLost(GatewayError):

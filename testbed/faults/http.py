@@ -125,7 +125,7 @@ class HttpProxy:
             connection.close()
 
     def _exchange(self, client: Stream, server: _Upstream, head: Head) -> bool:
-        """Handles one request; whether the connection goes on."""
+        """Handle one request. Return whether the connection continues."""
         request = _parse(head)
         exchange, action = self._record(request)
         if isinstance(action, Cut):

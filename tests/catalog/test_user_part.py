@@ -378,7 +378,7 @@ def test_a_table_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None
 def test_each_refused_line_says_that_nothing_was_taken(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match="line 2") as raised:
         imported(tmp_path, f"src,dst,gbps\n{line}\n")
-    assert raised.value.hint == "nothing was taken; mend the line and import the file again"
+    assert raised.value.hint == "nothing was imported; fix the line and import the file again"
 
 
 def test_spot_may_be_true_or_false(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 //! Named limits of the control side of a gateway, and what happens at each.
-//! `docs/reference/limits.md` lists them for users; a test holds the two against each other.
+//! `docs/reference/limits.md` lists them for users; a test compares the two.
 
 use std::time::Duration;
 

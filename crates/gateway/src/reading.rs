@@ -1,4 +1,4 @@
-//! Reads whole objects in order, several windows ahead, in bounded memory; each window goes on where it stopped.
+//! Reads whole objects in order, several windows ahead, in bounded memory; each window continues where it stopped.
 
 use crate::lead::failure::object_url;
 use crate::retry::{RetryPolicy, backoff};

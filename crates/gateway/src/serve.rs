@@ -27,7 +27,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tradewind_contract::{Ready, Version};
 
-/// What `serve` is told on the command line.
+/// The options of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {
     /// Address of the control API: `unix:PATH`, or `IP:PORT` (mutual TLS; port 0 for any free one)

@@ -5,7 +5,7 @@
 //! resumption: a hop's connections live as long as the job, and a ticket would be one more secret to keep.
 //!
 //! - The side that connects checks that the certificate carries the name it wanted: [`connect`].
-//! - The side that accepts learns the name from the certificate, to hold it against what the peer then says: [`accept`].
+//! - The side that accepts learns the name from the certificate, to compare it with the peer's Hello: [`accept`].
 //!
 //! In TLS 1.3 the client finishes first. A server's refusal therefore reaches it with its first read, not with the
 //! handshake; [`TlsError::explain`] words such an error.

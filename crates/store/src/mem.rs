@@ -116,7 +116,7 @@ impl MemStore {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes the CRCs of what came and holds them against what was said of it.
+    /// Computes the CRCs of the bytes and compares them with the stated ones.
     fn check(&self, operation: &'static str, key: &str, payload: &Payload, given: &Checksums) -> Result<Checksums> {
         let sums = Checksums::of_segments(payload.segments());
         if sums.agrees_with(&Checksums { md5: None, ..*given }) == Some(false) {

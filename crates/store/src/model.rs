@@ -138,7 +138,7 @@ pub struct ListPage {
     /// Folded prefixes, each ending in `/`, when the request was delimited.
     pub prefixes: Vec<String>,
     /// Entries that exist but cannot be transferred (a key that is no UTF-8, a socket, an unreadable directory):
-    /// what and why. The rest of the listing goes on.
+    /// what and why. The rest of the listing continues.
     pub refused: Vec<Error>,
     /// Pass this to get the next page; `None` at the end.
     pub continuation: Option<String>,
@@ -269,7 +269,7 @@ pub struct StoreLocation {
     pub name: String,
 }
 
-/// What `doctor` tells of a store. Names and places, never a secret.
+/// The findings of `doctor` about a store. Names and places, never a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreDescription {
     /// Where requests go: a URL up to the bucket, or a directory.

@@ -36,7 +36,7 @@ impl Guard {
     /// Has it do its work, and waits until it is done.
     pub fn finish(mut self) {
         drop(self.child.stdin.take());
-        // It cannot fail in a way that could be mended here.
+        // A failure could not be handled here.
         let _ = self.child.wait();
     }
 }

@@ -34,7 +34,7 @@ pub struct Settings {
     pub exit_with_stdin: bool,
 }
 
-/// Runs until it is told to stop: by request, by SIGTERM or SIGINT, or by the end of standard input.
+/// Runs until it is stopped: by request, by SIGTERM or SIGINT, or by the end of standard input.
 ///
 /// Prints one line of JSON when the machines are there.
 pub fn run(settings: &Settings) -> Result<(), Fault> {

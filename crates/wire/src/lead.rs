@@ -1,7 +1,7 @@
 //! The lead's bookkeeping: what to send where, what to try again, when an object is finished or failed.
 //!
 //! An object is either **whole** (one write, many to a bundle) or in **parts** (open, parts in any order, close). The
-//! lead is told of objects with [`Lead::add`] and of replies with [`Lead::done`] and [`Lead::fault`]; [`Lead::poll`]
+//! lead learns of objects with [`Lead::add`] and of replies with [`Lead::done`] and [`Lead::fault`]; [`Lead::poll`]
 //! returns the next [`Action`] until there is nothing more to do now. It holds sizes and ids; keys, tags and words stay
 //! with the caller.
 //!

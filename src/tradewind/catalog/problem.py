@@ -1,6 +1,6 @@
 """Self-contained problems: one JSON file that names grid, prices, caps, limits and goal.
 
-Any planner can be held against ours on such a file. Its format is in docs/concepts/planner-problem.md.
+Such a file can be used to compare any planner with ours. Its format is in docs/concepts/planner-problem.md.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from tradewind.model.units import format_count
 __all__ = ["Imported", "import_table", "write_links"]
 
 LinkKey = tuple[Pair, OriginKind]
-AFTER_REFUSAL = "nothing was taken; mend the line and import the file again"
+AFTER_REFUSAL = "nothing was imported; fix the line and import the file again"
 NO_TABLE = "give a CSV table; `tradewind catalog --help` says which there are"
 NOTHING_THERE = "lines below the header, each about two regions that differ, one region or one provider"
 Key = TypeVar("Key", LinkKey, Pair, MachineKey, Region, str)

@@ -1,6 +1,6 @@
 """`tradewind demo`: the main job on real input, with a fault on the way, told as a story.
 
-In an emulated WAN where that can be had (`demo_sky`), else with gateways on this machine.
+In an emulated WAN where the host permits it (`demo_sky`), else with gateways on this machine.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _in_sky_or_here(args: Namespace, place: Path) -> int:
 
 
 def _no_sky() -> str | None:
-    """Why no sky can be had here, as the emulator itself says it; None if one can. A sky of one machine is tried."""
+    """Return why no sky can run here, in the emulator's words, or None if one can. Tries a sky of one machine."""
     from tradewind.sky.file import network_from_document
     from tradewind.sky.running import Sky, find_emulator
 

@@ -1,4 +1,4 @@
-"""What a demo moves: a part of the real files of this machine, and how a copy is held against it."""
+"""The files of a demo: a part of the real files of this machine, and the comparison of a copy with them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`--detach`: the command returns as soon as its job runs; a process in the background stays with the job to its end.
 
-That process is the command itself, which goes on in a session of its own: it keeps the machines of the job alive and
+That process is the command itself, which continues in its own session: it keeps the machines of the job alive and
 ends them, as it would have in the foreground. Until the job runs it may ask and complain on the terminal.
 """
 
@@ -38,7 +38,7 @@ class Keeper:
             for stream in streams:
                 os.dup2(opened, stream)
             os.close(opened)
-        with suppress(BrokenPipeError):  # It was killed. The job goes on.
+        with suppress(BrokenPipeError):  # It was killed. The job continues.
             os.write(self.line, job_id.encode())
         os.close(self.line)
 

@@ -154,7 +154,7 @@ def _settings(path: str) -> Finding:
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
-        mend = "set XDG_CONFIG_HOME or TRADEWIND_CONFIG to a place of yours; without settings all works, too"
+        mend = "set XDG_CONFIG_HOME or TRADEWIND_CONFIG to a folder of your own, or use no settings"
         return Finding("settings", True, f"{path} (not there, and cannot be made)", mend)
     return Finding("settings", True, f"{path} (not there: defaults)")
 

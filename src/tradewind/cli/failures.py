@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from tradewind.model.event import ObjectFailed
 from tradewind.model.units import format_count
 
-#: So many failures of one pattern are named; the report names all.
+#: Maximum failures of one pattern that are named; the report names all.
 NAMED_OF_A_PATTERN_MAX = 3
-#: So many patterns are told apart; failures of further ones are only in the report.
+#: Maximum number of distinct patterns; failures of further ones are only in the report.
 PATTERNS_MAX = 50
 #: Kinds that may be about a whole store: they wait for the end, when it is known how many objects met them.
 STORE_WIDE = frozenset({"bucket_not_found", "unauthenticated", "forbidden", "configuration"})

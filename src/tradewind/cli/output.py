@@ -20,7 +20,7 @@ COLUMNS_UNKNOWN = 80
 
 
 class Talk:
-    """What a person is told while a job runs. Data (`--dry-run` mappings) goes to standard output."""
+    """Messages to the user while a job runs. Data (`--dry-run` mappings) goes to standard output."""
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
         self.failures = Failures()

@@ -38,7 +38,7 @@ def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tu
 
     Raises:
         UsageError: regions or the file are missing, or the user says no.
-        TradewindError: no plan meets the goal; the sky cannot be had.
+        TradewindError: no plan meets the goal; the sky cannot be started.
     """
     if args.via == "local" and (args.sky is not None or args.replan):
         raise UsageError(f"--{'replan' if args.sky is None else 'sky'} goes with --via sky")

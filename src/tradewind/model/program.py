@@ -1,4 +1,4 @@
-"""What one gateway is told to do. Mirrors `crates/contract/src/program.rs`."""
+"""The program of one gateway. Mirrors `crates/contract/src/program.rs`."""
 
 from __future__ import annotations
 

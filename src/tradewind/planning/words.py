@@ -106,7 +106,7 @@ def machine_lines(plan: Overlay, columns: int) -> list[str]:
 
 
 def _route_lines(plan: OverlayPlan, route: OverlayRoute, columns: int) -> Iterator[str]:
-    """Share, rate and the way; a way that is too long goes on below its beginning."""
+    """Share, rate and the way; a route that is too long continues on the next line."""
     connections = {(e.src, e.dst): e.connections for e in plan.edges}
     line = f"    {share_bar(route.share)} {format_gbps(route.gbps):>12}  "
     indent = len(line)

@@ -1,4 +1,4 @@
-"""What the emulator is told: every number resolved, rates already scaled. The same document `crates/wan` reads."""
+"""The emulator's input: every number resolved, rates already scaled. The same document `crates/wan` reads."""
 
 from __future__ import annotations
 

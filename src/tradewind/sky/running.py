@@ -34,7 +34,7 @@ BINARY = "tradewind-wan"
 ENVIRONMENT = "TRADEWIND_WAN"
 #: A sky of 200 machines is ready within so long, even on a busy machine.
 READY_S = 60.0
-#: The emulator ends within so long after it was told to, else it is killed.
+#: The emulator is killed if it has not ended this long after the order to stop.
 STOP_S = 10.0
 #: The readiness line is no longer than this.
 READY_BYTES_MAX = 1 << 20

@@ -20,7 +20,7 @@ UNDER_PART = 0.6
 #: taken over harms nobody.
 UNDER_S = 3.0
 TOTAL_PART = 0.9
-#: Nothing is held against the routes of a plan for so long: connections open, windows grow.
+#: Grace period before the routes of a plan are judged: connections open, windows grow.
 GRACE_S = 6.0
 #: What is done so soon anyhow is not worth a word.
 REMAINING_S_MIN = 10.0

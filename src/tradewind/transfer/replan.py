@@ -128,7 +128,7 @@ def ask_again(question: Question, state: State) -> NewPlan | None:
     try:
         found = plan_overlay(catalog, question.source, question.destination, left_gb, goal, limits, objects=objects)
     except InfeasibleGoal as error:
-        # A rate or a time that cannot be had any more is missed by as little as possible, a ceiling never.
+        # A rate or a time that is out of reach by now is missed by as little as possible; a ceiling never.
         if error.nearest is None or isinstance(goal, MaxCost):
             return None
         nearest = error.nearest.goal

@@ -3,10 +3,10 @@
 //! The teller never waits: [`EventSender::send`] only appends. What a reader gets:
 //!
 //! - **Progress is lossy.** Only the newest is kept, so a slow or late reader sees the latest counts, not all of them.
-//! - **Everything else is kept** in the order in which it was told, and a late reader gets it from the start, up to
-//!   [`EVENT_SPOOL_BYTES_MAX`]. Beyond that the oldest lines go, and a reader that had not had them yet is told how many
+//! - **Everything else is kept** in the order of the events, and a late reader gets it from the start, up to
+//!   [`EVENT_SPOOL_BYTES_MAX`]. Beyond that the oldest lines go, and a reader that missed them gets their number
 //!   it missed, in a `notice`. The report file of the job has them all.
-//! - **`done` is the last line** and is never dropped: nothing is told after it.
+//! - **`done` is the last line** and is never dropped: nothing follows it.
 
 use crate::limits::{EVENT_BATCH_BYTES, EVENT_SPOOL_BYTES_MAX};
 use bytes::{BufMut, Bytes, BytesMut};

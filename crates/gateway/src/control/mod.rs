@@ -1,4 +1,4 @@
-//! The control API of a gateway: what it is told to do, and what it tells.
+//! The control API of a gateway: its program, its events and its metrics.
 //!
 //! ```text
 //!  client ── server (sockets, TLS, limits) ── routes (HTTP) ── gateway (one program's life) ── runner (the node)

@@ -87,7 +87,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Opens the file: empties it, or goes on at its end when the job is `resumed`.
+    /// Opens the file: empties it, or appends to it when the job is `resumed`.
     ///
     /// # Errors
     /// What the file system says.

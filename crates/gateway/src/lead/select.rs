@@ -66,7 +66,7 @@ pub enum Because {
 
 impl Selector {
     /// Compiles the rules, which are read as `.gitignore` reads them: `*` and `?` stay within a folder and `**` crosses
-    /// folders, wherever it stands. A glob without `/` is held against the last part of a name, in every folder; one
+    /// folders, wherever it stands. A glob without `/` is matched against the last part of a name, in every folder; one
     /// with `/` against the whole name, and a first `/` does no more than say so. A last `/` takes all below every
     /// folder of that name. A backslash takes the next character as it is.
     ///
@@ -145,7 +145,7 @@ impl Selector {
     }
 
     /// Index of the last rule that matches. The set takes names for paths: to it a last segment `..` is no file name, so
-    /// its shortcuts by file name pass over a key like `a/..`. Such keys, which are rare, are held against each glob.
+    /// its shortcuts by file name pass over a key like `a/..`. Such keys, which are rare, are matched against each glob.
     fn last_match(&self, name: &str) -> Option<usize> {
         if name.rsplit('/').next() == Some("..") {
             return self.globs.iter().rposition(|glob| glob.compile_matcher().is_match(name));

@@ -24,7 +24,7 @@ pub fn running(progress: Progress) -> JobStatus {
 pub fn ended(summary: Summary) -> JobStatus {
     let state = match summary.outcome {
         Outcome::Done => JobState::Done,
-        // Nothing is wrong with the objects: a resumed job goes on where this one stopped.
+        // The objects are fine: a resumed job continues where this one stopped.
         Outcome::Interrupted | Outcome::Unavailable | Outcome::Ceiling => JobState::Interrupted,
         _ => JobState::Failed,
     };

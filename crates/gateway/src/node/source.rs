@@ -22,7 +22,7 @@ use tradewind_wire::Fault;
 /// Objects of one bundle that are read at the same time; the store's throttle bounds all bundles together.
 const BUNDLE_READS_MAX: usize = 32;
 
-/// Where a route goes on from the source.
+/// The next station of a route after the source.
 #[derive(Clone)]
 pub enum Below {
     /// The sink is in this process.

@@ -13,8 +13,8 @@ use tradewind_store::Store;
 /// Windows of one object that are read at once.
 const WINDOWS_MAX: usize = 8;
 
-/// Writes the objects in the order of `keys`. The bytes of each are held against what the store states of it; they have
-/// been written by then, so a mismatch is told by the exit code.
+/// Writes the objects in the order of `keys`. The bytes of each are compared with the store's checksum; they have
+/// been written by then, so the exit code reports a mismatch.
 pub(super) async fn cat(
     store: Arc<dyn Store>,
     keys: &[String],

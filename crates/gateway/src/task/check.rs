@@ -30,7 +30,7 @@ const PAIRS_READ_MAX: usize = 2;
 /// Windows of one object that are read at once.
 const WINDOWS_MAX: usize = 2;
 
-/// What is held against what.
+/// The two sides to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// What stores state.

@@ -1,4 +1,4 @@
-//! `doctor`: what works here, and how to mend what does not.
+//! `doctor`: checks this installation and says how to fix problems.
 
 use super::{Streams, TaskError, TaskResult};
 use crate::lead::failure::outcome_of;
@@ -45,7 +45,7 @@ struct Line<'a> {
 
 /// Tries each store and prints a line for each thing looked at. Ends with the outcome of the first store that fails.
 pub(super) async fn doctor(stores: &[StoreSpec], json: bool, policy: RetryPolicy, streams: &mut Streams) -> TaskResult {
-    // Someone waits for the answer: one try, so that a wrong endpoint does not take minutes to be told.
+    // Someone waits for the answer: one attempt, so that a wrong endpoint is reported at once.
     let policy = RetryPolicy { tries_max: 1, ..policy };
     let mut first_failure = None;
     for spec in stores {
@@ -94,7 +94,7 @@ async fn examine(
             print(&Line { level: Level::Warn, url, check: "list", message, hint }, json, streams)?;
             Ok(Some(error))
         }
-        // The line of the credentials says how to mend it; the error's own hint points here.
+        // The line of the credentials says how to fix it; the error's own hint points here.
         Err(error) if error.kind == ErrorKind::Unauthenticated => {
             let line = Line { level: Level::Fail, url, check: "list", message: error.to_string(), hint: None };
             print(&line, json, streams)?;

@@ -294,7 +294,7 @@ impl Bucket {
     }
 }
 
-/// GCS checks what it is told of the bytes in `x-goog-hash`.
+/// GCS checks the checksums in `x-goog-hash`.
 fn set_google_hash(call: &mut Call, sums: &Checksums) -> Result<()> {
     match sums.crc32c {
         Some(crc) => call.set("x-goog-hash", &format!("crc32c={}", encode_crc32(crc))),

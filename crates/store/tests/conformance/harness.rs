@@ -53,7 +53,7 @@ pub(crate) enum Ability {
     AbortIsFinal,
     /// Keys come in byte order whatever characters they hold.
     ByteOrder,
-    /// A missing bucket is told from a missing key.
+    /// A missing bucket can be distinguished from a missing key.
     MissingBucket,
     /// Credentials are checked.
     Authentication,

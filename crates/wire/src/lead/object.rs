@@ -1,4 +1,4 @@
-//! What the lead is told of an object, and how it is cut into parts.
+//! The lead's view of an object, and how it is cut into parts.
 
 /// A new object.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ __all__ = ["Fetcher", "same_host"]
 TRIES_MAX = 4
 """Of one request, the first included; then `PriceApiUnavailable`."""
 CONNECT_TRIES_MAX = 2
-"""Of them so many in which no connection came about: somebody offline is told soon."""
+"""Attempts without a connection, so that an offline user gets an error soon."""
 PAUSE_S = 1.0
 """Before the second try; doubled before each further one."""
 PAUSE_S_MAX = 30.0
@@ -38,7 +38,7 @@ STREAM_BYTES_MAX = 4 << 30
 """Of one answer that is read line by line, unpacked. AWS's longest list of one region has about a tenth."""
 LINE_CHARS_MAX = 1 << 20
 TELL_BYTES = 1 << 20
-"""Progress is told each time so many more have been read."""
+"""Progress is reported after this many further bytes."""
 ERROR_BYTES_MAX = 4096
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})

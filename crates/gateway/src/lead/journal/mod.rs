@@ -1,4 +1,4 @@
-//! The journal: what is done and what is begun, so that a job killed at any moment goes on where it was.
+//! The journal: finished and unfinished work, so that a job killed at any moment can resume.
 //!
 //! Participants: the lead [records](Journal::record) entries; a thread of the journal's own writes them to SQLite, many
 //! to a transaction; after a restart the lead reads [`Journal::unfinished`], [`Journal::pending_intents`] and the

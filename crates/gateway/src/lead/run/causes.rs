@@ -1,4 +1,4 @@
-//! Why objects failed: about them, or about a whole store? The latter stops the job early and is told in one line.
+//! Why objects failed: about them, or about a whole store? The latter stops the job early and is reported in one line.
 //!
 //! A missing bucket is about the store at the first word of it. That we are not known, or may not do a thing, is
 //! believed of the whole store after so many objects in a row that nothing of it was done for any other meanwhile.

@@ -19,7 +19,7 @@ const WINDOW_CHUNKS_MAX: u64 = 24;
 const WINDOW_BYTES: u64 = 64 << 20;
 /// Requests in flight on one route.
 const WINDOW_REQUESTS: usize = 256;
-/// A route that is down for so long is told; one that comes back sooner is not.
+/// A route that is down for this time is reported; one that comes back sooner is not.
 const DOWN_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// The routes of a running job from now on.
