@@ -19,7 +19,7 @@ from tradewind.cli.arguments import typed
 from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, require_same, trees_of
 from tradewind.cli.output import Talk
 from tradewind.errors import JobFailed, SkyError
-from tradewind.model.event import ObjectFailed, Progress, Summary
+from tradewind.model.event import Progress, Summary
 from tradewind.model.units import format_bytes, format_rate, parse_bytes
 from tradewind.transfer.client import Client
 from tradewind.transfer.report import summary_lines
@@ -145,8 +145,6 @@ def _story(args: Namespace, place: Path, talk: Talk) -> int:
 def _watch(job: RunningJob, cargo: Cargo, talk: Talk) -> None:
     killed = False
     for event in job.events():
-        if isinstance(event, ObjectFailed):
-            talk.event(event)
         if isinstance(event, Summary):
             break
         if isinstance(event, Progress) and not killed and event.bytes_done >= KILL_AT * cargo.bytes:
