@@ -50,9 +50,14 @@ class Budget:
     usd_per_s: float = 0.0
     boot_s: float = 0.0
     usd_per_gb_max: float = float("inf")
+    requests: list[float] = field(default_factory=lambda: [0.0])
+
+    @property
+    def requests_usd(self) -> float:
+        return self.requests[-1]
 
     def spent_usd(self, egress_usd: float, at_s: float) -> float:
-        return egress_usd + self.usd_per_s * (self.boot_s + at_s)
+        return egress_usd + self.requests_usd + self.usd_per_s * (self.boot_s + at_s)
 
 
 def said(generation: int, event: str, **fields: Any) -> LeadSaid:
@@ -278,6 +283,24 @@ def test_egress_between_two_reports_does_not_pass_the_ceiling(seed: int) -> None
     assert spent_usd <= usd, "it was passed before the stop"
     # No sooner than it must: between two reports it may be any time since the last one.
     assert spent_usd >= usd - usd_per_s * (6 * PROGRESS_S if lost else 3 * PROGRESS_S), "too early"
+
+
+@pytest.mark.parametrize(("objects", "stops"), [(3_000, False), (10_000, True)])
+def test_requests_between_two_reports_do_not_pass_the_ceiling(objects: int, stops: bool) -> None:
+    """500 objects a second at 0.001 USD each; what is in flight when the lead drains is still written."""
+    budget = Budget(4.0)
+    supervisor = Supervisor(budget, restartable=True, now_s=0.0)
+    stopped_s = None
+    for done in range(0, objects + 1, 250):
+        now_s = done / 500
+        budget.requests.append(done * 0.001)
+        counts = {"listed": True, "objects_total": objects, "objects_done": done}
+        actions = supervisor.handle(said(0, "progress", elapsed_s=now_s, cost_usd=0.0, **counts), now_s)
+        if stopped_s is None and any(isinstance(action, Drain) for action in actions):
+            stopped_s = now_s
+    assert (stopped_s is not None) == stops
+    if stopped_s is not None:
+        assert (stopped_s + 1.5) * 500 * 0.001 <= 4.0
 
 
 def test_what_is_left_to_send_costs_no_more_than_its_price() -> None:

@@ -97,6 +97,12 @@ class JobLedger:
         return max((sum(edge.usd_per_gb for edge in edges) for edges in routes), default=float("inf"))
 
     @property
+    def requests_usd(self) -> float:
+        """What the requests of all runs have cost so far [USD]."""
+        with self._lock:
+            return self._ledger.usd_of("requests", self.unix_s)
+
+    @property
     def ledger(self) -> Ledger:
         """The counts so far."""
         with self._lock:

@@ -22,6 +22,7 @@ __all__ = [
     "DRAIN_AGAIN_S",
     "DRAIN_END_S",
     "EGRESS_STOP_S",
+    "REQUESTS_STOP_S",
     "RESTARTS_MAX",
     "RESTART_END_S",
     "Action",
@@ -48,6 +49,8 @@ CEILING_STOP_S = 3.0
 CEILING_END_S = 0.5
 #: Egress continues for this time after a tick: until the next tick, and until the lead has the order.
 EGRESS_STOP_S = 1.0
+#: Requests continue for longer: what is in flight then is still written, and counted when it is done.
+REQUESTS_STOP_S = 2.0
 #: A drain is asked for again when the lead still runs after so long.
 DRAIN_AGAIN_S = 5.0
 #: A lead that has not ended this long after a drain request is ended with its machines.
@@ -154,6 +157,11 @@ class Budget(Protocol):
         """Egress of one GB over the dearest route."""
         ...
 
+    @property
+    def requests_usd(self) -> float:
+        """What the requests of all runs have cost so far."""
+        ...
+
     def spent_usd(self, egress_usd: float, at_s: float) -> float:
         """Return the cost of all runs of the job at a time of the supervisor's clock: egress, machines, requests.
 
@@ -182,6 +190,9 @@ class Supervisor:
         self._egress_usd_per_s, self._told_at_s, self._left_usd = 0.0, now_s, float("inf")
         self._told_egress_usd: float | None = None
         self._first_egress_usd = 0.0
+        #: Cost of requests at the last report and at the first one, its growth, and what is left of it.
+        self._told_requests_usd = self._first_requests_usd = 0.0
+        self._requests_usd_per_s, self._left_requests_usd = 0.0, float("inf")
         #: When the present lead began, as far as is known, and the time that it told last.
         self._began_s, self._told_s = now_s, 0.0
         self._drain_since_s: float | None = None
@@ -228,10 +239,15 @@ class Supervisor:
         self._began_s = min(self._began_s, now_s - elapsed_s)
         if elapsed_s < self._told_s:
             return []  # A later one was here first.
-        if self._told_egress_usd is not None and elapsed_s > self._told_s:
-            self._egress_usd_per_s = max(0.0, egress_usd - self._told_egress_usd) / (elapsed_s - self._told_s)
+        requests_usd = self._budget.requests_usd
         if self._told_egress_usd is None:
-            self._first_egress_usd = egress_usd
+            self._first_egress_usd, self._first_requests_usd = egress_usd, requests_usd
+        elif elapsed_s > self._told_s:
+            lasted_s = elapsed_s - self._told_s
+            self._egress_usd_per_s = max(0.0, egress_usd - self._told_egress_usd) / lasted_s
+            self._requests_usd_per_s = max(0.0, requests_usd - self._told_requests_usd) / lasted_s
+        self._told_requests_usd = requests_usd
+        self._left_requests_usd = self._most_left_requests_usd(event.document)
         self._told_s, self._told_egress_usd, self._told_at_s = elapsed_s, egress_usd, now_s
         self._left_usd = self._most_left_usd(event.document)
         return [Publish(event.line, progress=True)]
@@ -251,6 +267,7 @@ class Supervisor:
             self.state = "running"
             self._began_s, self._told_s = now_s, 0.0
             self._told_egress_usd, self._egress_usd_per_s, self._left_usd = None, 0.0, float("inf")
+            self._requests_usd_per_s, self._left_requests_usd = 0.0, float("inf")
             self._drain_asked_s = float("-inf")
 
     def _restart_failed(self, event: RestartFailed) -> list[Action]:
@@ -292,6 +309,7 @@ class Supervisor:
             return False
         silent_s = max(0.0, now_s - self._told_at_s)
         more_usd = min(self._egress_usd_per_s * (silent_s + EGRESS_STOP_S), self._left_usd)
+        more_usd += min(self._requests_usd_per_s * (silent_s + REQUESTS_STOP_S), self._left_requests_usd)
         return self._budget.spent_usd(self._egress_usd + more_usd, now_s + CEILING_STOP_S) >= usd
 
     def _most_left_usd(self, progress: Mapping[str, Any]) -> float:
@@ -307,6 +325,20 @@ class Supervisor:
             return left_usd  # What was lost is sent again, above the mean.
         lost_usd = max(0.0, self._first_egress_usd - mean * earlier_gb)
         return min(left_usd, max(0.0, mean * total_gb + lost_usd - self._egress_usd))
+
+    def _most_left_requests_usd(self, progress: Mapping[str, Any]) -> float:
+        """What requests can still cost, if the rest needs as many per byte and object as this run has needed."""
+        if not progress.get("listed"):
+            return float("inf")
+        part = 0.0
+        for what in ("bytes", "objects"):
+            total, done, earlier = (
+                float(progress.get(name, 0)) for name in (f"{what}_total", f"{what}_done", f"{what}_earlier")
+            )
+            if total > done:
+                part = max(part, (total - done) / (done - earlier) if done > earlier else float("inf"))
+        run_usd = self._told_requests_usd - self._first_requests_usd
+        return run_usd * part if part < float("inf") else part
 
     def _reaches_ceiling(self, now_s: float) -> bool:
         """Return whether a job that drains would pass the ceiling by the time that its machines take alone."""
