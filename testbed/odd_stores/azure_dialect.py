@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -44,6 +44,7 @@ class AzureDialect:
             "complete upload": self._put_block_list,
             "list uploads": self._list_blocks,
             "copy": self._copy,
+            "abort copy": self._abort_copy,
             "set properties": self._set_properties,
             "delete": self._delete,
         }
@@ -69,6 +70,7 @@ class AzureDialect:
             ("PUT", "blocklist"): "complete upload",
             ("GET", "blocklist"): "list uploads",
             ("PUT", "properties"): "set properties",
+            ("PUT", "copy"): "abort copy",
             ("DELETE", ""): "delete",
         }.get((method, component), "")
 
@@ -85,23 +87,57 @@ class AzureDialect:
             token=query.get("marker", ""),
             page_keys=int(query.get("maxresults", 5000)),
         )
-        page = cut(self.objects.newest(asking.bucket), asked, self.habits)
-        blobs = "".join(self._listed(found) for found in page.objects)
-        blobs += "".join(f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>" for name in page.prefixes)
+        objects = self.objects.newest(asking.bucket)
+        if self.habits.lists_directories and not asked.delimiter:
+            objects = sorted(objects + _directories(objects), key=lambda found: found.key.encode())
+        page = cut(objects, asked, self.habits)
+        with_metadata = "metadata" in query.get("include", "").split(",")
+        blobs = "".join(self._listed(found, with_metadata) for found in page.objects)
+        blobs += "".join(f"<BlobPrefix>{self._name(name)}{self._of_prefix()}</BlobPrefix>" for name in page.prefixes)
         marker = f"<NextMarker>{page.token or ''}</NextMarker>"
         body = f"<Blobs>{blobs}</Blobs>" + ("" if page.truncated and self.habits.omits_token else marker)
         return _xml(f"<EnumerationResults>{body}</EnumerationResults>")
 
-    def _listed(self, found: Object) -> str:
+    def _name(self, name: str) -> str:
+        if self.habits.encodes_names:
+            return f'<Name Encoded="true">{quote(name)}</Name>'
+        return f"<Name>{escape(name)}</Name>"
+
+    def _of_prefix(self) -> str:
+        """What a hierarchical namespace says of a directory."""
+        if not self.habits.lists_directories:
+            return ""
+        stated = "<Etag>0xD1</Etag><ResourceType>directory</ResourceType><Content-Length>0</Content-Length>"
+        return f"<Properties>{stated}<Content-MD5>1B2M2Y8AsgTpgAmY7PhCfg==</Content-MD5></Properties>"
+
+    def _listed(self, found: Object, with_metadata: bool) -> str:
         size = len(found.body) + self.habits.listed_size_offset
-        time = "" if self.habits.no_times else f"<Last-Modified>{http_date(found)}</Last-Modified>"
+        time = "" if self.habits.no_times else f"<Last-Modified>{http_date(found, self.habits)}</Last-Modified>"
         etag = f"<Etag>{found.etag}</Etag>" if found.etag else ""
         properties = f"{time}{etag}<Content-Length>{size}</Content-Length><AccessTier>Hot</AccessTier>"
-        return f"<Blob><Name>{escape(found.key)}</Name><Properties>{properties}</Properties></Blob>"
+        if self.habits.lists_directories:
+            properties += f"<ResourceType>{found.headers.get('x-ms-resource-type', 'file')}</ResourceType>"
+        meta = {
+            name[len("x-ms-meta-") :]: value for name, value in found.headers.items() if name.startswith("x-ms-meta-")
+        }
+        told = "".join(f"<{name}>{escape(value)}</{name}>" for name, value in meta.items()) if with_metadata else ""
+        told = f"<Metadata>{told}</Metadata>" if told else ""
+        return f"<Blob>{self._name(found.key)}<Properties>{properties}</Properties>{told}</Blob>"
+
+    def _find(self, asking: Asking, version: str | None = None) -> Object:
+        """The blob, or where directories are listed the directory."""
+        try:
+            return self.objects.find(asking.bucket, asking.key, version)
+        except Missing:
+            if self.habits.lists_directories:
+                directories = _directories(self.objects.newest(asking.bucket))
+                found = next((each for each in directories if each.key == asking.key), None)
+                if found:
+                    return found
+            raise
 
     def _get(self, asking: Asking) -> Reply:
-        named = None if self.habits.ignores_versions else asking.query.get("versionid")
-        found = self.objects.find(asking.bucket, asking.key, named)
+        found = self._find(asking, None if self.habits.ignores_versions else asking.query.get("versionid"))
         if_match = asking.headers.get("if-match")
         if if_match and not self.habits.ignores_if_match and not etag_matches(if_match, found):
             raise Refused(412, "ConditionNotMet")
@@ -110,7 +146,10 @@ class AzureDialect:
         stated = {**self._stated(found), **more}
         if found.copy_id:
             stated["x-ms-copy-id"] = found.copy_id
-            stated["x-ms-copy-status"] = "pending" if found.copy_polls > 0 else "success"
+            pending = found.copy_polls != 0
+            stated["x-ms-copy-status"] = "pending" if pending else found.copy_status
+            copied = len(found.body) if not pending else len(found.body) // max(1, found.copy_polls + 1)
+            stated["x-ms-copy-progress"] = f"{copied if found.copy_polls >= 0 else 0}/{len(found.body)}"
         if asking.method == "HEAD" and found.copy_polls > 0:
             found.copy_polls -= 1
         return Reply(status, stated, body)
@@ -118,7 +157,7 @@ class AzureDialect:
     def _stated(self, found: Object) -> dict[str, str]:
         stated = dict(found.headers)
         if not self.habits.no_times:
-            stated["last-modified"] = http_date(found)
+            stated["last-modified"] = http_date(found, self.habits)
         if found.etag:
             stated["etag"] = f'"{found.etag}"'
         if self.habits.versioned:
@@ -182,6 +221,13 @@ class AzureDialect:
         reply.headers["x-ms-copy-status"] = "pending" if found.copy_polls else "success"
         return replace(reply, status=202)
 
+    def _abort_copy(self, asking: Asking) -> Reply:
+        found = self.objects.find(asking.bucket, asking.key)
+        if not found.copy_polls or found.copy_id != asking.query.get("copyid"):
+            raise Refused(409, "NoPendingCopyOperation")
+        found.copy_polls, found.copy_status, found.body = 0, "aborted", b""
+        return Reply(204)
+
     def _set_properties(self, asking: Asking) -> Reply:
         found = self.objects.find(asking.bucket, asking.key)
         meta = {name: value for name, value in found.headers.items() if name.startswith("x-ms-meta-")}
@@ -192,7 +238,8 @@ class AzureDialect:
         version = None if self.habits.ignores_versions else asking.query.get("versionid")
         if not self.habits.ignores_delete_conditions:
             self._check_write(asking)
-        self.objects.find(asking.bucket, asking.key, version)
+        if self._find(asking, version).headers.get("x-ms-resource-type") == "directory":
+            raise Refused(409, "DirectoryIsNotEmpty")
         self.objects.delete(asking.bucket, asking.key, version)
         return Reply(202)
 
@@ -208,6 +255,13 @@ class AzureDialect:
     def _kept(self, headers: dict[str, str]) -> dict[str, str]:
         named = {name: headers[f"x-ms-blob-{name}"] for name in _PROPERTIES if f"x-ms-blob-{name}" in headers}
         return {**named, **{name: value for name, value in headers.items() if name.startswith("x-ms-meta-")}}
+
+
+def _directories(objects: list[Object]) -> list[Object]:
+    """The directories that hold these blobs."""
+    parents = {found.key[:at]: found for found in objects for at, each in enumerate(found.key) if each == "/"}
+    stated = {"x-ms-resource-type": "directory", "x-ms-meta-hdi_isfolder": "true"}
+    return [Object(name, b"", "0xD1", "0", found.modified_s, stated) for name, found in parents.items()]
 
 
 ACCOUNT = "odd"

@@ -125,14 +125,14 @@ def check_write(asking: Asking, found: Object | None, habits: Habits, generation
         raise Refused(412, "PreconditionFailed")
 
 
-def http_date(found: Object) -> str:
+def http_date(found: Object, habits: Habits) -> str:
     """The time of an object in a header: whole seconds."""
-    return email.utils.formatdate(found.modified_s, usegmt=True)
+    return email.utils.formatdate(found.modified_s + habits.clock_ahead_s, usegmt=True)
 
 
 def iso_date(seconds: float, habits: Habits) -> str:
     """A time in a listing."""
-    time = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    time = datetime.datetime.fromtimestamp(seconds + habits.clock_ahead_s, datetime.timezone.utc)
     return time.strftime("%Y-%m-%dT%H:%M:%S") + ("Z" if habits.whole_seconds else f".{time.microsecond // 1000:03}Z")
 
 

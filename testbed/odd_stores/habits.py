@@ -26,6 +26,8 @@ class Habits:
     """Every page names the token that leads to the first page."""
     repeats_page: bool = False
     """Ignores the token: every page is the first one, under a new token."""
+    repeats_last: bool = False
+    """Each page begins with the last entry of the page before."""
     v1_only: bool = False
     """Knows version 1 of S3's listing alone: ignores ``list-type``, ``start-after`` and ``continuation-token``."""
     v1_next_marker: bool = False
@@ -46,6 +48,12 @@ class Habits:
     """States no time in listings and heads."""
     listed_size_offset: int = 0
     """Is added to each size in a listing."""
+    lists_directories: bool = False
+    """Has a hierarchical namespace: lists directories beside blobs, and deletes none that is not empty (Azure)."""
+    encodes_names: bool = False
+    """Writes the names in a listing percent-encoded, and says so (Azure)."""
+    clock_ahead_s: float = 0
+    """How far the clock is ahead of ours: shifts ``Date`` and every time that the store states."""
 
     # Objects.
     etags: Literal["md5", "opaque", "none"] = "md5"
@@ -69,4 +77,4 @@ class Habits:
     versioned: bool = False
     """Keeps every version and states its id (S3; GCS states generations always and keeps one)."""
     pending_copies: int = 0
-    """Number of times that a copy is reported as pending after it was accepted (Azure)."""
+    """Times that a copy is reported as pending after it was accepted; -1: for ever, without progress (Azure)."""

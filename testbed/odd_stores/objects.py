@@ -31,6 +31,8 @@ class Object:
     """Times that this copy is still reported as pending."""
     copy_id: str = ""
     """Of what a copy made (Azure)."""
+    copy_status: str = "success"
+    """How the copy ended, once it is not pending any more."""
 
 
 @dataclass

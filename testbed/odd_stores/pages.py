@@ -46,7 +46,10 @@ def cut(objects: list[Object], asked: Asked, habits: Habits) -> Page:
         return Page(truncated=True, token=_token(last, empty + 1))
     entries = sorted(_entries(objects, asked, habits).items(), key=lambda entry: _rank(entry[0], habits))
     if last:
-        entries = [entry for entry in entries if _rank(entry[0], habits) > _rank(last, habits)]
+        first = _rank(last, habits)
+        if not habits.repeats_last:
+            first += b"\0"
+        entries = [entry for entry in entries if _rank(entry[0], habits) >= first]
     taken = entries[: max(1, min(asked.page_keys, habits.page_keys))]
     page = Page(truncated=len(taken) < len(entries), last=taken[-1][0] if taken else "")
     for name, found in taken:

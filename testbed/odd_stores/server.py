@@ -164,6 +164,11 @@ class _Handler(BaseHTTPRequestHandler):
             with contextlib.suppress(OSError):
                 each.close()
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The time by the store's clock."""
+        now = time.time() if timestamp is None else timestamp
+        return super().date_time_string(now + self.store.habits.clock_ahead_s)
+
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
 

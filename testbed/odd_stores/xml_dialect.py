@@ -171,7 +171,7 @@ class XmlDialect:
         """Return the headers that describe an object."""
         stated = dict(found.headers)
         if not self.habits.no_times:
-            stated["last-modified"] = http_date(found)
+            stated["last-modified"] = http_date(found, self.habits)
         if found.etag:
             stated["etag"] = f'"{found.etag}"'
         if self._is_google():
