@@ -111,6 +111,7 @@ BAD_LISTINGS: dict[str, tuple[list[Kind], dict[str, Any], str]] = {
     "nothing-said": (XML, {"omits_truncated": True, "omits_token": True}, "IsTruncated"),
     "one-token": (KINDS, {"repeats_token": True}, "repeats a page|names the same continuation"),
     "one-page": (KINDS, {"repeats_page": True}, "repeats a page"),
+    "border-twice": (KINDS, {"repeats_last": True}, "repeats a key|order of the keys|same continuation"),
     "no-prefix": (KINDS, {"ignores_prefix": True, "page_keys": 1_000}, "ignores the prefix"),
     "no-prefix-in-pages": (XML, {"ignores_prefix": True}, "ignores the prefix"),
     "folded": (KINDS, {"folds_unasked": True, "ignores_prefix": True}, "ignores the prefix"),
