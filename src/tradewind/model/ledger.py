@@ -110,7 +110,7 @@ class JobPrices:
 
     @property
     def cost_anything(self) -> bool:
-        """Whether there is any price that is not zero."""
+        """True if there is any price that is not zero."""
         requests = (
             price for side in (self.read, self.write) for price in (side.get_usd_per_1000, side.put_usd_per_1000)
         )
