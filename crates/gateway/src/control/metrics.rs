@@ -99,6 +99,12 @@ impl MetricsSnapshot {
         &self.samples
     }
 
+    /// Without the figures that name stores.
+    pub fn without_stores(mut self) -> Self {
+        self.samples.retain(|sample| sample.labels.iter().all(|(label, _)| *label != "store"));
+        self
+    }
+
     /// Prometheus text, version 0.0.4: the samples of one metric stand together below its help line.
     pub fn to_prometheus(&self) -> String {
         let mut by_metric: Vec<&Sample> = self.samples.iter().collect();

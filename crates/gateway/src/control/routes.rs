@@ -171,8 +171,12 @@ async fn post_send(_: Controller, State(api): State<Api>, body: Body) -> Result<
     load::send(request, api.gateway.identity()).await.map(Json)
 }
 
-async fn metrics(State(api): State<Api>) -> Response {
+/// The names of stores are the controllers' alone: a relay is told of none.
+async fn metrics(controller: Result<Controller, Refused>, State(api): State<Api>) -> Response {
     let mut snapshot = api.gateway.node_metrics().await;
+    if controller.is_err() {
+        snapshot = snapshot.without_stores();
+    }
     add_process_figures(&mut snapshot);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], snapshot.to_prometheus()).into_response()
 }

@@ -369,6 +369,31 @@ fn copy_program(folder: &Folder, job_id: &str) -> Value {
 }
 
 #[tokio::test]
+async fn a_peer_that_may_not_control_a_gateway_is_not_told_the_names_of_its_stores() {
+    let folder = Folder::new();
+    folder.fleet("fleet", &["lead", "relay", "sink"]).await;
+    let identity = folder.text("fleet/sink");
+    let ports = ["--control", "127.0.0.1:0", "--data", "127.0.0.1:0"];
+    let serving = Serving::start(&[ports.as_slice(), &["--identity", &identity, "--exit-with-stdin"]].concat()).await;
+    let mut lead = mutual(&serving, &folder.path("fleet/lead"), "sink").await.unwrap();
+    let program = json!({
+        "contract": 1, "job_id": "job", "node": "sink",
+        "routes": [{ "id": 0, "nodes": ["lead", "source", "sink"], "share": 1.0 }],
+        "sinks": [{ "url": "file:///secret-place" }], "writes": [{ "kind": "prefix", "prefix": "" }],
+    });
+    assert_eq!(lead.put_program(&program).await, (StatusCode::OK, json!({})));
+    let mut relay = mutual(&serving, &folder.path("fleet/relay"), "sink").await.unwrap();
+    for (client, is_told) in [(&mut lead, true), (&mut relay, false)] {
+        let (status, metrics) = client.get("/metrics").await;
+        let metrics = metrics.as_str().unwrap().to_owned();
+        assert_eq!(status, StatusCode::OK);
+        assert!(metrics.contains("\ntradewind_memory_limit_bytes "), "{metrics}");
+        assert_eq!(metrics.contains("secret-place"), is_told, "{metrics}");
+    }
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_gateway_does_one_program_and_tells_its_end_to_early_and_late_readers() {
     let folder = Folder::new();
     for name in ["from", "to"] {
