@@ -8,7 +8,15 @@ use std::collections::HashMap;
 /// Bounded by what upstream may have in flight: every request here was let in by the node's own limits.
 #[derive(Debug)]
 pub struct Flights<U> {
-    by_request: HashMap<RequestId, (ConnectionId, U)>,
+    by_request: HashMap<RequestId, Flight<U>>,
+}
+
+#[derive(Debug)]
+struct Flight<U> {
+    connection: ConnectionId,
+    upstream: U,
+    /// When its last byte was sent.
+    whole_ms: Option<u64>,
 }
 
 impl<U> Default for Flights<U> {
@@ -20,20 +28,36 @@ impl<U> Default for Flights<U> {
 impl<U> Flights<U> {
     /// `request` was begun on `connection`. Call this **before** its first byte is written, so that no answer is early.
     pub fn sent(&mut self, request: RequestId, connection: ConnectionId, upstream: U) {
-        self.by_request.insert(request, (connection, upstream));
+        self.by_request.insert(request, Flight { connection, upstream, whole_ms: None });
+    }
+
+    /// All of `request` was sent: from now on it waits for its answer.
+    pub fn whole(&mut self, request: RequestId, now_ms: u64) {
+        if let Some(flight) = self.by_request.get_mut(&request) {
+            flight.whole_ms = Some(now_ms);
+        }
+    }
+
+    /// Requests that were sent whole and have waited for longer than `limit_ms`, in ascending order. They are given up.
+    pub fn overdue(&mut self, now_ms: u64, limit_ms: u64) -> Vec<(RequestId, U)> {
+        self.take(|flight| flight.whole_ms.is_some_and(|whole_ms| now_ms.saturating_sub(whole_ms) > limit_ms))
     }
 
     /// An answer came. `None`: it is late (the request was given up) and must be dropped.
     pub fn answered(&mut self, request: RequestId) -> Option<U> {
-        self.by_request.remove(&request).map(|(_, upstream)| upstream)
+        self.by_request.remove(&request).map(|flight| flight.upstream)
     }
 
     /// A connection died: the requests that were on it and are lost, in ascending order.
     pub fn connection_lost(&mut self, connection: ConnectionId) -> Vec<(RequestId, U)> {
-        let mut lost: Vec<RequestId> =
-            self.by_request.iter().filter(|(_, (on, _))| *on == connection).map(|(request, _)| *request).collect();
-        lost.sort_unstable();
-        lost.into_iter().filter_map(|request| self.answered(request).map(|upstream| (request, upstream))).collect()
+        self.take(|flight| flight.connection == connection)
+    }
+
+    fn take(&mut self, is_wanted: impl Fn(&Flight<U>) -> bool) -> Vec<(RequestId, U)> {
+        let wanted = self.by_request.iter().filter(|(_, flight)| is_wanted(flight));
+        let mut taken: Vec<RequestId> = wanted.map(|(request, _)| *request).collect();
+        taken.sort_unstable();
+        taken.into_iter().filter_map(|request| self.answered(request).map(|upstream| (request, upstream))).collect()
     }
 
     /// Whether `request` is in flight.
@@ -43,7 +67,7 @@ impl<U> Flights<U> {
 
     /// Whether anything is in flight on `connection`.
     pub fn is_on(&self, connection: ConnectionId) -> bool {
-        self.by_request.values().any(|(on, _)| *on == connection)
+        self.by_request.values().any(|flight| flight.connection == connection)
     }
 
     /// How many are in flight.
@@ -123,6 +147,20 @@ mod tests {
         assert!(flights.connection_lost(ConnectionId(0)).is_empty());
         assert_eq!(flights.answered(RequestId(2)), None, "late");
         assert_eq!(flights.len(), 5);
+    }
+
+    #[test]
+    fn a_request_that_waits_too_long_is_given_up_once_and_only_when_all_of_it_was_sent() {
+        let mut flights = Flights::default();
+        for request in [3, 1, 2] {
+            flights.sent(RequestId(request), ConnectionId(0), request);
+        }
+        flights.whole(RequestId(3), 1_000);
+        flights.whole(RequestId(1), 1_000);
+        assert!(flights.overdue(2_000, 1_000).is_empty());
+        assert_eq!(flights.overdue(2_001, 1_000), [(RequestId(1), 1), (RequestId(3), 3)]);
+        assert!(flights.overdue(u64::MAX, 1_000).is_empty(), "the other one is still being sent");
+        assert_eq!(flights.answered(RequestId(1)), None, "late");
     }
 
     #[test]

@@ -28,6 +28,11 @@ const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How often a connection that shall take no more requests is looked at, whether its last answers have come.
 const RETIRE_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often, until a request is overdue, it is looked whether it is.
+const OVERDUE_LOOKS: u32 = 8;
+/// Longest pause between two such looks.
+const OVERDUE_PAUSE_MAX: Duration = Duration::from_secs(60);
+
 /// How a hop is set up.
 pub struct HopSetup {
     /// Peer, address, number of connections.
@@ -38,6 +43,8 @@ pub struct HopSetup {
     pub hello: Hello,
     /// A peer silent for so long is dead.
     pub silence_max: Duration,
+    /// A request that the peer does not answer for so long, or a piece of one that it does not take, is given up.
+    pub request_max: Duration,
     /// Reaches the peer.
     pub network: Arc<dyn Network>,
 }
@@ -50,6 +57,7 @@ pub struct Hop {
     idle_out: AsyncMutex<mpsc::UnboundedReceiver<Outgoing>>,
     health: watch::Sender<Health>,
     stop: CancellationToken,
+    clock: Clock,
     counts: HopCounts,
     /// Connections that are kept.
     wanted: AtomicU16,
@@ -101,6 +109,9 @@ impl<R: AsRef<[RequestId]>> InFlight<'_, R> {
     /// All of it has been sent: the peer answers, or the loss of the connection.
     fn sent(mut self) {
         self.sent = true;
+        let now_ms = self.hop.clock.now_ms();
+        let mut flights = self.hop.flights();
+        self.requests.as_ref().iter().for_each(|request| flights.whole(*request, now_ms));
     }
 }
 
@@ -184,11 +195,26 @@ impl Hop {
             idle_out: AsyncMutex::new(idle_out),
             health: watch::Sender::new(Health::default()),
             stop,
+            clock: Clock::start(),
             counts: HopCounts::default(),
             wanted: AtomicU16::new(0),
         });
         hop.widen(hop.setup.spec.connections);
+        tokio::spawn(hop.clone().give_up_overdue());
         hop
+    }
+
+    /// Answers requests that the peer does not answer. The lead gives up sooner; this ends what it leaves behind here.
+    async fn give_up_overdue(self: Arc<Self>) {
+        let limit_ms = self.setup.request_max.as_millis() as u64;
+        let every = (self.setup.request_max / OVERDUE_LOOKS).min(OVERDUE_PAUSE_MAX);
+        while self.stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+            let overdue = self.flights().overdue(self.clock.now_ms(), limit_ms);
+            for (request, asker) in overdue {
+                let message = format!("{} has not answered for {} s", self.peer(), limit_ms / 1000);
+                asker.fail(request, Fault::Lost, "unavailable", message);
+            }
+        }
     }
 
     /// Keeps so many connections from now on; never fewer than before.
@@ -267,7 +293,7 @@ impl Hop {
         };
         let mut writer = lent.outgoing.writer.clone().lock_owned().await;
         lent.begun = true;
-        if guarded(&lent.outgoing.closed, writer.frame(frame)).await.is_ok() {
+        if self.guarded(&lent.outgoing, writer.frame(frame)).await.is_ok() {
             drop(writer);
             flight.sent();
             lent.give_back();
@@ -336,6 +362,16 @@ impl Hop {
         }
     }
 
+    /// A write that ends when the connection is given up, or when the peer takes nothing for too long.
+    async fn guarded(
+        &self,
+        outgoing: &Outgoing,
+        write: impl Future<Output = Result<(), ConnectionError>>,
+    ) -> Result<(), ConnectionError> {
+        let in_time = tokio::time::timeout(self.setup.request_max, guarded(&outgoing.closed, write));
+        in_time.await.unwrap_or(Err(ConnectionError::Silent(self.setup.request_max.as_secs())))
+    }
+
     fn refusal(&self, why: NotBegun) -> Failure {
         let (peer, here) = (self.peer(), &self.setup.hello.node);
         match why {
@@ -384,8 +420,13 @@ impl Hop {
     async fn connect(&self) -> Result<Connection, ConnectionError> {
         let connecting = self.setup.network.connect(&self.setup.spec.address);
         let timed_out = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
-        let link = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.map_err(timed_out)??;
-        Connection::open(link, &self.setup.security, self.setup.hello.clone(), self.peer()).await
+        let timeout = CONNECT_TIMEOUT.min(self.setup.silence_max);
+        let link = tokio::time::timeout(timeout, connecting).await.map_err(timed_out)??;
+        let opening = Connection::open(link, &self.setup.security, self.setup.hello.clone(), self.peer());
+        // A frozen peer takes connections, because its kernel does, and says nothing.
+        tokio::time::timeout(self.setup.silence_max, opening)
+            .await
+            .unwrap_or(Err(ConnectionError::Silent(self.setup.silence_max.as_secs())))
     }
 
     /// Lends the connection out until it ends, then gives back what was on it.
@@ -461,12 +502,12 @@ impl Sending<'_> {
 
     /// Writes a frame between pieces (the header, an abort, a ping).
     pub async fn frame(&mut self, frame: &Frame) -> Result<(), ConnectionError> {
-        guarded(&self.lent.outgoing.closed, self.writer.frame(frame)).await
+        self.lent.hop.guarded(&self.lent.outgoing, self.writer.frame(frame)).await
     }
 
     /// Writes bytes of the body.
     pub async fn piece(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
-        guarded(&self.lent.outgoing.closed, self.writer.data(bytes)).await?;
+        self.lent.hop.guarded(&self.lent.outgoing, self.writer.data(bytes)).await?;
         self.lent.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }

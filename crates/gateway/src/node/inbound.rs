@@ -7,7 +7,7 @@ use super::budget::MemoryBudget;
 use super::clock::{Pulse, next_connection_id};
 use super::hop::{Hop, Sending, lost_below};
 use super::parcel::Coded;
-use super::reply::{Peers, ReplyTo, Upstream, verdict_of};
+use super::reply::{AnswerQueue, Answers, Peers, ReplyTo, Upstream, verdict_of};
 use super::sink::Sink;
 use super::source::Source;
 use super::table::RouteTable;
@@ -17,16 +17,17 @@ use crate::limits::{
 };
 use crate::net::gate::{Gate, GateLimits, Place};
 use crate::net::{Connection, ConnectionError, DataPort, FrameReader, FrameWriter, Incoming, Link, Security};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, Reply};
 use tradewind_wire::hop::Liveness;
+use tradewind_wire::lead::SLOWEST_BYTES_PER_S;
 
 /// Pause after the system refused a connection (no file descriptors), instead of a spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -34,6 +35,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const REPLIES_PER_FRAME_MAX: usize = 256;
 /// Bytes of answers put into one frame at most, by estimate.
 const REPLY_BYTES_PER_FRAME_MAX: usize = CONTROL_BYTES_MAX / 2;
+
+/// Pieces of a body that are shorter are copied together.
+const PIECE_BYTES_MIN: usize = 8 << 10;
+/// Room for those.
+const SMALL_PIECES_BYTES: usize = 64 << 10;
 
 /// What this gateway does with a request of a route.
 #[derive(Clone)]
@@ -64,6 +70,8 @@ pub struct Inbound {
     pub budget: MemoryBudget,
     /// A peer silent for so long is dead.
     pub silence_max: Duration,
+    /// A request that takes longer to arrive ends its connection; the time its bytes take at [`SLOWEST_BYTES_PER_S`] comes on top.
+    pub request_max: Duration,
     /// Whether we were.
     pub pulse: Arc<Pulse>,
     /// Ends all.
@@ -130,9 +138,9 @@ impl Inbound {
             return tracing::warn!(peer = connection.peer, "refused: {DATA_CONNECTIONS_MAX} connections are open");
         };
         let (id, peer): (_, Arc<str>) = (next_connection_id(), connection.peer.into());
-        let (queue, answers) = mpsc::unbounded_channel();
         let reply = ReplyTo::peer(self.peers.clone(), peer.clone(), id);
         let closed = CancellationToken::new();
+        let (queue, answers) = AnswerQueue::new(closed.clone());
         let writing = write_answers(connection.writer, answers, closed.clone(), self.silence_max / 3);
         let _writer = AbortOnDropHandle::new(tokio::spawn(writing));
         let _connected = self.peers.connected(peer.clone(), id, queue);
@@ -154,7 +162,7 @@ impl Inbound {
         let mut incoming = Reading { reader, pulse, liveness, heard_ms, silence_max: self.silence_max };
         loop {
             let done = match incoming.next().await {
-                Ok(Incoming::Begin(head)) => self.request(head, &mut incoming, peer, reply).await,
+                Ok(Incoming::Begin(head)) => self.request_in_time(head, &mut incoming, peer, reply).await,
                 Ok(Incoming::Frame(Frame::Orders(orders))) => self.orders(&orders, peer, reply),
                 Ok(Incoming::Frame(Frame::Ping(_) | Frame::Pong(_) | Frame::Drain)) => Ok(()),
                 Ok(_) => Err(ConnectionError::Peer("an unexpected frame came downstream".to_owned())),
@@ -181,6 +189,20 @@ impl Inbound {
             source.execute(order, reply.clone());
         }
         Ok(())
+    }
+
+    /// Ends also what a peer that only pings leaves unfinished, and with it the memory that it holds.
+    async fn request_in_time(
+        &self,
+        head: Head,
+        incoming: &mut Reading,
+        peer: &str,
+        reply: &ReplyTo,
+    ) -> Result<(), ConnectionError> {
+        let moving = Duration::from_millis(head.wire_bytes.saturating_mul(1000) / SLOWEST_BYTES_PER_S);
+        let limit = self.request_max.saturating_add(moving);
+        let done = tokio::time::timeout(limit, self.request(head, incoming, peer, reply)).await;
+        done.unwrap_or_else(|_| Err(ConnectionError::Peer(format!("a request took longer than {} s", limit.as_secs()))))
     }
 
     async fn request(
@@ -210,12 +232,45 @@ impl Inbound {
     ) -> Result<(), ConnectionError> {
         let held = self.budget.hold(bytes_to_decode(&head)).await;
         incoming.was_busy();
-        let mut body = Vec::new();
+        let mut body = Body::default();
         if head.wire_bytes > 0 && !incoming.body(|piece| body.push(piece)).await? {
             return Ok(());
         }
-        sink.accept_coded(Coded { head, body }, held, reply.clone());
+        sink.accept_coded(Coded { head, body: body.into_pieces() }, held, reply.clone());
         Ok(())
+    }
+}
+
+/// A body as it comes. Small pieces are copied together: one that is kept by itself takes more memory than it holds, and
+/// a peer may send a byte at a time.
+#[derive(Default)]
+struct Body {
+    pieces: Vec<Bytes>,
+    small: BytesMut,
+}
+
+impl Body {
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() >= PIECE_BYTES_MIN {
+            self.end_small();
+            return self.pieces.push(piece);
+        }
+        if self.small.capacity() - self.small.len() < piece.len() {
+            self.end_small();
+            self.small.reserve(SMALL_PIECES_BYTES);
+        }
+        self.small.extend_from_slice(&piece);
+    }
+
+    fn end_small(&mut self) {
+        if !self.small.is_empty() {
+            self.pieces.push(self.small.split().freeze());
+        }
+    }
+
+    fn into_pieces(mut self) -> Vec<Bytes> {
+        self.end_small();
+        self.pieces
     }
 }
 
@@ -357,45 +412,43 @@ async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumpe
 }
 
 /// Sends answers upstream, many to a frame, and a ping when there have been none for a while.
-async fn write_answers(
-    mut writer: FrameWriter,
-    mut answers: mpsc::UnboundedReceiver<Upstream>,
-    closed: CancellationToken,
-    ping_every: Duration,
-) {
+async fn write_answers(mut writer: FrameWriter, mut answers: Answers, closed: CancellationToken, ping_every: Duration) {
+    // Ends the connection too if this task ends in a panic: a connection that is read and never answers would hang its peer.
+    let _closing = closed.drop_guard();
+    let mut next = None;
     loop {
-        let frame = match tokio::time::timeout(ping_every, answers.recv()).await {
+        let answer = match next.take() {
+            Some(answer) => Ok(Some(answer)),
+            None => tokio::time::timeout(ping_every, answers.next()).await,
+        };
+        let frame = match answer {
             Ok(None) => return,
             Ok(Some(Upstream::Frame(frame))) => frame,
-            Ok(Some(Upstream::Reply(reply))) => match gather(reply, &mut answers) {
-                (replies, None) => Frame::Replies(replies),
-                (replies, Some(frame)) => {
-                    if writer.frame(&Frame::Replies(replies)).await.is_err() {
-                        return closed.cancel();
-                    }
-                    frame
-                }
-            },
+            Ok(Some(Upstream::Reply(reply))) => {
+                let (replies, rest) = gather(reply, &mut answers);
+                next = rest;
+                Frame::Replies(replies)
+            }
             Err(_elapsed) => Frame::Ping(0),
         };
         if writer.frame(&frame).await.is_err() {
-            return closed.cancel();
+            return;
         }
     }
 }
 
-/// `first` and the answers that wait behind it, as far as they fit one frame; and a frame that stood between them.
-fn gather(first: Reply, answers: &mut mpsc::UnboundedReceiver<Upstream>) -> (Vec<Reply>, Option<Frame>) {
+/// `first` and the answers that wait behind it, as far as they fit one frame; and what was taken and did not fit.
+fn gather(first: Reply, answers: &mut Answers) -> (Vec<Reply>, Option<Upstream>) {
     let mut bytes = reply_bytes(&first);
     let mut replies = vec![first];
-    while replies.len() < REPLIES_PER_FRAME_MAX && bytes < REPLY_BYTES_PER_FRAME_MAX {
-        match answers.try_recv() {
-            Ok(Upstream::Reply(reply)) => {
+    while replies.len() < REPLIES_PER_FRAME_MAX {
+        match answers.next_now() {
+            Some(Upstream::Reply(reply)) if bytes + reply_bytes(&reply) <= REPLY_BYTES_PER_FRAME_MAX => {
                 bytes += reply_bytes(&reply);
                 replies.push(reply);
             }
-            Ok(Upstream::Frame(frame)) => return (replies, Some(frame)),
-            Err(_) => break,
+            Some(other) => return (replies, Some(other)),
+            None => break,
         }
     }
     (replies, None)

@@ -4,10 +4,15 @@ use super::seal::{Context, SealKey};
 use super::work::{Failure, SinkReply};
 use bytes::Bytes;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
-use tradewind_wire::frame::{Frame, Reply, Verdict};
+use tokio_util::sync::CancellationToken;
+use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Reply, Verdict};
 use tradewind_wire::{ConnectionId, Fault, RequestId};
+
+/// Longest words of a sink. What the lead asks for is answered in far less; more would not fit a frame.
+const ANSWER_BYTES_MAX: usize = CONTROL_BYTES_MAX - 1024;
 
 /// What the writer of an upstream connection is asked to send.
 #[derive(Debug)]
@@ -92,7 +97,10 @@ impl ReplyTo {
                 Some(key) => key.seal(Context::Answer(request), &[Bytes::from(words)]),
                 None => Ok(words),
             })
-            .map(|words| Verdict::Sink(words.into()));
+            .and_then(|words| match words.len() <= ANSWER_BYTES_MAX {
+                true => Ok(Verdict::Sink(words.into())),
+                false => Err(format!("it has {} bytes", words.len())),
+            });
         match verdict {
             Ok(verdict) => self.send(request, verdict),
             Err(error) => {
@@ -158,7 +166,58 @@ pub fn verdict_of(failure: Failure) -> Verdict {
     Verdict::Failed { fault, kind, message, unsent: false }
 }
 
-type Queues = HashMap<Arc<str>, Vec<(ConnectionId, mpsc::UnboundedSender<Upstream>)>>;
+/// Answers that wait for a peer to read them. Far more than a lead has requests in flight.
+pub(super) const ANSWERS_WAITING_MAX: usize = 1 << 17;
+
+type Queues = HashMap<Arc<str>, Vec<(ConnectionId, AnswerQueue)>>;
+
+/// Answers on their way to one upstream connection.
+#[derive(Clone, Debug)]
+pub struct AnswerQueue {
+    out: mpsc::UnboundedSender<Upstream>,
+    waiting: Arc<AtomicUsize>,
+    /// Ends the connection.
+    closed: CancellationToken,
+}
+
+/// The other end of an [`AnswerQueue`].
+#[derive(Debug)]
+pub struct Answers {
+    incoming: mpsc::UnboundedReceiver<Upstream>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl AnswerQueue {
+    /// For a connection that `closed` ends. A peer that sends and never reads ends it too.
+    pub fn new(closed: CancellationToken) -> (Self, Answers) {
+        let (out, incoming) = mpsc::unbounded_channel();
+        let waiting = Arc::<AtomicUsize>::default();
+        (Self { out, waiting: waiting.clone(), closed }, Answers { incoming, waiting })
+    }
+
+    pub(super) fn send(&self, answer: Upstream) {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= ANSWERS_WAITING_MAX {
+            self.closed.cancel();
+        }
+        drop(self.out.send(answer));
+    }
+}
+
+impl Answers {
+    /// The next one; `None` when there will be none. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Upstream> {
+        let next = self.incoming.recv().await;
+        self.waiting.fetch_sub(usize::from(next.is_some()), Ordering::Relaxed);
+        next
+    }
+
+    /// The next one, if it is there.
+    pub fn next_now(&mut self) -> Option<Upstream> {
+        let next = self.incoming.try_recv().ok();
+        self.waiting.fetch_sub(usize::from(next.is_some()), Ordering::Relaxed);
+        next
+    }
+}
 
 /// The upstream connections of this gateway, by peer.
 #[derive(Clone, Debug, Default)]
@@ -184,12 +243,7 @@ impl Drop for Connected {
 
 impl Peers {
     /// A connection of `peer` is up, until what is returned is dropped.
-    pub fn connected(
-        &self,
-        peer: Arc<str>,
-        connection: ConnectionId,
-        queue: mpsc::UnboundedSender<Upstream>,
-    ) -> Connected {
+    pub fn connected(&self, peer: Arc<str>, connection: ConnectionId, queue: AnswerQueue) -> Connected {
         self.lock().entry(peer.clone()).or_default().push((connection, queue));
         Connected { peers: self.clone(), peer, connection }
     }
@@ -197,7 +251,7 @@ impl Peers {
     /// Sends a frame on every connection.
     pub fn broadcast(&self, frame: &Frame) {
         for (_, queue) in self.lock().values().flatten() {
-            drop(queue.send(Upstream::Frame(frame.clone())));
+            queue.send(Upstream::Frame(frame.clone()));
         }
     }
 
@@ -216,7 +270,7 @@ impl Peers {
         let Some(queues) = queues.get(peer) else { return };
         let same = queues.iter().find(|(id, _)| *id == connection);
         if let Some((_, queue)) = same.or_else(|| queues.first()) {
-            drop(queue.send(Upstream::Reply(reply)));
+            queue.send(Upstream::Reply(reply));
         }
     }
 

@@ -26,6 +26,7 @@ pub(super) struct HopMaker {
     pub(super) security: Security,
     pub(super) hello: Hello,
     pub(super) silence_max: Duration,
+    pub(super) request_max: Duration,
     pub(super) stop: CancellationToken,
     pub(super) network: Arc<dyn Network>,
 }
@@ -38,6 +39,7 @@ impl HopMaker {
             security: self.security.clone(),
             hello: self.hello.clone(),
             silence_max: self.silence_max,
+            request_max: self.request_max,
             network: self.network.clone(),
         };
         Hop::start(setup, self.stop.child_token())

@@ -33,6 +33,8 @@ use tradewind_wire::frame::{Frame, Hello};
 
 /// Work in flight at a source or sink that is told to stop is waited for so long.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
+/// A gateway on the way waits for a request so many times as long as the lead, whose deadline comes first.
+const HOP_PATIENCE: u64 = 2;
 
 /// Starts nodes.
 #[derive(Debug, Default)]
@@ -121,6 +123,7 @@ impl<'a> Building<'a> {
             security,
             hello: Hello { version: WIRE_VERSION_MAJOR, job: program.job_id.clone(), node: program.node.clone() },
             silence_max: Duration::from_secs(program.limits.peer_silence_s.max(1).into()),
+            request_max: Duration::from_secs(u64::from(program.limits.request_s.max(1)) * HOP_PATIENCE),
             stop: stop.clone(),
             network: environment.network.clone(),
         };
@@ -212,6 +215,7 @@ impl<'a> Building<'a> {
             peers,
             budget: self.budget.clone(),
             silence_max: self.hop_maker.silence_max,
+            request_max: self.hop_maker.request_max,
             pulse: Pulse::start(self.hop_maker.silence_max, self.stop.clone()),
             stop: self.stop.clone(),
         }

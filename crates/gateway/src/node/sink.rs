@@ -66,9 +66,10 @@ impl Sink {
     pub(super) async fn accepting_coded(self: Arc<Self>, coded: Coded, held: Held, owed: Owed) {
         let request = coded.head.request;
         let answer = match coded.decode(self.key.as_deref(), Some(held)) {
-            // The first one is answered; an answer to this one would be taken for the first one's.
-            Ok(parcel) if !self.taken.is_first(parcel.request) => {
+            // Somebody may wait for this one and not for the first: to say `Lost` only makes the lead try again.
+            Ok(parcel) if !self.taken.is_first(parcel.route, parcel.request) => {
                 tracing::warn!(request = request.0, "a request came a second time; it is not taken");
+                owed.reply().fail(request, Fault::Lost, "unavailable", "a request came to its sink a second time");
                 return owed.settled();
             }
             Ok(parcel) => self.work(parcel).await,

@@ -13,6 +13,8 @@ use tradewind_wire::frame::Verdict;
 
 /// Longer than what the sockets between two gateways take in before anybody reads.
 const LONG_BODY_BYTES: usize = 64 << 20;
+/// Longer than any test here.
+const REQUEST_MAX: Duration = Duration::from_secs(3600);
 
 fn hello(node: &str) -> Hello {
     Hello { version: tradewind_wire::WIRE_VERSION_MAJOR, job: "j".to_owned(), node: node.to_owned() }
@@ -23,7 +25,14 @@ fn hop_to(address: std::net::SocketAddr, stop: &CancellationToken) -> Arc<Hop> {
     let spec = HopSpec { to: "below".to_owned(), address: address.to_string(), connections: 1 };
     let silence_max = Duration::from_secs(10);
     Hop::start(
-        HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, network: Arc::new(Tcp) },
+        HopSetup {
+            spec,
+            security: Security::Plain,
+            hello: hello("here"),
+            silence_max,
+            request_max: REQUEST_MAX,
+            network: Arc::new(Tcp),
+        },
         stop.clone(),
     )
 }
@@ -207,7 +216,14 @@ fn piped_hop(stop: &CancellationToken) -> Arc<Hop> {
     tokio::spawn(answer_everything(port));
     let spec = HopSpec { to: "below".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
     let silence_max = Duration::from_secs(10);
-    let setup = HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, network };
+    let setup = HopSetup {
+        spec,
+        security: Security::Plain,
+        hello: hello("here"),
+        silence_max,
+        request_max: REQUEST_MAX,
+        network,
+    };
     Hop::start(setup, stop.clone())
 }
 
@@ -274,7 +290,14 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
         let stop = CancellationToken::new();
         let spec = HopSpec { to: "below".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 0 };
         let silence_max = Duration::from_secs(10);
-        let setup = HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, network };
+        let setup = HopSetup {
+            spec,
+            security: Security::Plain,
+            hello: hello("here"),
+            silence_max,
+            request_max: REQUEST_MAX,
+            network,
+        };
         let hop = Hop::start(setup, stop.clone());
         // Takes requests and never answers.
         let mute = tokio::spawn(async move {
@@ -301,5 +324,58 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
         }
         stop.cancel();
         mute.abort();
+    }
+}
+
+/// A hop of one connection to a gateway that pings, and reads or does not, and never answers.
+fn hop_to_one_that_only_pings(reads: bool, stop: &CancellationToken) -> Arc<Hop> {
+    let (network, port) = crate::pipes::network();
+    tokio::spawn(async move {
+        while let Ok(link) = port.accept().await {
+            let Ok(Connection { mut reader, mut writer, .. }) =
+                Connection::accept(link, &Security::Plain, hello("below")).await
+            else {
+                return;
+            };
+            tokio::spawn(async move {
+                while reads && reader.next().await.is_ok() {}
+                std::future::pending::<()>().await;
+                drop(reader);
+            });
+            tokio::spawn(async move {
+                while writer.frame(&Frame::Ping(0)).await.is_ok() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            });
+        }
+    });
+    let spec = HopSpec { to: "below".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
+    let silence_max = Duration::from_secs(10);
+    let request_max = Duration::from_secs(600);
+    let setup = HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, request_max, network };
+    Hop::start(setup, stop.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_living_peer_does_not_answer_or_take_is_given_up() {
+    for reads in [true, false] {
+        let stop = CancellationToken::new();
+        let hop = hop_to_one_that_only_pings(reads, &stop);
+        let (answers_in, mut answers) = mpsc::unbounded_channel();
+        let reply = ReplyTo::memory(answers_in);
+        let mut orders = vec![0; BODY_BYTES];
+        orders[..8].copy_from_slice(&2_u64.to_le_bytes());
+        let sending = async {
+            hop.send(&coded(RequestId(1), BODY_BYTES), &reply).await;
+            hop.send_orders(&Frame::Orders(orders.into()), &[RequestId(2)], &reply).await;
+        };
+        tokio::time::timeout(REQUEST_MAX, sending).await.expect("the peer takes nothing and is waited for");
+        for _ in 0..2 {
+            let answer = tokio::time::timeout(REQUEST_MAX, answers.recv()).await;
+            let Reply { verdict, .. } = answer.expect("a request is not answered").unwrap();
+            assert!(matches!(verdict, Verdict::Failed { fault: Fault::Lost, .. }), "{verdict:?}");
+        }
+        assert_eq!(hop.in_flight(), 0);
+        stop.cancel();
     }
 }

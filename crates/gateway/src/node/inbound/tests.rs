@@ -6,9 +6,11 @@ use super::*;
 use crate::drop_after::DropAfter;
 use crate::net::Tcp;
 use crate::node::parcel::Parcel;
+use crate::node::reply::ANSWERS_WAITING_MAX;
 use crate::node::work::{Entry, Fetch, Manifest, Proof, SourceTask};
 use std::collections::HashMap;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tradewind_contract::{HopSpec, VerifyMode};
 use tradewind_store::{Checksums, Payload, Precondition};
@@ -26,8 +28,14 @@ fn hello(node: &str) -> Hello {
 
 fn hop(address: std::net::SocketAddr, to: &str, stop: &CancellationToken) -> Arc<Hop> {
     let spec = HopSpec { to: to.to_owned(), address: address.to_string(), connections: 1 };
-    let setup =
-        HopSetup { spec, security: Security::Plain, hello: hello("above"), silence_max: HANG, network: Arc::new(Tcp) };
+    let setup = HopSetup {
+        spec,
+        security: Security::Plain,
+        hello: hello("above"),
+        silence_max: HANG,
+        request_max: HANG,
+        network: Arc::new(Tcp),
+    };
     Hop::start(setup, stop.clone())
 }
 
@@ -153,6 +161,7 @@ fn inbound_of(ends: &Ends) -> Arc<Inbound> {
         peers: Peers::default(),
         budget: ends.budget.clone(),
         silence_max: HANG,
+        request_max: HANG,
         pulse: Pulse::start(HANG, CancellationToken::new()),
         stop: CancellationToken::new(),
     })
@@ -236,4 +245,118 @@ async fn connection_is_dropped_everywhere() {
             break;
         }
     }
+}
+
+#[test]
+fn a_request_that_comes_a_second_time_is_answered_and_not_done_again() {
+    block_on(async {
+        let gate = Gate::new(GateLimits { handshakes_max: 8, per_address_max: 8 });
+        let places = Arc::new(Semaphore::new(8));
+        let ends = Ends::new();
+        let inbound = inbound_of(&ends);
+        for is_first in [true, false] {
+            let (above, here) = crate::pipes::pipe();
+            let place = gate.enter(address_of(&here));
+            tokio::spawn(inbound.clone().connection(here, place, places.clone()));
+            let replies = tokio::time::timeout(HANG, talk(above, 1)).await.expect("a request is not answered");
+            let of_request = replies.iter().find(|reply| reply.request == RequestId(1)).expect("an answer");
+            if is_first {
+                assert_done(&of_request.verdict, "the first");
+            } else {
+                assert!(matches!(of_request.verdict, Verdict::Failed { fault: Fault::Lost, .. }), "{of_request:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_begins_a_request_and_then_only_pings_is_given_up() {
+    block_on(async {
+        let gate = Gate::new(GateLimits { handshakes_max: 8, per_address_max: 8 });
+        let places = Arc::new(Semaphore::new(1));
+        let ends = Ends::new();
+        let inbound = inbound_of(&ends);
+        let (above, here) = crate::pipes::pipe();
+        let place = gate.enter(address_of(&here));
+        let connection = tokio::spawn(inbound.clone().connection(here, place, places.clone()));
+        let mut above = Connection::open(above, &Security::Plain, hello("above"), "here").await.unwrap();
+        let Coded { head, .. } = coded(1);
+        let longest = HANG + Duration::from_millis(head.wire_bytes * 1000 / SLOWEST_BYTES_PER_S);
+        above.writer.frame(&Frame::Head(head)).await.unwrap();
+        let pinging = async {
+            while above.writer.frame(&Frame::Ping(0)).await.is_ok() {
+                tokio::time::sleep(HANG / 4).await;
+            }
+        };
+        tokio::time::timeout(2 * longest, pinging).await.expect("its connection stays open");
+        connection.await.unwrap();
+        ends.assert_nothing_is_held("after the connection");
+    });
+}
+
+#[test]
+fn a_body_of_single_bytes_takes_little_more_memory_than_its_bytes() {
+    let mut body = Body::default();
+    for index in 0..1_000_000_u32 {
+        body.push(Bytes::copy_from_slice(&[index as u8]));
+        if index % 100_000 == 0 {
+            body.push(Bytes::from(vec![1; PIECE_BYTES_MIN]));
+        }
+    }
+    let pieces = body.into_pieces();
+    assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), 1_000_000 + 10 * PIECE_BYTES_MIN);
+    assert!(pieces.len() < 50, "{} pieces", pieces.len());
+    assert_eq!((pieces[0][0], pieces[1].len(), pieces[2][0]), (0, PIECE_BYTES_MIN, 1));
+}
+
+#[tokio::test]
+async fn answers_of_any_length_that_a_frame_can_bring_fit_the_frames_that_pass_them_on() {
+    let (queue, answers) = AnswerQueue::new(CancellationToken::new());
+    let longest = |request| Reply {
+        request: RequestId(request),
+        verdict: Verdict::Failed {
+            fault: Fault::Lost,
+            kind: "unavailable".to_owned(),
+            message: "x".repeat(CONTROL_BYTES_MAX - 64),
+            unsent: false,
+        },
+    };
+    let short = |request| Reply { request: RequestId(request), verdict: Verdict::Sink(Bytes::from_static(b"done")) };
+    for request in 0..5 {
+        queue.send(Upstream::Reply(short(3 * request)));
+        queue.send(Upstream::Reply(longest(3 * request + 1)));
+        queue.send(Upstream::Reply(longest(3 * request + 2)));
+    }
+    queue.send(Upstream::Frame(Frame::Drain));
+    let (there, here) = crate::pipes::pipe();
+    let opening = tokio::spawn(async { Connection::open(there, &Security::Plain, hello("above"), "here").await });
+    let connection = Connection::accept(here, &Security::Plain, hello("here")).await.unwrap();
+    let mut above = opening.await.unwrap().unwrap();
+    drop(queue);
+    let writing = tokio::spawn(async move {
+        write_answers(connection.writer, answers, CancellationToken::new(), HANG).await;
+    });
+    let mut seen = Vec::new();
+    while seen.len() < 15 {
+        match above.reader.next().await.expect("the writer has ended") {
+            Incoming::Frame(Frame::Replies(replies)) => seen.extend(replies.iter().map(|reply| reply.request.0)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(seen, (0..15).collect::<Vec<_>>());
+    assert!(matches!(above.reader.next().await, Ok(Incoming::Frame(Frame::Drain))));
+    writing.await.unwrap();
+}
+
+#[test]
+fn a_peer_that_never_reads_its_answers_is_given_up() {
+    let closed = CancellationToken::new();
+    let (queue, mut answers) = AnswerQueue::new(closed.clone());
+    for _ in 0..3 {
+        (0..ANSWERS_WAITING_MAX).for_each(|_| queue.send(Upstream::Frame(Frame::Drain)));
+        while answers.next_now().is_some() {}
+    }
+    assert!(!closed.is_cancelled(), "it reads");
+    (0..=ANSWERS_WAITING_MAX).for_each(|_| queue.send(Upstream::Frame(Frame::Drain)));
+    assert!(closed.is_cancelled());
 }
