@@ -244,6 +244,33 @@ def test_a_stall_counts_from_the_last_byte_that_moved(command: Command, files: F
     assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
 
 
+@pytest.mark.parametrize("frozen", ["source", "relay", "sink"])
+def test_a_frozen_gateway_and_a_short_stall_end_the_job_resumable(
+    command: Command, files: FilePlace, tmp_path: Path, frozen: str
+) -> None:
+    stall_s = 12.0
+    topology = write(chain("relay"), tmp_path / "topology.json")
+    words = ("cp", "-r", files.url, tmp_path / "copy", "--topology", topology, "--limit-rate", RATE)
+    running = command.start(*words, "--stall", f"{stall_s:.0f}s")
+    running.wait_for_bytes(MIDDLE_BYTES)
+    os.kill(running.gateways()[frozen], signal.SIGSTOP)
+    stopped = running.finish().expect(5)
+    assert f"no route has worked for {stall_s:.0f} s" in stopped.stderr
+    resume(command)
+    assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
+
+
+def test_a_sink_that_only_the_source_cannot_reach_is_given_up_after_the_stall(
+    command: Command, files: FilePlace, tmp_path: Path
+) -> None:
+    listen, nobody = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    topology = write(with_detour(chain(), "source", "sink", listen, nobody), tmp_path / "topology.json")
+    words = ("cp", "-r", files.url, tmp_path / "copy", "--topology", topology)
+    stopped = command.run(*words, "--stall", "6s").expect(5)
+    assert "no route has worked for 6 s" in stopped.stderr
+    assert only_job(command)["state"] == "interrupted"
+
+
 def test_a_job_that_is_cancelled_does_not_advise_to_resume_it(
     command: Command, files: FilePlace, tmp_path: Path
 ) -> None:

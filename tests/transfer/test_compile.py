@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Target
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
@@ -36,6 +38,17 @@ def test_each_gateway_gets_its_own_part() -> None:
     assert programs["lead"].hops == (HopSpec("src", "127.0.0.1:2", LEAD_CONNECTIONS),)
     assert programs["dst"].hops == ()
     assert {program.limits.store_requests_max for program in programs.values()} == {9}
+
+
+def test_a_short_stall_shortens_what_would_end_after_it_and_a_long_one_lengthens_nothing() -> None:
+    def limits(stall_s: int) -> set[tuple[int, int, int]]:
+        programs = compile_programs(two_routes(), replace(JOB, stall_s=stall_s), RunSettings("job-1"))
+        made = [program.limits for program in programs.values()]
+        return {(each.peer_silence_s, each.store_reach_s, each.store_idle_s) for each in made}
+
+    assert limits(3600) == limits(60) == {(15, 45, 30)}
+    assert limits(20) == {(5, 15, 10)}
+    assert limits(1) == {(2, 1, 5)}
 
 
 def test_stores_and_key_go_only_where_they_are_needed() -> None:

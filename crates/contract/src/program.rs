@@ -181,6 +181,8 @@ pub struct Limits {
     pub store_tries_max: u32,
     /// Longest time spent on tries of one store request.
     pub store_retry_s: u32,
+    /// The same while the store cannot be reached or does not answer. The lead tries again, until `stall_s` of the job.
+    pub store_reach_s: u32,
     /// No byte of an answer for so long: the request is given up and tried again.
     pub store_idle_s: u32,
     /// Longest silence of a store that works by itself (a copy, the completion of an upload, an fsync). White space in
@@ -200,6 +202,7 @@ impl Default for Limits {
             store_requests_max: 64,
             store_tries_max: 10,
             store_retry_s: 120,
+            store_reach_s: 45,
             store_idle_s: 30,
             store_work_s: 3_600,
             peer_silence_s: 15,

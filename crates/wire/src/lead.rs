@@ -117,6 +117,10 @@ pub struct Lead {
     /// When something was answered last, or nothing was left to answer.
     moved_ms: u64,
     stuck_since_ms: Option<u64>,
+    /// When something was done last.
+    done_ms: Option<u64>,
+    /// Whether the latest trouble was a store that could not be reached.
+    is_out_of_reach: bool,
     retries: u64,
     /// Routes whose latest requests were lost: one retry for all of them.
     losing: Vec<RouteId>,
@@ -163,6 +167,8 @@ impl Lead {
             paced_until_ms: 0.0,
             moved_ms: 0,
             stuck_since_ms: None,
+            done_ms: None,
+            is_out_of_reach: false,
             retries: 0,
             losing: Vec::new(),
             open_count: 0,
@@ -326,6 +332,14 @@ impl Lead {
         }
         let Some(flight) = self.flights.remove(&request) else { return };
         self.count_retry(&flight, fault);
+        match fault {
+            None => {
+                self.done_ms = Some(now_ms);
+                self.is_out_of_reach = false;
+            }
+            Some(Fault::Lost | Fault::RouteDown) => {}
+            Some(_) => self.is_out_of_reach = false,
+        }
         let recovered = match fault {
             None | Some(Fault::Permanent | Fault::Changed | Fault::UploadGone) => {
                 self.shares.acked(flight.route, flight.bytes, flight.sent_ms, now_ms);
@@ -360,6 +374,19 @@ impl Lead {
         } else if !is_lost {
             self.losing.retain(|route| *route != flight.route);
         }
+    }
+
+    /// A whole request came back undone, because the store at one end of its route could not be reached from there. The
+    /// route is then as good as down: it rests, and when none is left the job stalls, which it can be resumed from. Where
+    /// something was done since the request was sent, the store is there, and the fault is about the request's objects.
+    pub fn out_of_reach(&mut self, request: RequestId, now_ms: u64) {
+        let Some(flight) = self.flights.get(&request) else { return };
+        let fault = match self.done_ms.is_some_and(|done_ms| done_ms >= flight.sent_ms) {
+            true => Fault::Unavailable,
+            false => Fault::Lost,
+        };
+        self.answered(request, Some(fault), now_ms);
+        self.is_out_of_reach = fault == Fault::Lost;
     }
 
     /// A whole request came back undone: every object of it has the same fault.

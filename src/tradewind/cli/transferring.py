@@ -73,7 +73,8 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
         "--max-bytes",
         metavar="SIZE",
         type=typed(parse_bytes),
-        help="maximum bytes to send, over all runs of the job and including lost bytes (exit code 8)",
+        help="maximum bytes to send, over all runs of the job and including lost bytes, but not requests repeated to a "
+        "destination store (exit code 8)",
     )
     goal = parser.add_argument_group(
         "goal of the plan (one of them; default: the fastest at the cost of the direct path; --via sky: the fastest)",

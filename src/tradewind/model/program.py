@@ -24,6 +24,7 @@ class Limits:
     store_requests_max: int = 64
     store_tries_max: int = 10
     store_retry_s: int = 120
+    store_reach_s: int = 45
     store_idle_s: int = 30
     store_work_s: int = 3600
     peer_silence_s: int = 15

@@ -22,6 +22,10 @@ from tradewind.model.program import (
 
 #: Connections from the lead to each source: orders and acks are small, two survive the loss of one.
 LEAD_CONNECTIONS = 2
+#: A frozen or vanished gateway is noticed after a quarter of the stall, but never sooner than this: pings take time.
+NOTICED_S_MIN = 2
+#: However short the stall, a store has so long to answer.
+IDLE_S_MIN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ def _program(
         writes=_writes(job) if is_sink and not is_lead else (),
         copies=_copies(job) if is_sink and not is_lead else None,
         seal_key_hex=settings.seal_key_hex if is_source or is_sink else None,
-        limits=_limits(gateway, settings),
+        limits=_limits(gateway, job, settings),
     )
 
 
@@ -116,7 +120,14 @@ def _outgoing(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) 
     )
 
 
-def _limits(gateway: PlannedGateway, settings: RunSettings) -> Limits:
-    if settings.store_requests_max is None:
-        return gateway.limits
-    return replace(gateway.limits, store_requests_max=settings.store_requests_max)
+def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> Limits:
+    """The plan's limits, none of them so long that a job which may stall only briefly would end late."""
+    limits = gateway.limits
+    noticed_s = max(NOTICED_S_MIN, job.stall_s // 4)
+    return replace(
+        limits,
+        peer_silence_s=min(limits.peer_silence_s, noticed_s),
+        store_reach_s=min(limits.store_reach_s, max(1, job.stall_s * 3 // 4)),
+        store_idle_s=min(limits.store_idle_s, max(IDLE_S_MIN, job.stall_s // 2)),
+        store_requests_max=settings.store_requests_max or limits.store_requests_max,
+    )

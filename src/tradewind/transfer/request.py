@@ -55,9 +55,10 @@ class Options:
     - `storage_class`, `tags`: written with each object
     - `compress`, `seal`: between gateways; without gateways there is nothing to compress or seal
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on egress paid by a plan with prices; `max_bytes`: on bytes sent. They
-      hold over all runs of the job, and bytes that were lost and sent again count each time
+      hold over all runs of the job, and bytes that were lost and sent again count each time; requests that a gateway
+      repeats to its destination store do not
     - `limit_bytes_per_s`: over all routes
-    - `stall_s`: give up, resumable, after no route worked, or a store was out of reach, for so long
+    - `stall_s`: stop, resumable, when no route has worked, or a store was out of reach, for so long
     - `report_file`: one JSON verdict per object
     - `source`, `destination`: how each side is reached; for several destinations one for all, or one for each
     """

@@ -332,6 +332,7 @@ fn check_limits(limits: &Limits) -> Checked {
         ("store_requests_max", limits.store_requests_max, STORE_REQUESTS_MAX),
         ("store_tries_max", limits.store_tries_max, STORE_TRIES_MAX),
         ("store_retry_s", limits.store_retry_s, PROGRAM_TIMEOUT_S_MAX),
+        ("store_reach_s", limits.store_reach_s, PROGRAM_TIMEOUT_S_MAX),
         ("store_idle_s", limits.store_idle_s, PROGRAM_TIMEOUT_S_MAX),
         ("store_work_s", limits.store_work_s, PROGRAM_TIMEOUT_S_MAX),
         ("peer_silence_s", limits.peer_silence_s, PROGRAM_TIMEOUT_S_MAX),

@@ -21,6 +21,8 @@ pub struct Attempts {
     throttle: Arc<Throttle>,
     tries_max: u32,
     retry_time_max: Duration,
+    /// The same while the store cannot be reached, or does not answer.
+    reach_max: Duration,
     /// A request that moves bytes and makes no progress for so long is dropped.
     pub idle_max: Duration,
     /// The same for a request that lets the store work.
@@ -48,6 +50,7 @@ impl Attempts {
             throttle: Throttle::new(limits.store_requests_max),
             tries_max: limits.store_tries_max.max(1),
             retry_time_max: Duration::from_secs(limits.store_retry_s.into()),
+            reach_max: Duration::from_secs(limits.store_reach_s.into()),
             idle_max: Duration::from_secs(limits.store_idle_s.max(1).into()),
             work_max: Duration::from_secs(limits.store_work_s.max(1).into()),
             counts: Arc::default(),
@@ -100,8 +103,10 @@ impl Attempts {
                 self.throttle.slow_down();
                 self.counts.slow_down.fetch_add(1, Ordering::Relaxed);
             }
-            let patient = started.elapsed() + pause < self.retry_time_max
-                && (tries < self.tries_max || error.kind == ErrorKind::SlowDown);
+            let is_out_of_reach = matches!(error.kind, ErrorKind::Connection | ErrorKind::Timeout);
+            let time_max = if is_out_of_reach { self.reach_max.min(self.retry_time_max) } else { self.retry_time_max };
+            let patient =
+                started.elapsed() + pause < time_max && (tries < self.tries_max || error.kind == ErrorKind::SlowDown);
             if !error.kind.is_transient() || !patient {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
                 return Err(error);

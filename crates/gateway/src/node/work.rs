@@ -301,6 +301,8 @@ pub struct Unsynced {
 
 /// Kind of [`Failure::lost`].
 const LOST: &str = "lost";
+/// Kind of a failure of a store that cannot be reached or does not answer; reports say `unavailable`.
+const OUT_OF_REACH: &str = "out_of_reach";
 
 /// Why something was not done, in words and as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -347,6 +349,17 @@ impl Failure {
         self.kind == LOST
     }
 
+    /// Whether its store could not be reached, or did not answer, when it was asked from that gateway.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.kind == OUT_OF_REACH
+    }
+
+    /// As reports word it.
+    pub fn reported(self) -> Self {
+        let kind = if self.is_out_of_reach() { "unavailable".to_owned() } else { self.kind };
+        Self { kind, ..self }
+    }
+
     /// The object at the destination is not the one that was written there.
     pub fn overwritten(url: &str) -> Self {
         let message = format!("{url}: the object that was written has been replaced or removed, so it is not proven");
@@ -371,9 +384,8 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::PreconditionFailed if side == Side::Source => (Fault::Changed, "changed"),
         ErrorKind::PreconditionFailed => (Fault::Permanent, "precondition_failed"),
         ErrorKind::UploadNotFound => (Fault::UploadGone, "upload_gone"),
-        ErrorKind::SlowDown | ErrorKind::Timeout | ErrorKind::Connection | ErrorKind::Server | ErrorKind::Truncated => {
-            (Fault::Unavailable, "unavailable")
-        }
+        ErrorKind::Timeout | ErrorKind::Connection => (Fault::Unavailable, OUT_OF_REACH),
+        ErrorKind::SlowDown | ErrorKind::Server | ErrorKind::Truncated => (Fault::Unavailable, "unavailable"),
         ErrorKind::Overwritten => (Fault::Permanent, "overwritten"),
         ErrorKind::HasSnapshots => (Fault::Permanent, "has_snapshots"),
         ErrorKind::ChecksumMismatch | ErrorKind::Lost => (Fault::Corrupt, "mismatch"),

@@ -39,7 +39,13 @@ impl Lead {
         }
         if obstacles.none() {
             let nothing_left = grounded && (self.draining || self.objects.is_empty());
-            return if nothing_left { Idle::Empty } else { Idle::Waiting };
+            if nothing_left {
+                return Idle::Empty;
+            }
+            // All that is left is in flight. On routes that are down, that is no reason to wait for it for ever.
+            if self.draining || grounded || !self.shares.all_down() {
+                return Idle::Waiting;
+            }
         }
         if self.draining && grounded {
             return Idle::Empty;
@@ -47,7 +53,11 @@ impl Lead {
         if grounded && obstacles.only_ceiling() {
             return Idle::Ceiling;
         }
-        let hopeless = self.shares.all_down() || (grounded && !obstacles.paced);
+        let is_at_work = self.is_probe_at_work(now_ms);
+        if is_at_work {
+            self.stuck_since_ms = None;
+        }
+        let hopeless = (self.shares.all_down() && !is_at_work) || (grounded && !obstacles.paced);
         let stalled_ms = hopeless.then(|| self.stalled_ms(now_ms));
         if stalled_ms.is_some_and(|at| at <= now_ms) {
             return Idle::Stalled;
@@ -57,10 +67,18 @@ impl Lead {
         next.map_or(Idle::Waiting, Idle::Until)
     }
 
+    /// Whether a request has been in flight for so long that, had a gateway on its way died, that would be known: it is at
+    /// work. After a store was out of reach this says nothing, because a gateway tries for some time by itself.
+    fn is_probe_at_work(&self, now_ms: u64) -> bool {
+        let noticed_ms = DEATH_NOTICED_MS.min(self.config.stall_ms / 2);
+        let is_at_work = |flight: &Flight| now_ms.saturating_sub(flight.sent_ms) > noticed_ms;
+        !self.is_out_of_reach && self.flights.values().any(is_at_work)
+    }
+
     /// When the job, which is stuck now, has stalled: so long after the last answer, not after the routes were found dead.
     fn stalled_ms(&mut self, now_ms: u64) -> u64 {
         let stuck_ms = *self.stuck_since_ms.get_or_insert(now_ms);
-        let is_work = stuck_ms.saturating_sub(self.moved_ms) > DEATH_NOTICED_MS;
+        let is_work = !self.is_out_of_reach && stuck_ms.saturating_sub(self.moved_ms) > DEATH_NOTICED_MS;
         let still_since_ms = if is_work { stuck_ms } else { self.moved_ms };
         let stall_ms = self.config.stall_ms;
         still_since_ms.saturating_add(stall_ms).max(stuck_ms.saturating_add(stall_ms.min(REPAIR_MS)))

@@ -3,7 +3,7 @@
 use super::Running;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
-use crate::node::work::{Failure, Placed, SinkReply, parse_exactly};
+use crate::node::work::{Failure, Placed, Side, SinkReply, parse_exactly};
 use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
 use tradewind_wire::lead::Work;
 use tradewind_wire::{Fault, ObjectId, RequestId};
@@ -26,6 +26,10 @@ impl Running {
                 Failure::new(fault, &kind, message)
             }
         };
+        if self.is_as_good_as_down(&failure) {
+            self.out_of_reach(request, &work, failure);
+            return Ok(());
+        }
         for object in work.objects() {
             if let Some(cargo) = self.cargo.get_mut(&object) {
                 if let Work::Part { part, .. } = work
@@ -49,6 +53,12 @@ impl Running {
     ) -> Result<(), SurveyError> {
         match (work, answer) {
             (Work::Bundle(objects), SinkReply::Bundle(verdicts)) if objects.len() == verdicts.len() => {
+                if let Some(Err(failure)) = verdicts.first()
+                    && verdicts.iter().all(|verdict| self.is_as_good_as_down_by(verdict))
+                {
+                    self.out_of_reach(request, &Work::Bundle(objects), failure.clone());
+                    return Ok(());
+                }
                 for (object, verdict) in objects.into_iter().zip(verdicts) {
                     self.member(request, object, verdict);
                 }
@@ -56,6 +66,7 @@ impl Running {
             (Work::Part { object, part, .. }, SinkReply::Part(tag)) if tag.part == part => {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
                     if cargo.unsynced.remove(&tag.part).is_some() {
+                        cargo.earlier_bytes += tag.size_bytes;
                         self.tally.acked_earlier(cargo.item.target, tag.size_bytes);
                     } else {
                         self.tally.acked(cargo.item.target, tag.size_bytes);
@@ -102,7 +113,28 @@ impl Running {
             }
         }
         self.lead.answered(request, None, self.clock.now_ms());
+        self.unreachable = None;
         Ok(())
+    }
+
+    fn is_as_good_as_down_by(&self, verdict: &Result<Placed, Failure>) -> bool {
+        verdict.as_ref().is_err_and(|failure| self.is_as_good_as_down(failure))
+    }
+
+    /// Whether a route is of no use while this lasts: the one store at one of its ends is out of reach from there. Of
+    /// several destinations the others can still be written.
+    fn is_as_good_as_down(&self, failure: &Failure) -> bool {
+        failure.is_out_of_reach() && (failure.side != Some(Side::Target) || self.setup.targets.len() == 1)
+    }
+
+    fn out_of_reach(&mut self, request: RequestId, work: &Work, failure: Failure) {
+        for object in work.objects() {
+            if let Some(cargo) = self.cargo.get_mut(&object) {
+                cargo.failed(failure.clone());
+            }
+        }
+        self.unreachable = Some(failure.message);
+        self.lead.out_of_reach(request, self.clock.now_ms());
     }
 
     pub(super) fn member(&mut self, request: RequestId, object: ObjectId, verdict: Result<Placed, Failure>) {

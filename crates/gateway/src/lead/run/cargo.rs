@@ -22,6 +22,8 @@ pub(super) struct Cargo {
     pub(super) part_bytes: Option<u64>,
     pub(super) upload: Option<UploadId>,
     pub(super) tags: BTreeMap<u32, PartTag>,
+    /// Bytes of those parts that earlier runs have moved.
+    pub(super) earlier_bytes: u64,
     /// Parts of an earlier run that a power loss may have undone: the sink looks before they are sent again.
     pub(super) unsynced: BTreeMap<u32, PartTag>,
     /// The store no longer has all that its earlier upload had.
@@ -149,6 +151,7 @@ impl Cargo {
             part_bytes,
             upload: None,
             tags: BTreeMap::new(),
+            earlier_bytes: 0,
             unsynced: BTreeMap::new(),
             parts_are_doubtful: false,
             intended: None,
@@ -197,6 +200,7 @@ impl Cargo {
         };
         let parts = unfinished.parts.into_iter().filter(fits).map(|part| (part.part, part));
         (self.tags, self.unsynced) = parts.partition(|(_, part)| survives(part));
+        self.earlier_bytes = self.acked_bytes();
     }
 
     /// What must be in the journal before an upload is opened.
@@ -275,7 +279,7 @@ impl Cargo {
     /// Something of it was not done.
     pub(super) fn failed(&mut self, failure: Failure) {
         self.item.may_land_late |= doubted::may_land_late(&failure);
-        self.failure = Some(failure);
+        self.failure = Some(failure.reported());
         self.retries += 1;
     }
 }

@@ -62,7 +62,10 @@ impl Running {
         {
             ending = Ending { outcome: Outcome::Failed, message: Some(error.to_string()), hint: None };
         }
-        if let Err(error) = self.cover_booked() {
+        let covered = self.cover_booked().map_err(|error| error.to_string());
+        let synced =
+            || self.spending.as_ref().map_or(Ok(()), |spending| spending.sync().map_err(|error| error.to_string()));
+        if let Err(error) = covered.and_then(|()| synced()) {
             self.notice(format!("the cost of the job could not be written to disk: {error}"));
         }
         self.tell(ending, state);

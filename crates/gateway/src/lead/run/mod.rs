@@ -136,6 +136,8 @@ struct Running {
     doubted: Backlog<Copied>,
     /// Routes that are down, since when (ms), and whether that was told.
     down: HashMap<RouteId, (u64, bool)>,
+    /// What a gateway said of a store that it cannot reach, until something is done again.
+    unreachable: Option<String>,
     clock: Clock,
     rerouted: mpsc::Receiver<Rerouted>,
     /// Why the job stops before its end.
@@ -179,9 +181,9 @@ async fn work(
     unfinished: Vec<UnfinishedUpload>,
 ) {
     let stop = setup.stop.clone();
-    let limits = setup.limits.clone();
+    let (limits, background) = (setup.limits.clone(), setup.background);
     let (mut running, replies) = Running::new(setup, journal, report, unfinished);
-    running.spending = state.as_ref().map(|state| Spending::of(state.path()));
+    running.spending = state.as_ref().map(|state| Spending::of(state.path(), background));
     let resumed = state.as_ref().filter(|_| running.setup.job.resume);
     let carried = resumed.map_or(Ok(()), |state| running.carry_over(state));
     let mut lost = running.watch_reach();
@@ -245,6 +247,7 @@ impl Running {
             causes: Causes::default(),
             doubted: Backlog::new(dir.as_deref()),
             down: HashMap::new(),
+            unreachable: None,
             clock: Clock::start(),
             rerouted,
             stopping: None,
@@ -392,8 +395,12 @@ impl Running {
         }
         match idle {
             Idle::Stalled => {
-                let message = format!("no route has worked for {} s", self.setup.job.stall_s);
-                self.stop(Outcome::Unavailable, Some(message), None);
+                let stall_s = self.setup.job.stall_s;
+                let (message, hint) = match &self.unreachable {
+                    Some(why) => (format!("nothing arrived for {stall_s} s: {why}"), Some(UNREACHABLE_HINT)),
+                    None => (format!("no route has worked for {stall_s} s"), None),
+                };
+                self.stop(Outcome::Unavailable, Some(message), hint);
                 true
             }
             // While the list goes on every object that it adds brings money with it.
@@ -442,13 +449,13 @@ impl Running {
             Action::Finished(object) => self.finished(object).await?,
             Action::Failed(object, fault) => {
                 if let Some(cargo) = self.cargo.remove(&object) {
-                    self.tally.unacked(cargo.item.target, cargo.acked_bytes());
+                    self.tally.unacked(cargo.item.target, cargo.acked_bytes(), cargo.earlier_bytes);
                     self.ended_badly(cargo, fault).await;
                 }
             }
             Action::Restart(object) => {
                 if let Some(mut cargo) = self.cargo.remove(&object) {
-                    self.tally.unacked(cargo.item.target, cargo.acked_bytes());
+                    self.tally.unacked(cargo.item.target, cargo.acked_bytes(), cargo.earlier_bytes);
                     self.tally.retried();
                     self.remember_orphans(&mut cargo);
                     self.load(cargo.item, true);
@@ -504,6 +511,9 @@ impl Running {
     fn tick(&mut self, state: Option<&StateDir>) {
         self.tell_down();
         self.give_up_overdue();
+        if let Some(spending) = &mut self.spending {
+            spending.sync_behind();
+        }
         let progress = self.progress();
         if let Some(state) = state
             && self.tally.ticks().is_multiple_of(STATUS_TICKS)

@@ -50,8 +50,16 @@ impl Running {
         let now_ms = self.clock.now_ms();
         let stays = |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_TOLD_AFTER.as_millis() as u64;
         let routes: Vec<RouteId> = self.down.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
+        // In this process, the stores themselves say that they are out of reach.
+        if self.unreachable.is_some() && self.local {
+            return;
+        }
         for route in routes {
-            self.notice(format!("route {} is down", self.tally.route_name(route)));
+            let name = self.tally.route_name(route);
+            self.notice(match &self.unreachable {
+                Some(why) => format!("route {name} is of no use: {why}; trying again"),
+                None => format!("route {name} is down"),
+            });
             self.down.insert(route, (now_ms, true));
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! `status.json` is seconds old when a lead is killed, and what went out since then has been paid. So the sums are
 //! written to a file of their own **before** anything is sent, and the next run goes on from there. The file is written
-//! over in place, in one short write, so that a kill leaves the old sums or the new ones; it is not synced, so a crash of
-//! the machine may undo the last seconds.
+//! over in place, in one short write, so that a kill leaves the old sums or the new ones. It is synced when it is made, at
+//! every tick of the lead while it changes, and at the end of a run: a power loss may undo what went out since the last tick.
 
 use super::Running;
+use crate::lead::background::Background;
 use crate::lead::journal::JournalError;
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
@@ -13,6 +14,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::JoinHandle;
 use tradewind_wire::shares::{Before, Shares};
 
 /// Name of the file in the job's folder: US dollars and bytes, as text of a fixed width.
@@ -45,13 +48,18 @@ impl Booked {
 #[derive(Debug)]
 pub(super) struct Spending {
     path: PathBuf,
-    file: Option<File>,
+    file: Option<Arc<File>>,
     written: Booked,
+    /// What a power loss leaves.
+    synced: Arc<Mutex<Booked>>,
+    syncing: Option<JoinHandle<()>>,
+    background: Background,
 }
 
 impl Spending {
-    pub(super) fn of(dir: &Path) -> Self {
-        Self { path: dir.join(SPENDING_FILE), file: None, written: Booked::default() }
+    pub(super) fn of(dir: &Path, background: Background) -> Self {
+        let (path, written) = (dir.join(SPENDING_FILE), Booked::default());
+        Self { path, file: None, written, synced: Arc::default(), syncing: None, background }
     }
 
     /// What earlier runs booked; `None` if they wrote nothing, because nothing of theirs had a price or a ceiling.
@@ -70,18 +78,47 @@ impl Spending {
         if booked == self.written {
             return Ok(());
         }
-        let file = match &self.file {
-            Some(file) => file,
-            None => {
-                let opened =
-                    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
-                self.file.insert(opened)
+        if let Some(file) = &self.file {
+            file.write_all_at(booked.line().as_bytes(), 0)?;
+            self.written = booked;
+            return Ok(());
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+        file.write_all_at(booked.line().as_bytes(), 0)?;
+        self.file = Some(Arc::new(file));
+        self.written = booked;
+        // Its name must survive too: without the file nothing would count as spent.
+        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+        self.sync()
+    }
+
+    /// Returns when the disk has what was written.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| sync(file, self.written, &self.synced))
+    }
+
+    /// Begins to sync what was written, unless an earlier sync is still under way.
+    pub(super) fn sync_behind(&mut self) {
+        let is_busy = self.syncing.as_ref().is_some_and(|syncing| !syncing.is_finished());
+        let Some(file) = self.file.clone().filter(|_| !is_busy && self.written != self.synced()) else { return };
+        let (written, synced, background) = (self.written, self.synced.clone(), self.background);
+        let work = move || {
+            if let Err(error) = sync(&file, written, &synced) {
+                tracing::warn!(%error, "what the job has spent cannot be synced");
             }
         };
-        file.write_all_at(booked.line().as_bytes(), 0)?;
-        self.written = booked;
-        Ok(())
+        self.syncing = Some(tokio::spawn(async move { drop(background.run(work).await) }));
     }
+
+    fn synced(&self) -> Booked {
+        *self.synced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn sync(file: &File, written: Booked, synced: &Mutex<Booked>) -> io::Result<()> {
+    file.sync_data()?;
+    *synced.lock().unwrap_or_else(PoisonError::into_inner) = written;
+    Ok(())
 }
 
 impl Running {
@@ -90,7 +127,7 @@ impl Running {
     /// # Errors
     /// What earlier runs spent is not known, so that no ceiling could be kept.
     pub(super) fn carry_over(&mut self, state: &StateDir) -> Result<(), JournalError> {
-        let spending = Spending::of(state.path());
+        let spending = Spending::of(state.path(), Background::default());
         let unknown = |error: io::Error| JournalError::Io {
             path: spending.path.clone(),
             message: format!("the cost of earlier runs cannot be read: {error}"),
@@ -125,20 +162,38 @@ mod tests {
         #[test]
         fn what_was_written_last_is_read_back_to_the_bit(sums in prop::collection::vec((0.0..1e12f64, any::<u64>()), 1..20)) {
             let dir = tempfile::tempdir().unwrap();
-            let mut spending = Spending::of(dir.path());
+            let mut spending = Spending::of(dir.path(), Background::default());
             prop_assert_eq!(spending.before().unwrap(), None);
             for (usd, bytes) in sums {
                 let booked = Booked { usd, bytes };
                 spending.write(booked).unwrap();
-                prop_assert_eq!(Spending::of(dir.path()).before().unwrap(), (booked != Booked::default()).then_some(booked));
+                prop_assert_eq!(Spending::of(dir.path(), Background::default()).before().unwrap(), (booked != Booked::default()).then_some(booked));
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_sums_are_on_the_disk_before_anything_is_sent_and_later_ones_follow() {
+        for background in [Background::Threads, Background::Inline] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut spending = Spending::of(dir.path(), background);
+            let [first, later] = [100, 200].map(|bytes| Booked { usd: 0.0, bytes });
+            spending.write(first).unwrap();
+            assert_eq!(spending.synced(), first);
+            spending.write(later).unwrap();
+            assert_eq!(spending.synced(), first, "a sync for each batch of orders would be slow");
+            spending.sync_behind();
+            spending.syncing.take().unwrap().await.unwrap();
+            assert_eq!(spending.synced(), later);
+            spending.sync_behind();
+            assert!(spending.syncing.is_none(), "nothing is new");
         }
     }
 
     #[test]
     fn damage_is_an_error_and_not_a_job_that_cost_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let spending = Spending::of(dir.path());
+        let spending = Spending::of(dir.path(), Background::default());
         for text in ["", "1.5", "1.5 many", "free 12"] {
             std::fs::write(&spending.path, text).unwrap();
             assert!(spending.before().is_err(), "{text:?}");

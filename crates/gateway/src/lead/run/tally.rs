@@ -108,10 +108,11 @@ impl Tally {
         self.bytes_earlier += bytes;
     }
 
-    /// Bytes that were acked and do not count after all: their object failed or starts again.
-    pub(super) fn unacked(&mut self, target: u16, bytes: u64) {
+    /// Bytes that were acked and do not count after all: their object failed or starts again. `earlier_bytes` of them were
+    /// acked by earlier runs.
+    pub(super) fn unacked(&mut self, target: u16, bytes: u64, earlier_bytes: u64) {
         self.bytes_done -= bytes;
-        self.bytes_earlier = self.bytes_earlier.min(self.bytes_done);
+        self.bytes_earlier -= earlier_bytes;
         self.destinations[usize::from(target)].bytes -= bytes;
     }
 
@@ -250,4 +251,23 @@ fn stations(route: &RouteSpec) -> Vec<&str> {
 
 fn name(route: &RouteSpec) -> String {
     stations(route).join(" → ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_starts_again_takes_back_what_earlier_runs_moved_of_it_and_no_more() {
+        let job = serde_json::json!({
+            "source": { "url": "mem:" }, "selection": { "kind": "prefix", "prefix": "" },
+            "targets": [{ "store": { "url": "mem:" }, "key": "" }],
+        });
+        let mut tally = Tally::new(&serde_json::from_value(job).unwrap(), &[]);
+        tally.acked_earlier(0, 600);
+        tally.acked(0, 100);
+        tally.acked(0, 1_000);
+        tally.unacked(0, 700, 600);
+        assert_eq!((tally.bytes_done, tally.bytes_earlier, tally.bytes_now()), (1_000, 0, 1_000));
+    }
 }

@@ -128,6 +128,85 @@ fn a_stall_counts_from_the_last_answer_and_not_from_when_the_death_was_noticed()
     assert_eq!(stalls_at_ms(STALL_MS, worked_ms), worked_ms + STALL_MS, "a store that worked so long is no stall");
 }
 
+/// What becomes of a job of one part whose route answers each try, after `answer_ms`, with what `answer` tells the lead.
+fn ends_with(stall_ms: u64, answer_ms: u64, mut answer: impl FnMut(&mut Lead, RequestId, u64)) -> (Idle, u64) {
+    let mut lead = Lead::new(Config { stall_ms, ..config(1) });
+    lead.add(ObjectId(1), whole(1));
+    let mut now_ms = 0;
+    let mut due: Option<(u64, RequestId)> = None;
+    loop {
+        if let Some((_, request)) = due.take_if(|(at_ms, _)| *at_ms <= now_ms) {
+            answer(&mut lead, request, now_ms);
+        }
+        for (request, ..) in sends(&mut lead, now_ms) {
+            due = Some((now_ms + answer_ms, request));
+        }
+        match idle(&mut lead, now_ms) {
+            ended @ (Idle::Stalled | Idle::Empty) => return (ended, now_ms),
+            _ => now_ms += 100,
+        }
+    }
+}
+
+#[test]
+fn a_store_that_only_a_sink_cannot_reach_stalls_the_job_however_long_the_sink_tries_by_itself() {
+    for (stall_ms, tries_ms) in [(60_000, 21_000), (60_000, 60_500), (20_000, 20_500), (600_000, 60_500)] {
+        let (ended, now_ms) = ends_with(stall_ms, tries_ms, |lead, request, now_ms| lead.out_of_reach(request, now_ms));
+        assert_eq!(ended, Idle::Stalled);
+        assert!((stall_ms..=stall_ms + 500 + REPAIR_MS).contains(&now_ms), "{stall_ms} ms, ended after {now_ms}");
+    }
+}
+
+#[test]
+fn a_probe_that_waits_for_a_frozen_gateway_does_not_put_off_the_stall() {
+    let fault = |lead: &mut Lead, request, now_ms| lead.failed(request, Fault::Lost, now_ms);
+    for (stall_ms, noticed_ms) in [(60_000, 15_000), (20_000, 5_000), (60_000, 25_000)] {
+        let (ended, now_ms) = ends_with(stall_ms, noticed_ms, fault);
+        assert_eq!(ended, Idle::Stalled);
+        assert!((stall_ms..stall_ms + 1_000).contains(&now_ms), "{stall_ms} ms, noticed after {now_ms}");
+    }
+}
+
+#[test]
+fn a_probe_that_is_at_work_is_waited_for() {
+    let mut tries = 0;
+    let (ended, _) = ends_with(60_000, 500_000, |lead, request, now_ms| {
+        tries += 1;
+        match tries {
+            1 => lead.failed(request, Fault::Lost, now_ms),
+            _ => all_done(lead, request, now_ms),
+        }
+    });
+    assert_eq!((ended, tries), (Idle::Empty, 2));
+}
+
+#[test]
+fn an_object_that_alone_cannot_reach_its_store_fails_and_the_others_are_done() {
+    let mut lead = Lead::new(config(1));
+    for object in 1..=200 {
+        lead.add(ObjectId(object), whole(MIB));
+    }
+    let mut now_ms = 0;
+    let mut ended = Vec::new();
+    loop {
+        now_ms += 1_000;
+        for (request, _, work) in sends(&mut lead, now_ms) {
+            match work.objects().contains(&ObjectId(1)) {
+                true => lead.out_of_reach(request, now_ms + 900),
+                false => all_done(&mut lead, request, now_ms + 500),
+            }
+        }
+        ended.extend(other_actions(&mut lead, now_ms));
+        match idle(&mut lead, now_ms) {
+            Idle::Empty => break,
+            Idle::Stalled => panic!("stalled after {} objects", ended.len()),
+            _ => {}
+        }
+    }
+    let failed = |action: &&Action| matches!(action, Action::Failed(..));
+    assert_eq!(ended.iter().filter(failed).count(), 1, "{ended:?}");
+}
+
 #[test]
 fn a_job_stalls_too_when_the_only_route_up_is_of_no_use() {
     let mut config = config(2);
