@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.chains import chain, write
 from testbed.drive import Command, Finished
+from testbed.faults import Action, Cut, Hang, HttpProxy, Rule
+from testbed.places import S3Place
 from testbed.servers.process import free_port
 from testbed.trees import MIB, write_large, write_tree
 
@@ -95,3 +98,24 @@ def test_check_says_that_it_waits_for_a_store_out_of_reach(command: Command, tmp
 def test_a_listing_that_somebody_waits_for_fails_soon(command: Command, endpoint: str, verb: str) -> None:
     done = command.run(verb, "s3://bucket/x", "--endpoint", endpoint).expect(5)
     assert "Connection refused" in done.stderr
+
+
+@pytest.mark.parametrize("action", [Cut(), Hang()], ids=["cut", "hangs"])
+def test_a_store_that_only_the_sink_cannot_reach_is_given_up_after_the_stall(
+    command: Command, tmp_path: Path, s3: S3Place, proxy: HttpProxy, action: Action
+) -> None:
+    """Writes come to nothing, while what the lead asks of the same store is answered."""
+    s3.endpoint = proxy.endpoint
+    write_tree(tmp_path / "tree", {"a": 100, "b": 100})
+    write_large(tmp_path / "tree" / "large", 24 * MIB)
+    proxy.add(Rule(action, when=lambda request: request.method in ("PUT", "POST")))
+    topology = write(chain(), tmp_path / "topology.json")
+    words = ("cp", "-r", tmp_path / "tree", s3.url, *s3.flags("dst"), "--topology", topology, "--chunk-size", "8MiB")
+    stopped = command.run(*words, "--stall", f"{STALL_S}s").expect(5)
+    assert f"nothing arrived for {STALL_S} s" in stopped.stderr
+    assert "is of no use" in stopped.stderr, "it says what is wrong while it tries again"
+    (job,) = command.jobs()
+    assert job["state"] == "interrupted"
+    proxy.clear()
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert {key.rsplit("/")[-1] for key in s3.sizes()} == {"a", "b", "large"}
