@@ -110,7 +110,17 @@ def test_a_store_that_only_the_sink_cannot_reach_is_given_up_after_the_stall(
     write_large(tmp_path / "tree" / "large", 24 * MIB)
     proxy.add(Rule(action, when=lambda request: request.method in ("PUT", "POST")))
     topology = write(chain(), tmp_path / "topology.json")
-    words = ("cp", "-r", tmp_path / "tree", s3.url, *s3.flags("dst"), "--topology", topology, "--chunk-size", "8MiB")
+    words: tuple[str | Path, ...] = (
+        "cp",
+        "-r",
+        tmp_path / "tree",
+        s3.url,
+        *s3.flags("dst"),
+        "--topology",
+        topology,
+        "--chunk-size",
+        "8MiB",
+    )
     stopped = command.run(*words, "--stall", f"{STALL_S}s").expect(5)
     assert f"nothing arrived for {STALL_S} s" in stopped.stderr
     assert "is of no use" in stopped.stderr, "it says what is wrong while it tries again"
