@@ -228,7 +228,7 @@ fn limits(rng: &mut SmallRng) -> Limits {
         store_requests_max: rng.random_range(1..=16),
         store_tries_max: rng.random_range(3..=8),
         store_retry_s: rng.random_range(10..=60),
-        store_reach_s: rng.random_range(5..=45),
+        store_reach_s: Limits::default().store_reach_s,
         store_idle_s: rng.random_range(2..=10),
         store_work_s: rng.random_range(30..100),
         peer_silence_s: rng.random_range(3..=15),
