@@ -154,7 +154,7 @@ fn check_order<'a>(last: &mut Option<String>, entries: impl Iterator<Item = &'a 
     Ok(())
 }
 
-/// Whether each key comes once on the page, and that at the end of the page before not again.
+/// Returns whether each key comes once on the page, and that at the end of the page before not again.
 fn check_once(page: &ListPage, border: Option<&str>) -> Result<(), String> {
     let keys = || page.objects.iter().map(|object| object.key.as_str());
     let repeated = |key: &str| Err(format!("the server repeats a key: it lists {key:?} twice"));

@@ -60,12 +60,12 @@ impl<U> Flights<U> {
         taken.into_iter().filter_map(|request| self.answered(request).map(|upstream| (request, upstream))).collect()
     }
 
-    /// Whether `request` is in flight.
+    /// Returns whether `request` is in flight.
     pub fn is_in_flight(&self, request: RequestId) -> bool {
         self.by_request.contains_key(&request)
     }
 
-    /// Whether anything is in flight on `connection`.
+    /// Returns whether anything is in flight on `connection`.
     pub fn is_on(&self, connection: ConnectionId) -> bool {
         self.by_request.values().any(|flight| flight.connection == connection)
     }
@@ -75,13 +75,13 @@ impl<U> Flights<U> {
         self.by_request.len()
     }
 
-    /// Whether nothing is in flight.
+    /// Returns whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.by_request.is_empty()
     }
 }
 
-/// Whether the peer of one connection lives. Both sides ping when they have sent nothing for a third of the limit, so
+/// Tracks whether the peer of one connection lives. Both sides ping when they have sent nothing for a third of the limit, so
 /// silence means death. Times are milliseconds of any monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
@@ -117,12 +117,12 @@ impl Liveness {
         self.sent_ms = now_ms;
     }
 
-    /// Whether a ping is due.
+    /// Returns whether a ping is due.
     pub fn ping_due(&self, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.sent_ms) >= self.silence_ms_max / 3
     }
 
-    /// Whether the peer has been silent for too long.
+    /// Returns whether the peer has been silent for too long.
     pub fn is_dead(&self, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.heard_ms) > self.silence_ms_max
     }

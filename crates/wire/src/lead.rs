@@ -119,7 +119,7 @@ pub struct Lead {
     stuck_since_ms: Option<u64>,
     /// When something was done last.
     done_ms: Option<u64>,
-    /// Whether the latest trouble was a store that could not be reached.
+    /// True if the latest trouble was a store that could not be reached.
     is_out_of_reach: bool,
     retries: u64,
     /// Routes whose latest requests were lost: one retry for all of them.

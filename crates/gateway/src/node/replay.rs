@@ -1,4 +1,4 @@
-//! Which requests a sink has taken. Each try of the lead has an id of its own, so none is taken twice.
+//! The requests that a sink has accepted. Each attempt of the lead has its own id, so none is accepted twice.
 //!
 //! One bit per id, in blocks, for each route by itself: a relay can bring requests of its own routes only, so it cannot
 //! use up the ids of others. At [`BLOCKS_MAX`] blocks of a route the lowest is forgotten, and what would lie in it or below

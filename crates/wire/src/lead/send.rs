@@ -67,15 +67,17 @@ impl Lead {
         next.map_or(Idle::Waiting, Idle::Until)
     }
 
-    /// Whether a request has been in flight for so long that, had a gateway on its way died, that would be known: it is at
-    /// work. After a store was out of reach this says nothing, because a gateway tries for some time by itself.
+    /// Returns whether a request has been in flight for so long that, had a gateway on its way died, that would be
+    /// known: it is at work. After a store was out of reach this says nothing, because a gateway tries for some time by
+    /// itself.
     fn is_probe_at_work(&self, now_ms: u64) -> bool {
         let noticed_ms = DEATH_NOTICED_MS.min(self.config.stall_ms / 2);
         let is_at_work = |flight: &Flight| now_ms.saturating_sub(flight.sent_ms) > noticed_ms;
         !self.is_out_of_reach && self.flights.values().any(is_at_work)
     }
 
-    /// When the job, which is stuck now, has stalled: so long after the last answer, not after the routes were found dead.
+    /// The time at which a stuck job has stalled, counted from the last answer, not from when the routes were found
+    /// dead.
     fn stalled_ms(&mut self, now_ms: u64) -> u64 {
         let stuck_ms = *self.stuck_since_ms.get_or_insert(now_ms);
         let is_work = !self.is_out_of_reach && stuck_ms.saturating_sub(self.moved_ms) > DEATH_NOTICED_MS;

@@ -1,4 +1,4 @@
-//! What a job has sent and spent, over the death of its lead.
+//! The bytes and US dollars that a job has sent and spent, kept beyond the death of its lead.
 //!
 //! `status.json` is seconds old when a lead is killed, and what went out since then has been paid. So the sums are
 //! written to a file of their own **before** anything is sent, and the next run goes on from there. The file is written
@@ -21,7 +21,7 @@ use tradewind_wire::shares::{Before, Shares};
 /// Name of the file in the job's folder: US dollars and bytes, as text of a fixed width.
 pub(super) const SPENDING_FILE: &str = "spent";
 
-/// What a job has booked: it may have been sent, or certainly was.
+/// The bytes and costs that a job has booked: they may have been sent, or certainly were.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Booked {
     usd: f64,
@@ -62,7 +62,7 @@ impl Spending {
         Self { path, file: None, written, synced: Arc::default(), syncing: None, background }
     }
 
-    /// What earlier runs booked; `None` if they wrote nothing, because nothing of theirs had a price or a ceiling.
+    /// The bookings of earlier runs; `None` if they wrote none, because no route had a price and there was no ceiling.
     fn before(&self) -> io::Result<Option<Booked>> {
         match std::fs::read_to_string(&self.path) {
             Ok(text) => Booked::parse(&text).map(Some).ok_or_else(|| {
@@ -122,10 +122,10 @@ fn sync(file: &File, written: Booked, synced: &Mutex<Booked>) -> io::Result<()> 
 }
 
 impl Running {
-    /// Ceilings are on all runs of the job together, and so is what is told of its cost.
+    /// Ceilings cover all runs of the job together, and so does the reported cost.
     ///
     /// # Errors
-    /// What earlier runs spent is not known, so that no ceiling could be kept.
+    /// If the bookings of earlier runs cannot be read, because no ceiling could then be kept.
     pub(super) fn carry_over(&mut self, state: &StateDir) -> Result<(), JournalError> {
         let spending = Spending::of(state.path(), Background::default());
         let unknown = |error: io::Error| JournalError::Io {
