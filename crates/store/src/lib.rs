@@ -91,6 +91,12 @@ pub trait Store: Debug + Send + Sync {
         true
     }
 
+    /// This machine's clock minus the store's, seconds: the least that explains the `Date` of its latest answer. 0 where it
+    /// is not known, and for what has no clock of its own.
+    fn clock_ahead_s(&self) -> i64 {
+        0
+    }
+
     /// One page of keys, strictly after `start_after`. Each page is checked against the request; a server that answers
     /// another question fails the listing with [`ErrorKind::Protocol`].
     ///

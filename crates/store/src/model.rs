@@ -185,7 +185,7 @@ pub struct Written {
 pub struct PendingUpload {
     /// Its id.
     pub upload: UploadId,
-    /// When it was opened, milliseconds since the Unix epoch.
+    /// When it was opened by the store's clock, milliseconds since the Unix epoch.
     pub opened_unix_ms: i64,
 }
 

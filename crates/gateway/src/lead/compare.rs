@@ -27,7 +27,10 @@ pub enum Times {
         grain_ns: u64,
     },
     /// The destination's time is that of the writing, so a copy is never older than its source.
-    OfWriting,
+    OfWriting {
+        /// How far the source's clock is ahead of the destination's: is added to the destination's times.
+        shift_ms: i64,
+    },
 }
 
 impl Times {
@@ -35,7 +38,9 @@ impl Times {
     pub fn between(source: &dyn Store, destination: &dyn Store) -> Self {
         let both_files = [source, destination].iter().all(|store| store.url().starts_with("file:"));
         if !both_files {
-            return Self::OfWriting;
+            // By the `Date` of their answers. Files bear times of this machine's clock.
+            let shift_s = destination.clock_ahead_s().saturating_sub(source.clock_ahead_s());
+            return Self::OfWriting { shift_ms: shift_s.saturating_mul(1000) };
         }
         Self::Kept { grain_ns: source.time_grain_ns().max(destination.time_grain_ns()) }
     }
@@ -71,7 +76,7 @@ pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: 
             (None, Some(true)) => Verdict::Same,
             // Two MD5s that differ, unless an encryption made them what they are: a listing does not tell.
             (None, Some(false)) => Verdict::NeedsChecksums,
-            (None, None) if times == Times::OfWriting && same_second(source, destination) => Verdict::NeedsChecksums,
+            (None, None) if may_be_of_one_second(times, source, destination) => Verdict::NeedsChecksums,
             (None, None) => by_time(times, source, destination),
         },
         Comparison::Checksum if by_tag(source, destination) == Some(true) => Verdict::Same,
@@ -103,8 +108,9 @@ fn by_checksum(source: &ObjectInfo, destination: &ObjectInfo) -> Option<Verdict>
 }
 
 /// The destination keeps whole seconds and was written within the second of the source: which came first is not known.
-fn same_second(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
-    let (ours, theirs) = (source.modified_unix_ms, destination.modified_unix_ms);
+fn may_be_of_one_second(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> bool {
+    let Times::OfWriting { shift_ms } = times else { return false };
+    let (ours, theirs) = (source.modified_unix_ms, destination.modified_unix_ms.saturating_add(shift_ms));
     theirs % 1000 == 0 && ours > theirs && ours.div_euclid(1000) == theirs.div_euclid(1000)
 }
 
@@ -115,7 +121,7 @@ fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdi
     let same = match times {
         Times::Kept { grain_ns } => is_kept(grain_ns, source, destination),
         // A store that states no time (0) proves nothing by it.
-        Times::OfWriting => ours != 0 && theirs >= ours,
+        Times::OfWriting { shift_ms } => ours != 0 && theirs != 0 && theirs.saturating_add(shift_ms) >= ours,
     };
     if same { Verdict::Same } else { Verdict::Differs(Difference::Time) }
 }
@@ -150,6 +156,7 @@ mod tests {
     use tradewind_store::{Checksums, FileIdentity};
 
     const KEPT: Times = Times::Kept { grain_ns: 1 };
+    const OF_WRITING: Times = Times::OfWriting { shift_ms: 0 };
 
     fn object(size_bytes: u64, modified_unix_ms: i64, crc32c: Option<u32>, md5: Option<u8>) -> ObjectInfo {
         let checksums = Checksums { crc32c, md5: md5.map(|byte| [byte; 16]), ..Checksums::default() };
@@ -159,9 +166,23 @@ mod tests {
     #[test]
     fn size_always_decides_first() {
         for rule in [Comparison::Auto, Comparison::Checksum, Comparison::Size, Comparison::Time] {
-            let verdict = decide(rule, Times::OfWriting, &object(1, 0, Some(1), None), &object(2, 9, Some(1), None));
+            let verdict = decide(rule, OF_WRITING, &object(1, 0, Some(1), None), &object(2, 9, Some(1), None));
             assert_eq!(verdict, Verdict::Differs(Difference::Size));
         }
+    }
+
+    #[test]
+    fn times_of_writing_are_compared_by_one_clock() {
+        let (source, copy) = (object(1, 10_000, None, None), object(1, 13_000, None, None));
+        let by = |shift_ms| decide(Comparison::Time, Times::OfWriting { shift_ms }, &source, &copy);
+        assert_eq!((by(0), by(-3_000)), (Verdict::Same, Verdict::Same));
+        assert_eq!(by(-4_000), Verdict::Differs(Difference::Time), "the destination's clock is ahead");
+        let late = object(1, 17_000, None, None);
+        let by = |shift_ms| decide(Comparison::Time, Times::OfWriting { shift_ms }, &late, &copy);
+        assert_eq!((by(0), by(4_000)), (Verdict::Differs(Difference::Time), Verdict::Same), "it is behind");
+        let untimed = object(1, 0, None, None);
+        let by_none = decide(Comparison::Time, Times::OfWriting { shift_ms: 99_000 }, &source, &untimed);
+        assert_eq!(by_none, Verdict::Differs(Difference::Time), "a time that is not stated stays unknown");
     }
 
     #[test]
@@ -176,58 +197,49 @@ mod tests {
     #[test]
     fn auto_prefers_a_checksum_in_common_to_time() {
         let older = object(1, 5, None, Some(7));
-        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &object(1, 9, None, Some(7)), &older), Verdict::Same);
+        assert_eq!(decide(Comparison::Auto, OF_WRITING, &object(1, 9, None, Some(7)), &older), Verdict::Same);
         let newer = object(1, 10, None, Some(8));
-        let verdict = decide(Comparison::Auto, Times::OfWriting, &object(1, 9, None, Some(7)), &newer);
+        let verdict = decide(Comparison::Auto, OF_WRITING, &object(1, 9, None, Some(7)), &newer);
         assert_eq!(verdict, Verdict::Differs(Difference::Checksum));
     }
 
     #[test]
     fn auto_falls_back_to_time() {
         let source = object(1, 9, Some(1), None);
-        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &object(1, 9, None, Some(1))), Verdict::Same);
-        let verdict = decide(Comparison::Auto, Times::OfWriting, &source, &object(1, 8, None, None));
+        assert_eq!(decide(Comparison::Auto, OF_WRITING, &source, &object(1, 9, None, Some(1))), Verdict::Same);
+        let verdict = decide(Comparison::Auto, OF_WRITING, &source, &object(1, 8, None, None));
         assert_eq!(verdict, Verdict::Differs(Difference::Time));
     }
 
     #[test]
     fn checksum_asks_and_then_does_not_guess() {
         let (source, destination) = (object(1, 9, Some(1), None), object(1, 9, None, Some(1)));
-        assert_eq!(decide(Comparison::Checksum, Times::OfWriting, &source, &destination), Verdict::NeedsChecksums);
+        assert_eq!(decide(Comparison::Checksum, OF_WRITING, &source, &destination), Verdict::NeedsChecksums);
         let rule = Comparison::Checksum;
-        assert_eq!(
-            decide_headed(rule, Times::OfWriting, &source, &destination),
-            Verdict::Differs(Difference::Unproven)
-        );
-        assert_eq!(decide_headed(rule, Times::OfWriting, &source, &object(1, 0, Some(1), None)), Verdict::Same);
+        assert_eq!(decide_headed(rule, OF_WRITING, &source, &destination), Verdict::Differs(Difference::Unproven));
+        assert_eq!(decide_headed(rule, OF_WRITING, &source, &object(1, 0, Some(1), None)), Verdict::Same);
     }
 
     #[test]
     fn a_copy_of_the_same_second_is_looked_into() {
         let (source, copied) = (object(1, 1_500, None, None), object(1, 1_000, None, None));
-        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &copied), Verdict::NeedsChecksums);
-        assert_eq!(
-            decide_headed(Comparison::Auto, Times::OfWriting, &source, &copied),
-            Verdict::Differs(Difference::Time)
-        );
+        assert_eq!(decide(Comparison::Auto, OF_WRITING, &source, &copied), Verdict::NeedsChecksums);
+        assert_eq!(decide_headed(Comparison::Auto, OF_WRITING, &source, &copied), Verdict::Differs(Difference::Time));
         let finer = object(1, 1_001, None, None);
-        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &finer), Verdict::Differs(Difference::Time));
+        assert_eq!(decide(Comparison::Auto, OF_WRITING, &source, &finer), Verdict::Differs(Difference::Time));
     }
 
     #[test]
     fn tags_that_differ_are_looked_into_and_not_trusted_to_time() {
         let tagged = |tag: &str, at| ObjectInfo { etag: Some(tag.repeat(32)), ..object(1, at, None, None) };
         let (source, newer) = (tagged("a", 5), tagged("b", 9));
-        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &tagged("a", 1)), Verdict::Same);
-        assert_eq!(decide(Comparison::Checksum, Times::OfWriting, &source, &tagged("A", 1)), Verdict::Same);
-        assert_eq!(decide(Comparison::Auto, Times::OfWriting, &source, &newer), Verdict::NeedsChecksums);
+        assert_eq!(decide(Comparison::Auto, OF_WRITING, &source, &tagged("a", 1)), Verdict::Same);
+        assert_eq!(decide(Comparison::Checksum, OF_WRITING, &source, &tagged("A", 1)), Verdict::Same);
+        assert_eq!(decide(Comparison::Auto, OF_WRITING, &source, &newer), Verdict::NeedsChecksums);
         let (one, other) = (object(1, 5, None, Some(1)), object(1, 9, None, Some(2)));
+        assert_eq!(decide_headed(Comparison::Auto, OF_WRITING, &one, &other), Verdict::Differs(Difference::Checksum));
         assert_eq!(
-            decide_headed(Comparison::Auto, Times::OfWriting, &one, &other),
-            Verdict::Differs(Difference::Checksum)
-        );
-        assert_eq!(
-            decide_headed(Comparison::Auto, Times::OfWriting, &source, &newer),
+            decide_headed(Comparison::Auto, OF_WRITING, &source, &newer),
             Verdict::Same,
             "both encrypted: by time"
         );

@@ -10,9 +10,9 @@ use tradewind_store::{Error, ErrorKind, PendingUpload, Store, UploadId};
 /// Uploads that are looked for or aborted at once.
 pub const ABORTS_AT_ONCE_MAX: usize = 8;
 
-/// An upload that was opened so long before its intent, by the store's clock, may still be ours: no store accepts
-/// requests from a clock that is further off.
-const CLOCK_DIFFERENCE_MS_MAX: i64 = 15 * 60 * 1000;
+/// An upload that was opened so long before its intent, by the store's clock, may still be ours. That clock is known to the
+/// second or two by the store's answers, and the machines of a store may differ a little.
+const CLOCK_DIFFERENCE_MS_MAX: i64 = 60 * 1000;
 
 /// What a sweep did.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +121,8 @@ pub(crate) async fn abort_orphans_of(
         Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => return Ok(0),
         Err(error) => return Err(error),
     };
-    let oldest_unix_ms = intent.intent_unix_ms.saturating_sub(CLOCK_DIFFERENCE_MS_MAX);
+    let ahead_ms = store.clock_ahead_s().saturating_mul(1000);
+    let oldest_unix_ms = intent.intent_unix_ms.saturating_sub(ahead_ms).saturating_sub(CLOCK_DIFFERENCE_MS_MAX);
     let mut aborted = 0;
     let is_orphan = |found: &PendingUpload| found.opened_unix_ms >= oldest_unix_ms && !known.contains(&found.upload);
     for upload in pending.into_iter().filter(is_orphan) {

@@ -153,7 +153,7 @@ fn same(rule: Comparison, times: Times, by_sum: bool, ours: &ObjectInfo, theirs:
             "same size and ETag"
         }
         (_, Times::Kept { .. }) => "same size and time",
-        (_, Times::OfWriting) => "same size, and not older than the source",
+        (_, Times::OfWriting { .. }) => "same size, and not older than the source",
     }
 }
 
@@ -162,7 +162,7 @@ fn differs(how: Difference, times: Times) -> &'static str {
         (Difference::Size, _) => "the size differs",
         (Difference::Checksum, _) => "the checksum differs",
         (Difference::Time, Times::Kept { .. }) => "the time differs",
-        (Difference::Time, Times::OfWriting) => "it is older than the source",
+        (Difference::Time, Times::OfWriting { .. }) => "it is older than the source",
         (Difference::Unproven, _) => "no checksum in common, so it is not known to be the same",
     }
 }

@@ -109,6 +109,10 @@ impl Store for AzureStore {
         self.http.was_reached()
     }
 
+    fn clock_ahead_s(&self) -> i64 {
+        self.http.clock_ahead_s().unwrap_or_default()
+    }
+
     async fn describe(&self) -> StoreDescription {
         StoreDescription {
             endpoint: Some(format!("{}{}/{}", self.origin, self.account_root, self.container)),

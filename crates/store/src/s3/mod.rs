@@ -97,6 +97,10 @@ impl Store for Bucket {
         self.http.was_reached()
     }
 
+    fn clock_ahead_s(&self) -> i64 {
+        self.http.clock_ahead_s().unwrap_or_default()
+    }
+
     async fn describe(&self) -> StoreDescription {
         let place = self.place();
         StoreDescription {

@@ -100,7 +100,11 @@ fn close(cargo: &Cargo, setup: &Shared) -> Option<Close> {
         size_bytes: cargo.item.info.size_bytes,
         checksums: cargo.combined(),
         source_proof: cargo.source_proof().unwrap_or(Proof::Length),
-        sweep_since_unix_ms: cargo.sweep_since_unix_ms(),
+        // Uploads bear the time of the store.
+        sweep_since_unix_ms: cargo.sweep_since_unix_ms().map(|since_unix_ms| {
+            let target = setup.targets.get(usize::from(cargo.item.target));
+            since_unix_ms.saturating_sub(target.map_or(0, |store| store.clock_ahead_s()).saturating_mul(1000))
+        }),
     })
 }
 

@@ -454,7 +454,7 @@ impl Walk {
                 compare::decide(Comparison::Auto, times, &candidate.ours, &theirs) == Verdict::Same
             }
             // Times of another clock, or of another write of the same bytes, would have done objects copied again.
-            Times::OfWriting => theirs.size_bytes == candidate.ours.size_bytes,
+            Times::OfWriting { .. } => theirs.size_bytes == candidate.ours.size_bytes,
         }
     }
 
