@@ -2,7 +2,7 @@
 //! the five of XML and character references, so nothing in an answer can make it grow.
 
 use quick_xml::Reader;
-use quick_xml::events::Event;
+use quick_xml::events::{BytesStart, Event};
 
 /// Deepest nesting accepted; real answers have five levels.
 const DEPTH_MAX: usize = 16;
@@ -26,6 +26,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) name: &'a str,
     /// Its text, unescaped; only the part after the last child for an element that has children.
     pub(crate) text: &'a str,
+    /// Whether it says that its text is percent-encoded (`Encoded="true"`, as Azure does).
+    pub(crate) is_encoded: bool,
 }
 
 impl Walk<'_> {
@@ -80,11 +82,13 @@ pub(crate) fn walk(
     let mut names = Names::default();
     let mut text = String::new();
     let mut root_seen = false;
+    let mut is_encoded = false;
     loop {
         let event = reader.read_event().map_err(|error| XmlError(error.to_string()))?;
         match event {
             Event::Start(start) => {
                 text.clear();
+                is_encoded = says_encoded(&start);
                 names.push(start.local_name().as_ref())?;
                 expect_root(&names, root, &mut root_seen)?;
             }
@@ -92,13 +96,14 @@ pub(crate) fn walk(
                 text.clear();
                 names.push(start.local_name().as_ref())?;
                 expect_root(&names, root, &mut root_seen)?;
-                visit(Walk { parent: names.get(1), name: names.get(0), text: "" })?;
+                visit(Walk { parent: names.get(1), name: names.get(0), text: "", is_encoded: false })?;
                 names.pop();
             }
             Event::End(_) => {
-                visit(Walk { parent: names.get(1), name: names.get(0), text: &text })?;
+                visit(Walk { parent: names.get(1), name: names.get(0), text: &text, is_encoded })?;
                 names.pop();
                 text.clear();
+                is_encoded = false;
             }
             Event::Text(part) => text.push_str(as_text(&part)?),
             Event::CData(part) => text.push_str(as_text(&part)?),
@@ -108,6 +113,11 @@ pub(crate) fn walk(
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
         }
     }
+}
+
+fn says_encoded(start: &BytesStart<'_>) -> bool {
+    let attribute = start.try_get_attribute("Encoded").ok().flatten();
+    attribute.is_some_and(|attribute| attribute.value.eq_ignore_ascii_case(b"true"))
 }
 
 fn expect_root(names: &Names, root: &str, seen: &mut bool) -> Result<(), XmlError> {

@@ -1,8 +1,8 @@
 //! The XML of Azure Blob Storage. Pure: bytes in, values out.
 
 use crate::ObjectInfo;
-use crate::rest::parse_http_date;
-use crate::xml::{XmlError, escape_into, walk};
+use crate::rest::{parse_http_date, percent_decode};
+use crate::xml::{Walk, XmlError, escape_into, walk};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::fmt::Write;
@@ -20,10 +20,12 @@ pub(crate) struct Listing {
 pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
     let mut listing = Listing::default();
     let mut blob = ObjectInfo::default();
-    let mut has_size = false;
+    let (mut has_size, mut is_directory) = (false, false);
     walk(xml, "EnumerationResults", |at| {
         match (at.parent, at.name) {
-            ("Blob", "Name") => at.text.clone_into(&mut blob.key),
+            ("Blob", "Name") => blob.key = name_of(&at)?,
+            ("Properties", "ResourceType") => is_directory |= at.text.eq_ignore_ascii_case("directory"),
+            ("Metadata", "hdi_isfolder") => is_directory |= at.text.eq_ignore_ascii_case("true"),
             ("Properties", "Content-Length") => (blob.size_bytes, has_size) = (at.number()?, true),
             ("Properties", "Last-Modified") => blob.modified_unix_ms = parse_http_date(at.text).unwrap_or(0),
             ("Properties", "Etag") => blob.etag = Some(at.text.trim_matches('"').to_owned()),
@@ -32,14 +34,32 @@ pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
             (_, "Blob") if blob.key.is_empty() || !std::mem::take(&mut has_size) => {
                 return Err(XmlError("an entry has no name or no length".to_owned()));
             }
-            (_, "Blob") => listing.blobs.push(std::mem::take(&mut blob)),
-            ("BlobPrefix", "Name") => listing.prefixes.push(at.text.to_owned()),
+            (_, "Blob") => {
+                let entry = std::mem::take(&mut blob);
+                // A directory of a hierarchical namespace, or the empty blob by which Hadoop marks one.
+                if !(std::mem::take(&mut is_directory) && entry.size_bytes == 0) {
+                    listing.blobs.push(entry);
+                }
+            }
+            ("BlobPrefix", "Name") => listing.prefixes.push(name_of(&at)?),
+            // A directory of a hierarchical namespace has properties of its own, which are of no blob.
+            (_, "BlobPrefix") => (blob, has_size, is_directory) = (ObjectInfo::default(), false, false),
             ("EnumerationResults", "NextMarker") => listing.next = Some(at.text.to_owned()),
             _ => {}
         }
         Ok(())
     })?;
     Ok(listing)
+}
+
+/// A name that XML cannot carry is percent-encoded, and says so.
+fn name_of(at: &Walk<'_>) -> Result<String, XmlError> {
+    if !at.is_encoded {
+        return Ok(at.text.to_owned());
+    }
+    let undecodable = || XmlError("an encoded name cannot be decoded".to_owned());
+    // A plus is a plus here.
+    percent_decode(&at.text.replace('+', "%2B")).ok_or_else(undecodable)
 }
 
 /// Names of the uncommitted blocks of Get Block List, decoded.
@@ -90,6 +110,32 @@ mod tests {
         assert_eq!(page.blobs[0].key, "a & b");
         assert_eq!((page.blobs[0].size_bytes, page.blobs[0].modified_unix_ms), (7, 1_714_979_289_000));
         assert_eq!(page.blobs[0].checksums.md5.map(|md5| md5[0]), Some(0xd4));
+    }
+
+    #[test]
+    fn directories_are_no_blobs_and_encoded_names_are_decoded() {
+        let entry = |name: &str, properties: &str, more: &str| {
+            format!("<Blob>{name}<Properties><Content-Length>{properties}</Properties>{more}</Blob>")
+        };
+        let page = [
+            entry("<Name>d</Name>", "0</Content-Length><ResourceType>directory</ResourceType>", ""),
+            entry("<Name>m</Name>", "0</Content-Length>", "<Metadata><hdi_isfolder>true</hdi_isfolder></Metadata>"),
+            entry("<Name>n</Name>", "9</Content-Length>", "<Metadata><hdi_isfolder>true</hdi_isfolder></Metadata>"),
+            "<BlobPrefix><Name Encoded=\"true\">p%EF%BF%BE+/</Name><Properties><Etag>0xD</Etag>\
+             <ResourceType>directory</ResourceType><Content-Length>0</Content-Length></Properties></BlobPrefix>"
+                .to_owned(),
+            entry("<Name Encoded=\"true\">a%20b+c%25</Name>", "1</Content-Length>", ""),
+            entry("<Name>a%20b</Name>", "1</Content-Length>", ""),
+        ];
+        let page = format!("<EnumerationResults><Blobs>{}</Blobs><NextMarker/></EnumerationResults>", page.concat());
+        let page = parse_listing(page.as_bytes()).unwrap();
+        let keys: Vec<_> = page.blobs.iter().map(|blob| blob.key.as_str()).collect();
+        assert_eq!(keys, ["n", "a b+c%", "a%20b"]);
+        assert_eq!(page.blobs[1].etag, None, "the properties of a directory are of no blob");
+        assert_eq!(page.prefixes, ["p\u{fffe}+/"]);
+        let wrong =
+            "<EnumerationResults><Blobs><Blob><Name Encoded=\"true\">%FF</Name></Blob></Blobs></EnumerationResults>";
+        assert!(parse_listing(wrong.as_bytes()).is_err());
     }
 
     #[test]
