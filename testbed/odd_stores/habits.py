@@ -74,6 +74,9 @@ class Habits:
     """Copies ignore conditions on what they copy."""
     refuses_conditions: bool = False
     """Answers 501 NotImplemented to a write or delete with a condition."""
+    folds_names: bool = False
+    """Takes keys that differ in case or in Unicode form for one, as macOS and Windows do. Listings state the key that
+    was written first."""
     versioned: bool = False
     """Keeps every version and states its id (S3; GCS states generations always and keeps one)."""
     pending_copies: int = 0

@@ -7,6 +7,7 @@ import itertools
 import os
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -93,6 +94,8 @@ class Objects:
             )
             if self._habits.forgets_writes:
                 return made
+            key = self._stored(bucket, key)
+            made.key = key
             versions = self._bucket(bucket).setdefault(key, [])
             if not self._habits.versioned:
                 versions.clear()
@@ -102,7 +105,7 @@ class Objects:
     def find(self, bucket: str, key: str, version: str | None = None) -> Object:
         """The newest version, or the named one; raises :class:`Missing`."""
         with self.lock:
-            versions = self._bucket(bucket).get(key, [])
+            versions = self._bucket(bucket).get(self._stored(bucket, key), [])
             found = [each for each in versions if version in (None, each.version)]
             if not found:
                 raise Missing("NoSuchKey")
@@ -111,6 +114,7 @@ class Objects:
     def delete(self, bucket: str, key: str, version: str | None = None) -> None:
         """Deletes an object, or one version; harmless when it is missing. There are no delete markers."""
         with self.lock:
+            key = self._stored(bucket, key)
             versions = self._bucket(bucket).get(key, [])
             versions[:] = [each for each in versions if version not in (None, each.version)]
             if not versions:
@@ -172,6 +176,12 @@ class Objects:
             raise Missing("NoSuchBucket")
         return self._buckets[bucket]
 
+    def _stored(self, bucket: str, key: str) -> str:
+        """The key under which an object of this name is kept."""
+        if not self._habits.folds_names:
+            return key
+        return next((known for known in self._bucket(bucket) if _folded(known) == _folded(key)), key)
+
     def _etag(self, body: bytes) -> str:
         match self._habits.etags:
             case "md5":
@@ -180,3 +190,7 @@ class Objects:
                 return os.urandom(16).hex()
             case "none":
                 return ""
+
+
+def _folded(key: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", key).casefold())

@@ -109,3 +109,28 @@ def test_a_named_link_to_a_folder_is_moved_through_only_with_a_slash(command: Co
     command.run("mv", "-r", f"{tmp_path}/link/", tmp_path / "dst").expect(0)
     assert (tmp_path / "link").is_symlink()
     assert set(FilePlace(tmp_path / "dst").sizes()) == set(SOURCE)
+
+
+BROKEN = {
+    "vanished": "../elsewhere",
+    "in a circle": "link",
+    "through a file": "a.log/below",
+}
+"""Where a link leads that once led to a folder, and leads nowhere now."""
+
+
+@pytest.mark.parametrize("rules", [(), ("--include", "*.log"), ("--exclude", "link")], ids=" ".join)
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_link_that_leads_nowhere_is_no_deletion(
+    command: Command, tmp_path: Path, fault: str, rules: tuple[str, ...]
+) -> None:
+    source, copy = tmp_path / "src", tmp_path / "dst"
+    write_tree(source, dict.fromkeys(("a.log", "b.log", "c.log"), 10))
+    write_tree(copy, dict.fromkeys(("a.log", "b.log", "c.log", "link/x.log"), 10))
+    (source / "link").symlink_to(BROKEN[fault])
+    words = ("sync", "--delete", "-y", "--follow-symlinks", source, copy)
+    done = command.run(*words, *rules).expect(4)
+    assert "symbolic link" in done.stderr
+    assert (copy / "link" / "x.log").exists()
+    command.run(*words, *rules, "--exclude", "link/", "--exclude", "link").expect(0)
+    assert (copy / "link" / "x.log").exists()

@@ -87,3 +87,17 @@ def test_a_file_name_that_is_no_utf_8_is_reported_and_the_rest_goes_on(
     done = command.run("cp", "-r", "--json", source.url, s3.url, *s3.flags("dst")).expect(4)
     assert len(done.failures) == 1
     assert s3.sizes() == {"fine": 1}
+
+
+def test_a_file_that_is_only_named_like_a_temporary_one_is_copied(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    users = {".x.tradewind-0123456789abcdef", ".tradewind-0123456789abcdef", f".{'y' * 100}.tradewind-{'0' * 16}"}
+    # The first eight digits are the CRC-32C of the name, as of an unfinished write.
+    ours = {".123456789.tradewind-e306928301234567"}
+    for name in users | ours:
+        (source / name).write_bytes(b"1")
+    command.run("cp", "-r", f"{source}/", copy).expect(0)
+    assert {path.name for path in copy.iterdir()} == users
+    command.run("mv", "-r", f"{source}/", tmp_path / "moved").expect(0)
+    assert {path.name for path in source.iterdir()} == ours

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tradewind.transfer.supervisor import RESTARTS_MAX
 
 COUNT = 600
 """More objects than one bundle and than the failures in a row that close a store."""
+TRIES = 10
+"""How often a request is tried."""
 MakePlace = Callable[[str], Place]
 
 
@@ -338,3 +341,57 @@ def test_destinations_of_different_kinds_have_endpoints_of_their_own(
     command.run(*words, *(f"--dst-endpoint={each}" for each in [*endpoints, "-"])).expect(0)
     for made in (one, other, FilePlace(tmp_path / "third")):
         assert set(made.sizes()) == set(files.sizes())
+
+
+def test_check_compares_files_by_the_rule_that_was_asked_for(command: Command, tmp_path: Path) -> None:
+    for name, content, modified_s in (("one", b"old", 1000), ("other", b"new", 2000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_bytes(content)
+        os.utime(tmp_path / name / "a", (modified_s, modified_s))
+    sides = (tmp_path / "one", tmp_path / "other")
+    command.run("check", "--compare", "size", *sides).expect(0)
+    assert "(time)" in command.run("check", "--compare", "time", *sides).expect(6).stdout
+    for rule in ("auto", "checksum"):
+        assert "(checksum)" in command.run("check", "--compare", rule, *sides).expect(6).stdout
+    assert "(checksum)" in command.run("check", "--read", *sides).expect(6).stdout
+    assert "--read" in command.run("check", "--read", "--compare", "size", *sides).expect(2).stderr
+    os.utime(tmp_path / "other" / "a", (1000, 1000))
+    command.run("check", "--compare", "time", *sides).expect(0)
+
+
+@pytest.mark.parametrize("what", ["FIFO", "socket", "device"])
+def test_a_source_that_is_no_file_is_named_as_what_it_is(command: Command, tmp_path: Path, what: str) -> None:
+    source = tmp_path / "odd"
+    if what == "FIFO":
+        os.mkfifo(source)
+    elif what == "socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(source))
+    else:
+        source = Path("/dev/zero")
+    for verb in ("cp", "mv"):
+        refused = command.run(verb, source, tmp_path / "copy").expect(1)
+        assert f"a {what}" in refused.stderr and "no such file" not in refused.stderr
+    assert f"a {what}" in command.run("cat", source).expect(1).stderr
+    listed = tmp_path / "names"
+    listed.write_text(f"{source.name}\n")
+    refused = command.run("cp", "--files-from", listed, source.parent, tmp_path / "copies").expect(1)
+    assert f"a {what}" in refused.stderr
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_deletion_that_a_retry_may_mend_ends_as_such(
+    command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    bucket.put("one", b"1")
+    bucket.put("two", b"2")
+    refuse = Answer(503, "SlowDown")
+    proxy.add(Rule(refuse, when=lambda request: request.method == "DELETE" or "delete" in request.query))
+    command.run("mv", "-r", bucket.url, str(tmp_path / "to"), *bucket.flags("src")).expect(5)
+    assert len(proxy.requests(lambda request: "delete" in request.query)) == TRIES
+    assert set(bucket.sizes()) == {"one", "two"}
+    (job,) = command.jobs()
+    assert job["state"] == "interrupted"
+    proxy.clear()
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert bucket.sizes() == {}

@@ -11,6 +11,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.faults import HttpProxy
+from testbed.odd_stores import Habits, OddPlace, OddStore
 from testbed.places import FilePlace, Place, S3Place
 from testbed.servers import versitygw
 from testbed.trees import payload
@@ -175,3 +176,25 @@ def test_files_behind_a_server_are_found_out(command: Command, tmp_path: Path) -
         assert_refused(command, "mv", "-r", folder, there.url, *there.flags("dst"))
         assert_refused(command, "mv", "-r", there.url, folder, *there.flags("src"))
         assert_untouched(there)
+
+
+@pytest.mark.parametrize(("here", "there"), [("x", "X"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")])
+@pytest.mark.parametrize("shape", ["tree", "one object"])
+def test_names_that_a_server_takes_for_one_are_found_out(command: Command, here: str, there: str, shape: str) -> None:
+    with OddStore("s3", Habits(folds_names=True)) as store:
+        place = OddPlace(store, command)
+        keys = {"tree": (f"{here}/", f"{there}/"), "one object": (f"{here}/a", f"{there}/a")}
+        source, destination = keys[shape]
+        words = [f"{place.url}/{source}", f"{place.url}/{destination}", *place.flags("src"), *place.flags("dst")]
+        place.put(f"{here}/a", b"only copy")
+        if shape == "tree":
+            place.put(f"{here}/b", b"only copy")
+        before = place.contents()
+        assert_refused(command, "mv", *(["-r"] if shape == "tree" else []), *words)
+        assert place.contents() == before
+    with OddStore("s3") as store:
+        place = OddPlace(store, command)
+        place.put(f"{here}/a", b"only copy")
+        sides = [*place.flags("src"), *place.flags("dst")]
+        command.run("mv", "-r", f"{place.url}/{here}/", f"{place.url}/{there}/", *sides).expect(0)
+        assert place.contents() == {f"{there}/a": b"only copy"}

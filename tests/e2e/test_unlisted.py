@@ -28,7 +28,7 @@ def trees(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_filter_by_name_does_not_hide_a_folder_that_cannot_be_listed(command: Command, tmp_path: Path) -> None:
     source, copy = trees(tmp_path)
     refused = command.run("sync", "--delete", source, copy, "--include", "*.log").expect(4)
-    assert "no UTF-8" in refused.stderr
+    assert "not UTF-8" in refused.stderr
     assert (copy / "extra.log").exists()
     command.run("cp", "-r", source, tmp_path / "other", "--include", "*.log").expect(4)
     command.run("sync", "--delete", source, copy, "--include", "*.log", "--exclude", "hidden*/").expect(0)
@@ -40,7 +40,7 @@ def test_a_folder_of_the_destination_that_cannot_be_listed_is_told(command: Comm
     (source / "extra.log").unlink()
     (copy / "old.log").write_bytes(b"1")
     done = command.run("sync", "--delete", source, copy).expect(4)
-    assert "no UTF-8" in done.stderr
+    assert "not UTF-8" in done.stderr
     assert not (copy / "old.log").exists() and (copy / HIDDEN).exists()
     command.run("sync", source, copy).expect(0)
 
@@ -49,7 +49,7 @@ def test_check_ends_as_cp_does_where_names_cannot_be_listed(command: Command, tm
     source, copy = trees(tmp_path)
     (copy / "extra.log").unlink()
     checked = command.run("check", "--read", source, copy).expect(4)
-    assert "no UTF-8" in checked.stderr
+    assert "not UTF-8" in checked.stderr
     command.run("check", "--read", source, copy, "--exclude", "hidden*/").expect(0)
 
 
@@ -79,3 +79,11 @@ def test_a_file_that_has_more_than_it_states_is_refused(command: Command, tmp_pa
 def test_a_destination_that_cannot_be_made_is_no_missing_source(command: Command, tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"1")
     command.run("cp", tmp_path / "one", "/proc/nope").expect(1)
+
+
+def test_names_that_no_listing_can_show_are_told_so_that_a_shell_takes_them(command: Command, tmp_path: Path) -> None:
+    source, _ = trees(tmp_path)
+    for words in (("ls", "-r"), ("du",), ("rm", "-r", "--dry-run"), ("rm", "-r")):
+        done = command.run(*words, source).expect(4)
+        assert r"$'hidden\xff/'" in done.stderr and "rename it" in done.stderr
+    assert (source / HIDDEN / "in.log").exists()

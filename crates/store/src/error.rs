@@ -42,6 +42,8 @@ pub enum ErrorKind {
     InvalidKey,
     /// A symbolic link, and following links was not asked for.
     Link,
+    /// A symbolic link that cannot be followed to its end: nobody knows whether it led to a file or to a directory.
+    BrokenLink,
     /// Disk full or quota exhausted.
     NoSpace,
     /// The request itself is wrong (4xx not listed above).
@@ -94,6 +96,7 @@ impl Error {
             BucketNotFound => "check the bucket's name, the region and the endpoint",
             Forbidden => "check the permissions: bucket policy and profile, or the owner and mode of the path",
             Unauthenticated => "check the credentials and the region with `tradewind doctor URL`",
+            InvalidKey if self.operation == "list" => "rename it, or leave it out with --exclude",
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
             Overwritten => {
                 "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again"
@@ -101,6 +104,7 @@ impl Error {
             Lost => "the store loses what it acknowledges: report this to its operator, or use another store",
             HasSnapshots => "delete its snapshots first if nobody needs them, or leave the object out with --exclude",
             Link => "--follow-symlinks copies what symbolic links point to",
+            BrokenLink => "mend or remove the link, or leave it and all below it out with --exclude",
             NoSpace => "free some space and run `tradewind jobs resume`",
             Connection => "check the endpoint and the network with `tradewind doctor URL`, then try again",
             SlowDown | Timeout | Server | Truncated => "the store may be busy: try again later",

@@ -40,9 +40,9 @@ pub use model::{
     PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
 pub use place::{
-    BucketIdentity, Identity, Kinship, Relation, keep_out_of, kinship, may_be_same_object, object_kinship,
+    BucketIdentity, Identity, Kinship, Relation, keep_out_of, kinship, may_be_same_object, object_kinship, respelled,
 };
-pub use precondition::{FileIdentity, Precondition};
+pub use precondition::{FileIdentity, Precondition, stays};
 pub use progress::with_progress;
 pub use rest::Unreachable;
 pub use written::look_at_written;
@@ -74,6 +74,13 @@ pub trait Store: Debug + Send + Sync {
     /// What there is to tell of how this store is reached; what is not known yet is left out.
     async fn describe(&self) -> StoreDescription {
         StoreDescription::default()
+    }
+
+    /// A time that no later write to this store can be older than, whole seconds as milliseconds since the Unix epoch.
+    /// `None` where it does not matter: two writes of the same bytes differ in more than their times, or no other name can
+    /// lead to the same object.
+    fn writes_from_unix_ms(&self) -> Option<i64> {
+        None
     }
 
     /// Where the objects are kept, asked of the store; `None` for stores that do not tell (Azure, files).

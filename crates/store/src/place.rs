@@ -6,6 +6,7 @@
 
 use crate::file::{self, FileStore};
 use crate::{ErrorKind, Result, Store};
+use icu_normalizer::DecomposingNormalizerBorrowed;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -73,7 +74,7 @@ pub async fn kinship(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> R
             let relation = prefix_relation(first.1, second.1);
             let as_paths = prefix_relation(&as_path(first.1), &as_path(second.1));
             Ok(match is_one {
-                // A server that keeps objects as files may take `a//b`, `a/./b` and `a/x/../b` for `a/b`.
+                // A server that keeps objects as files may take `a//b`, `a/./b`, `a/x/../b` and `A/B` for `a/b`.
                 true if relation == Relation::Apart && as_paths != relation && !one.decisive => {
                     Kinship { relation: as_paths, proven: false }
                 }
@@ -106,8 +107,8 @@ fn is_undecided(store: &dyn Store) -> bool {
     matches!(store.identity(), Identity::Bucket(bucket) if !bucket.decisive)
 }
 
-/// A key as a file system would understand it: without empty segments and `.`, and with `..` resolved. A `/` at the end
-/// stays.
+/// A key as a file system may understand it: without empty segments and `.`, with `..` resolved, and without regard to
+/// case and Unicode normalization. A `/` at the end stays.
 fn as_path(key: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in key.split('/') {
@@ -118,7 +119,44 @@ fn as_path(key: &str) -> String {
         }
     }
     let slash = if key.ends_with('/') && !segments.is_empty() { "/" } else { "" };
-    format!("{}{slash}", segments.join("/"))
+    folded(&format!("{}{slash}", segments.join("/")))
+}
+
+/// `key`, which lies below `prefix`, with the part that `prefix` and `other` have in common spelled as `other` spells it:
+/// another key, and the same object on a server that takes both spellings for one.
+pub fn respelled(key: &str, prefix: &str, other: &str) -> String {
+    let shared = depth(prefix).min(depth(other));
+    format!("{}{}", &other[..end_at_depth(other, shared)], &key[end_at_depth(prefix, shared)..])
+}
+
+fn depth(prefix: &str) -> usize {
+    ends(prefix).last().map_or(0, |(_, depth)| depth)
+}
+
+/// Where the last part of `prefix` ends that leads to a directory so deep.
+fn end_at_depth(prefix: &str, wanted: usize) -> usize {
+    ends(prefix).filter(|(_, depth)| *depth == wanted).last().map_or(0, |(end, _)| end)
+}
+
+/// The ends of the segments of a prefix, and how deep the directory lies that it leads to so far.
+fn ends(prefix: &str) -> impl Iterator<Item = (usize, usize)> {
+    prefix.split_inclusive('/').scan((0, 0_usize), |(end, depth), segment| {
+        *end += segment.len();
+        *depth = match segment.trim_end_matches('/') {
+            "" | "." => *depth,
+            ".." => depth.saturating_sub(1),
+            _ => *depth + 1,
+        };
+        Some((*end, *depth))
+    })
+}
+
+/// Names that differ only in case or in Unicode normalization have one folded form.
+fn folded(name: &str) -> String {
+    let normalizer = DecomposingNormalizerBorrowed::new_nfkd();
+    // Upper case first: `ß` and `SS` are one name where case does not matter.
+    let lower = normalizer.normalize(name).to_uppercase().to_lowercase();
+    normalizer.normalize(&lower).into_owned()
 }
 
 /// Returns whether nothing that the stores state of two objects tells them apart: length, ETag, version and time
@@ -270,6 +308,9 @@ mod tests {
             ("par/./tt/", "par/tt/", Relation::Same),
             ("par/", "par/x/../ss/", Relation::SecondWithin),
             ("par//ss/", "par/", Relation::FirstWithin),
+            ("par/tt/", "PAR/tt/", Relation::Same),
+            ("straße/", "STRASSE/", Relation::Same),
+            ("caf\u{e9}/", "cafe\u{301}/x/", Relation::SecondWithin),
         ] {
             let found = kinship((private.as_ref(), one), (private.as_ref(), other)).await.unwrap();
             let literal = prefix_relation(one, other);
@@ -282,6 +323,21 @@ mod tests {
         assert_eq!(found, Kinship { relation: Relation::Apart, proven: false });
         let found = object_kinship((private.as_ref(), "a/k"), (private.as_ref(), "a/l")).await.unwrap();
         assert_eq!(found, Kinship { relation: Relation::Apart, proven: true });
+    }
+
+    #[test]
+    fn a_key_is_spelled_as_the_other_prefix_is() {
+        for (key, prefix, other, expected) in [
+            ("x/a/b", "x/", "X/", "X/a/b"),
+            ("x/a", "x/", "X/sub/", "X/a"),
+            ("X/sub/a", "X/sub/", "x/", "x/sub/a"),
+            ("par//ss/a", "par//ss/", "par/", "par/ss/a"),
+            ("par/ss/a", "par/ss/", "par//", "par//ss/a"),
+            ("par/a", "par/", "par/x/../ss/", "par/x/../a"),
+        ] {
+            assert_eq!(respelled(key, prefix, other), expected);
+            assert_eq!(as_path(expected), as_path(key), "one name");
+        }
     }
 
     const SAME: Kinship = Kinship { relation: Relation::Same, proven: true };

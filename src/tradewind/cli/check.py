@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.one_store import finish_as, place_of
 from tradewind.cli.options import access, add_filter_arguments, add_side_arguments, object_filter
+from tradewind.errors import UsageError
 from tradewind.model.document import to_document
 from tradewind.transfer.request import directory_place
 
@@ -23,7 +24,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """--compare, --read, --one-way, --follow-symlinks, the filters and both sides."""
     parser.add_argument("source", metavar="SRC", help="one tree")
     parser.add_argument("destination", metavar="DST", help="the other")
-    parser.add_argument("--compare", choices=["auto", "checksum", "size", "time"], default="auto", help="as in sync")
+    parser.add_argument(
+        "--compare", choices=["auto", "checksum", "size", "time"], default="auto", help="as in sync; auto: checksum"
+    )
     parser.add_argument("--read", action="store_true", help="read both sides of every object and compare the bytes")
     parser.add_argument("--one-way", action="store_true", help="ignore objects that only DST has")
     parser.add_argument(
@@ -36,6 +39,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Compares."""
+    if args.read and args.compare in ("size", "time"):
+        raise UsageError(f"--read compares the bytes, --compare {args.compare} does not", hint="leave out one of them")
     links = args.follow_symlinks
     source, source_prefix = directory_place(place_of(args.source), access(args, "src", follow_symlinks=links))
     destination, destination_prefix = directory_place(

@@ -15,7 +15,7 @@ pub fn kind_name(kind: ErrorKind) -> &'static str {
         Overwritten => "overwritten",
         HasSnapshots => "has_snapshots",
         ChecksumMismatch | Lost => "mismatch",
-        InvalidKey | Link => "invalid_key",
+        InvalidKey | Link | BrokenLink => "invalid_key",
         NoSpace => "no_space",
         SlowDown | Timeout | Connection | Server | Truncated => "unavailable",
         Unsupported => "unsupported",

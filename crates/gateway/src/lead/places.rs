@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::io::AsyncBufReadExt;
 use tradewind_contract::{JobSpec, Member, Selection};
 use tradewind_store::{
-    Kinship, ListRequest, Relation, Store, keep_out_of, kinship, may_be_same_object, object_kinship,
+    Kinship, ListRequest, Relation, Store, keep_out_of, kinship, may_be_same_object, object_kinship, respelled,
 };
 
 /// Source objects that are looked up at a destination of which it is not known whether it is the source. If none is absent
@@ -139,11 +139,17 @@ impl Places<'_> {
     }
 
     /// Looks for some objects of the source at the destination: under the names that they would get, and, if the places
-    /// may overlap in one bucket, under their own.
+    /// may overlap, under their own, spelled as the destination is.
     async fn prove_apart(&self, parts: &[Part<'_>], target: Place<'_>, relation: Relation) -> Result<(), SurveyError> {
         let sample = self.sample(parts).await?;
         let renamed: Vec<_> = sample.iter().map(|(key, name)| (key, format!("{}{name}", target.key))).collect();
-        let kept: Vec<_> = sample.iter().map(|(key, _)| (key, key.clone())).collect();
+        // In one bucket the question is whether the server takes two spellings for one name.
+        let is_one_bucket = self.source.identity() == target.store.identity();
+        let own = |(key, name): &'_ (String, String)| match is_one_bucket {
+            true => respelled(key, key.strip_suffix(name.as_str()).unwrap_or_default(), target.key),
+            false => key.clone(),
+        };
+        let kept: Vec<_> = sample.iter().map(|one| (&one.0, own(one))).collect();
         let keeps = relation != Relation::Apart && renamed != kept;
         for view in std::iter::once(renamed).chain(keeps.then_some(kept)) {
             if self.are_all_the_same(target, &view).await? {

@@ -3,6 +3,7 @@
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use std::fmt;
 use tradewind_contract::{FilterRule, ObjectFilter};
+use tradewind_store::{Error, ErrorKind};
 
 /// A compiled [`ObjectFilter`].
 #[derive(Clone, Debug)]
@@ -119,6 +120,13 @@ impl Selector {
             }
         }
         matches!(self.rules.first(), Some(FilterRule::Include(_)))
+    }
+
+    /// Whether the entry `name` that a listing refused with `error` is of no concern: as [`Selector::leaves_out`]. A link
+    /// that leads nowhere may have led to a file or to a folder, so the rules must leave out both.
+    pub fn leaves_out_refused(&self, name: &str, error: &Error) -> bool {
+        let may_be_folder = error.kind == ErrorKind::BrokenLink && !name.ends_with('/');
+        self.leaves_out(name) && (!may_be_folder || self.leaves_out(&format!("{name}/")))
     }
 
     /// As [`Selector::takes`], with the reason. A size or time that is not known refuses nothing.

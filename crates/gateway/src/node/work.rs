@@ -389,7 +389,7 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::Overwritten => (Fault::Permanent, "overwritten"),
         ErrorKind::HasSnapshots => (Fault::Permanent, "has_snapshots"),
         ErrorKind::ChecksumMismatch | ErrorKind::Lost => (Fault::Corrupt, "mismatch"),
-        ErrorKind::InvalidKey | ErrorKind::Link => (Fault::Permanent, "invalid_key"),
+        ErrorKind::InvalidKey | ErrorKind::Link | ErrorKind::BrokenLink => (Fault::Permanent, "invalid_key"),
         ErrorKind::NoSpace => (Fault::Refused, "no_space"),
         ErrorKind::BadRequest => (Fault::Permanent, "bad_request"),
         ErrorKind::Unsupported => (Fault::Permanent, "unsupported"),

@@ -174,7 +174,7 @@ impl Check {
     fn is_left_out(&self, selector: &Selector, side: Side, error: &Error) -> bool {
         let (store, prefix) = &self.sides[usize::from(side != Side::Source)];
         let root = object_url(store.as_ref(), prefix);
-        error.url.strip_prefix(&root).is_some_and(|name| selector.leaves_out(name))
+        error.url.strip_prefix(&root).is_some_and(|name| selector.leaves_out_refused(name, error))
     }
 
     fn name_of(&self, side: usize, object: &ObjectInfo) -> String {

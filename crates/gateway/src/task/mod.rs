@@ -28,7 +28,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::{CONTRACT_VERSION, Limits, Outcome, StoreSpec, Task};
+use tradewind_contract::{CONTRACT_VERSION, Comparison, Limits, Outcome, StoreSpec, Task};
 use tradewind_store::{Error, ErrorKind, Store};
 
 /// Tries of one request where a person waits for a listing: 1.5 s of pauses while nobody answers. Transfers are patient.
@@ -181,9 +181,10 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             json,
         } => {
             let sides = [(open(&source)?, source_prefix), (open(&destination)?, destination_prefix)];
-            // Files state nothing; on one machine looking into them costs little.
             let are_files = sides.iter().all(|(store, _)| store.url().starts_with("file:"));
-            let rule = if read || are_files { check::Rule::Read } else { check::Rule::Stated(compare) };
+            // Files state no checksum; on one machine reading them costs little.
+            let reads = read || are_files && matches!(compare, Comparison::Auto | Comparison::Checksum);
+            let rule = if reads { check::Rule::Read } else { check::Rule::Stated(compare) };
             check::Check { sides, rule, one_way, json, policy }.run(&filter, streams).await
         }
         Task::Explain { name, size_bytes, filter, job } => {

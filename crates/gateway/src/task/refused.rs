@@ -21,7 +21,7 @@ impl Refused {
                 ErrorKind::Link => self.links += 1,
                 // It was there when the listing began; now it holds nothing.
                 ErrorKind::NotFound => {}
-                ErrorKind::Unsupported | ErrorKind::InvalidKey => streams.say(&format!("note: left out: {error}")),
+                ErrorKind::Unsupported => streams.say(&format!("note: left out: {error}")),
                 _ => {
                     self.unseen += 1;
                     streams.say_error(&error.to_string(), error.hint());

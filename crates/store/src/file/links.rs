@@ -163,7 +163,7 @@ impl Tree {
     }
 }
 
-fn is_link(directory: &OwnedFd, name: &str) -> bool {
+pub(super) fn is_link(directory: &OwnedFd, name: &str) -> bool {
     fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| is_kind(&stat, libc::S_IFLNK))
 }
 

@@ -24,12 +24,14 @@ mod errors;
 mod grain;
 mod identity;
 mod links;
+mod own_links;
 mod path;
 mod read;
 mod walk;
 mod write;
 
 pub(crate) use identity::{directory_kinship, file_kinship, have_one_state};
+pub(crate) use own_links::is_own_unlinking;
 
 use crate::{
     Checksums, Doomed, Download, Error, ErrorKind, Identity, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,

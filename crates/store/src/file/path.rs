@@ -13,6 +13,8 @@ const NAME_BYTES_MAX: usize = 255;
 /// What marks a temporary file; 16 hex digits follow: 8 of the full name's CRC-32C, 8 random.
 const TEMPORARY_MARK: &str = ".tradewind-";
 const TEMPORARY_DIGITS: usize = 16;
+/// Bytes of a name that its temporary name repeats.
+const NAME_BYTES_KEPT: usize = NAME_BYTES_MAX - 1 - TEMPORARY_MARK.len() - TEMPORARY_DIGITS;
 
 /// A key split into the directory that holds it and the name in there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub(super) fn check_key(key: &str) -> Result<Split<'_>, String> {
     }
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     if is_temporary(name) {
-        return Err(format!("names with `{TEMPORARY_MARK}` are kept for unfinished writes"));
+        return Err("the name is that of an unfinished write".to_owned());
     }
     Ok(Split { parent, name, is_directory })
 }
@@ -59,18 +61,23 @@ fn name_digits(name: &str) -> String {
 
 /// A new temporary name beside `name`, at most 255 bytes long.
 pub(super) fn temporary_name(name: &str) -> String {
-    let kept = NAME_BYTES_MAX - 1 - TEMPORARY_MARK.len() - TEMPORARY_DIGITS;
-    let mut end = name.len().min(kept);
+    let mut end = name.len().min(NAME_BYTES_KEPT);
     while !name.is_char_boundary(end) {
         end -= 1;
     }
     format!(".{}{TEMPORARY_MARK}{}{:08x}", &name[..end], name_digits(name), rand::random::<u32>())
 }
 
-/// Whether `name` is one that [`temporary_name`] makes.
+/// Whether `name` is one that [`temporary_name`] makes. The checksum in it tells it from a file that users named so.
 pub(super) fn is_temporary(name: &str) -> bool {
     let Some((start, digits)) = name.rsplit_once(TEMPORARY_MARK) else { return false };
-    start.starts_with('.') && digits.len() == TEMPORARY_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    let Some(start) = start.strip_prefix('.') else { return false };
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    // Of a long name only the start is kept, cut before a character of up to four bytes.
+    let may_be_cut = start.len() + 3 >= NAME_BYTES_KEPT;
+    digits.len() == TEMPORARY_DIGITS
+        && digits.bytes().all(is_hex)
+        && (may_be_cut || digits.starts_with(&name_digits(start)))
 }
 
 /// Whether `temporary` belongs to a write of `name`.

@@ -171,7 +171,7 @@ pub(super) fn identity_of(metadata: &Metadata) -> FileIdentity {
     }
 }
 
-fn identity_of_stat(stat: &FileStat) -> FileIdentity {
+pub(super) fn identity_of_stat(stat: &FileStat) -> FileIdentity {
     FileIdentity {
         device: stat.st_dev,
         inode: stat.st_ino,
@@ -217,6 +217,17 @@ fn has_a_byte(file: &File) -> bool {
     file.read_at(&mut [0], 0).is_ok_and(|read| read > 0)
 }
 
+/// What to call something that is neither a regular file nor a directory.
+pub(super) fn special_name(mode: libc::mode_t) -> &'static str {
+    match mode & libc::S_IFMT {
+        libc::S_IFLNK => "a symbolic link",
+        libc::S_IFIFO => "a FIFO",
+        libc::S_IFSOCK => "a socket",
+        libc::S_IFCHR | libc::S_IFBLK => "a device",
+        _ => "something that is no regular file",
+    }
+}
+
 pub(super) fn is_kind(stat: &FileStat, kind: libc::mode_t) -> bool {
     stat.st_mode & libc::S_IFMT == kind
 }
@@ -241,6 +252,17 @@ impl Tree {
         }
     }
 
+    /// The error for what is no regular file and has the name of one.
+    fn no_file(&self, operation: &'static str, key: &str, mode: libc::mode_t) -> Error {
+        match mode & libc::S_IFMT {
+            libc::S_IFREG | libc::S_IFDIR => self.error(ErrorKind::NotFound, operation, key, "no such file"),
+            _ => {
+                let message = format!("{}: only files and directories can be copied", special_name(mode));
+                self.error(ErrorKind::Unsupported, operation, key, message)
+            }
+        }
+    }
+
     pub(super) fn head(&self, key: &str) -> Result<ObjectInfo> {
         let split = self.split("head", key)?;
         let fail = |blocked: Blocked| self.read_error("head", key, blocked);
@@ -252,7 +274,7 @@ impl Tree {
         }
         let wanted = if split.is_directory { libc::S_IFDIR } else { libc::S_IFREG };
         if !is_kind(&stat, wanted) {
-            return Err(self.error(ErrorKind::NotFound, "head", key, "no such file"));
+            return Err(self.no_file("head", key, stat.st_mode));
         }
         Ok(object_info(key.to_owned(), &stat))
     }
@@ -274,7 +296,7 @@ impl Tree {
         let file = File::from(openat(&directory, split.name, flags, Mode::empty()).map_err(fail)?);
         let metadata = settled(&file).map_err(|error| self.io_error("get", key, &error))?;
         if !split.is_directory && !metadata.is_file() {
-            return Err(self.error(ErrorKind::NotFound, "get", key, "no regular file"));
+            return Err(self.no_file("get", key, metadata.mode() as libc::mode_t));
         }
         let size = if split.is_directory { 0 } else { metadata.len() };
         // Files of `/proc` and some FUSE file systems: what is read is not what was stated.

@@ -6,9 +6,9 @@
 //! that was forgotten (too many at once) is begun again behind the last key.
 
 use super::Tree;
-use super::links::{Blocked, Entered, identities_upwards};
+use super::links::{Blocked, Entered, identities_upwards, is_link};
 use super::path::is_temporary;
-use super::read::{is_kind, object_info};
+use super::read::{is_kind, object_info, special_name};
 use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, Result};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
@@ -347,7 +347,6 @@ impl Tree {
             }
             return None;
         }
-        let special = "neither a file nor a directory (a socket, pipe or device)";
         match self.stat_entry(&frame.directory, name, key) {
             Ok(stat) if is_kind(&stat, libc::S_IFREG) => {
                 if page.takes(key) {
@@ -358,19 +357,32 @@ impl Tree {
                 let message = "a symbolic link, and --follow-symlinks is not given";
                 self.refuse(page, key, self.error(ErrorKind::Link, "list", key, message));
             }
-            Ok(_) => self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, special)),
-            Err(Blocked::System(Errno::ENOENT)) if kind != Kind::Unknown => {}
-            Err(Blocked::System(Errno::ENOENT)) => {
-                let message = "a symbolic link that leads nowhere";
-                self.refuse(page, key, self.error(ErrorKind::InvalidKey, "list", key, message));
+            Ok(stat) => {
+                let message = format!("{}, neither a file nor a directory", special_name(stat.st_mode));
+                self.refuse(page, key, self.error(ErrorKind::Unsupported, "list", key, message));
             }
+            Err(Blocked::System(errno)) if is_link(&frame.directory, name) => {
+                self.refuse(page, key, self.broken_link(key, errno));
+            }
+            // It was removed since the directory was read.
+            Err(Blocked::System(Errno::ENOENT)) => {}
             // It may be a directory, and its URL then ends as that of one.
-            Err(blocked @ Blocked::System(errno)) if kind == Kind::Unknown && errno != Errno::ELOOP => {
+            Err(blocked @ Blocked::System(_)) if kind == Kind::Unknown => {
                 self.refuse(page, key, self.blocked_error("list", &format!("{key}/"), blocked));
             }
             Err(blocked) => self.refuse(page, key, self.blocked_error("list", key, blocked)),
         }
         None
+    }
+
+    /// The error of a link that was to be followed.
+    fn broken_link(&self, key: &str, errno: Errno) -> Error {
+        let why = match errno {
+            Errno::ENOENT => "a symbolic link that leads nowhere".to_owned(),
+            Errno::ELOOP => "a symbolic link that leads in a circle".to_owned(),
+            other => format!("a symbolic link that cannot be followed: {}", other.desc()),
+        };
+        self.error(ErrorKind::BrokenLink, "list", key, why)
     }
 
     fn refuse(&self, page: &mut Page<'_>, key: &str, error: Error) {
@@ -412,7 +424,9 @@ impl Tree {
         for name in names {
             let key = format!("{directory_key}{}", String::from_utf8_lossy(name));
             if page.takes(&key) {
-                page.page.refused.push(self.error(ErrorKind::InvalidKey, "list", &key, "the name is not UTF-8"));
+                // As a shell takes it.
+                let message = format!("the name is not UTF-8: $'{}'", name.escape_ascii());
+                page.page.refused.push(self.error(ErrorKind::InvalidKey, "list", &key, message));
             }
         }
     }

@@ -6,15 +6,16 @@
 use super::Tree;
 use super::disk::Disk;
 use super::links::Blocked;
+use super::own_links::Witness;
 use super::path::{Split, is_temporary_of, temporary_name};
-use super::read::{identity_of, is_kind, object_info};
+use super::read::{identity_of, is_kind, object_info, special_name};
 use crate::precondition::stays;
 use crate::{Doomed, ErrorKind, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::libc;
-use nix::sys::stat::{Mode, fstatat};
+use nix::sys::stat::{FileStat, Mode, fstatat};
 use nix::unistd::UnlinkatFlags;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -100,11 +101,7 @@ fn irreplaceable(mode: libc::mode_t) -> Option<&'static str> {
     Some(match mode & libc::S_IFMT {
         libc::S_IFREG => return None,
         libc::S_IFDIR => "a directory",
-        libc::S_IFLNK => "a symbolic link",
-        libc::S_IFIFO => "a FIFO",
-        libc::S_IFSOCK => "a socket",
-        libc::S_IFCHR | libc::S_IFBLK => "a device",
-        _ => "something that is no regular file",
+        _ => special_name(mode),
     })
 }
 
@@ -175,8 +172,12 @@ impl Tree {
             let lost = |errno: Errno| self.error(ErrorKind::ChecksumMismatch, operation, key, errno.desc());
             self.disk.sync(file.as_fd()).map_err(lost)?;
         }
-        self.refuse_irreplaceable(operation, key, temporary.directory, split.name)?;
+        let replaced = self.refuse_irreplaceable(operation, key, temporary.directory, split.name)?;
+        let witness = replaced.and_then(|stat| Witness::of(temporary.directory, split.name, &stat));
         self.disk.rename(temporary.directory, &temporary.name, split.name).map_err(fail)?;
+        if let Some(witness) = witness {
+            witness.note();
+        }
         if self.is_durable(options) {
             self.disk.sync(temporary.directory.as_fd()).map_err(fail)?;
             let synced = self.sync_directories(split.parent);
@@ -188,14 +189,20 @@ impl Tree {
     }
 
     /// Refuses a name that something other than a regular file has. Links count as what they are, also where they are
-    /// followed when read: `rename` would replace the link, not what it leads to.
-    fn refuse_irreplaceable(&self, operation: &'static str, key: &str, directory: &OwnedFd, name: &str) -> Result<()> {
+    /// followed when read: `rename` would replace the link, not what it leads to. Returns the file that has the name.
+    fn refuse_irreplaceable(
+        &self,
+        operation: &'static str,
+        key: &str,
+        directory: &OwnedFd,
+        name: &str,
+    ) -> Result<Option<FileStat>> {
         let stat = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::ENOENT) => return Ok(()),
+            Err(Errno::ENOENT) => return Ok(None),
             Err(errno) => return Err(self.system_error(operation, key, errno)),
         };
-        let Some(what) = irreplaceable(stat.st_mode) else { return Ok(()) };
+        let Some(what) = irreplaceable(stat.st_mode) else { return Ok(Some(stat)) };
         let message = format!("{what} stands where the file should be");
         Err(self.error(ErrorKind::InvalidKey, operation, key, message))
     }
@@ -350,8 +357,13 @@ impl Tree {
         let split = self.split("delete", key)?;
         let flag = if split.is_directory { UnlinkatFlags::RemoveDir } else { UnlinkatFlags::NoRemoveDir };
         let removed = self.open_directory(split.parent).map_err(Refused::Blocked).and_then(|directory| {
-            self.refuse_changed(&directory, split, doomed)?;
-            Ok(self.disk.remove(&directory, split.name, flag)?)
+            let stat = self.refuse_changed(&directory, split, doomed)?;
+            let witness = stat.and_then(|stat| Witness::of(&directory, split.name, &stat));
+            self.disk.remove(&directory, split.name, flag)?;
+            if let Some(witness) = witness {
+                witness.note();
+            }
+            Ok(())
         });
         match removed {
             Ok(()) => Ok(()),
@@ -362,10 +374,15 @@ impl Tree {
         }
     }
 
-    /// An empty directory holds nothing that could be lost, so its state does not matter.
-    fn refuse_changed(&self, directory: &OwnedFd, split: Split<'_>, doomed: &Doomed) -> Result<(), Refused> {
+    /// An empty directory holds nothing that could be lost, so its state does not matter. Returns the state of a file.
+    fn refuse_changed(
+        &self,
+        directory: &OwnedFd,
+        split: Split<'_>,
+        doomed: &Doomed,
+    ) -> Result<Option<FileStat>, Refused> {
         if doomed.condition.is_any() || split.is_directory {
-            return Ok(());
+            return Ok(None);
         }
         // The unlink takes the link, so the condition is on what the link leads to only where links are followed.
         let stat = self.stat_entry(directory, split.name, &doomed.key).map_err(Refused::Blocked)?;
@@ -374,7 +391,7 @@ impl Tree {
         }
         match doomed.condition.difference(&object_info(doomed.key.clone(), &stat)) {
             Some(difference) => Err(Refused::Changed(difference)),
-            None => Ok(()),
+            None => Ok(Some(stat)),
         }
     }
 }

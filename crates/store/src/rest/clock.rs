@@ -10,11 +10,17 @@ const UNKNOWN: i64 = i64::MIN;
 
 /// The difference that the last dated answer showed. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct ServerClock(Arc<AtomicI64>);
+pub(super) struct ServerClock(Arc<Observed>);
+
+#[derive(Debug)]
+struct Observed {
+    ahead_s: AtomicI64,
+    date_unix_ms: AtomicI64,
+}
 
 impl Default for ServerClock {
     fn default() -> Self {
-        Self(Arc::new(AtomicI64::new(UNKNOWN)))
+        Self(Arc::new(Observed { ahead_s: AtomicI64::new(UNKNOWN), date_unix_ms: AtomicI64::new(UNKNOWN) }))
     }
 }
 
@@ -22,14 +28,24 @@ impl ServerClock {
     /// Notes the `Date` of an answer to a request that was sent and answered at these times of this machine.
     pub(super) fn observe(&self, sent_unix_ms: i64, answered_unix_ms: i64, headers: &HeaderMap) {
         if let Some(date_unix_ms) = header(headers, "date").and_then(parse_http_date) {
-            self.0.store(least_ahead_s(sent_unix_ms, answered_unix_ms, date_unix_ms), Ordering::Relaxed);
+            self.0.ahead_s.store(least_ahead_s(sent_unix_ms, answered_unix_ms, date_unix_ms), Ordering::Relaxed);
+            self.0.date_unix_ms.store(date_unix_ms, Ordering::Relaxed);
         }
+    }
+
+    /// The `Date` of the latest answer, in whole seconds.
+    pub(super) fn date_unix_ms(&self) -> Option<i64> {
+        known(&self.0.date_unix_ms)
     }
 
     /// This machine's clock minus the server's, seconds.
     pub(super) fn ahead_s(&self) -> Option<i64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|ahead_s| *ahead_s != UNKNOWN)
+        known(&self.0.ahead_s)
     }
+}
+
+fn known(value: &AtomicI64) -> Option<i64> {
+    Some(value.load(Ordering::Relaxed)).filter(|value| *value != UNKNOWN)
 }
 
 /// The smallest difference that explains a date. The server wrote it, cut to the second, at some time between sending
@@ -54,7 +70,7 @@ mod tests {
         assert_eq!(clock.ahead_s(), None);
         let date = HeaderValue::from_static("Thu, 01 Jan 1970 00:01:00 GMT");
         clock.observe(0, 10, &HeaderMap::from_iter([(http::header::DATE, date)]));
-        assert_eq!(clock.clone().ahead_s(), Some(-59));
+        assert_eq!((clock.clone().ahead_s(), clock.date_unix_ms()), (Some(-59), Some(60_000)));
         let garbage = HeaderValue::from_static("yesterday");
         clock.observe(0, 10, &HeaderMap::from_iter([(http::header::DATE, garbage)]));
         assert_eq!(clock.ahead_s(), Some(-59));

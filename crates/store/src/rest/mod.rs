@@ -107,6 +107,11 @@ impl Http {
         Ok(Self { client, clock: ServerClock::default(), reach: Reach::default() })
     }
 
+    /// The `Date` of the server's latest answer, in whole seconds.
+    pub(crate) fn date_unix_ms(&self) -> Option<i64> {
+        self.clock.date_unix_ms()
+    }
+
     /// This machine's clock minus the server's in seconds, once an answer told the time.
     pub(crate) fn clock_ahead_s(&self) -> Option<i64> {
         self.clock.ahead_s()

@@ -85,6 +85,13 @@ impl Store for Bucket {
         })
     }
 
+    /// Of servers that no cloud runs: they may know one object by several names, and state its ETag and no version.
+    fn writes_from_unix_ms(&self) -> Option<i64> {
+        let is_undecided = matches!(self.identity(), Identity::Bucket(bucket) if !bucket.decisive);
+        // Without a date nothing is certain.
+        (is_undecided && self.dialect.if_version.is_none()).then(|| self.http.date_unix_ms().unwrap_or(0))
+    }
+
     fn limits(&self) -> StoreLimits {
         self.limits
     }
