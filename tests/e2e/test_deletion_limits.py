@@ -163,3 +163,63 @@ def test_rm_of_what_is_not_there_says_whether_it_is_a_directory(command: Command
 def test_destinations_without_a_source_are_a_usage_error(command: Command) -> None:
     refused = command.run("cp", "--to", "x", "--to", "y").expect(2)
     assert "no source" in refused.stderr and "SRC… --to DST" in refused.stderr
+
+
+@pytest.mark.parametrize("limit", [(), ("--max-delete", "2")], ids=["more than half", "more than the limit"])
+def test_a_dry_run_shows_what_needs_consent(
+    command: Command, sides: tuple[FilePlace, FilePlace], limit: tuple[str, ...]
+) -> None:
+    source, there = sides
+    words = ("sync", "--delete", *limit, "--dry-run", source.url, there.url)
+    said = command.run(*words).expect(0)
+    for name in "cde":
+        assert f"{there.folder}/{name}" in said.stdout + said.stderr
+    assert "would delete 3 objects, 30 B" in said.stdout + said.stderr
+    assert "-y" in said.stderr or "--max-delete" in said.stderr
+    told = command.run(*words, "--json").expect(0)
+    assert told.summary["to_delete"] == {"objects": 3, "bytes": 30}
+    assert set(there.sizes()) == set("abcde")
+
+
+def test_what_the_filter_leaves_out_hides_no_half(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
+    source, there = sides
+    for number in range(20):
+        source.put(f"other/{number}", b"1")
+        there.put(f"other/{number}", b"1")
+        there.put(f"more/{number}", b"1")
+    for rules in (("--include", "/*"), ("--exclude", "other/", "--exclude", "more/")):
+        refused = command.run("sync", "--delete", source.url, there.url, *rules).expect(1)
+        assert "3 of the 5 objects" in refused.stderr
+    assert set("abcde") <= set(there.sizes())
+
+
+def test_empty_folders_hide_no_half(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
+    source, there = sides
+    for number in range(20):
+        (source.folder / f"empty-{number}").mkdir()
+        (there.folder / f"empty-{number}").mkdir()
+    refused = command.run("sync", "--delete", source.url, there.url).expect(1)
+    assert "3 of the 5 objects" in refused.stderr
+    for folder in source.folder.glob("empty-*"):
+        folder.rmdir()
+    (source.folder / "c").write_bytes(b"0123456789")
+    (source.folder / "d").write_bytes(b"0123456789")
+    command.run("sync", "--delete", source.url, there.url).expect(0)
+    assert {path.name for path in there.folder.iterdir()} == set("abcd")
+
+
+def test_folders_that_a_deletion_empties_are_removed_at_once(command: Command, tmp_path: Path) -> None:
+    source, there = FilePlace(tmp_path / "source"), FilePlace(tmp_path / "there")
+    for place in (source, there):
+        for key in ("a", "b", "c", "full/x"):
+            place.put(key, b"1")
+    for key in ("gone/deep/er/x", "gone/y", "full/gone/z", "kept/empty/x", "left/over"):
+        there.put(key, b"1")
+    (source.folder / "kept" / "empty").mkdir(parents=True)
+    (there.folder / "was" / "empty").mkdir(parents=True)
+    command.run("sync", "--delete", "-y", source.url, there.url, "--exclude", "was/", "--exclude", "left/").expect(0)
+    folders = {path.relative_to(there.folder).as_posix() for path in there.folder.rglob("*") if path.is_dir()}
+    assert folders == {"full", "kept", "kept/empty", "was", "was/empty", "left"}
+    done = command.run("sync", "--delete", "-y", source.url, there.url, "--exclude", "left/", "--json").expect(0)
+    assert done.summary["objects_deleted"] == 1, "the folder that was empty before goes as what it is"
+    assert (there.folder / "left" / "over").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import time
 from pathlib import Path
@@ -9,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
+from testbed.faults import Rule
+from testbed.odd_stores import Call, OddPlace, OddStore, Request, during
 
 FILES = 3_000
+KEYS = 150
+"""More than one request deletes."""
 
 
 @pytest.mark.parametrize("verb", ["mv", "sync"])
@@ -39,3 +45,46 @@ def test_a_stopped_deletion_is_resumed(command: Command, tmp_path: Path, verb: s
     command.run("jobs", "resume", str(job["id"])).expect(0)
     assert [entry.name for entry in shrinking.iterdir() if entry.name != "kept"] == []
     assert (copy / "kept").read_bytes() == b"y"
+
+
+@pytest.mark.parametrize("selection", ["tree", "list", "several", "one object"])
+def test_a_killed_deletion_counts_what_it_had_deleted(command: Command, tmp_path: Path, selection: str) -> None:
+    """All processes are killed when the store has carried out a deletion, and nobody has written that down."""
+    with OddStore("s3") as store:
+        place, copy = OddPlace(store, command), tmp_path / "copy"
+        names = [f"{number:04}" for number in range(1 if selection == "one object" else KEYS)]
+        for name in names:
+            place.put(f"d/{name}", b"x")
+        (tmp_path / "names").write_text("".join(f"{name}\n" for name in names))
+        choices: dict[str, list[str | Path]] = {
+            "tree": ["-r", f"{place.url}/d/", f"{copy}/"],
+            "list": ["--files-from", tmp_path / "names", f"{place.url}/d/", f"{copy}/"],
+            "several": ["-r", f"{place.url}/d", f"{place.url}/e", f"{copy}/"],
+            "one object": [f"{place.url}/d/0000", f"{copy}/"],
+        }
+        words = choices[selection]
+        if selection == "several":
+            place.put("e/x", b"x")
+            names += ["x"]
+        deletes = [during("delete"), during("delete many")]
+
+        def is_delete(asking: Request) -> bool:
+            return any(each(asking) for each in deletes)
+
+        def delete_and_kill() -> None:
+            """Deletes what was asked to be deleted, without an answer."""
+            for name in names[:100]:
+                store.objects.delete(place.bucket, f"d/{name}")
+            for pid in command.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+        store.add(Rule(Call(delete_and_kill), when=is_delete, count=1))
+        command.run("mv", *words, *place.flags("src")).expect(-signal.SIGKILL)
+        (job,) = command.jobs()
+        resumed = command.run("jobs", "resume", str(job["id"]), "--json").expect(0)
+        progress = resumed.summary["progress"]
+        assert (progress["objects_done"], progress["objects_failed"]) == (len(names), 0)
+        assert (progress["objects_total"], progress["bytes_done"]) == (len(names), len(names))
+        assert place.contents() == {}
+        assert len(list(copy.rglob("[0-9x]*"))) == len(names)

@@ -230,3 +230,100 @@ def test_a_copy_that_takes_longer_than_a_request_may_stand_still_is_asked_for_on
         command.run("cp", "--json", *arguments).expect(0)
         assert len(store.requests(during("copy"))) == 1
         assert place.contents()["k"] == b"bytes"
+
+
+def test_a_new_hard_link_hides_no_rewrite(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+    place, source = OddPlace(s3_store, command), tmp_path / "source"
+    source.mkdir()
+    for name in ("kept", "moved"):
+        (source / name).write_bytes(b"old")
+
+    def rewrite() -> None:
+        rewrite_unseen(source / "kept", b"new")
+        os.link(source / "kept", tmp_path / "second name")
+
+    s3_store.add(Rule(Call(rewrite), when=during("put", "kept"), count=1))
+    done = command.run("mv", "-r", "--json", str(source), place.url, *place.flags("dst")).expect(4)
+    assert kinds(done) == ["changed"]
+    assert (source / "kept").read_bytes() == b"new"
+    assert not (source / "moved").exists()
+
+
+def test_a_removed_hard_link_hides_no_rewrite(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+    place, source = OddPlace(s3_store, command), tmp_path / "source"
+    source.mkdir()
+    (source / "kept").write_bytes(b"old")
+    os.link(source / "kept", tmp_path / "second name")
+
+    def rewrite() -> None:
+        rewrite_unseen(source / "kept", b"new")
+        (tmp_path / "second name").unlink()
+
+    s3_store.add(Rule(Call(rewrite), when=during("put", "kept"), count=1))
+    done = command.run("mv", "-r", "--json", str(source), place.url, *place.flags("dst")).expect(4)
+    assert kinds(done) == ["changed"]
+    assert (source / "kept").read_bytes() == b"new"
+
+
+def test_all_names_of_a_file_are_moved(command: Command, tmp_path: Path) -> None:
+    source, to = tmp_path / "source", tmp_path / "to"
+    for folder in (source, to):
+        folder.mkdir()
+    (source / "0").write_bytes(b"content")
+    for number in range(1, 200):
+        os.link(source / "0", source / str(number))
+        os.link(source / "0", to / str(number))
+    command.run("mv", "-r", f"{source}/", to).expect(0)
+    assert list(source.iterdir()) == []
+    assert {path.name: path.read_bytes() for path in to.iterdir()} == {str(n): b"content" for n in range(200)}
+
+
+@pytest.mark.parametrize("size", [100, 12 * MIB])
+def test_a_file_rewritten_between_its_read_and_the_end_of_its_write_is_copied_again(
+    store: OddStore, command: Command, tmp_path: Path, size: int
+) -> None:
+    """The copy would be younger than the file, and no later sync would copy it again."""
+    place, source = OddPlace(store, command), tmp_path / "source"
+    source.mkdir()
+    old, new = payload("old", size), payload("new", size)
+    (source / "k").write_bytes(old)
+    (source / "other").write_bytes(b"1")
+    last = during("put", "k") if size < MIB else during("complete upload")
+    store.add(Rule(Call(lambda: (source / "k").write_bytes(new)), when=last, count=1))
+    words = (f"{source}/", place.url, *place.flags("dst"), "--chunk-size", "5MiB")
+    command.run("sync", *words).expect(0)
+    assert place.get("k") == new
+    # Whoever writes without end is told so.
+    (source / "k").write_bytes(old)
+    store.clear()
+    store.add(Rule(Call(lambda: (source / "k").touch()), when=last))
+    done = command.run("sync", "--json", *words).expect(4)
+    assert kinds(done) == ["changed"]
+    assert len(store.requests(last)) == 2
+
+
+@pytest.mark.parametrize("times", ["milliseconds", "whole seconds"])
+def test_sync_keeps_an_extraneous_object_that_was_rewritten_in_the_second_of_the_listing(
+    s3_store: OddStore, command: Command, tmp_path: Path, times: str
+) -> None:
+    place, source = OddPlace(s3_store, command), tmp_path / "source"
+    s3_store.habits.whole_seconds = times == "whole seconds"
+    source.mkdir()
+    for key in ("a", "b", "c"):
+        (source / key).write_bytes(b"same")
+        place.put(key, b"same")
+    (source / "new").write_bytes(b"1")
+    second = int(time.time()) + 60  # Later than the job begins, as the server's clock has it.
+
+    def write(key: str, at_s: float) -> None:
+        s3_store.objects.put(place.bucket, key, b"old", modified_s=at_s)
+
+    write("extra", second + 0.25)
+    write("gone", second - 3600)
+    s3_store.add(Rule(Call(lambda: write("extra", second + 0.75)), when=during("put", "new"), count=1))
+    words = ("sync", "--delete", "--json", str(source), place.url, *place.flags("dst"))
+    done = command.run(*words).expect(4)
+    assert kinds(done) == ["changed"]
+    assert "extra" in place.contents() and "gone" not in place.contents()
+    command.run(*words).expect(0)
+    assert "extra" not in place.contents(), "this job has written nothing"

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Deletion, FailedObject, ToDelete};
-use tradewind_store::{Doomed, ErrorKind, ObjectInfo, Precondition, Result, Store};
+use tradewind_store::{Doomed, ErrorKind, ListRequest, ObjectInfo, Precondition, Result, Store, stays};
 
 /// Delete requests in flight to all stores together.
 pub const BATCHES_AT_ONCE_MAX: usize = 4;
@@ -33,13 +33,23 @@ pub const LOOKS_AT_ONCE_MAX: usize = 32;
 #[derive(Debug)]
 pub struct Spool {
     writing: Mutex<Writing>,
+    /// By index of the store; see [`Spool::doubting_since`].
+    doubted_since_unix_ms: Vec<Option<i64>>,
 }
 
 #[derive(Debug)]
 struct Writing {
     file: BufWriter<File>,
     /// By index of the store.
-    totals: Vec<ToDelete>,
+    totals: Vec<Totals>,
+}
+
+/// What was put down of one store.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    keys: ToDelete,
+    /// Of these keys, those of empty folders.
+    folders: u64,
 }
 
 /// One key, with the state the object had when it was put down.
@@ -51,6 +61,9 @@ struct Entry {
     /// Not modified after this (`Precondition::not_after_unix_ms`, which is not serialized).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_after_unix_ms: Option<i64>,
+    /// See [`Spool::doubting_since`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    may_be_ours: bool,
     /// All of them must be there when the object is deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     copies: Vec<ProvenCopy>,
@@ -73,6 +86,8 @@ pub enum Deleted {
     Gone {
         /// Index of the store.
         store: u16,
+        /// Its key.
+        key: String,
         /// URL of the object.
         url: String,
     },
@@ -98,6 +113,8 @@ pub struct DeletionRun {
     pub policy: RetryPolicy,
     /// Say what would be deleted, delete nothing.
     pub dry_run: bool,
+    /// This run has written something, which may have come to lie under a key that is to be deleted.
+    pub has_written: bool,
     /// Stops between requests.
     pub cancel: CancellationToken,
 }
@@ -112,7 +129,20 @@ impl Spool {
             Some(dir) => tempfile::tempfile_in(dir)?,
             None => tempfile::tempfile()?,
         };
-        Ok(Self { writing: Mutex::new(Writing { file: BufWriter::new(file), totals: Vec::new() }) })
+        let writing = Writing { file: BufWriter::new(file), totals: Vec::new() };
+        Ok(Self { writing: Mutex::new(writing), doubted_since_unix_ms: Vec::new() })
+    }
+
+    /// Of objects of some stores, listed as modified at these times or later, it must be certain that the job did not
+    /// write them itself under another name: times are compared in whole seconds, and the job may have written in that
+    /// very second. They are listed again right before they are deleted.
+    pub fn doubting_since(self, doubted_since_unix_ms: Vec<Option<i64>>) -> Self {
+        Self { doubted_since_unix_ms, ..self }
+    }
+
+    fn is_doubtful(&self, store: u16, object: &ObjectInfo) -> bool {
+        let since = self.doubted_since_unix_ms.get(usize::from(store)).copied().flatten();
+        since.is_some_and(|since| object.modified_unix_ms >= since)
     }
 
     /// Puts an object of the store with index `store` down for deletion, as it is described. Blocks for a disk write now
@@ -128,17 +158,20 @@ impl Spool {
             Seen::Listed => (Precondition::listed(object), exact.modified_unix_ms, Vec::new()),
             Seen::Copied(copies) => (exact, None, copies),
         };
-        let doomed = Entry { store, key: object.key.clone(), condition, not_after_unix_ms, copies };
+        let may_be_ours = self.is_doubtful(store, object);
+        let doomed = Entry { store, key: object.key.clone(), condition, not_after_unix_ms, may_be_ours, copies };
         // After a panic half a line may lie in the file; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_writer(&mut writing.file, &doomed).map_err(io::Error::from)?;
         writing.file.write_all(b"\n")?;
         let index = usize::from(store);
         if writing.totals.len() <= index {
-            writing.totals.resize(index + 1, ToDelete::default());
+            writing.totals.resize(index + 1, Totals::default());
         }
-        writing.totals[index].objects += 1;
-        writing.totals[index].bytes += object.size_bytes;
+        let totals = &mut writing.totals[index];
+        totals.keys.objects += 1;
+        totals.keys.bytes += object.size_bytes;
+        totals.folders += u64::from(is_folder(object));
         Ok(())
     }
 
@@ -151,15 +184,15 @@ impl Spool {
     pub fn totals(&self) -> ToDelete {
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         writing.totals.iter().fold(ToDelete::default(), |sum, one| ToDelete {
-            objects: sum.objects + one.objects,
-            bytes: sum.bytes + one.bytes,
+            objects: sum.objects + one.keys.objects,
+            bytes: sum.bytes + one.keys.bytes,
         })
     }
 
-    /// Keys put down so far at the store with index `store`.
-    fn keys_at(&self, store: usize) -> u64 {
+    /// Objects other than empty folders put down so far at the store with index `store`.
+    fn objects_at(&self, store: usize) -> u64 {
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        writing.totals.get(store).map_or(0, |totals| totals.objects)
+        writing.totals.get(store).map_or(0, |totals| totals.keys.objects - totals.folders)
     }
 
     fn read(self) -> io::Result<Reading> {
@@ -173,21 +206,29 @@ impl Spool {
 /// Why nothing is deleted although `--delete` is set, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// One line.
+    /// What follows "nothing is deleted: ".
     pub why: String,
     /// One line of advice.
     pub hint: &'static str,
+    /// A user who agrees to it may have it done, so a dry run shows what would be deleted.
+    pub needs_consent: bool,
 }
 
 impl Refusal {
-    fn new(why: String, hint: &'static str) -> Self {
-        Self { why: format!("nothing is deleted: {why}"), hint }
+    fn new(why: impl Into<String>, hint: &'static str) -> Self {
+        Self { why: why.into(), hint, needs_consent: false }
+    }
+
+    fn until_agreed(why: String, hint: &'static str) -> Self {
+        Self { needs_consent: true, ..Self::new(why, hint) }
     }
 }
 
 /// Advice where the source has nothing.
 pub const EMPTY_SOURCE_HINT: &str =
     "--delete never empties a destination: check the name of the source, or delete with `tradewind rm -r`";
+/// What agrees to a deletion that a dry run has shown.
+pub const CONSENT: &str = "-y or a higher --max-delete allows it";
 const CONSENT_HINT: &str = "list them with --dry-run; -y or a higher --max-delete allows it";
 const MAX_DELETE_HINT: &str = "list them with --dry-run; a higher --max-delete allows it";
 const ALL_COPIED_HINT: &str =
@@ -201,10 +242,10 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usiz
         return None;
     }
     if !end.listed_to_the_end {
-        return Some(Refusal::new("the source was not listed to its end".to_owned(), ALL_COPIED_HINT));
+        return Some(Refusal::new("the source was not listed to its end", ALL_COPIED_HINT));
     }
     if end.source_objects == 0 {
-        return Some(Refusal::new("the source is empty".to_owned(), EMPTY_SOURCE_HINT));
+        return Some(Refusal::new("the source is empty", EMPTY_SOURCE_HINT));
     }
     if failed > 0 {
         return Some(Refusal::new(format!("{failed} objects could not be copied"), ALL_COPIED_HINT));
@@ -212,20 +253,25 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usiz
     match rules.keys_max {
         Some(keys_max) if keys > keys_max => {
             let why = format!("{keys} objects would be deleted, --max-delete allows {keys_max}");
-            Some(Refusal::new(why, MAX_DELETE_HINT))
+            Some(Refusal::until_agreed(why, MAX_DELETE_HINT))
         }
         _ => over_half(rules, end, url),
     }
+}
+
+/// Whether the object stands for a folder, which holds nothing that could be lost.
+pub fn is_folder(object: &ObjectInfo) -> bool {
+    object.key.ends_with('/') && object.size_bytes == 0
 }
 
 /// A destination that would lose more than half of its objects: more often the wrong source than a wish.
 fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -> Option<Refusal> {
     let spool = end.extraneous.as_ref().filter(|_| !rules.over_half && !rules.ask)?;
     end.target_objects.iter().enumerate().find_map(|(index, held)| {
-        let keys = spool.keys_at(index);
+        let keys = spool.objects_at(index);
         (keys > held / 2).then(|| {
             let why = format!("{keys} of the {held} objects in {} would be deleted, more than half", url(index));
-            Refusal::new(why, CONSENT_HINT)
+            Refusal::until_agreed(why, CONSENT_HINT)
         })
     })
 }
@@ -259,6 +305,7 @@ impl DeletionRun {
         let Some(index) = batch.first().map(|doomed| doomed.store) else { return 0 };
         let store = &self.stores[usize::from(index)];
         let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
+        let batch = self.keep_what_may_be_ours(store.as_ref(), batch, out).await;
         let verdicts = self.verdicts(store.as_ref(), batch).await;
         let mut gone = 0;
         for (key, verdict) in verdicts {
@@ -266,7 +313,7 @@ impl DeletionRun {
             let deleted = match verdict {
                 Ok(()) => {
                     gone += 1;
-                    Deleted::Gone { store: index, url }
+                    Deleted::Gone { store: index, key, url }
                 }
                 Err(error) => Deleted::Failed(failed_object(String::new(), url, &error)),
             };
@@ -303,6 +350,50 @@ impl DeletionRun {
             }
         }
         whole
+    }
+
+    /// Lists again what may have been written by this job, and says of each object that must stay why. Returns the others.
+    async fn keep_what_may_be_ours(
+        &self,
+        store: &dyn Store,
+        batch: Vec<Entry>,
+        out: &mpsc::Sender<Deleted>,
+    ) -> Vec<Entry> {
+        if self.dry_run || !self.has_written {
+            return batch;
+        }
+        let looks = futures::stream::iter(batch.into_iter().map(|doomed| async {
+            let seen = if doomed.may_be_ours { self.list_again(store, &doomed).await } else { Ok(()) };
+            (doomed, seen)
+        }));
+        let mut looks = std::pin::pin!(looks.buffered(LOOKS_AT_ONCE_MAX));
+        let mut certain = Vec::with_capacity(CONDITIONAL_KEYS_MAX);
+        while let Some((doomed, seen)) = looks.next().await {
+            match seen {
+                Ok(()) => certain.push(doomed),
+                Err(error) => {
+                    let failed = failed_object(String::new(), object_url(store, &doomed.key), &error);
+                    // Nobody listening makes the object no safer to delete.
+                    out.send(Deleted::Failed(failed)).await.ok();
+                }
+            }
+        }
+        certain
+    }
+
+    /// A listing states milliseconds where a `HEAD` has seconds.
+    async fn list_again(&self, store: &dyn Store, doomed: &Entry) -> Result<()> {
+        let request = ListRequest { prefix: doomed.key.clone(), max_keys: Some(1), ..ListRequest::default() };
+        let page = self.policy.run("list", store.url(), || store.list(&request)).await?;
+        let Some(now) = page.objects.into_iter().find(|object| object.key == doomed.key) else { return Ok(()) };
+        let why = match doomed.not_after_unix_ms {
+            Some(listed) if listed != now.modified_unix_ms => "its time of modification differs",
+            Some(listed) if listed % 1000 != 0 => return Ok(()),
+            _ => {
+                "it was written in the second in which this job began, so this job may have written it under another name"
+            }
+        };
+        Err(stays(object_url(store, &doomed.key), why))
     }
 
     async fn missing_copies(&self, copies: &[ProvenCopy]) -> Missing {
@@ -369,7 +460,11 @@ pub async fn delete_objects(
         tries += 1;
         let answers = match policy.run("delete", store.url(), || store.delete(&objects)).await {
             Ok(answers) => answers,
-            Err(error) => vec![Err(error); objects.len()],
+            // Tried as often as it may be.
+            Err(error) => {
+                verdicts.extend(objects.into_iter().map(|doomed| (doomed.key, Err(error.clone()))));
+                break;
+            }
         };
         let mut again = Vec::new();
         let mut slowest = ErrorKind::Server;

@@ -17,6 +17,7 @@ fn run_over(trees: &[&Tree]) -> DeletionRun {
         targets: Vec::new(),
         policy: RetryPolicy::from(&Limits::default()),
         dry_run: false,
+        has_written: true,
         cancel: CancellationToken::new(),
     }
 }
@@ -108,7 +109,7 @@ async fn a_dry_run_says_and_does_not() {
     let spool = spool_of(&[&tree], &[(0, "a")]).await;
     let (gone, said) = run(DeletionRun { dry_run: true, ..run_over(&[&tree]) }, spool).await;
     assert_eq!((gone, tree.keys().len()), (1, 1));
-    assert!(matches!(&said[..], [Deleted::Gone { store: 0, url }] if url.ends_with("/a")));
+    assert!(matches!(&said[..], [Deleted::Gone { store: 0, url, .. }] if url.ends_with("/a")));
 }
 
 #[tokio::test]

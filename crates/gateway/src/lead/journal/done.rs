@@ -5,6 +5,7 @@ use crate::lead::background::Background;
 use crate::node::work::Unsynced;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tradewind_store::{Checksums, ObjectInfo, Written};
@@ -48,10 +49,52 @@ pub struct DoneSet {
     background: Background,
 }
 
+/// What is done at one destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DoneTotals {
+    /// How many objects.
+    pub objects: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+}
+
 impl DoneSet {
     /// Nothing is done: a new job.
     pub fn empty() -> Self {
         Self { journal: None, background: Background::Threads }
+    }
+
+    /// What is done, by index of the destination, if an earlier run was about to delete the sources; `None` before.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub async fn totals_before_deletion(&self) -> Result<Option<BTreeMap<u16, DoneTotals>>, JournalError> {
+        self.ask(Ok(None), |connection| {
+            let began: Option<i64> =
+                connection.query_row("SELECT 1 FROM deletion LIMIT 1", [], |row| row.get(0)).optional()?;
+            let sql = "SELECT target, count(*), sum(size_bytes) FROM done GROUP BY target";
+            let mut statement = connection.prepare(sql)?;
+            let totals = statement.query_map([], |row| {
+                let (objects, bytes): (i64, i64) = (row.get(1)?, row.get(2)?);
+                Ok((row.get(0)?, DoneTotals { objects: objects.cast_unsigned(), bytes: bytes.cast_unsigned() }))
+            })?;
+            began.map(|_| totals.collect()).transpose()
+        })
+        .await
+    }
+
+    /// For each (destination, key there), the length of what was written there, whatever the source is now.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub async fn lengths(&self, objects: Vec<(u16, String)>) -> Result<Vec<Option<u64>>, JournalError> {
+        self.ask(Ok(vec![None; objects.len()]), move |connection| {
+            let sql = "SELECT size_bytes FROM done WHERE target = ?1 AND target_key = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            let length = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::cast_unsigned);
+            objects.iter().map(|(target, key)| statement.query_row(params![target, key], length).optional()).collect()
+        })
+        .await
     }
 
     pub(super) fn open(path: &Path, background: Background) -> Result<Self, JournalError> {
@@ -73,12 +116,21 @@ impl DoneSet {
     /// # Errors
     /// What SQLite says.
     pub async fn contains(&self, objects: Vec<(u16, String, u64)>) -> Result<Vec<Done>, JournalError> {
-        let Some(journal) = self.journal.clone() else { return Ok(vec![Done::No; objects.len()]) };
+        self.ask(Ok(vec![Done::No; objects.len()]), move |connection| ask(connection, &objects)).await
+    }
+
+    /// Asks the journal; `of_none` is the answer where there is none.
+    async fn ask<T: Send + 'static>(
+        &self,
+        of_none: Result<T, JournalError>,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let Some(journal) = self.journal.clone() else { return of_none };
         let path = journal.0.clone();
         let asking = self.background.run(move || {
             // A panic elsewhere cannot leave a read-only connection in a bad state.
             let connection = journal.1.lock().unwrap_or_else(PoisonError::into_inner);
-            ask(&connection, &objects).map_err(|error| JournalError::from_sqlite(&journal.0, &error))
+            query(&connection).map_err(|error| JournalError::from_sqlite(&journal.0, &error))
         });
         asking.await.unwrap_or_else(|error| Err(JournalError::Io { path, message: error.to_string() }))
     }

@@ -59,6 +59,11 @@ pub enum Entry {
         /// Key there.
         target_key: String,
     },
+    /// All is copied, and the sources are about to be deleted. Must be durable before they are.
+    Deleting {
+        /// When, milliseconds since the Unix epoch.
+        unix_ms: i64,
+    },
     /// An upload was aborted or never opened: nothing of it is left in the store.
     Abandoned {
         /// Index of the destination.
@@ -140,6 +145,10 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
         Entry::Undone { target, target_key } => {
             let sql = "DELETE FROM done WHERE target = ?1 AND target_key = ?2";
             transaction.prepare_cached(sql)?.execute(params![target, target_key]).map(drop)
+        }
+        Entry::Deleting { unix_ms } => {
+            let sql = "INSERT INTO deletion (began_unix_ms) VALUES (?1)";
+            transaction.prepare_cached(sql)?.execute(params![unix_ms]).map(drop)
         }
         Entry::Abandoned { target, target_key, upload } => {
             let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND upload_id IS ?3";

@@ -16,7 +16,7 @@ mod entry;
 mod schema;
 mod writer;
 
-pub use done::{Done, DoneSet, fingerprint};
+pub use done::{Done, DoneSet, DoneTotals, fingerprint};
 pub use entry::{Entry, Intent, UnfinishedUpload};
 pub use writer::{BATCH_ENTRIES_MAX, BATCH_MS_MAX, QUEUE_MAX};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Marks an SQLite file as ours ("TWjn").
 const APPLICATION_ID: i64 = 0x5457_6a6e;
 /// Grows when the tables change.
-pub(super) const SCHEMA: i64 = 3;
+pub(super) const SCHEMA: i64 = 4;
 /// The oldest schema that can be brought up to date.
 const SCHEMA_MIN: i64 = 1;
 /// Journals up to this size are checked page by page when they are opened; larger ones as they are read.
@@ -40,6 +40,13 @@ const BOOT: &str = "
         boot TEXT PRIMARY KEY,
         began_unix_ms INTEGER NOT NULL
     ) WITHOUT ROWID;
+";
+/// `deletion` has a row when a run was about to delete the sources of a move, all of which are in `done`: a source that is
+/// missing since then was moved.
+const DELETION: &str = "
+    CREATE TABLE deletion (
+        began_unix_ms INTEGER NOT NULL
+    );
 ";
 const PART: &str = "
     CREATE TABLE part (
@@ -90,8 +97,9 @@ pub(super) fn create(path: &Path, connection: &mut Connection) -> Result<(), Jou
     let make = |connection: &mut Connection| -> rusqlite::Result<()> {
         connection.pragma_update(None, "journal_mode", "wal")?;
         let transaction = connection.transaction()?;
-        transaction
-            .execute_batch(&format!("{DONE} {BOOT} CREATE TABLE upload ({UPLOAD_COLUMNS}); {PART} {INDICES}"))?;
+        transaction.execute_batch(&format!(
+            "{DONE} {BOOT} {DELETION} CREATE TABLE upload ({UPLOAD_COLUMNS}); {PART} {INDICES}"
+        ))?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", SCHEMA)?;
         transaction.commit()
@@ -138,7 +146,10 @@ fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Result<()> {
         let tables = format!("{BOOT} CREATE TABLE upload_new ({UPLOAD_COLUMNS}); {UPLOADS_OF_1} {INDICES}");
         transaction.execute_batch(&tables)?;
     }
-    transaction.execute_batch(COPIES_OF_2)?;
+    if found <= 2 {
+        transaction.execute_batch(COPIES_OF_2)?;
+    }
+    transaction.execute_batch(DELETION)?;
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     transaction.commit()
 }

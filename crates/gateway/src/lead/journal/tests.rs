@@ -75,7 +75,7 @@ impl Model {
                 self.uploads.retain(|of, known| *of != name || known.1 != upload);
                 self.superseded.entry(name).or_default().retain(|known| known.1 != upload);
             }
-            Entry::Began { .. } => {}
+            Entry::Began { .. } | Entry::Deleting { .. } => {}
         }
     }
 
@@ -353,4 +353,27 @@ async fn an_upload_stays_known_until_it_is_aborted_whatever_is_begun_after_it() 
     journal.record(abandoned).await.unwrap();
     assert_eq!(names(journal.unfinished().await.unwrap()), [name("second")]);
     assert!(journal.superseded().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_was_done_is_told_once_a_deletion_has_begun() {
+    let (_dir, state) = state_dir();
+    let journal = Journal::create(&state).unwrap();
+    assert_eq!(journal.done_set().unwrap().totals_before_deletion().await.unwrap(), None);
+    for (target, key, size_bytes) in [(0, "a", 5), (0, "b", 7), (1, "a", 5)] {
+        let (target_key, unsynced, written) = (key.to_owned(), None, Some(Written::default()));
+        journal
+            .record(Entry::Closed { target, target_key, fingerprint: 1, size_bytes, unsynced, written })
+            .await
+            .unwrap();
+    }
+    journal.flush().await.unwrap();
+    let done = journal.done_set().unwrap();
+    assert_eq!(done.totals_before_deletion().await.unwrap(), None);
+    journal.record_durably(Entry::Deleting { unix_ms: 1 }).await.unwrap();
+    let totals = done.totals_before_deletion().await.unwrap().unwrap();
+    assert_eq!(totals[&0], DoneTotals { objects: 2, bytes: 12 });
+    assert_eq!(totals[&1], DoneTotals { objects: 1, bytes: 5 });
+    let lengths = done.lengths(vec![(0, "b".into()), (1, "b".into())]).await.unwrap();
+    assert_eq!(lengths, [Some(7), None]);
 }

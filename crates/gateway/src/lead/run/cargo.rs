@@ -34,7 +34,7 @@ pub(super) struct Cargo {
     /// The latest reason why something of it was not done.
     pub(super) failure: Option<Failure>,
     pub(super) retries: u64,
-    may_restart: bool,
+    pub(super) may_restart: bool,
 }
 
 /// An object that was looked at.

@@ -1,6 +1,7 @@
 //! The end of a job: deletions, leftovers, summary, status.
 
 use super::causes::{Cause, Place};
+use super::emptied::{Emptied, is_empty_folder};
 use super::spending::SPENDING_FILE;
 use super::{Running, Stopping};
 use crate::lead::deletion::{self, Deleted, DeletionRun, EMPTY_SOURCE_HINT, Refusal, Spool};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Event, Outcome, Summary};
-use tradewind_store::Store;
+use tradewind_store::{ErrorKind, Store};
 
 /// Deletions told to the lead and not yet taken in.
 const DELETED_QUEUE_MAX: usize = 1024;
@@ -105,17 +106,21 @@ impl Running {
     async fn after_all(&mut self, end: SurveyEnd, stop: &CancellationToken) -> Ending {
         self.abort_leftovers().await;
         let ending = self.after_failures(false);
+        let (ask, dry_run) = (self.setup.job.delete.is_some_and(|rules| rules.ask), self.setup.job.dry_run);
         if let (Some(rules), Some(_)) = (&self.setup.job.delete, &end.extraneous)
-            && let Some(Refusal { why, hint }) =
+            && let Some(Refusal { why, hint, needs_consent }) =
                 deletion::refusal(rules, &end, self.tally.objects_failed(), |index| self.target_url(index))
         {
-            if ending.outcome == Outcome::Done {
-                return Ending { outcome: Outcome::Failed, message: Some(why), hint: Some(hint.to_owned()) };
+            if dry_run && needs_consent {
+                self.notice(format!("without --dry-run nothing would be deleted: {why}; {}", deletion::CONSENT));
+            } else if ending.outcome == Outcome::Done {
+                let message = Some(format!("nothing is deleted: {why}"));
+                return Ending { outcome: Outcome::Failed, message, hint: Some(hint.to_owned()) };
+            } else {
+                self.notice(format!("nothing is deleted: {why}"));
+                return ending;
             }
-            self.notice(why);
-            return ending;
         }
-        let (ask, dry_run) = (self.setup.job.delete.is_some_and(|rules| rules.ask), self.setup.job.dry_run);
         if let Some(totals) = end.extraneous.as_ref().map(Spool::totals)
             && (dry_run || ask && totals.objects > 0)
         {
@@ -132,11 +137,23 @@ impl Running {
         let targets = self.setup.targets.clone();
         let mut left = 0;
         if let Some(spool) = end.extraneous {
-            left += self.delete(targets, spool, stop).await;
+            let mut emptied = Emptied::of(&self.setup.job);
+            left += self.delete(targets, spool, stop, |store, key| emptied.add(store, key)).await;
+            if !dry_run {
+                self.remove_emptied_targets(emptied).await;
+            }
         }
         if let Some(moved) = self.moved.take() {
             let (spool, directories) = moved.end();
-            left += self.delete(vec![self.setup.source.clone()], spool, stop).await;
+            if spool.keys() > 0
+                && let Err(error) =
+                    self.journal.record_durably(Entry::Deleting { unix_ms: status::now_unix_ms() }).await
+            {
+                self.notice(format!("sources are not deleted: {error}"));
+                // The flush at the end says it again, as the outcome.
+                return ending;
+            }
+            left += self.delete(vec![self.setup.source.clone()], spool, stop, |_, _| ()).await;
             if left == 0 {
                 self.remove_emptied(directories).await;
             }
@@ -153,6 +170,28 @@ impl Running {
         let source = &self.setup.source;
         for directory in directories {
             for (_, removed) in deletion::delete_keys(source.as_ref(), vec![directory], self.setup.policy).await {
+                if let Err(error) = removed {
+                    self.notice(format!("an emptied directory stays behind: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Directories of destinations that `--delete` took the last file of. Those that the source has stay, empty.
+    async fn remove_emptied_targets(&self, emptied: Emptied) {
+        let (setup, policy) = (&self.setup, self.setup.policy);
+        for (index, name) in emptied.deepest_first() {
+            let store = &setup.targets[index];
+            let key = format!("{}{name}", setup.job.targets[index].key);
+            if !is_empty_folder(store.as_ref(), &key, policy).await {
+                continue;
+            }
+            let at_source = emptied.at_source(&name);
+            let found = policy.run("head", setup.source.url(), || setup.source.head(&at_source)).await;
+            if !found.is_err_and(|error| error.kind == ErrorKind::NotFound) {
+                continue;
+            }
+            for (_, removed) in deletion::delete_keys(store.as_ref(), vec![key], policy).await {
                 if let Err(error) = removed {
                     self.notice(format!("an emptied directory stays behind: {error}"));
                 }
@@ -215,7 +254,14 @@ impl Running {
     }
 
     /// Deletes what was put down, and returns how many objects were not tried because the job was stopped.
-    async fn delete(&mut self, stores: Vec<Arc<dyn Store>>, spool: Spool, stop: &CancellationToken) -> u64 {
+    /// `gone` is told the store's index and the key of each object that is deleted.
+    async fn delete(
+        &mut self,
+        stores: Vec<Arc<dyn Store>>,
+        spool: Spool,
+        stop: &CancellationToken,
+        mut gone: impl FnMut(u16, &str),
+    ) -> u64 {
         let mut untried = spool.keys();
         if untried == 0 {
             return 0;
@@ -223,13 +269,17 @@ impl Running {
         let dry_run = self.setup.job.dry_run;
         let (out, mut deleted) = mpsc::channel(DELETED_QUEUE_MAX);
         let (targets, policy) = (self.setup.targets.clone(), self.setup.policy);
-        let run = DeletionRun { stores, targets, policy, dry_run, cancel: stop.clone() };
+        let has_written = self.tally.has_written();
+        let run = DeletionRun { stores, targets, policy, dry_run, has_written, cancel: stop.clone() };
         let running = tokio::spawn(run.run(spool, out));
         while let Some(deleted) = deleted.recv().await {
             untried = untried.saturating_sub(1);
             match deleted {
                 Deleted::Gone { url, .. } if dry_run => self.setup.events.send(Event::WouldDelete { destination: url }),
-                Deleted::Gone { url, .. } => self.deleted(url).await,
+                Deleted::Gone { store, key, url } => {
+                    gone(store, &key);
+                    self.deleted(url).await;
+                }
                 Deleted::Failed(failed) => {
                     self.tally.not_deleted += 1;
                     self.say_failed(failed, Place::Elsewhere, 0).await;

@@ -4,7 +4,8 @@
 //! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`objects`](self::objects) takes
 //! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
 //! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
-//! objects failed, [`doubted`](self::doubted) keeps those that a late write may replace, [`moved`](self::moved) what `mv` deletes, [`spending`](self::spending) what was paid for,
+//! objects failed, [`doubted`](self::doubted) keeps those that a late write may replace, [`outdated`](self::outdated) looks for sources that
+//! changed before their copies were complete, [`moved`](self::moved) what `mv` deletes, [`spending`](self::spending) what was paid for,
 //! [`routes`](self::routes) which routes there are and which are down; [`opening`](self::opening) begins the job,
 //! [`ending`](self::ending) ends it.
 
@@ -14,11 +15,13 @@ mod causes;
 mod doubted;
 #[cfg(test)]
 mod drops;
+mod emptied;
 mod ending;
 mod moved;
 mod objects;
 mod opening;
 mod orders;
+mod outdated;
 mod routes;
 mod spending;
 mod tally;
@@ -42,6 +45,7 @@ use moved::Moved;
 pub use opening::{CannotBegin, begin};
 use orders::Dispatch;
 pub use orders::Way;
+use outdated::Outdated;
 pub use routes::Rerouted;
 use routes::route_plan;
 use spending::Spending;
@@ -134,6 +138,7 @@ struct Running {
     tally: Tally,
     causes: Causes,
     doubted: Backlog<Copied>,
+    outdated: Outdated,
     /// Routes that are down, since when (ms), and whether that was told.
     down: HashMap<RouteId, (u64, bool)>,
     /// What a gateway said of a store that it cannot reach, until something is done again.
@@ -246,6 +251,7 @@ impl Running {
             spending: None,
             causes: Causes::default(),
             doubted: Backlog::new(dir.as_deref()),
+            outdated: Outdated::new(),
             down: HashMap::new(),
             unreachable: None,
             clock: Clock::start(),
@@ -310,6 +316,8 @@ impl Running {
             let moved = Moved::begin(&setup.job);
             self.moved = moved.inspect_err(|error| self.notice(format!("sources will not be deleted: {error}"))).ok();
         }
+        let done = self.journal.done_set()?;
+        let done_before_deletion = if setup.job.delete_source { done.totals_before_deletion().await? } else { None };
         let (out, found) = mpsc::channel(FOUND_QUEUE_MAX);
         let cancel = CancellationToken::new();
         let survey = Survey {
@@ -317,7 +325,8 @@ impl Running {
             source: setup.source.clone(),
             targets: setup.targets.clone(),
             limits: limits.clone(),
-            done: self.journal.done_set()?,
+            done,
+            done_before_deletion,
             local: self.local,
             suspect_since_unix_ms,
             shut,
@@ -356,6 +365,7 @@ impl Running {
                 }
                 found = surveying.found.recv(), if takes_more => self.found(found, &mut surveying).await,
                 Some(prepared) = self.prepared.1.recv() => self.prepared(prepared).await,
+                Some(looked) = self.outdated.next() => self.looked(looked).await?,
                 Some(change) = self.rerouted.recv() => self.take_routes(change),
                 () = stop.cancelled(), if self.stopping.is_none() => {
                     self.stop(Outcome::Interrupted, None, None);
@@ -391,7 +401,7 @@ impl Running {
     fn is_over(&mut self, idle: Idle, surveying: &Surveying) -> bool {
         let now_ms = self.clock.now_ms();
         if let Some(stopping) = &self.stopping {
-            return self.lead.flights() == 0 || now_ms >= stopping.deadline_ms;
+            return self.lead.flights() == 0 && self.outdated.is_idle() || now_ms >= stopping.deadline_ms;
         }
         match idle {
             Idle::Stalled => {
@@ -412,7 +422,9 @@ impl Running {
                 self.stop(Outcome::Ceiling, Some(message.to_owned()), Some(hint));
                 true
             }
-            Idle::Empty => surveying.listed && self.preparing == 0 && surveying.found.is_empty(),
+            Idle::Empty => {
+                surveying.listed && self.preparing == 0 && self.outdated.is_idle() && surveying.found.is_empty()
+            }
             Idle::Waiting | Idle::Until(_) | Idle::Ceiling => false,
         }
     }

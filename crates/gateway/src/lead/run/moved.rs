@@ -156,7 +156,7 @@ impl Moved {
 }
 
 /// The directories between `tree` (empty, or ending in `/`) and the object `name` below it, without the tree itself.
-fn remember(directories: &mut BTreeSet<String>, tree: &str, name: &str) {
+pub(super) fn remember(directories: &mut BTreeSet<String>, tree: &str, name: &str) {
     let mut name = name.trim_end_matches('/');
     while let Some((parent, _)) = name.rsplit_once('/') {
         if parent.is_empty() || directories.len() >= DIRECTORIES_MAX || !directories.insert(format!("{tree}{parent}/"))

@@ -3,6 +3,7 @@
 use super::cargo::{self, Cargo, Prepared};
 use super::causes::{Cause, Place};
 use super::doubted::Copied;
+use super::outdated::Fresh;
 use super::{DRY_RUN_EVENTS_MAX, Running, Surveying};
 use crate::lead::copies::ProvenCopy;
 use crate::lead::failure::object_url;
@@ -163,7 +164,16 @@ impl Running {
         let Some(mut cargo) = self.cargo.remove(&object) else { return Ok(()) };
         self.remember_orphans(&mut cargo);
         let (server_side, in_parts) = (cargo.item.server_side, cargo.part_bytes.is_some());
-        let Cargo { item, placed: Some(placed), retries, condition, .. } = cargo else { return Ok(()) };
+        let (acked_bytes, earlier_bytes) = (cargo.acked_bytes(), cargo.earlier_bytes);
+        let Cargo { item, placed: Some(placed), retries, condition, may_restart, upload, .. } = cargo else {
+            return Ok(());
+        };
+        if self.may_be_outdated(&item) {
+            let acked_bytes = if in_parts { acked_bytes } else { placed.size_bytes };
+            let written = Fresh { item, placed, retries, condition, may_restart, acked_bytes, earlier_bytes, upload };
+            self.outdated.look(self.setup.clone(), written);
+            return Ok(());
+        }
         let is_doubtful = server_side && (in_parts || placed.target_proof == Proof::Length);
         let copied = Copied { item, placed, retries, source: is_doubtful.then_some(condition) };
         if is_doubtful || copied.item.may_land_late {

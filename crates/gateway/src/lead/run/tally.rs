@@ -142,6 +142,11 @@ impl Tally {
         }
     }
 
+    /// Whether this run has moved anything, or may have.
+    pub(super) fn has_written(&self) -> bool {
+        self.objects_done > self.objects_earlier || self.objects_failed > 0
+    }
+
     /// Whether any object is where it should be.
     pub(super) fn any_done(&self) -> bool {
         self.objects_done + self.objects_skipped > 0

@@ -11,9 +11,10 @@ pub use error::{SurveyError, UNREACHABLE_HINT, unreachable};
 
 use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::Spool;
-use crate::lead::journal::DoneSet;
+use crate::lead::journal::{DoneSet, DoneTotals};
 use crate::node::work::Unsynced;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -110,6 +111,9 @@ pub struct Survey {
     pub limits: Limits,
     /// What an earlier run has done.
     pub done: DoneSet,
+    /// What earlier runs had done, by index of the destination, when one of them was about to delete the sources: a source that
+    /// is missing and was done is moved. `None` if none was.
+    pub done_before_deletion: Option<BTreeMap<u16, DoneTotals>>,
     /// Whether all destinations are written by this process, so that its boot is theirs.
     pub local: bool,
     /// Per destination, since when earlier runs may have written files there that lost their bytes in a power loss (Unix
@@ -136,7 +140,7 @@ pub struct SurveyEnd {
     pub refused: u64,
     /// Whether every key of the source was seen; false when entries were refused.
     pub listed_to_the_end: bool,
-    /// Objects that each destination had when it was listed.
+    /// With `delete`: selected objects, empty folders apart, that each destination had when it was listed.
     pub target_objects: Vec<u64>,
     /// With `delete`: what the destinations have and the source does not. Indices are those of the destinations.
     pub extraneous: Option<Spool>,

@@ -4,10 +4,10 @@ use super::error::SurveyError;
 use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, WorkItem};
 use crate::lead::compare::{self, Times, Verdict};
 use crate::lead::copies::ProvenCopy;
-use crate::lead::deletion::{Seen, Spool};
+use crate::lead::deletion::{Seen, Spool, is_folder};
 use crate::lead::failure::{failed_object, object_url};
 use crate::lead::join::{Join, Joined, Side};
-use crate::lead::journal::{Done, fingerprint};
+use crate::lead::journal::{Done, DoneTotals, fingerprint};
 use crate::lead::local_sums;
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
@@ -17,8 +17,8 @@ use futures::{StreamExt, TryStreamExt};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
 use tradewind_contract::{Comparison, FailedObject, Member, ObjectFilter, Selection};
@@ -41,6 +41,8 @@ struct Walk {
     saw_all: AtomicBool,
     target_objects: Vec<AtomicU64>,
     extraneous: Option<Spool>,
+    /// By destination: what earlier runs have done and the source still has. Counted only after a deletion has begun.
+    still_there: Mutex<Vec<DoneTotals>>,
 }
 
 /// The clock may have been set back by so much while a run wrote.
@@ -93,7 +95,8 @@ impl Walk {
         let extraneous = match (&job.delete, &job.selection) {
             (None, _) => None,
             (Some(_), Selection::Prefix { .. }) => {
-                Some(Spool::create(job.state_dir.as_ref().map(Path::new)).map_err(SurveyError::Spool)?)
+                let spool = Spool::create(job.state_dir.as_ref().map(Path::new)).map_err(SurveyError::Spool)?;
+                Some(spool.doubting_since(survey.targets.iter().map(|store| store.writes_from_unix_ms()).collect()))
             }
             (Some(_), _) => return Err(SurveyError::DeletionNeedsPrefix),
         };
@@ -113,6 +116,7 @@ impl Walk {
             saw_all: AtomicBool::new(true),
             target_objects: survey.targets.iter().map(|_| AtomicU64::new(0)).collect(),
             extraneous,
+            still_there: Mutex::new(vec![DoneTotals::default(); survey.targets.len()]),
             survey,
         })
     }
@@ -122,6 +126,10 @@ impl Walk {
         if links > 0 {
             self.say(Found::LinksSkipped(links)).await?;
         }
+        let moved = self.moved_before();
+        self.say_tallies(&moved, |target, Tally { objects, bytes }| Found::AlreadyDone { target, objects, bytes })
+            .await?;
+        let was_moved = moved.iter().any(|tally| tally.objects > 0);
         let end = SurveyEnd {
             source_objects: self.source_objects.into_inner(),
             objects: self.objects.into_inner(),
@@ -131,12 +139,49 @@ impl Walk {
             target_objects: self.target_objects.into_iter().map(AtomicU64::into_inner).collect(),
             extraneous: self.extraneous,
         };
-        if end.objects == 0 && end.refused == 0 && !self.survey.job.allow_empty {
+        if end.objects == 0 && end.refused == 0 && !was_moved && !self.survey.job.allow_empty {
             let url = object_url(self.survey.source.as_ref(), &self.prefix);
             return Err(SurveyError::NothingSelected { url, source_objects: end.source_objects });
         }
         self.survey.out.send(Found::Listed).await.map_err(|_| SurveyError::Cancelled)?;
         Ok(end)
+    }
+
+    /// What an earlier run moved, sources deleted, by destination: all that it had done, less what the source still has.
+    fn moved_before(&self) -> Vec<Tally> {
+        let still_there = self.still_there.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(done) = &self.survey.done_before_deletion else { return Vec::new() };
+        let moved = still_there.iter().enumerate().map(|(target, there)| {
+            let done = done.get(&(target as u16)).copied().unwrap_or_default();
+            Tally { objects: done.objects.saturating_sub(there.objects), bytes: done.bytes.saturating_sub(there.bytes) }
+        });
+        moved.collect()
+    }
+
+    /// Whether the source of this name is missing because an earlier run moved it to every destination.
+    async fn was_moved(&self, name: &str) -> Result<bool, SurveyError> {
+        if self.survey.done_before_deletion.is_none() {
+            return Ok(false);
+        }
+        let targets = self.survey.job.targets.iter().enumerate();
+        let asked = targets.map(|(index, target)| (index as u16, format!("{}{name}", target.key))).collect();
+        Ok(self.survey.done.lengths(asked).await?.iter().all(Option::is_some))
+    }
+
+    /// Counts what earlier runs have done of these objects, which the source still has.
+    async fn count_still_there(&self, candidates: &[Candidate]) -> Result<(), SurveyError> {
+        if self.survey.done_before_deletion.is_none() {
+            return Ok(());
+        }
+        let asked = candidates.iter().map(|one| (one.target, one.target_key.clone())).collect();
+        let lengths = self.survey.done.lengths(asked).await?;
+        let mut still_there = self.still_there.lock().unwrap_or_else(PoisonError::into_inner);
+        for (candidate, bytes) in candidates.iter().zip(lengths) {
+            let totals = &mut still_there[usize::from(candidate.target)];
+            totals.objects += u64::from(bytes.is_some());
+            totals.bytes += bytes.unwrap_or(0);
+        }
+        Ok(())
     }
 
     /// Names relative to the one prefix of the selection.
@@ -177,9 +222,7 @@ impl Walk {
         while let Some(step) = join.next().await? {
             match step {
                 Joined::Source { object, matches } => {
-                    for (count, _) in self.target_objects.iter().zip(&matches).filter(|(_, theirs)| theirs.is_some()) {
-                        count.fetch_add(1, Ordering::Relaxed);
-                    }
+                    self.count_held(&object, &matches, naming);
                     batch.push((object, matches));
                 }
                 Joined::Extra { target, object } => self.put_down(target, &object)?,
@@ -193,9 +236,24 @@ impl Walk {
         self.look_at_batch(batch, naming).await
     }
 
+    /// Counts what destinations hold of an object that the source has.
+    fn count_held(&self, object: &ObjectInfo, matches: &[Option<ObjectInfo>], naming: Naming<'_>) {
+        if self.extraneous.is_none()
+            || is_folder(object)
+            || !self.selector.takes(&naming.name_of(&object.key), object.size_bytes, object.modified_unix_ms)
+        {
+            return;
+        }
+        for (count, _) in self.target_objects.iter().zip(matches).filter(|(_, theirs)| theirs.is_some()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     async fn look_at_object(&self, key: &str) -> Result<(), SurveyError> {
         let ours = match self.ask(&self.survey.source, key).await {
-            Err(error) if error.kind == ErrorKind::NotFound => return Err(self.why_missing(key, error).await),
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                return if self.was_moved("").await? { Ok(()) } else { Err(self.why_missing(key, error).await) };
+            }
             answer => answer.map_err(SurveyError::Source)?,
         };
         let mut theirs = Vec::new();
@@ -216,7 +274,7 @@ impl Walk {
         }));
         let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
         while let Some((member, found)) = asked.next().await {
-            match self.found_or_refused(found).await? {
+            match self.found_or_refused(&member.name, found).await? {
                 Some(ours) => {
                     let naming = Naming { prefix: &member.key, put: &member.name };
                     self.look_at_batch(vec![(ours, Vec::new())], naming).await?;
@@ -232,9 +290,15 @@ impl Walk {
     }
 
     /// An object that is asked for by name and is not there, or may not be read, fails alone.
-    async fn found_or_refused(&self, found: Result<ObjectInfo, Error>) -> Result<Option<ObjectInfo>, SurveyError> {
+    /// `name` is its name at the destinations.
+    async fn found_or_refused(
+        &self,
+        name: &str,
+        found: Result<ObjectInfo, Error>,
+    ) -> Result<Option<ObjectInfo>, SurveyError> {
         match found {
             Ok(ours) => Ok(Some(ours)),
+            Err(error) if error.kind == ErrorKind::NotFound && self.was_moved(name).await? => Ok(None),
             Err(error) if error.kind == ErrorKind::BucketNotFound || error.kind == ErrorKind::Unauthenticated => {
                 Err(SurveyError::Source(error))
             }
@@ -280,12 +344,12 @@ impl Walk {
                     theirs.push(self.ask_target(index, &format!("{}{name}", target.key)).await?);
                 }
             }
-            Ok::<_, SurveyError>((ours, theirs))
+            Ok::<_, SurveyError>((name, ours, theirs))
         }));
         let asked: Vec<_> = asked.buffered(HEADS_AT_ONCE_MAX).try_collect().await?;
         let mut batch = Vec::with_capacity(asked.len());
-        for (ours, theirs) in asked {
-            if let Some(ours) = self.found_or_refused(ours).await? {
+        for (name, ours, theirs) in asked {
+            if let Some(ours) = self.found_or_refused(&name, ours).await? {
                 batch.push((ours, theirs));
             }
         }
@@ -398,6 +462,7 @@ impl Walk {
         if self.survey.done.is_empty() {
             return Ok(candidates);
         }
+        self.count_still_there(&candidates).await?;
         let asked = candidates.iter();
         let asked = asked.map(|one| (one.target, one.target_key.clone(), fingerprint(&one.ours))).collect();
         let verdicts = self.survey.done.contains(asked).await?;
@@ -529,11 +594,11 @@ impl Walk {
 
     /// Puts down for deletion what the source does not have, unless the filter leaves it alone.
     fn put_down(&self, target: usize, object: &ObjectInfo) -> Result<(), SurveyError> {
-        self.target_objects[target].fetch_add(1, Ordering::Relaxed);
         let Some(spool) = &self.extraneous else { return Ok(()) };
         let prefix = &self.survey.job.targets[target].key;
         let name = object.key.get(prefix.len()..).unwrap_or_default();
         if self.selector.takes(name, object.size_bytes, object.modified_unix_ms) {
+            self.target_objects[target].fetch_add(u64::from(!is_folder(object)), Ordering::Relaxed);
             spool.push(target as u16, object, Seen::Listed).map_err(SurveyError::Spool)?;
         }
         Ok(())
@@ -543,7 +608,7 @@ impl Walk {
     async fn refuse_entry(&self, error: &Error, naming: Naming<'_>) -> Result<(), SurveyError> {
         let root = object_url(self.survey.source.as_ref(), naming.prefix);
         let name = error.url.strip_prefix(&root).map(|name| format!("{}{name}", naming.put));
-        if name.is_some_and(|name| self.selector.leaves_out(&name)) {
+        if name.is_some_and(|name| self.selector.leaves_out_refused(&name, error)) {
             return Ok(());
         }
         if error.kind == ErrorKind::Link {
@@ -563,7 +628,8 @@ impl Walk {
     async fn refuse_extra(&self, target: usize, error: &Error) -> Result<(), SurveyError> {
         tracing::warn!(%error, "an entry at the destination cannot be listed");
         let root = object_url(self.survey.targets[target].as_ref(), &self.survey.job.targets[target].key);
-        let is_left_out = error.url.strip_prefix(&root).is_some_and(|name| self.selector.leaves_out(name));
+        let is_left_out =
+            error.url.strip_prefix(&root).is_some_and(|name| self.selector.leaves_out_refused(name, error));
         let is_no_object = matches!(error.kind, ErrorKind::Link | ErrorKind::NotFound);
         if self.extraneous.is_none() || is_left_out || is_no_object {
             return Ok(());

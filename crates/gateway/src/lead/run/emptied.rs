@@ -1,0 +1,56 @@
+//! The directories of destinations that `--delete` empties.
+
+use super::moved::remember;
+use crate::retry::RetryPolicy;
+use std::collections::BTreeSet;
+use tradewind_contract::{JobSpec, Selection};
+use tradewind_store::{ListRequest, Store};
+
+/// Directories that may be empty now, by destination. Only of file systems: elsewhere a folder ends with its last object.
+#[derive(Debug)]
+pub(super) struct Emptied {
+    /// Prefix of each destination, and names of directories below it that end in `/`.
+    targets: Vec<Option<(String, BTreeSet<String>)>>,
+    source_prefix: String,
+}
+
+impl Emptied {
+    /// None yet.
+    pub(super) fn of(job: &JobSpec) -> Self {
+        let source_prefix = match &job.selection {
+            Selection::Prefix { prefix, .. } => prefix.clone(),
+            _ => String::new(),
+        };
+        let files = |target: &tradewind_contract::Target| target.store.url.starts_with("file:");
+        let targets = job.targets.iter().map(|target| files(target).then(|| (target.key.clone(), BTreeSet::new())));
+        Self { targets: targets.collect(), source_prefix }
+    }
+
+    /// The object `key` of the destination with index `target` was deleted.
+    pub(super) fn add(&mut self, target: u16, key: &str) {
+        if let Some(Some((prefix, directories))) = self.targets.get_mut(usize::from(target))
+            && let Some(name) = key.strip_prefix(prefix.as_str())
+        {
+            remember(directories, "", name);
+        }
+    }
+
+    /// Index of the destination, and name of a directory below its prefix; what lies in a directory before itself.
+    pub(super) fn deepest_first(&self) -> impl Iterator<Item = (usize, String)> {
+        let targets = self.targets.iter().enumerate().filter_map(|(index, target)| Some((index, target.as_ref()?)));
+        targets.flat_map(|(index, (_, directories))| directories.iter().rev().map(move |name| (index, name.clone())))
+    }
+
+    /// The key that a directory has at the source.
+    pub(super) fn at_source(&self, name: &str) -> String {
+        format!("{}{name}", self.source_prefix)
+    }
+}
+
+/// Whether `key` is a directory that holds nothing. One that cannot be listed counts as full.
+pub(super) async fn is_empty_folder(store: &dyn Store, key: &str, policy: RetryPolicy) -> bool {
+    let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
+    let listed = policy.run("list", store.url(), || store.list(&request)).await;
+    // An empty directory is listed as an object of its own name.
+    listed.is_ok_and(|page| page.refused.is_empty() && page.objects.iter().any(|object| object.key == key))
+}
