@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from testbed.chains import chain, with_limits, write
 from testbed.drive import Command, Finished
 from testbed.faults import Rule
-from testbed.odd_stores import Call, Delay, Kind, Later, OddPlace, OddStore, Request, during
+from testbed.odd_stores import Call, Delay, Kind, OddPlace, OddStore, during
 from testbed.places import S3Place
 from testbed.trees import MIB, payload
 
@@ -173,33 +172,6 @@ def test_read_back_neither_takes_nor_deletes_another_writers_object(
     done = command.run("cp", "--json", str(source), f"{place.url}/k", *options).expect(1)
     assert kinds(done) == ["overwritten"]
     assert place.contents() == {"k": b"another's"}
-
-
-def test_an_older_version_that_lands_late_is_not_called_proven(
-    s3_store: OddStore, command: Command, tmp_path: Path
-) -> None:
-    place, source = OddPlace(s3_store, command), tmp_path / "k"
-    source.write_bytes(b"old")
-    gate, landed = threading.Event(), threading.Event()
-
-    def first_write(request: Request) -> bool:
-        if not during("put", "k")(request):
-            return False
-        if source.read_bytes() == b"old":
-            source.write_bytes(b"newer")
-        return True
-
-    def let_it_land() -> None:
-        gate.set()
-        assert landed.wait(30)
-
-    s3_store.add(Rule(Later(gate.wait, landed.set), when=first_write, count=1))
-    s3_store.add(Rule(Call(let_it_land), when=during("head", "k"), count=1))
-    topology = write(with_limits(chain(), store_tries_max=1), tmp_path / "topology.json")
-    options = ["--topology", str(topology), *place.flags("dst")]
-    done = command.run("cp", "--json", str(source), f"{place.url}/k", *options).expect(1)
-    assert kinds(done) == ["overwritten"]
-    assert landed.is_set() and place.contents() == {"k": b"old"}
 
 
 def test_a_completion_that_takes_long_is_asked_for_once(s3_store: OddStore, command: Command, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ use tradewind_contract::VerifyMode;
 use tradewind_gateway::node::work::{
     Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, Unsynced, WholePlace,
 };
-use tradewind_store::{Checksums, FileIdentity, PartSource, PartTag, Precondition, PutOptions, UploadId};
+use tradewind_store::{Checksums, Expect, FileIdentity, PartSource, PartTag, Precondition, PutOptions, UploadId};
 use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, Kind, Purpose};
 use tradewind_wire::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
 
@@ -38,7 +38,14 @@ const DOCUMENTS: usize = 100;
 
 fn place() -> WholePlace {
     let options = PutOptions { size_bytes: Some(7), storage_class: Some("COLD".to_owned()), ..PutOptions::default() };
-    WholePlace { target: 1, key: "a//b ü".to_owned(), options, verify: VerifyMode::Read }
+    WholePlace {
+        target: 1,
+        key: "a//b ü".to_owned(),
+        options,
+        verify: VerifyMode::Read,
+        expect: Some(Expect::Absent),
+        again: true,
+    }
 }
 
 fn part_place() -> PartPlace {

@@ -12,6 +12,7 @@ mod checksum;
 mod cloud;
 mod config;
 mod error;
+mod expect;
 mod file;
 #[doc(hidden)]
 pub mod fuzz;
@@ -32,6 +33,7 @@ pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nv
 pub use cloud::{CloudReport, CredentialState, look_at_cloud};
 pub use config::{StoreConfig, open, open_on};
 pub use error::{Error, ErrorKind, Result};
+pub use expect::Expect;
 pub use file::{Disk, Kernel};
 pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
@@ -125,7 +127,8 @@ pub trait Store: Debug + Send + Sync {
     /// ([`ErrorKind::Truncated`]), never a short success.
     async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download>;
 
-    /// Writes a whole object in one request and returns what the store now says of it.
+    /// Writes a whole object in one request and returns what the store now says of it. Where the store can check a
+    /// condition while it writes, it is asked to check [`PutOptions::expect`]; so with completions and copies.
     /// `checksums` of the payload are passed to the store where it takes one, so that it refuses damaged bytes.
     async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, options: &PutOptions) -> Result<Written>;
 

@@ -7,9 +7,9 @@
 
 use crate::precondition::another_state;
 use crate::{
-    Checksums, Doomed, Download, Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
-    PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits, UploadId,
-    Written,
+    Checksums, Doomed, Download, Error, ErrorKind, Expect, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,
+    Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits,
+    UploadId, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -130,6 +130,16 @@ impl MemStore {
         Ok(sums)
     }
 
+    /// Nothing is kept, so nothing is ever there.
+    fn refuse_unexpected(&self, operation: &'static str, key: &str, options: &PutOptions) -> Result<()> {
+        match options.expect {
+            Some(Expect::Is(_)) => {
+                Err(self.error(ErrorKind::PreconditionFailed, operation, key, "there is no object to replace"))
+            }
+            Some(Expect::Absent) | None => Ok(()),
+        }
+    }
+
     fn count(&self, sums: Checksums, bytes: u64) -> Written {
         let mut sink = self.sink();
         sink.objects += 1;
@@ -211,7 +221,8 @@ impl Store for MemStore {
         Ok(Download { info, body: body.boxed() })
     }
 
-    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, _options: &PutOptions) -> Result<Written> {
+    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, options: &PutOptions) -> Result<Written> {
+        self.refuse_unexpected("put", key, options)?;
         let sums = self.check("put", key, &payload, checksums)?;
         Ok(self.count(sums, payload.len()))
     }
@@ -249,8 +260,9 @@ impl Store for MemStore {
         upload: &UploadId,
         parts: &[PartTag],
         checksums: &Checksums,
-        _options: &PutOptions,
+        options: &PutOptions,
     ) -> Result<Written> {
+        self.refuse_unexpected("complete upload", key, options)?;
         let fail = |kind, message| self.error(kind, "complete upload", key, message);
         let mut sink = self.sink();
         let known = sink.uploads.get(&upload.0).filter(|known| known.key == key);

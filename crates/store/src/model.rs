@@ -1,7 +1,7 @@
 //! The nouns of a store.
 
 use crate::precondition::{FileIdentity, Precondition};
-use crate::{Checksums, Error, Result};
+use crate::{Checksums, Error, Expect, Result};
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
@@ -205,6 +205,10 @@ pub struct PutOptions {
     /// Files: write to the disk, with all directory entries, before the object counts as written.
     #[serde(default)]
     pub durable: bool,
+    /// What the write may replace; `None` for whatever is there. It changes from one attempt to the next, so it is never
+    /// journalled, and travels beside the options.
+    #[serde(skip)]
+    pub expect: Option<Expect>,
 }
 
 /// Where a server-side copy reads from.

@@ -13,6 +13,8 @@ mod harness;
 
 #[path = "conformance/attributes.rs"]
 mod attributes;
+#[path = "conformance/conditions.rs"]
+mod conditions;
 #[path = "conformance/copies.rs"]
 mod copies;
 #[path = "conformance/errors.rs"]

@@ -134,7 +134,14 @@ fn options() -> PutOptions {
 }
 
 pub(super) fn whole_place(key: &str, verify: VerifyMode, durable: bool) -> WholePlace {
-    WholePlace { target: 0, key: key.to_owned(), options: PutOptions { durable, ..options() }, verify }
+    WholePlace {
+        target: 0,
+        key: key.to_owned(),
+        options: PutOptions { durable, ..options() },
+        verify,
+        expect: None,
+        again: false,
+    }
 }
 
 fn part_place(upload: &UploadId) -> PartPlace {

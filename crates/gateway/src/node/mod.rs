@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The way of a byte: [`source`] reads it, [`parcel`] codes it, [`hop`] sends it; [`inbound`] passes it on (relay) or
-//! collects it for [`sink`], which writes and proves it. [`reply`] is the way back. [`work`] has the words that lead,
+//! collects it for [`sink`], which writes and proves it; [`expected`](self::expected) sorts out writes whose destination was
+//! in another state. [`reply`] is the way back. [`work`] has the words that lead,
 //! source and sink exchange; [`budget`], [`climb`] and [`attempts`] bound what is held and how a store is treated.
 //! Stations of one process are joined by memory and run the same code without sockets.
 
@@ -17,6 +18,7 @@ pub mod clock;
 #[cfg(test)]
 mod drops;
 pub mod environment;
+mod expected;
 pub mod hop;
 pub mod inbound;
 pub mod parcel;

@@ -5,6 +5,7 @@
 
 use super::attempts::{Attempts, Describe, Patience};
 use super::budget::Held;
+use super::expected::Wanted;
 use super::parcel::{Coded, Parcel};
 use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
@@ -12,7 +13,7 @@ use super::scope::WriteScope;
 use super::seal::SealKey;
 use super::source::md5_of;
 use super::work::{
-    Close, Differs, Entry, Failure, Manifest, PartPlace, Placed, Proof, Side, SinkReply, Unsynced, WholePlace,
+    Close, Differs, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, Side, SinkReply, Unsynced, WholePlace,
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -22,8 +23,8 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 use tradewind_contract::VerifyMode;
 use tradewind_store::{
-    Checksums, Doomed, ErrorKind, ObjectInfo, PartSource, PartTag, Payload, Precondition, PutOptions, Store, UploadId,
-    Written, look_at_written,
+    Checksums, Doomed, ErrorKind, Expect, ObjectInfo, PartSource, PartTag, Payload, Precondition, PutOptions, Store,
+    UploadId, Written, look_at_written,
 };
 use tradewind_wire::Fault;
 
@@ -134,13 +135,22 @@ impl Sink {
             Entry::Write { size_bytes, .. } if payload.len() != size_bytes => {
                 Err(Failure::mismatch("a bundle is shorter than its manifest says"))
             }
-            Entry::Write { place, size_bytes, checksums, source_proof } => {
+            Entry::Write { mut place, size_bytes, checksums, source_proof } => {
                 let target = self.target(place.target, &place.key)?;
-                let written = target
-                    .run("put", &place.key, Some(&payload), |payload| {
-                        target.store.put(&place.key, payload, &checksums, &place.options)
-                    })
-                    .await?;
+                place.options.expect = place.expect.take();
+                let mut tries = 0;
+                let put = target.run("put", &place.key, Some(&payload), |payload| {
+                    tries += 1;
+                    target.store.put(&place.key, payload, &checksums, &place.options)
+                });
+                let written = match put.await {
+                    Ok(written) => written,
+                    Err(failure) => {
+                        let (checksums, payload, again) = (&checksums, Some(&payload), place.again || tries > 1);
+                        let wanted = Wanted { size_bytes, checksums, payload, parts: &[], again };
+                        self.unless_met(target, &place, wanted, failure).await?
+                    }
+                };
                 let computed = with_md5(checksums, &written.checksums, &payload);
                 let written = self.looked_at(target, &place.key, size_bytes, &computed, written).await?;
                 let computed = with_md5(computed, &written.checksums, &payload);
@@ -153,15 +163,27 @@ impl Sink {
 
     async fn copy(
         &self,
-        place: WholePlace,
+        mut place: WholePlace,
         size_bytes: u64,
         source: PartSource,
         listed: Checksums,
     ) -> Result<Placed, Failure> {
         let target = self.target(place.target, &place.key)?;
         self.scope.check_copy(&source)?;
-        let written =
-            target.run("copy", &place.key, None, |_| target.store.copy(&place.key, &source, &place.options)).await?;
+        place.options.expect = place.expect.take();
+        let mut tries = 0;
+        let copy = target.run("copy", &place.key, None, |_| {
+            tries += 1;
+            target.store.copy(&place.key, &source, &place.options)
+        });
+        let written = match copy.await {
+            Ok(written) => written,
+            Err(failure) => {
+                let again = place.again || tries > 1;
+                let wanted = Wanted { size_bytes, checksums: &listed, payload: None, parts: &[], again };
+                self.unless_met(target, &place, wanted, failure).await?
+            }
+        };
         let written = self.looked_at(target, &place.key, size_bytes, &listed, written).await?;
         let agrees = listed.agrees_with(&written.checksums);
         if agrees == Some(false) {
@@ -253,18 +275,24 @@ impl Sink {
     }
 
     async fn close(&self, close: Close) -> Result<Placed, Failure> {
-        let Close { place, upload, parts, size_bytes, checksums, source_proof, sweep_since_unix_ms } = close;
+        let Close { mut place, upload, parts, size_bytes, checksums, source_proof, sweep_since_unix_ms } = close;
         let target = self.target(place.target, &place.key)?;
-        let completed = target
-            .run("complete upload", &place.key, None, |_| {
-                target.store.complete_upload(&place.key, &upload, &parts, &checksums, &place.options)
-            })
-            .await;
-        let written = match completed {
+        place.options.expect = place.expect.take();
+        let mut tries = 0;
+        let complete = target.run("complete upload", &place.key, None, |_| {
+            tries += 1;
+            target.store.complete_upload(&place.key, &upload, &parts, &checksums, &place.options)
+        });
+        let written = match complete.await {
+            Ok(written) => written,
             Err(failure) if failure.fault == Fault::UploadGone => {
                 self.already_there(target, &place.key, &parts, size_bytes, &checksums).await.ok_or(failure)?
             }
-            other => other?,
+            Err(failure) => {
+                let (checksums, again) = (&checksums, place.again || tries > 1);
+                let wanted = Wanted { size_bytes, checksums, payload: None, parts: &parts, again };
+                self.unless_met(target, &place, wanted, failure).await?
+            }
         };
         if let Some(since) = sweep_since_unix_ms {
             self.sweep(target, &place.key, since).await;
@@ -388,14 +416,17 @@ impl Sink {
     async fn take_back(&self, target: &Target, key: &str, wrong: Precondition, why: &str) -> Failure {
         let url = format!("{}/{key}", target.store.url());
         if wrong.is_any() {
-            return Failure::mismatch(format!(
-                "{url}: {why}; it stays, because the store does not say which one it is"
-            ));
+            let message = format!("{url}: {why}; it stays, because the store does not say which one it is");
+            return Failure::mismatch(message).leaving(Leaves::Unknown);
         }
         let doomed = [Doomed { key: key.to_owned(), condition: wrong }];
         let removed = target.run("delete", key, None, |_| target.store.delete(&doomed)).await;
+        let mut leaves = Leaves::Unknown;
         let then = match removed.map(|mut verdicts| verdicts.pop()) {
-            Ok(Some(Ok(()))) => "it was removed".to_owned(),
+            Ok(Some(Ok(()))) => {
+                leaves = Leaves::Seen(Expect::Absent);
+                "it was removed".to_owned()
+            }
             Ok(Some(Err(error))) if error.kind == ErrorKind::PreconditionFailed => {
                 "it has been replaced by another writer, whose object stays".to_owned()
             }
@@ -403,7 +434,7 @@ impl Sink {
             Ok(None) => "it could not be removed".to_owned(),
             Err(failure) => format!("it could not be removed: {}", failure.message),
         };
-        Failure::mismatch(format!("{url}: {why}; {then}"))
+        Failure::mismatch(format!("{url}: {why}; {then}")).leaving(leaves)
     }
 
     /// The destination, if this job may write `key` there.
@@ -417,7 +448,7 @@ impl Sink {
 
 impl Target {
     /// Tries a request. `payload` is the body it sends, whose progress says whether it still moves.
-    async fn run<T, F>(
+    pub(super) async fn run<T, F>(
         &self,
         operation: &'static str,
         key: &str,
@@ -486,9 +517,15 @@ fn take(segments: &mut std::collections::VecDeque<Bytes>, mut bytes: u64) -> Pay
 }
 
 /// An object that was written before, as the store describes it now.
-fn written_as(now: ObjectInfo) -> Written {
+pub(super) fn written_as(now: ObjectInfo) -> Written {
     let ObjectInfo { etag, version, checksums, file, size_bytes, .. } = now;
     Written { etag, version, checksums, file, size_bytes: Some(size_bytes) }
+}
+
+/// Whether what was computed is what the store states, in all that both say. `payload` has the bytes, if they are here.
+pub(super) fn hold_same(computed: &Checksums, stated: &Checksums, payload: Option<&Payload>) -> bool {
+    let computed = payload.map_or(*computed, |payload| with_md5(*computed, stated, payload));
+    computed.agrees_with(stated) == Some(true)
 }
 
 /// Adds the MD5 where it is the only thing that the store states.
@@ -500,7 +537,7 @@ fn with_md5(computed: Checksums, stated: &Checksums, payload: &Payload) -> Check
 }
 
 /// The ETag that S3 gives to these parts: MD5 of the parts' MD5s, and their number. `None` if a part's tag is no MD5.
-fn parts_md5_tag(parts: &[PartTag]) -> Option<String> {
+pub(super) fn parts_md5_tag(parts: &[PartTag]) -> Option<String> {
     use md5::Digest;
     use std::fmt::Write;
     let mut md5 = md5::Md5::new();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tradewind_contract::VerifyMode;
 use tradewind_store::{
-    Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
+    Attributes, Checksums, Error, ErrorKind, Expect, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
 };
 use tradewind_wire::{Fault, RequestId, RouteId};
 
@@ -95,6 +95,11 @@ pub struct WholePlace {
     pub options: PutOptions,
     /// How hard to prove it.
     pub verify: VerifyMode,
+    /// What the write may replace, as the lead knew the destination when it gave the order. Only the lead may say: a sink
+    /// that looks for itself may see what a later attempt has written, and replace it.
+    pub expect: Option<Expect>,
+    /// An earlier attempt of this run may have written it.
+    pub again: bool,
 }
 
 /// What a sink does with a parcel.
@@ -303,6 +308,8 @@ pub struct Unsynced {
 const LOST: &str = "lost";
 /// Kind of a failure of a store that cannot be reached or does not answer; reports say `unavailable`.
 const OUT_OF_REACH: &str = "out_of_reach";
+/// Kind of [`Failure::unmet`].
+const UNMET: &str = "unmet_condition";
 
 /// Why something was not done, in words and as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -317,6 +324,17 @@ pub struct Failure {
     pub hint: Option<String>,
     /// Whose store said it; `None` for what is no store's.
     pub side: Option<Side>,
+    /// The state of the destination, where it is not the one that the order expected, or not any more.
+    pub leaves: Option<Box<Leaves>>,
+}
+
+/// What a failure leaves at the destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Leaves {
+    /// This was seen there.
+    Seen(Expect),
+    /// Nobody knows.
+    Unknown,
 }
 
 /// On which side of the job a store stands; decides what its errors mean for the object.
@@ -331,7 +349,7 @@ pub enum Side {
 impl Failure {
     /// A failure that is no store's.
     pub fn new(fault: Fault, kind: &str, message: impl Into<String>) -> Self {
-        Self { fault, kind: kind.to_owned(), message: message.into(), hint: None, side: None }
+        Self { fault, kind: kind.to_owned(), message: message.into(), hint: None, side: None, leaves: None }
     }
 
     /// Bytes that are not what they should be.
@@ -360,6 +378,22 @@ impl Failure {
         Self { kind, ..self }
     }
 
+    /// The destination is not in the state that the order expected, so nothing was written. The lead orders it anew.
+    pub fn unmet(url: &str, leaves: Leaves) -> Self {
+        let message = format!("{url}: another writer was at work on this key again and again");
+        Self::new(Fault::Unavailable, UNMET, message).leaving(leaves)
+    }
+
+    /// Whether it is of [`Failure::unmet`].
+    pub fn is_unmet(&self) -> bool {
+        self.kind == UNMET
+    }
+
+    /// The same, with what it leaves at the destination.
+    pub fn leaving(self, leaves: Leaves) -> Self {
+        Self { leaves: Some(Box::new(leaves)), ..self }
+    }
+
     /// The object at the destination is not the one that was written there.
     pub fn overwritten(url: &str) -> Self {
         let message = format!("{url}: the object that was written has been replaced or removed, so it is not proven");
@@ -371,7 +405,8 @@ impl Failure {
     pub fn of_store(error: &Error, side: Side) -> Self {
         let (fault, kind) = classify(error.kind, side);
         let (message, hint) = (error.to_string(), error.hint().map(str::to_owned));
-        Self { fault, kind: kind.to_owned(), message, hint, side: Some(side) }
+        let leaves = (error.kind == ErrorKind::Lost).then(|| Box::new(Leaves::Seen(Expect::Absent)));
+        Self { fault, kind: kind.to_owned(), message, hint, side: Some(side), leaves }
     }
 }
 

@@ -350,6 +350,14 @@ impl Disk for LosingDisk {
         })
     }
 
+    fn rename_new(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
+        self.change(|log| {
+            Kernel.rename_new(directory, from, to)?;
+            let change = |directory| Change::Rename { directory, from: from.to_owned(), to: to.to_owned() };
+            Ok(((), log.node(directory.as_fd()).map(change)))
+        })
+    }
+
     fn remove(&self, directory: &OwnedFd, name: &str, flag: UnlinkatFlags) -> Result<(), Errno> {
         self.change(|log| {
             Kernel.remove(directory, name, flag)?;

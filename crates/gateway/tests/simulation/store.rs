@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tradewind_contract::StoreSpec;
 use tradewind_gateway::node::environment::Stores;
 use tradewind_store::{
-    Attributes, BucketIdentity, Checksums, Doomed, Download, Error, ErrorKind, Identity, ListPage, ListRequest,
+    Attributes, BucketIdentity, Checksums, Doomed, Download, Error, ErrorKind, Expect, Identity, ListPage, ListRequest,
     ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreLimits,
     UploadId, Written,
 };
@@ -63,6 +63,8 @@ pub(crate) struct Buckets {
     pub(crate) faults: StoreFaults,
     /// What must hold.
     pub(crate) oracle: Oracle,
+    /// Whether writes that expect something else than what is there are refused.
+    pub(crate) conditional: bool,
     next_upload: u64,
 }
 
@@ -116,7 +118,13 @@ impl Buckets {
     /// Empty ones.
     pub(crate) fn new(stated: &[Stated], oracle: Oracle) -> Self {
         let bucket = |stated: &Stated| Bucket { stated: *stated, objects: BTreeMap::new(), uploads: BTreeMap::new() };
-        Self { list: stated.iter().map(bucket).collect(), faults: StoreFaults::default(), oracle, next_upload: 1 }
+        Self {
+            list: stated.iter().map(bucket).collect(),
+            faults: StoreFaults::default(),
+            oracle,
+            conditional: true,
+            next_upload: 1,
+        }
     }
 }
 
@@ -136,7 +144,30 @@ impl State {
         crate::state::EPOCH_UNIX_MS + self.now_ms as i64
     }
 
-    fn becomes_visible(&mut self, bucket: usize, key: &str, object: Object) -> Written {
+    /// Whether a write on this condition is refused.
+    fn is_unexpected(&self, bucket: usize, key: &str, expect: Option<&Expect>) -> bool {
+        let object = self.buckets.list[bucket].objects.get(key);
+        let info = object.map(|object| self.info(bucket, key, object));
+        self.buckets.conditional && expect.is_some_and(|expect| !expect.is_met_by(info.as_ref()))
+    }
+
+    /// A write that was made on a condition must not replace a newer version of its source by an older one.
+    fn check_order(&mut self, bucket: usize, key: &str, object: &Object) {
+        let oracle = &self.buckets.oracle;
+        let versions = key.strip_prefix(&oracle.target_prefix).and_then(|name| oracle.versions.get(name));
+        let replaced = self.buckets.list[bucket].objects.get(key);
+        let (Some(versions), Some(replaced)) = (versions, replaced) else { return };
+        let oldest = versions.iter().position(|version| *version == replaced.data);
+        let newest = versions.iter().rposition(|version| *version == object.data);
+        if oldest.zip(newest).is_some_and(|(replaced, written)| replaced > written) {
+            self.violation(format!("an older version of {key} replaced a newer one"));
+        }
+    }
+
+    fn becomes_visible(&mut self, bucket: usize, key: &str, object: Object, is_conditional: bool) -> Written {
+        if is_conditional && self.buckets.conditional {
+            self.check_order(bucket, key, &object);
+        }
         let oracle = &self.buckets.oracle;
         let versions = key.strip_prefix(&oracle.target_prefix).and_then(|name| oracle.versions.get(name));
         let version = versions.and_then(|versions| versions.iter().position(|version| *version == object.data));
@@ -450,8 +481,9 @@ impl Store for SimulatedStore {
         Ok(Download { info, body: pieces.boxed() })
     }
 
-    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, _options: &PutOptions) -> Result<Written> {
-        let (bucket, name, data) = (self.bucket, key.to_owned(), whole(&payload));
+    async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, options: &PutOptions) -> Result<Written> {
+        let (bucket, name, data, expect) = (self.bucket, key.to_owned(), whole(&payload), options.expect.clone());
+        let unexpected = self.error(ErrorKind::PreconditionFailed, "put", key, "something else is there");
         let damaged = self.error(ErrorKind::ChecksumMismatch, "put", key, "the bytes do not match their checksum");
         let given = *checksums;
         self.call("put", key, move |state, _| {
@@ -459,8 +491,11 @@ impl Store for SimulatedStore {
             if sums.agrees_with(&Checksums { md5: None, ..given }) == Some(false) {
                 return Err(damaged.clone());
             }
+            if state.is_unexpected(bucket, &name, expect.as_ref()) {
+                return Err(unexpected.clone());
+            }
             let object = Object { etag: md5_hex(&data), data: data.clone(), modified_unix_ms: state.unix_ms() };
-            Ok(state.becomes_visible(bucket, &name, object))
+            Ok(state.becomes_visible(bucket, &name, object, expect.is_some()))
         })
         .await
     }
@@ -509,9 +544,11 @@ impl Store for SimulatedStore {
         upload: &UploadId,
         parts: &[PartTag],
         _checksums: &Checksums,
-        _options: &PutOptions,
+        options: &PutOptions,
     ) -> Result<Written> {
         let (bucket, name, id, parts) = (self.bucket, key.to_owned(), upload.0.clone(), parts.to_vec());
+        let expect = options.expect.clone();
+        let unexpected = self.error(ErrorKind::PreconditionFailed, "complete upload", key, "something else is there");
         let gone = self.upload_gone("complete upload", key);
         let other = self.error(ErrorKind::BadRequest, "complete upload", key, "a part is not the one that was named");
         self.call("complete", key, move |state, _| {
@@ -524,12 +561,15 @@ impl Store for SimulatedStore {
                 data.extend_from_slice(bytes);
                 tags.push_str(&tag.tag);
             }
+            if state.is_unexpected(bucket, &name, expect.as_ref()) {
+                return Err(unexpected.clone());
+            }
             state.buckets.list[bucket].uploads.remove(&id);
             let md5s: Vec<u8> =
                 (0..tags.len()).step_by(2).filter_map(|at| u8::from_str_radix(&tags[at..at + 2], 16).ok()).collect();
             let etag = format!("{}-{}", md5_hex(&md5s), parts.len());
             let object = Object { etag, data: data.into(), modified_unix_ms: state.unix_ms() };
-            Ok(state.becomes_visible(bucket, &name, object))
+            Ok(state.becomes_visible(bucket, &name, object, expect.is_some()))
         })
         .await
     }

@@ -114,7 +114,8 @@ impl World {
             moves: scenario.work == Work::Move,
             ..Oracle::default()
         };
-        let buckets = Buckets::new(&scenario.stated, oracle);
+        let mut buckets = Buckets::new(&scenario.stated, oracle);
+        buckets.conditional = !scenario.seed.is_multiple_of(4);
         let shared = Shared::new(scenario.seed, Network::new(scenario.link), buckets, verbose);
         {
             let mut state = shared.lock();

@@ -10,7 +10,10 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         "BlobNotFound" => ErrorKind::NotFound,
         "SnapshotsPresent" => ErrorKind::HasSnapshots,
         "ContainerNotFound" | "ContainerBeingDeleted" => ErrorKind::BucketNotFound,
-        "ConditionNotMet" | "SourceConditionNotMet" | "TargetConditionNotMet" => ErrorKind::PreconditionFailed,
+        // The last is the answer to `If-None-Match: *`.
+        "ConditionNotMet" | "SourceConditionNotMet" | "TargetConditionNotMet" | "BlobAlreadyExists" => {
+            ErrorKind::PreconditionFailed
+        }
         "AuthenticationFailed" | "NoAuthenticationInformation" | "InvalidAuthenticationInfo" => {
             ErrorKind::Unauthenticated
         }

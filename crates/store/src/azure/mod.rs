@@ -28,6 +28,7 @@ use crate::{
 use async_trait::async_trait;
 use object_store::azure::AzureCredentialProvider;
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -58,6 +59,8 @@ pub(crate) struct AzureStore {
     /// Path of the account: empty, or `/account` for an emulator.
     account_root: String,
     container: String,
+    /// The server answered a write with a condition as if it did not know such.
+    refuses_write_conditions: AtomicBool,
 }
 
 impl AzureStore {

@@ -7,6 +7,7 @@ use crate::s3::{innermost, split_endpoint};
 use crate::{Error, ErrorKind, Result, StoreConfig};
 use object_store::azure::MicrosoftAzureBuilder;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Names the endpoint when the configuration does not, as Azure's own tools read it.
 const ENDPOINT_VARIABLE: &str = "AZURE_STORAGE_ENDPOINT";
@@ -52,6 +53,7 @@ impl AzureStore {
             origin: format!("{scheme}://{authority}"),
             account_root,
             container: container.to_owned(),
+            refuses_write_conditions: AtomicBool::new(false),
         })
     }
 }

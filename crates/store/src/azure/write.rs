@@ -7,7 +7,7 @@ use crate::precondition::stays;
 use crate::progress::sign_of_life;
 use crate::rest::{Call, encode_path, header, is_web_page, refuse_foreign_answer};
 use crate::{
-    Attributes, Checksums, Doomed, Error, ErrorKind, PartSource, PartTag, Payload, PendingUpload, Precondition,
+    Attributes, Checksums, Doomed, Error, ErrorKind, Expect, PartSource, PartTag, Payload, PendingUpload, Precondition,
     PutOptions, Result, UploadId, Written, look_at_written,
 };
 use base64::Engine;
@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, Method};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Deletes in flight at once.
@@ -60,7 +61,7 @@ impl AzureStore {
         set_options(&mut call, options)?;
         call.body = payload;
         call.patient = true;
-        let (headers, _) = self.send_write(call).await?;
+        let (headers, _) = self.send_expecting(call, options.expect.as_ref()).await?;
         Ok(written(&headers, true))
     }
 
@@ -94,8 +95,34 @@ impl AzureStore {
         call.set("x-ms-content-crc64", &encode_crc64(crc64_of(&body.clone().into(), &Checksums::default())))?;
         call.body = body.into();
         call.patient = true;
-        let (headers, _) = self.send_write(call).await?;
+        let (headers, _) = self.send_expecting(call, options.expect.as_ref()).await?;
         Ok(written(&headers, false))
+    }
+
+    /// Sends a write on the condition that what it replaces is as expected. A server that refuses conditions, as some
+    /// emulators may, gets it without.
+    async fn send_expecting(&self, call: Call, expect: Option<&Expect>) -> Result<(HeaderMap, Bytes)> {
+        let mut conditional = call.clone();
+        match expect.filter(|_| !self.refuses_write_conditions.load(Ordering::Relaxed)) {
+            Some(Expect::Absent) => conditional.set("if-none-match", "*")?,
+            Some(Expect::Is(Precondition { etag: Some(etag), .. })) => {
+                conditional.set("if-match", &format!("\"{etag}\""))?;
+            }
+            _ => return self.send_write(call).await,
+        }
+        match self.send_write(conditional).await {
+            Err(error) if error.kind == ErrorKind::Unsupported => {
+                let done = self.send_write(call).await?;
+                tracing::debug!(store = %self.url, "the server refuses conditions on writes");
+                self.refuses_write_conditions.store(true, Ordering::Relaxed);
+                Ok(done)
+            }
+            // Nothing is there to match. To a copy it may also mean the original.
+            Err(error) if error.kind == ErrorKind::NotFound && error.operation != "copy" => {
+                Err(Error { kind: ErrorKind::PreconditionFailed, ..error })
+            }
+            done => done,
+        }
     }
 
     /// Sends a write, whose answer of success has an ETag or no body.
@@ -142,7 +169,7 @@ impl AzureStore {
             call.set("x-ms-access-tier", tier)?;
         }
         call.patient = true;
-        let (mut headers, _) = self.send_write(call.clone()).await?;
+        let (mut headers, _) = self.send_expecting(call.clone(), options.expect.as_ref()).await?;
         if header(&headers, "x-ms-copy-status") == Some("pending") {
             let id = header(&headers, "x-ms-copy-id").map(str::to_owned);
             headers = self.wait_for_copy(&call, key, id.as_deref()).await?;

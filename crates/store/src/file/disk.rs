@@ -1,7 +1,7 @@
 //! The system calls that change a tree, so that a test can record them and undo what a power loss may undo.
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, renameat};
+use nix::fcntl::{OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::libc;
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::uio::pwritev;
@@ -38,6 +38,9 @@ pub trait Disk: Debug + Send + Sync {
 
     /// Renames within a directory; replaces what has the name `to`.
     fn rename(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno>;
+
+    /// Renames within a directory; [`Errno::EEXIST`] where something has the name `to`.
+    fn rename_new(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno>;
 
     /// Removes a file, or with [`UnlinkatFlags::RemoveDir`] an empty directory.
     fn remove(&self, directory: &OwnedFd, name: &str, flag: UnlinkatFlags) -> Result<(), Errno>;
@@ -80,6 +83,14 @@ impl Disk for Kernel {
 
     fn rename(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
         renameat(directory, from, directory, to)
+    }
+
+    fn rename_new(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
+        match renameat2(directory, from, directory, to, RenameFlags::RENAME_NOREPLACE) {
+            // The file system cannot (NFS, some FUSE): the caller has just seen that the name is free.
+            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => self.rename(directory, from, to),
+            done => done,
+        }
     }
 
     fn remove(&self, directory: &OwnedFd, name: &str, flag: UnlinkatFlags) -> Result<(), Errno> {

@@ -10,7 +10,7 @@ use super::own_links::Witness;
 use super::path::{Split, is_temporary_of, temporary_name};
 use super::read::{identity_of, is_kind, object_info, special_name};
 use crate::precondition::stays;
-use crate::{Doomed, ErrorKind, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written};
+use crate::{Doomed, ErrorKind, Expect, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
@@ -113,7 +113,7 @@ impl Tree {
         }
         let fail = |errno| self.system_error("put", key, errno);
         let directory = self.make_directory(split.parent).map_err(|blocked| self.blocked_error("put", key, blocked))?;
-        self.refuse_irreplaceable("put", key, &directory, split.name)?;
+        self.stat_replaceable("put", key, &directory, split.name)?;
         let (file, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
         write_segments(self.disk.as_ref(), &file, payload, 0).map_err(fail)?;
         let written = self.publish("put", key, split, &file, &temporary, options)?;
@@ -172,9 +172,23 @@ impl Tree {
             let lost = |errno: Errno| self.error(ErrorKind::ChecksumMismatch, operation, key, errno.desc());
             self.disk.sync(file.as_fd()).map_err(lost)?;
         }
-        let replaced = self.refuse_irreplaceable(operation, key, temporary.directory, split.name)?;
+        let replaced = self.stat_replaceable(operation, key, temporary.directory, split.name)?;
+        let unmet = || self.error(ErrorKind::PreconditionFailed, operation, key, "another file has this name by now");
+        let expect = options.expect.as_ref();
+        let is_met = |expect: &Expect| {
+            expect.is_met_by(replaced.as_ref().map(|stat| object_info(key.to_owned(), stat)).as_ref())
+        };
+        if !expect.is_none_or(is_met) {
+            return Err(unmet());
+        }
         let witness = replaced.and_then(|stat| Witness::of(temporary.directory, split.name, &stat));
-        self.disk.rename(temporary.directory, &temporary.name, split.name).map_err(fail)?;
+        // No system call replaces a file on a condition, so it was looked at right before. A new one takes no name.
+        if expect == Some(&Expect::Absent) {
+            let renamed = self.disk.rename_new(temporary.directory, &temporary.name, split.name);
+            renamed.map_err(|errno| if errno == Errno::EEXIST { unmet() } else { fail(errno) })?;
+        } else {
+            self.disk.rename(temporary.directory, &temporary.name, split.name).map_err(fail)?;
+        }
         if let Some(witness) = witness {
             witness.note();
         }
@@ -188,9 +202,10 @@ impl Tree {
         Ok(Written { file: Some(identity_of(&metadata)), size_bytes: Some(metadata.len()), ..Written::default() })
     }
 
-    /// Refuses a name that something other than a regular file has. Links count as what they are, also where they are
-    /// followed when read: `rename` would replace the link, not what it leads to. Returns the file that has the name.
-    fn refuse_irreplaceable(
+    /// The file that has a name; `None` if nothing has. Refuses a name that something other than a regular file has. Links
+    /// count as what they are, also where they are followed when read: `rename` would replace the link, not what it leads
+    /// to.
+    fn stat_replaceable(
         &self,
         operation: &'static str,
         key: &str,
@@ -238,7 +253,7 @@ impl Tree {
         let directory =
             self.make_directory(split.parent).map_err(|blocked| self.blocked_error("open upload", key, blocked))?;
         // Better now than after all parts are written.
-        self.refuse_irreplaceable("open upload", key, &directory, split.name)?;
+        self.stat_replaceable("open upload", key, &directory, split.name)?;
         let (_, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
         temporary.kept = true;
         Ok(UploadId(temporary.name.clone()))

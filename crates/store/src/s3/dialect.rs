@@ -15,6 +15,8 @@ pub(crate) struct Dialect {
     pub(crate) version: &'static str,
     /// Header that names the version to read; `None` when it is the query parameter `versionId`.
     pub(crate) if_version: Option<&'static str>,
+    /// Whether the completion of an upload takes a condition on what it replaces.
+    pub(crate) conditional_completion: bool,
     pub(crate) request_id: &'static str,
     /// Whether `x-amz-checksum-*` is spoken; otherwise `x-goog-hash`.
     pub(crate) amz_checksums: bool,
@@ -36,6 +38,7 @@ pub(crate) static S3: Dialect = Dialect {
     metadata_directive: "x-amz-metadata-directive",
     version: "x-amz-version-id",
     if_version: None,
+    conditional_completion: true,
     request_id: "x-amz-request-id",
     amz_checksums: true,
     batch_delete: true,
@@ -54,6 +57,8 @@ pub(crate) static GCS: Dialect = Dialect {
     metadata_directive: "x-goog-metadata-directive",
     version: "x-goog-generation",
     if_version: Some("x-goog-if-generation-match"),
+    // Google documents none.
+    conditional_completion: false,
     request_id: "x-guploader-uploadid",
     amz_checksums: false,
     batch_delete: false,

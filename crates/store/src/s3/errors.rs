@@ -25,7 +25,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         | "AuthorizationHeaderMalformed"
         | "AuthenticationRequired"
         | "NotSignedUp" => ErrorKind::Unauthenticated,
-        "PreconditionFailed" | "ConditionalRequestConflict" => ErrorKind::PreconditionFailed,
+        "PreconditionFailed" => ErrorKind::PreconditionFailed,
         "SlowDown"
         | "SlowDownRead"
         | "SlowDownWrite"
@@ -36,7 +36,8 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         | "RequestLimitExceeded"
         | "BandwidthLimitExceeded" => ErrorKind::SlowDown,
         "RequestTimeout" | "RequestTimedOut" => ErrorKind::Timeout,
-        "InternalError" | "OperationAborted" => ErrorKind::Server,
+        // A conflict says that another request was at work on the key, not how it ended.
+        "InternalError" | "OperationAborted" | "ConditionalRequestConflict" => ErrorKind::Server,
         "BadDigest" | "InvalidDigest" | "XAmzContentChecksumMismatch" | "XAmzContentSHA256Mismatch" => {
             ErrorKind::ChecksumMismatch
         }

@@ -9,6 +9,7 @@ mod credentials;
 mod delete;
 pub(crate) mod dialect;
 mod errors;
+mod expectation;
 pub(crate) mod headers;
 mod listing;
 mod location;
@@ -69,6 +70,8 @@ pub(crate) struct Bucket {
     lists_v1_only: AtomicBool,
     /// Whether the server answered a delete with a condition as if it did not know such.
     refuses_delete_conditions: AtomicBool,
+    /// Conditions on what a write replaces that the server is not known to refuse.
+    write_conditions: expectation::Taken,
 }
 
 #[async_trait]
@@ -161,9 +164,9 @@ impl Store for Bucket {
         upload: &UploadId,
         parts: &[PartTag],
         checksums: &Checksums,
-        _options: &PutOptions,
+        options: &PutOptions,
     ) -> Result<Written> {
-        self.finish_upload(key, upload, parts, checksums).await
+        self.finish_upload(key, upload, parts, checksums, options).await
     }
 
     async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {

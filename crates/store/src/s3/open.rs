@@ -137,6 +137,7 @@ fn new_bucket(
         checksum_kind: AtomicU8::new(0),
         lists_v1_only: AtomicBool::new(false),
         refuses_delete_conditions: AtomicBool::new(false),
+        write_conditions: Default::default(),
     })
 }
 

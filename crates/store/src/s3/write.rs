@@ -2,6 +2,7 @@
 
 use super::Bucket;
 use super::errors::may_refuse_checksum;
+use super::expectation::Condition;
 use super::headers::{checksums as header_checksums, md5_of_etag, version, written};
 use super::send::Refusal;
 use super::xml::{encode_crc32, encode_crc64, parse_write};
@@ -69,14 +70,17 @@ impl Bucket {
     async fn send_with_checksum(
         &self,
         call: Call,
+        condition: Option<Condition>,
         decorate: impl Fn(ChecksumKind, &mut Call) -> Result<()>,
     ) -> Result<Response<Incoming>> {
         let first = usize::from(self.checksum_kind.load(Ordering::Relaxed));
         let mut first_refusal: Option<Refusal> = None;
         for (index, kind) in CHECKSUM_KINDS.iter().enumerate().skip(first) {
-            let mut attempt = call.clone();
-            decorate(*kind, &mut attempt)?;
-            match self.send(attempt).await {
+            let make = || {
+                let mut attempt = call.clone();
+                decorate(*kind, &mut attempt).map(|()| attempt)
+            };
+            match self.send_on(condition.as_ref(), make).await {
                 Ok(response) => {
                     if index > first {
                         tracing::debug!(store = %self.url, kind = ?kind, "the server refused stronger checksums");
@@ -95,7 +99,13 @@ impl Bucket {
     }
 
     /// Sends the bytes of an object or a part with their checksum.
-    async fn send_payload(&self, mut call: Call, payload: Payload, sums: &Checksums) -> Result<HeaderMap> {
+    async fn send_payload(
+        &self,
+        mut call: Call,
+        payload: Payload,
+        sums: &Checksums,
+        condition: Option<Condition>,
+    ) -> Result<HeaderMap> {
         call.patient = true;
         let asked = call.clone();
         call.body = payload;
@@ -103,8 +113,8 @@ impl Bucket {
             set_google_hash(&mut call, sums)?;
         }
         let amz = self.dialect.amz_checksums;
-        let response =
-            self.send_with_checksum(call, |kind, call| if amz { kind.set(call, sums) } else { Ok(()) }).await?;
+        let decorate = |kind: ChecksumKind, call: &mut Call| if amz { kind.set(call, sums) } else { Ok(()) };
+        let response = self.send_with_checksum(call, condition, decorate).await?;
         let (head, body) = response.into_parts();
         let body = crate::rest::read_all(&asked, body).await?;
         self.refuse_late(&asked, &body)?;
@@ -123,7 +133,8 @@ impl Bucket {
         let sums = guarded(&payload, checksums);
         let mut call = self.call("put", Method::PUT, key, &[]);
         self.set_options(&mut call, options)?;
-        let headers = self.send_payload(call, payload, &sums).await?;
+        let condition = self.condition(options.expect.as_ref());
+        let headers = self.send_payload(call, payload, &sums, condition).await?;
         Ok(written(self.dialect, &headers))
     }
 
@@ -133,7 +144,7 @@ impl Bucket {
         self.set_options(&mut call, options)?;
         let amz = self.dialect.amz_checksums;
         let response = self
-            .send_with_checksum(call.clone(), |kind, call| {
+            .send_with_checksum(call.clone(), None, |kind, call| {
                 if let Some(name) = kind.name().filter(|_| amz) {
                     call.set("x-amz-checksum-algorithm", name)?;
                     call.set("x-amz-checksum-type", "FULL_OBJECT")?;
@@ -161,7 +172,7 @@ impl Bucket {
         let number = part.to_string();
         let call = self.call("put part", Method::PUT, key, &[("partNumber", &number), ("uploadId", &upload.0)]);
         let error_call = Call { body: Payload::default(), ..call.clone() };
-        let headers = self.send_payload(call, payload, &sums).await?;
+        let headers = self.send_payload(call, payload, &sums, None).await?;
         let written = written(self.dialect, &headers);
         let tag = written.etag.ok_or_else(|| error_call.error(ErrorKind::Server, "the answer has no ETag"))?;
         let checksums = Checksums { crc64nvme: sums.crc64nvme, crc32c: sums.crc32c, md5: written.checksums.md5 };
@@ -174,13 +185,15 @@ impl Bucket {
         upload: &UploadId,
         parts: &[PartTag],
         checksums: &Checksums,
+        options: &PutOptions,
     ) -> Result<Written> {
         let mut call = self.call("complete upload", Method::POST, key, &[("uploadId", &upload.0)]);
         call.patient = true;
         let size: u64 = parts.iter().map(|part| part.size_bytes).sum();
         let amz = self.dialect.amz_checksums;
+        let condition = self.condition(options.expect.as_ref()).filter(|_| self.dialect.conditional_completion);
         let response = self
-            .send_with_checksum(call.clone(), |kind, call| {
+            .send_with_checksum(call.clone(), condition, |kind, call| {
                 let kind = if amz && kind.is_known_of(parts) { kind } else { ChecksumKind::Nothing };
                 call.body = Bytes::from(completion_body(parts, kind)).into();
                 kind.set(call, checksums)?;
@@ -256,7 +269,12 @@ impl Bucket {
         let replace = options.attributes != Attributes::default();
         call.set(self.dialect.metadata_directive, if replace { "REPLACE" } else { "COPY" })?;
         self.set_options(&mut call, options)?;
-        let (headers, body) = self.send_small(call.clone()).await?;
+        let condition = self.condition(options.expect.as_ref());
+        let response = self.send_on(condition.as_ref(), || Ok(call.clone())).await?;
+        let (head, body) = response.into_parts();
+        let headers = head.headers;
+        let body = crate::rest::read_all(&call, body).await?;
+        self.refuse_late(&call, &body)?;
         let answer = parse_write(&body, "CopyObjectResult").map_err(|error| self.late_refusal(&call, &body, error))?;
         refuse_other_version(&call, source, &headers)?;
         let mut stated = header_checksums(self.dialect, &headers);

@@ -47,6 +47,12 @@ pub(crate) enum Ability {
     CopyPart,
     /// The copy is refused when the source changed.
     CopyPreconditions,
+    /// A write is refused when something else is at its destination than expected.
+    PutConditions,
+    /// So is the completion of an upload.
+    UploadConditions,
+    /// So is a copy.
+    ReplacingCopyConditions,
     /// Unfinished uploads can be listed.
     PendingUploads,
     /// A part of an aborted upload is refused.

@@ -38,6 +38,9 @@ impl Running {
                 {
                     self.lead.must_carry(object, part);
                 }
+                if failure.is_unmet() && cargo.is_guess {
+                    self.outlook.guessed_wrong(cargo.item.target);
+                }
                 cargo.failed(failure.clone());
             }
         }
@@ -157,6 +160,9 @@ impl Running {
             Err(failure) => {
                 // To look at it again would show the same: it is moved instead.
                 let fault = if failure.is_lost() { Fault::Permanent } else { failure.fault };
+                if failure.is_unmet() && cargo.is_guess {
+                    self.outlook.guessed_wrong(cargo.item.target);
+                }
                 cargo.failed(failure);
                 self.lead.fault(request, object, fault);
             }

@@ -3,11 +3,19 @@
 use super::{Shared, doubted};
 use crate::lead::journal::{Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
-use crate::node::work::{Differs, Failure, Placed, Proof, Side};
+use crate::node::work::{Differs, Failure, Leaves, Placed, Proof, Side};
+use crate::retry::RetryPolicy;
 use std::collections::BTreeMap;
 use tradewind_contract::JobSpec;
-use tradewind_store::{Attributes, Checksums, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits, UploadId};
+use tradewind_store::{
+    Attributes, Checksums, ErrorKind, Expect, ObjectInfo, PartTag, Precondition, PutOptions, Store, StoreLimits,
+    UploadId,
+};
 use tradewind_wire::lead::{Layout, NewObject};
+
+/// Tries of one object that may find the destination in another state than expected; the next one takes whatever is there.
+/// Less than [`TRIES_MAX`](tradewind_wire::lead::TRIES_MAX), so that no object fails for it.
+const UNMET_MAX: u32 = 3;
 
 /// One object × one destination, from when the state machine has it until it is finished or failed.
 pub(super) struct Cargo {
@@ -34,6 +42,12 @@ pub(super) struct Cargo {
     /// The latest reason why something of it was not done.
     pub(super) failure: Option<Failure>,
     pub(super) retries: u64,
+    /// How often the destination was not in the expected state.
+    unmet: u32,
+    /// Nobody has looked at the destination: that nothing is there is a guess.
+    pub(super) is_guess: bool,
+    /// The destination was asked for the object, or it was tried.
+    pub(super) looked_at_target: bool,
     pub(super) may_restart: bool,
 }
 
@@ -82,17 +96,48 @@ impl Extent {
 
 /// Asks the source for what a listing does not tell: attributes and checksums, and the present state after a change. Asks
 /// the destination whether it can still have what an `earlier` run sent.
-pub(super) async fn look(item: WorkItem, restarted: bool, earlier: Option<Extent>, setup: &Shared) -> Prepared {
+///
+/// With `looks_at_target` asks the destination also for the object that is there.
+pub(super) async fn look(
+    item: WorkItem,
+    restarted: bool,
+    earlier: Option<Extent>,
+    looks_at_target: bool,
+    setup: &Shared,
+) -> Prepared {
     let target = &setup.targets[usize::from(item.target)];
+    let key = item.target_key.clone();
+    let target_state =
+        async { if looks_at_target { state_of(target.as_ref(), &key, setup.policy).await } else { None } };
     let parts_are_doubtful = match earlier {
         Some(Extent { upload, end, bytes }) => !target.may_hold_parts(&item.target_key, &upload, end, bytes).await,
         None => false,
     };
-    let mut prepared = look_at_source(item, restarted, setup).await;
+    let source = async {
+        let needs_no_look = !restarted && is_whole(&item, setup);
+        match needs_no_look {
+            true => Prepared::Ready(Box::new(Cargo::whole(item, setup))),
+            false => look_at_source(item, restarted, setup).await,
+        }
+    };
+    let (mut prepared, target_state) = futures::join!(source, target_state);
     if let Prepared::Ready(cargo) = &mut prepared {
         cargo.parts_are_doubtful = parts_are_doubtful;
+        cargo.looked_at_target = looks_at_target;
+        cargo.item.expect = target_state.or(cargo.item.expect.take());
     }
     prepared
+}
+
+/// What a destination has under `key`; `None` if it does not say.
+async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<Expect> {
+    let policy = RetryPolicy { connect_max: None, ..policy };
+    match policy.run("head", store.url(), || store.head(key)).await {
+        Ok(now) => Some(Expect::seen(Some(&now))),
+        Err(error) if error.kind == ErrorKind::NotFound => Some(Expect::Absent),
+        Err(error) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => Some(Expect::Absent),
+        Err(_) => None,
+    }
 }
 
 async fn look_at_source(item: WorkItem, restarted: bool, setup: &Shared) -> Prepared {
@@ -158,6 +203,9 @@ impl Cargo {
             placed: None,
             failure: None,
             retries: 0,
+            unmet: 0,
+            is_guess: false,
+            looked_at_target: false,
             may_restart,
         }
     }
@@ -276,9 +324,33 @@ impl Cargo {
         self.tags.values().map(|tag| tag.size_bytes).sum()
     }
 
+    /// Nobody has looked at the destination, and it is taken to have no such object.
+    pub(super) fn guess_that_it_is_new(&mut self) {
+        if self.item.expect.is_none() && self.item.check.is_none() {
+            self.item.expect = Some(Expect::Absent);
+            self.is_guess = true;
+        }
+    }
+
+    /// The guess is not made any more, unless it was tried.
+    pub(super) fn drop_guess(&mut self) {
+        if self.is_guess && self.retries == 0 {
+            self.item.expect = None;
+            self.is_guess = false;
+        }
+    }
+
     /// Something of it was not done.
     pub(super) fn failed(&mut self, failure: Failure) {
         self.item.may_land_late |= doubted::may_land_late(&failure);
+        self.unmet += u32::from(failure.is_unmet());
+        match failure.leaves.as_deref() {
+            // Somebody else writes again and again: the last one wins, as without conditions.
+            Some(Leaves::Seen(expect)) => self.item.expect = (self.unmet < UNMET_MAX).then(|| expect.clone()),
+            Some(Leaves::Unknown) => self.item.expect = None,
+            None => {}
+        }
+        self.is_guess &= failure.leaves.is_none();
         self.failure = Some(failure.reported());
         self.retries += 1;
     }
@@ -292,6 +364,7 @@ fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions
         modified_unix_ms: Some(item.info.modified_unix_ms),
         durable: is_durable(item, job),
         size_bytes: Some(item.info.size_bytes),
+        expect: None,
     }
 }
 

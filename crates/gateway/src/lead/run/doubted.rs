@@ -39,7 +39,9 @@ pub(super) struct Copied {
 
 /// Whether, after this failure of an attempt, its write may yet be carried out by the store.
 pub(super) fn may_land_late(failure: &Failure) -> bool {
-    failure.fault == Fault::Lost || failure.fault == Fault::Unavailable && failure.side != Some(Side::Source)
+    // A write that the store refused for what is there is over.
+    !failure.is_unmet()
+        && (failure.fault == Fault::Lost || failure.fault == Fault::Unavailable && failure.side != Some(Side::Source))
 }
 
 impl Running {

@@ -4,8 +4,9 @@
 //! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`objects`](self::objects) takes
 //! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
 //! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
-//! objects failed, [`doubted`](self::doubted) keeps those that a late write may replace, [`outdated`](self::outdated) looks for sources that
-//! changed before their copies were complete, [`moved`](self::moved) what `mv` deletes, [`spending`](self::spending) what was paid for,
+//! objects failed, [`doubted`](self::doubted) keeps those that a late write may replace, [`outdated`](self::outdated) looks
+//! for sources that changed before their copies were complete, [`moved`](self::moved) what `mv` deletes,
+//! [`outlook`](self::outlook) guesses what is at the destinations, [`spending`](self::spending) what was paid for,
 //! [`routes`](self::routes) which routes there are and which are down; [`opening`](self::opening) begins the job,
 //! [`ending`](self::ending) ends it.
 
@@ -22,6 +23,7 @@ mod objects;
 mod opening;
 mod orders;
 mod outdated;
+mod outlook;
 mod routes;
 mod spending;
 mod tally;
@@ -46,6 +48,7 @@ pub use opening::{CannotBegin, begin};
 use orders::Dispatch;
 pub use orders::Way;
 use outdated::Outdated;
+use outlook::Outlook;
 pub use routes::Rerouted;
 use routes::route_plan;
 use spending::Spending;
@@ -139,6 +142,7 @@ struct Running {
     causes: Causes,
     doubted: Backlog<Copied>,
     outdated: Outdated,
+    outlook: Outlook,
     /// Routes that are down, since when (ms), and whether that was told.
     down: HashMap<RouteId, (u64, bool)>,
     /// What a gateway said of a store that it cannot reach, until something is done again.
@@ -232,6 +236,7 @@ impl Running {
         let running = Self {
             dispatch: Dispatch::new(ways, replies.0),
             tally: Tally::new(&shared.job, &routes),
+            outlook: Outlook::new(&shared.job),
             setup: Arc::new(shared),
             local,
             lead,
@@ -355,6 +360,7 @@ impl Running {
             let takes_more = !surveying.listed
                 && self.stopping.is_none()
                 && self.preparing < PREPARING_MAX
+                && !self.outlook.is_looking()
                 && self.lead.wants_more();
             tokio::select! {
                 Some(reply) = replies.recv() => {
@@ -486,6 +492,7 @@ impl Running {
     }
 
     fn send(&mut self, request: RequestId, route: RouteId, work: &Work) {
+        self.drop_guesses(work);
         if let Work::Open(object) = work
             && let Some(cargo) = self.cargo.get_mut(object)
         {
@@ -502,6 +509,18 @@ impl Running {
         }
         let order = orders::order(request, route, work, &self.cargo, &self.setup);
         self.dispatch.push(request, order);
+    }
+
+    /// Objects that were taken for new, and that are no longer, are written whatever is there. A guess that an order has
+    /// named stays: nothing else refuses the write of that order if it comes late.
+    fn drop_guesses(&mut self, work: &Work) {
+        for object in work.objects() {
+            if let Some(cargo) = self.cargo.get_mut(&object)
+                && !self.outlook.is_free(cargo.item.target)
+            {
+                cargo.drop_guess();
+            }
+        }
     }
 
     /// Gives up requests that nobody has answered in time, whatever became of them.

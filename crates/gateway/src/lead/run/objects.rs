@@ -72,7 +72,8 @@ impl Running {
         self.tally.found(item.info.size_bytes);
         if let Some(cause) = self.causes.closed(Place::Target(item.target)).cloned() {
             let Cause { kind, message, hint, .. } = cause;
-            let failure = Failure { fault: Fault::Permanent, kind, message, hint, side: Some(Side::Target) };
+            let failure =
+                Failure { fault: Fault::Permanent, kind, message, hint, side: Some(Side::Target), leaves: None };
             return self.object_failed(&item, &failure, 0).await;
         }
         if self.setup.job.listed_bytes_max().is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
@@ -94,7 +95,8 @@ impl Running {
 
     /// Gives an object to the state machine, after a look at it where more must be known than a listing tells.
     pub(super) fn load(&mut self, item: WorkItem, restarted: bool) {
-        if item.check.is_some() || !restarted && cargo::is_whole(&item, &self.setup) {
+        let looks_at_target = self.outlook.wants_look(&item);
+        if item.check.is_some() || !looks_at_target && !restarted && cargo::is_whole(&item, &self.setup) {
             return self.take_on(Cargo::whole(item, &self.setup));
         }
         self.preparing += 1;
@@ -102,14 +104,22 @@ impl Running {
         // Gateways elsewhere look at each part themselves.
         let earlier = self.unfinished.get(&(item.target, item.target_key.clone())).filter(|_| self.local);
         let earlier = earlier.map(cargo::Extent::of);
-        tokio::spawn(async move { look.end(cargo::look(item, restarted, earlier, &setup).await) });
+        tokio::spawn(async move { look.end(cargo::look(item, restarted, earlier, looks_at_target, &setup).await) });
     }
 
     pub(super) async fn prepared(&mut self, prepared: Prepared) {
         self.preparing -= 1;
         match prepared {
-            Prepared::Ready(cargo) => self.take_on(*cargo),
-            Prepared::Failed(failed) => self.object_failed(&failed.0, &failed.1, 0).await,
+            Prepared::Ready(cargo) => {
+                if cargo.looked_at_target {
+                    self.outlook.looked(cargo.item.target, cargo.item.expect.as_ref());
+                }
+                self.take_on(*cargo);
+            }
+            Prepared::Failed(failed) => {
+                self.outlook.not_looked(failed.0.target);
+                self.object_failed(&failed.0, &failed.1, 0).await;
+            }
         }
     }
 
@@ -129,6 +139,9 @@ impl Running {
         }
         if cargo.part_bytes.is_some() {
             cargo.remember_orphans();
+        }
+        if self.outlook.is_free(cargo.item.target) {
+            cargo.guess_that_it_is_new();
         }
         let id = ObjectId(self.next_object);
         self.next_object += 1;

@@ -119,6 +119,8 @@ fn whole_place(cargo: &Cargo, setup: &Shared) -> WholePlace {
         key: cargo.item.target_key.clone(),
         options: cargo.options.clone(),
         verify: setup.job.verify,
+        expect: cargo.item.expect.clone(),
+        again: cargo.retries > 0,
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{FailedObject, JobSpec, Limits};
-use tradewind_store::{Error, ObjectInfo, Store};
+use tradewind_store::{Error, Expect, ObjectInfo, Store};
 
 /// Things found that nobody has taken yet; at the limit the listing waits.
 pub const FOUND_QUEUE_MAX: usize = 4096;
@@ -47,6 +47,8 @@ pub struct WorkItem {
     pub check: Option<Unsynced>,
     /// A write of this run was lost and may still arrive at the destination.
     pub may_land_late: bool,
+    /// What the next write may replace; `None` where the state of the destination is not known.
+    pub expect: Option<Expect>,
     /// Uploads of this key that were opened by this run since then (Unix ms) may be ours, and nobody knows their names.
     pub orphans_since_unix_ms: Option<i64>,
 }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
 use tradewind_contract::{Comparison, FailedObject, Member, ObjectFilter, Selection};
-use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store, Written};
+use tradewind_store::{Error, ErrorKind, Expect, ListRequest, ObjectInfo, Store, Written};
 
 /// A survey under way. Shared by the ranges that are listed at once.
 struct Walk {
@@ -502,9 +502,7 @@ impl Walk {
     /// not tell.
     async fn is_still_there(&self, candidate: &Candidate) -> bool {
         let target = &self.survey.targets[usize::from(candidate.target)];
-        let is_listed =
-            self.survey.job.compare.is_some() && !matches!(self.survey.job.selection, Selection::Several { .. });
-        let theirs = if is_listed {
+        let theirs = if self.is_listed(candidate.target) {
             candidate.theirs.clone()
         } else {
             match self.ask(target, &candidate.target_key).await {
@@ -579,6 +577,13 @@ impl Walk {
         changed.is_none_or(|changed_unix_ms| changed_unix_ms >= since_unix_ms.saturating_sub(CLOCK_SLACK_MS))
     }
 
+    /// Whether the destination was looked at for each object, so that none is there that was not found.
+    fn is_listed(&self, target: u16) -> bool {
+        let is_compared =
+            self.survey.job.compare.is_some() && !matches!(self.survey.job.selection, Selection::Several { .. });
+        is_compared && self.is_open(target.into())
+    }
+
     fn work(&self, candidate: Candidate) -> WorkItem {
         WorkItem {
             target: candidate.target,
@@ -588,6 +593,7 @@ impl Walk {
             server_side: self.server_side[usize::from(candidate.target)],
             check: candidate.check,
             may_land_late: false,
+            expect: self.is_listed(candidate.target).then(|| Expect::seen(candidate.theirs.as_ref())),
             orphans_since_unix_ms: None,
         }
     }
