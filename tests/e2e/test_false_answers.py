@@ -254,3 +254,71 @@ def test_a_wrong_blob_with_snapshots_is_not_taken_back(azure_store: OddStore, co
     assert refusal.strikes > 0
     assert "it could not be removed" in done.failures[0]["message"]
     assert "k" in place.contents()
+
+
+def gateway_etags(place: OddPlace, key: str) -> Edit:
+    """States another ETag than the answer to the write did, and the checksum that the client gave for the upload."""
+
+    def other(reply: Reply) -> None:
+        if "etag" in reply.headers:
+            reply.headers["etag"] = '"gateway-1"'
+        given = [each.request.headers for each in place.store.requests(during("complete upload", key))]
+        if given and "x-amz-checksum-crc64nvme" in given[-1]:
+            reply.headers["x-amz-checksum-crc64nvme"] = given[-1]["x-amz-checksum-crc64nvme"]
+            reply.headers["x-amz-checksum-type"] = "FULL_OBJECT"
+
+    return Edit(other)
+
+
+@pytest.mark.parametrize("verb", ["cp", "mv", "put"])
+def test_another_etag_over_the_same_checksum_is_the_same_object(
+    s3_store: OddStore, command: Command, tmp_path: Path, verb: str
+) -> None:
+    place, source = OddPlace(s3_store, command), tmp_path / "k"
+    source.write_bytes(payload("big", 12 * MIB))
+    s3_store.add(Rule(gateway_etags(place, "k"), when=during("head", "k")))
+    if verb == "put":
+        command.run("cp", "-", f"{place.url}/k", *CHUNK, *place.flags("dst"), stdin=source.read_bytes()).expect(0)
+    else:
+        command.run(verb, source, f"{place.url}/k", *CHUNK, *place.flags("dst")).expect(0)
+    assert place.contents() == {"k": payload("big", 12 * MIB)}
+    assert source.exists() == (verb != "mv")
+
+
+def unstable_etags(reply: Reply) -> None:
+    """The ETag of a gateway that does not know that of the answer to the write."""
+    if "etag" in reply.headers:
+        reply.headers["etag"] = '"gateway-1"'
+
+
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+def test_another_etag_without_a_checksum_is_settled_by_reading_back(
+    store: OddStore, command: Command, tmp_path: Path, verb: str
+) -> None:
+    place, source = OddPlace(store, command), tmp_path / "k"
+    source.write_bytes(payload("big", 12 * MIB))
+    store.add(Rule(Edit(unstable_etags), when=lambda asking: during("head", "k")(asking) or during("get", "k")(asking)))
+    store.habits.ignores_if_match = True
+    arguments = [str(source), f"{place.url}/k", *CHUNK, *place.flags("dst")]
+    done = command.run(verb, "--json", *arguments)
+    assert (done.code, kinds(done)) == (1, ["overwritten"])
+    assert "--verify read" in done.failures[0]["hint"]
+    assert source.exists()
+    command.run(verb, "--json", *arguments, "--verify", "read").expect(0)
+    assert source.exists() == (verb != "mv")
+    assert place.contents() == {"k": payload("big", 12 * MIB)}
+
+
+def test_reading_back_finds_another_writers_object(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+    """Of the same length as ours, right after our write."""
+    place, source = OddPlace(s3_store, command), tmp_path / "k"
+    source.write_bytes(payload("big", 12 * MIB))
+
+    def replace(reply: Reply) -> None:
+        place.put("k", payload("another", 12 * MIB))
+
+    s3_store.add(Rule(Edit(replace), when=during("complete upload")))
+    done = command.run("mv", "--json", source, f"{place.url}/k", *CHUNK, "--verify", "read", *place.flags("dst"))
+    assert (done.code, kinds(done)) == (1, ["overwritten"])
+    assert source.exists()
+    assert place.contents() == {"k": payload("another", 12 * MIB)}

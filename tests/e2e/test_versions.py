@@ -138,6 +138,32 @@ def test_sync_keeps_what_it_wrote_under_another_name_of_the_same_object(
     assert s3.sizes() == {"p/logs/x": 9, "p/a": 1, "p/b": 1}
 
 
+def test_a_source_that_shrinks_is_read_anew_at_once(store: OddStore, command: Command, tmp_path: Path) -> None:
+    """The server ignores the condition, so it answers that the rest of the old object is not there."""
+    store.habits.ignores_if_match = True
+    place, to = OddPlace(store, command), tmp_path / "to"
+    place.put("k", OLD)
+    shorter = payload("shorter", 6 * MIB)
+    store.add(Rule(Call(lambda: place.put("k", shorter)), when=during("get", "k"), skip=1, count=1))
+    arguments = [f"{place.url}/k", str(to), "--chunk-size", "5MiB", *place.flags("src")]
+    command.run("cp", "--json", *arguments).expect(0)
+    assert to.read_bytes() == shorter
+    assert len(store.requests(during("get", "k"))) <= 6
+
+
+def test_a_source_that_keeps_shrinking_has_changed(store: OddStore, command: Command, tmp_path: Path) -> None:
+    store.habits.ignores_if_match = True
+    place, to = OddPlace(store, command), tmp_path / "to"
+    place.put("k", OLD)
+    sizes = iter(range(11 * MIB, 0, -MIB))
+    store.add(Rule(Call(lambda: place.put("k", payload("k", next(sizes)))), when=during("get", "k"), skip=1))
+    arguments = [f"{place.url}/k", str(to), "--chunk-size", "5MiB", *place.flags("src")]
+    done = command.run("cp", "--json", *arguments).expect(1)
+    assert kinds(done) == ["changed"]
+    assert not to.exists()
+    assert len(store.requests(during("get", "k"))) <= 6
+
+
 @pytest.mark.parametrize("etags", ["md5", "none"])
 def test_two_versions_never_meet_in_one_object(store: OddStore, command: Command, tmp_path: Path, etags: str) -> None:
     store.habits.ignores_if_match = True

@@ -185,8 +185,9 @@ pub struct Limits {
     pub store_reach_s: u32,
     /// No byte of an answer for so long: the request is given up and tried again.
     pub store_idle_s: u32,
-    /// Longest silence of a store that works by itself (a copy, the completion of an upload, an fsync). White space in
-    /// an answer and reports that a copy is pending end a silence; a dead connection ends the request sooner.
+    /// Longest silence of a store that works by itself (a copy, the completion of an upload, an fsync), and its longest
+    /// work with signs of life, on top of which comes the time of its bytes at 4 MiB/s. White space in an answer ends a
+    /// silence; a dead connection ends the request sooner.
     pub store_work_s: u32,
     /// A peer silent for so long is dead.
     pub peer_silence_s: u32,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
 use tradewind_contract::{JobSpec, Limits};
-use tradewind_store::{Error, ErrorKind, Result};
+use tradewind_store::{Error, ErrorKind, Result, WorkLimits};
 
 /// First wait between two tries; doubles with each.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
@@ -47,9 +47,9 @@ impl RetryPolicy {
         Self { connect_max: Some(Duration::from_secs(job.stall_s.into())), ..Self::from(limits) }
     }
 
-    /// For requests that let the store work, as the completion of an upload does: an answer may take as long as that.
-    pub fn working(self) -> Self {
-        Self { idle_max: self.work_max, ..self }
+    /// For requests that let the store work on so many bytes, as the completion of an upload does.
+    pub fn working(self, bytes: u64) -> Self {
+        Self { idle_max: WorkLimits::of(self.work_max, bytes).total_max, ..self }
     }
 
     /// Runs `attempt` until it succeeds, fails for good, or the policy is exhausted; the last error is returned.

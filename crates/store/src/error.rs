@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Overwritten,
     /// The store answered a write as done, and does not have the object.
     Lost,
+    /// Something stands in the way of the write: a blob of another type, or blocks of another client's upload (Azure).
+    Occupied,
     /// The object has snapshots, which would be deleted with it (Azure).
     HasSnapshots,
     /// The upload is unknown (aborted, completed or expired).
@@ -30,6 +32,8 @@ pub enum ErrorKind {
     SlowDown,
     /// No answer in time.
     Timeout,
+    /// The store worked on the request for longer than it may, and showed signs of life all the time.
+    Unfinished,
     /// The connection could not be made or was lost.
     Connection,
     /// The store failed (5xx other than SlowDown).
@@ -99,9 +103,12 @@ impl Error {
             InvalidKey if self.operation == "list" => "rename it, or leave it out with --exclude",
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
             Overwritten => {
-                "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again"
+                "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again; where \
+                 the store's ETags are not stable, with --verify read"
             }
             Lost => "the store loses what it acknowledges: report this to its operator, or use another store",
+            Occupied => "delete it there, or choose another destination name",
+            Unfinished => "resume the job when the store is done; --store-work allows more time",
             HasSnapshots => "delete its snapshots first if nobody needs them, or leave the object out with --exclude",
             Link => "--follow-symlinks copies what symbolic links point to",
             BrokenLink => "mend or remove the link, or leave it and all below it out with --exclude",

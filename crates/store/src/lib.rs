@@ -45,7 +45,7 @@ pub use place::{
     BucketIdentity, Identity, Kinship, Relation, keep_out_of, kinship, may_be_same_object, object_kinship, respelled,
 };
 pub use precondition::{FileIdentity, Precondition, stays};
-pub use progress::with_progress;
+pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub use rest::Unreachable;
 pub use written::look_at_written;
 

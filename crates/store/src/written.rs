@@ -6,10 +6,13 @@ use crate::{Checksums, Error, ErrorKind, ObjectInfo, Precondition, Result, Store
 /// its length, and its version and checksums where the answer to the write named none. An identity that may write only
 /// is not told (403): then `written` is returned as it is, without a length.
 ///
+/// Some gateways state another ETag for an object than they did when they wrote it. An object with the checksums that were
+/// `sent` is the one that was written, or as good, whatever its ETag; what is said of it now is returned.
+///
 /// # Errors
 /// [`ErrorKind::Lost`]: the object is not there. [`ErrorKind::Overwritten`]: another one is. Otherwise what the store
 /// says when it is asked.
-pub async fn look_at_written(store: &dyn Store, key: &str, written: &Written) -> Result<Written> {
+pub async fn look_at_written(store: &dyn Store, key: &str, written: &Written, sent: &Checksums) -> Result<Written> {
     let fail = |kind, why: &str| {
         let root = store.url();
         let separator = if root.ends_with('/') { "" } else { "/" };
@@ -18,6 +21,7 @@ pub async fn look_at_written(store: &dyn Store, key: &str, written: &Written) ->
     match store.head(key).await {
         Ok(now) => match Precondition::written(written).difference(&now) {
             None => Ok(completed(written, now)),
+            Some(_) if sent.agrees_with(&now.checksums) == Some(true) => Ok(completed(&Written::default(), now)),
             Some(difference) => {
                 let why = format!("it has been replaced by another writer, so it is not proven: {difference}");
                 Err(fail(ErrorKind::Overwritten, &why))

@@ -151,8 +151,14 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "stall",
             parse_duration_s,
-            "stop (resumable) if no route works, or a store is unreachable, for this time",
+            "stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time",
             "60s",
+        ),
+        Setting(
+            "store_work",
+            parse_duration_s,
+            "longest copy or completion by a store, plus its bytes at 4 MiB/s (default 1h)",
+            unset="1h",
         ),
         Setting("max_delete", parse_count, "delete nothing if more than N objects would be deleted", unset="no limit"),
         *_side_settings("src", "source side"),

@@ -141,7 +141,11 @@ class Client:
         spec = resolve(sources, destinations, options, way.plan)
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
-        settings = {"concurrency": options.concurrency, "seal": options.seal}
+        settings = {
+            "concurrency": options.concurrency,
+            "store_work_s": options.store_work_s,
+            "seal": options.seal,
+        }
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)
             try:
@@ -324,7 +328,10 @@ class Client:
                     raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
                 raise
             run = RunSettings(
-                job_id, settings.get("concurrency"), secrets.token_hex(32) if _seals(settings, plan) else None
+                job_id,
+                settings.get("concurrency"),
+                secrets.token_hex(32) if _seals(settings, plan) else None,
+                store_work_s=settings.get("store_work_s"),
             )
             self._deploy(spec, gateways, run, plan)
             if adaptation is not None:

@@ -39,6 +39,7 @@ class RunSettings:
     store_requests_max: int | None = None
     seal_key_hex: str | None = None
     route_ids: Mapping[tuple[str, ...], int] | None = None
+    store_work_s: int | None = None
 
 
 def compile_programs(deployment: Deployment, job: JobSpec, settings: RunSettings) -> dict[str, Program]:
@@ -130,4 +131,5 @@ def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> Lim
         store_reach_s=min(limits.store_reach_s, max(1, job.stall_s * 3 // 4)),
         store_idle_s=min(limits.store_idle_s, max(IDLE_S_MIN, job.stall_s // 2)),
         store_requests_max=settings.store_requests_max or limits.store_requests_max,
+        store_work_s=settings.store_work_s or limits.store_work_s,
     )

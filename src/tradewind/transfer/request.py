@@ -58,7 +58,9 @@ class Options:
       hold over all runs of the job, and bytes that were lost and sent again count each time; requests that a gateway
       repeats to its destination store do not
     - `limit_bytes_per_s`: over all routes
-    - `stall_s`: stop, resumable, when no route has worked, or a store was out of reach, for so long
+    - `stall_s`: stop, resumable, when no route has worked, or a store was out of reach or returned only errors, for so
+      long
+    - `store_work_s`: longest time for one copy or completion of a store, plus its bytes at 4 MiB/s; None: 1 h
     - `report_file`: one JSON verdict per object
     - `source`, `destination`: how each side is reached; for several destinations one for all, or one for each
     """
@@ -87,6 +89,7 @@ class Options:
     max_bytes: int | None = None
     limit_bytes_per_s: int | None = None
     stall_s: int = 60
+    store_work_s: int | None = None
     dry_run: bool = False
     report_file: str | None = None
     source: Access = field(default_factory=Access)
@@ -397,6 +400,8 @@ def _check_options(options: Options) -> None:
         raise UsageError("--max-delete goes with --delete")
     if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
         raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
+    if options.store_work_s is not None and not 1 <= options.store_work_s <= 86_400:
+        raise UsageError(f"store_work_s {options.store_work_s}: must be 1 s to 1 day")
 
 
 def _check_chunk(options: Options, ends: list[Location]) -> None:

@@ -41,6 +41,7 @@ impl ProvenCopy {
         let url = || object_url(store, &self.key);
         match policy.run("head", store.url(), || store.head(&self.key)).await {
             Ok(now) if is_as_written(self.size_bytes, &self.written, &now) => Ok(()),
+            Ok(now) if self.differs_in_etag_alone(&now) => Err(NotThere::Lost(of_another_etag(&url()))),
             Ok(_) => Err(NotThere::Lost(lost(&url(), "has been replaced"))),
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
                 Err(NotThere::Lost(lost(&url(), "is not there")))
@@ -48,6 +49,21 @@ impl ProvenCopy {
             Err(error) => Err(NotThere::Unknown(error)),
         }
     }
+
+    /// Another writer, or a store whose ETags are not stable.
+    fn differs_in_etag_alone(&self, now: &ObjectInfo) -> bool {
+        let state = Precondition { etag: None, ..Precondition::written(&self.written) };
+        now.size_bytes == self.size_bytes
+            && state.difference(now).is_none()
+            && self.written.checksums.agrees_with(&now.checksums).is_none()
+    }
+}
+
+fn of_another_etag(url: &str) -> Failure {
+    let why =
+        "has another ETag than the store stated when it was written, and no checksum tells whether it was replaced";
+    let hint = "resume the job to copy it again; where the store's ETags are not stable, move with --verify read";
+    Failure { hint: Some(hint.to_owned()), ..lost(url, why) }
 }
 
 fn lost(url: &str, why: &str) -> Failure {

@@ -13,11 +13,12 @@ pub fn kind_name(kind: ErrorKind) -> &'static str {
         Unauthenticated => "unauthenticated",
         PreconditionFailed => "changed",
         Overwritten => "overwritten",
+        Occupied => "occupied",
         HasSnapshots => "has_snapshots",
         ChecksumMismatch | Lost => "mismatch",
         InvalidKey | Link | BrokenLink => "invalid_key",
         NoSpace => "no_space",
-        SlowDown | Timeout | Connection | Server | Truncated => "unavailable",
+        SlowDown | Timeout | Unfinished | Connection | Server | Truncated => "unavailable",
         Unsupported => "unsupported",
         Protocol => "protocol",
         UploadNotFound | BadRequest | Configuration => "refused",
@@ -30,6 +31,7 @@ pub fn outcome_of(error: &Error) -> Outcome {
     match error.kind {
         Forbidden | Unauthenticated => Outcome::Unauthorised,
         ChecksumMismatch | Lost => Outcome::Mismatch,
+        Unfinished => Outcome::Unavailable,
         kind if kind.is_transient() => Outcome::Unavailable,
         _ => Outcome::Failed,
     }

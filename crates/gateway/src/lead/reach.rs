@@ -1,4 +1,5 @@
-//! Tells that a store cannot be reached while it is tried again, and when it is time to give up.
+//! Tells that a store cannot be reached, or answers nothing but errors, while it is tried again, and when it is time to
+//! give up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +11,23 @@ pub const UNREACHABLE_TOLD_AFTER: Duration = Duration::from_secs(5);
 const KNOWN_FOR: Duration = Duration::from_secs(30);
 /// How often the stores are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A store that was tried in vain for as long as a job may stall.
+#[derive(Debug)]
+pub struct Lost {
+    /// The store's URL.
+    pub url: String,
+    /// How long a job may stall.
+    pub patience: Duration,
+    /// What the tries came to.
+    pub how: Unreachable,
+}
+
+/// What `store` has come to, if it was tried in vain for `patience`.
+pub fn lost(store: &dyn Store, patience: Duration) -> Option<Lost> {
+    let how = store.unreachable().filter(|failing| failing.lasted() >= patience)?;
+    Some(Lost { url: store.url().to_owned(), patience, how })
+}
 
 /// Some stores, and which of them were told to be out of reach.
 pub struct Reach {
@@ -31,11 +49,11 @@ impl Reach {
             match &failing {
                 Some(failing) if !*told && is_worth_telling(failing) => {
                     *told = true;
-                    news.push(format!("cannot reach {}: {}; {retrying}", failing.origin, failing.why));
+                    news.push(format!("{}; {retrying}", trouble(store.as_ref(), failing)));
                 }
                 None if *told => {
                     *told = false;
-                    news.push(format!("{} can be reached again", store.url()));
+                    news.push(format!("{} answers again", store.url()));
                 }
                 _ => {}
             }
@@ -44,10 +62,17 @@ impl Reach {
     }
 
     /// The stores' common trouble, if every one was tried in vain for `patience`.
-    fn lost(&self, patience: Duration) -> Option<Unreachable> {
-        let failing =
-            |(store, _): &(Arc<dyn Store>, bool)| store.unreachable().filter(|failing| failing.lasted() >= patience);
-        self.stores.iter().map(failing).collect::<Option<Vec<_>>>()?.pop()
+    fn lost(&self, patience: Duration) -> Option<Lost> {
+        let lost = |(store, _): &(Arc<dyn Store>, bool)| lost(store.as_ref(), patience);
+        self.stores.iter().map(lost).collect::<Option<Vec<_>>>()?.pop()
+    }
+}
+
+/// What is wrong with a store that cannot be reached, or answers nothing but errors.
+fn trouble(store: &dyn Store, failing: &Unreachable) -> String {
+    match failing.is_connected {
+        true => format!("{} answers nothing but errors: {}", store.url(), failing.why),
+        false => format!("cannot reach {}: {}", failing.origin, failing.why),
     }
 }
 
@@ -62,7 +87,7 @@ pub async fn until_lost(
     targets: Vec<Arc<dyn Store>>,
     patience: Duration,
     say: impl Fn(String),
-) -> Unreachable {
+) -> Lost {
     let mut sides = [Reach::of([source]), Reach::of(targets)];
     let retrying = format!("retrying for {} s at most (--stall)", patience.as_secs());
     let mut ticks = tokio::time::interval(LOOK_EVERY);

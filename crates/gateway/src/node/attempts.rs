@@ -3,12 +3,12 @@
 use super::budget::Throttle;
 use rand::Rng;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use tradewind_contract::Limits;
-use tradewind_store::{Error, ErrorKind, Result, with_progress};
+use tradewind_store::{Error, ErrorKind, Result, WorkLimits, with_progress};
 
 /// First pause between two tries; doubled each time, with jitter.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -28,6 +28,8 @@ pub struct Attempts {
     /// The same for a request that lets the store work.
     work_max: Duration,
     counts: Arc<Counts>,
+    /// When the first of the requests failed that have failed for a passing cause since the last one that did not.
+    failing_since: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Requests to a store, by how they ended.
@@ -54,6 +56,7 @@ impl Attempts {
             idle_max: Duration::from_secs(limits.store_idle_s.max(1).into()),
             work_max: Duration::from_secs(limits.store_work_s.max(1).into()),
             counts: Arc::default(),
+            failing_since: Arc::default(),
         }
     }
 
@@ -89,10 +92,12 @@ impl Attempts {
         let mut pause = PAUSE_MIN;
         for tries in 1.. {
             let slot = self.throttle.slot().await;
+            let moved = progress.load(Ordering::Relaxed);
             let outcome = self.watched(describe, patience, progress, request()).await;
             drop(slot);
             let error = match outcome {
                 Ok(value) => {
+                    self.answered();
                     self.throttle.succeeded();
                     self.counts.ok.fetch_add(1, Ordering::Relaxed);
                     return Ok(value);
@@ -103,11 +108,16 @@ impl Attempts {
                 self.throttle.slow_down();
                 self.counts.slow_down.fetch_add(1, Ordering::Relaxed);
             }
+            // A connection that was lost while bytes moved is no sign that the store is down.
+            let answers = matches!(error.kind, ErrorKind::SlowDown | ErrorKind::Server);
+            if !error.kind.is_transient() || !answers && progress.load(Ordering::Relaxed) != moved {
+                self.answered();
+            }
             let is_out_of_reach = matches!(error.kind, ErrorKind::Connection | ErrorKind::Timeout);
             let time_max = if is_out_of_reach { self.reach_max.min(self.retry_time_max) } else { self.retry_time_max };
             let patient =
                 started.elapsed() + pause < time_max && (tries < self.tries_max || error.kind == ErrorKind::SlowDown);
-            if !error.kind.is_transient() || !patient {
+            if !error.kind.is_transient() || self.is_hopeless() || !patient {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
                 return Err(error);
             }
@@ -119,6 +129,18 @@ impl Attempts {
         unreachable!("the loop above ends by returning")
     }
 
+    /// The store answered something else than a passing error.
+    fn answered(&self) {
+        *self.failing_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Notes a passing error. Whether the store has answered nothing else for as long as one request is tried: then each
+    /// further one has a single try, so that a store that is down costs its time once and not for each object.
+    fn is_hopeless(&self) -> bool {
+        let mut since = self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.get_or_insert_with(Instant::now).elapsed() >= self.retry_time_max
+    }
+
     async fn watched<T>(
         &self,
         describe: Describe<'_>,
@@ -126,11 +148,12 @@ impl Attempts {
         progress: &Arc<AtomicU64>,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let silence_max = match patience {
-            Patience::Transfer => self.idle_max,
-            Patience::Work => self.work_max,
+        let (silence_max, bytes) = match patience {
+            Patience::Transfer => (self.idle_max, 0),
+            Patience::Work { bytes } => (self.work_max, bytes),
         };
-        let mut request = std::pin::pin!(with_progress(Arc::clone(progress), request));
+        let limits = WorkLimits::of(self.work_max, bytes);
+        let mut request = std::pin::pin!(with_progress(Arc::clone(progress), limits, request));
         let mut seen = progress.load(Ordering::Relaxed);
         loop {
             if let Ok(done) = tokio::time::timeout(silence_max, &mut request).await {
@@ -152,8 +175,12 @@ pub enum Patience {
     /// Bytes move, or an answer is due at once.
     Transfer,
     /// The store copies, puts parts together or syncs. Issuing the request again would only make it begin anew. A store
-    /// that died meanwhile is noticed by its connection (TCP keepalive).
-    Work,
+    /// that died meanwhile is noticed by its connection (TCP keepalive), one that shows signs of life for ever by
+    /// [`WorkLimits`].
+    Work {
+        /// Length of what the store works on.
+        bytes: u64,
+    },
 }
 
 /// Names a request in an error that the store itself did not make.
@@ -192,10 +219,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_of_the_store_is_waited_for_once() {
-        let (made, done) = slow_request(Patience::Work, 500).await;
+        let (made, done) = slow_request(Patience::Work { bytes: 0 }, 500).await;
         assert_eq!((made, done.is_ok()), (1, true));
         let (made, done) = slow_request(Patience::Transfer, 35).await;
         assert!(made > 1 && done.is_err(), "a transfer that stands still is issued again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_only_fails_costs_its_time_once() {
+        let attempts = attempts();
+        let tries = Cell::new(0);
+        let refused = || async {
+            tries.set(tries.get() + 1);
+            Err::<(), _>(Error::new(ErrorKind::SlowDown, "put", "s3://b/k", "busy"))
+        };
+        let progress = Arc::default();
+        let describe = Describe { operation: "put", url: "s3://b/k" };
+        let put = || attempts.run(describe, Patience::Transfer, &progress, refused);
+        let began = Instant::now();
+        assert!(put().await.is_err() && tries.get() > 10 && began.elapsed() >= Duration::from_secs(110));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let (tried, began) = (tries.get(), Instant::now());
+        assert!(put().await.is_err());
+        assert_eq!((tries.get() - tried, began.elapsed()), (1, Duration::ZERO));
+        attempts.answered();
+        let tried = tries.get();
+        assert!(put().await.is_err() && tries.get() - tried > 10, "it is patient again after an answer");
     }
 
     #[tokio::test(start_paused = true)]
@@ -209,6 +258,6 @@ mod tests {
             }
             Ok(())
         };
-        assert!(attempts().run(describe, Patience::Work, &progress, alive).await.is_ok());
+        assert!(attempts().run(describe, Patience::Work { bytes: 0 }, &progress, alive).await.is_ok());
     }
 }

@@ -152,7 +152,7 @@ impl Sink {
                     }
                 };
                 let computed = with_md5(checksums, &written.checksums, &payload);
-                let written = self.looked_at(target, &place.key, size_bytes, &computed, written).await?;
+                let written = self.looked_at(target, &place.key, size_bytes, &computed, written, place.verify).await?;
                 let computed = with_md5(computed, &written.checksums, &payload);
                 let target_proof = self.prove(target, &place, &computed, &written).await?;
                 let unsynced = target.unsynced(&place.options, &computed);
@@ -172,7 +172,7 @@ impl Sink {
         self.scope.check_copy(&source)?;
         place.options.expect = place.expect.take();
         let mut tries = 0;
-        let copy = target.run("copy", &place.key, None, |_| {
+        let copy = target.working("copy", &place.key, size_bytes, || {
             tries += 1;
             target.store.copy(&place.key, &source, &place.options)
         });
@@ -184,7 +184,7 @@ impl Sink {
                 self.unless_met(target, &place, wanted, failure).await?
             }
         };
-        let written = self.looked_at(target, &place.key, size_bytes, &listed, written).await?;
+        let written = self.looked_at(target, &place.key, size_bytes, &listed, written, VerifyMode::Auto).await?;
         let agrees = listed.agrees_with(&written.checksums);
         if agrees == Some(false) {
             let why = "the store's copy has another checksum than the original";
@@ -251,8 +251,9 @@ impl Sink {
     async fn copy_part(&self, place: PartPlace, source: PartSource) -> Result<PartTag, Failure> {
         let target = self.target(place.target, &place.key)?;
         self.scope.check_copy(&source)?;
+        let bytes = source.range.as_ref().map_or(0, |range| range.end.saturating_sub(range.start));
         target
-            .run("copy part", &place.key, None, |_| {
+            .working("copy part", &place.key, bytes, || {
                 target.store.copy_part(&place.key, &place.upload, place.part, &source)
             })
             .await
@@ -279,7 +280,7 @@ impl Sink {
         let target = self.target(place.target, &place.key)?;
         place.options.expect = place.expect.take();
         let mut tries = 0;
-        let complete = target.run("complete upload", &place.key, None, |_| {
+        let complete = target.working("complete upload", &place.key, size_bytes, || {
             tries += 1;
             target.store.complete_upload(&place.key, &upload, &parts, &checksums, &place.options)
         });
@@ -297,7 +298,7 @@ impl Sink {
         if let Some(since) = sweep_since_unix_ms {
             self.sweep(target, &place.key, since).await;
         }
-        let written = self.looked_at(target, &place.key, size_bytes, &checksums, written).await?;
+        let written = self.looked_at(target, &place.key, size_bytes, &checksums, written, place.verify).await?;
         let proven = self.prove(target, &place, &checksums, &written).await?;
         let by_parts =
             proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
@@ -342,10 +343,17 @@ impl Sink {
         size_bytes: u64,
         computed: &Checksums,
         mut written: Written,
+        verify: VerifyMode,
     ) -> Result<Written, Failure> {
-        if written.size_bytes.is_none() && computed.agrees_with(&written.checksums).is_none() {
-            let look = |_| look_at_written(target.store.as_ref(), key, &written);
-            written = target.run("head", key, None, look).await?;
+        let is_vouched_for = written.size_bytes.is_some() || computed.agrees_with(&written.checksums).is_some();
+        if !is_vouched_for || verify == VerifyMode::Read {
+            let look = |_| look_at_written(target.store.as_ref(), key, &written, computed);
+            written = match target.run("head", key, None, look).await {
+                Err(failure) if failure.kind == "overwritten" && verify == VerifyMode::Read => {
+                    self.settled(target, key, computed).await?.ok_or(failure)?
+                }
+                looked => looked?,
+            };
         }
         match written.size_bytes.filter(|found| *found != size_bytes) {
             None => Ok(written),
@@ -354,6 +362,14 @@ impl Sink {
                 Err(self.take_back(target, key, Precondition::written(&written), &why).await)
             }
         }
+    }
+
+    /// The object that the store has, if it has the bytes that were sent, although its ETag is another than the store said
+    /// when it was written. They are read back.
+    async fn settled(&self, target: &Target, key: &str, computed: &Checksums) -> Result<Option<Written>, Failure> {
+        let now = target.run("head", key, None, |_| target.store.head(key)).await?;
+        let (read, _) = self.read_back(target, key, &Precondition::exact(&now)).await?;
+        Ok((computed.agrees_with(&read) == Some(true)).then(|| written_as(now)))
     }
 
     /// Holds what was computed against what the store says it has; reads back where it says nothing and the job wants it.
@@ -453,6 +469,34 @@ impl Target {
         operation: &'static str,
         key: &str,
         payload: Option<&Payload>,
+        request: impl FnMut(Payload) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = tradewind_store::Result<T>>,
+    {
+        self.run_with(operation, key, Patience::Transfer, payload, request).await
+    }
+
+    /// Tries a request that lets the store work by itself, on so many bytes.
+    async fn working<T, F>(
+        &self,
+        operation: &'static str,
+        key: &str,
+        bytes: u64,
+        mut request: impl FnMut() -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = tradewind_store::Result<T>>,
+    {
+        self.run_with(operation, key, Patience::Work { bytes }, None, |_| request()).await
+    }
+
+    async fn run_with<T, F>(
+        &self,
+        operation: &'static str,
+        key: &str,
+        patience: Patience,
+        payload: Option<&Payload>,
         mut request: impl FnMut(Payload) -> F,
     ) -> Result<T, Failure>
     where
@@ -467,7 +511,7 @@ impl Target {
             async { if is_local { waited_for(&progress, request).await } else { request.await } }
         };
         self.attempts
-            .run(Describe { operation, url: &url }, patience(operation), &progress, once)
+            .run(Describe { operation, url: &url }, patience, &progress, once)
             .await
             .map_err(|error| Failure::of_store(&error, Side::Target))
     }
@@ -476,14 +520,6 @@ impl Target {
     fn unsynced(&self, options: &PutOptions, checksums: &Checksums) -> Option<Unsynced> {
         let boot = self.store.volatile_boot().filter(|_| !options.durable)?;
         Some(Unsynced { boot: boot.to_owned(), checksums: *checksums })
-    }
-}
-
-/// Operations that let the store work by itself.
-fn patience(operation: &str) -> Patience {
-    match operation {
-        "copy" | "copy part" | "complete upload" => Patience::Work,
-        _ => Patience::Transfer,
     }
 }
 

@@ -397,7 +397,8 @@ impl Failure {
     /// The object at the destination is not the one that was written there.
     pub fn overwritten(url: &str) -> Self {
         let message = format!("{url}: the object that was written has been replaced or removed, so it is not proven");
-        let hint = "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again";
+        let hint = "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again; \
+                    where the store's ETags are not stable, with --verify read";
         Self { hint: Some(hint.to_owned()), ..Self::new(Fault::Permanent, "overwritten", message) }
     }
 
@@ -421,6 +422,9 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::UploadNotFound => (Fault::UploadGone, "upload_gone"),
         ErrorKind::Timeout | ErrorKind::Connection => (Fault::Unavailable, OUT_OF_REACH),
         ErrorKind::SlowDown | ErrorKind::Server | ErrorKind::Truncated => (Fault::Unavailable, "unavailable"),
+        // Asked for again, it would begin anew.
+        ErrorKind::Unfinished => (Fault::Permanent, "unavailable"),
+        ErrorKind::Occupied => (Fault::Permanent, "occupied"),
         ErrorKind::Overwritten => (Fault::Permanent, "overwritten"),
         ErrorKind::HasSnapshots => (Fault::Permanent, "has_snapshots"),
         ErrorKind::ChecksumMismatch | ErrorKind::Lost => (Fault::Corrupt, "mismatch"),

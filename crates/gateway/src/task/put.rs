@@ -174,7 +174,7 @@ impl Put {
     ) -> Result<Sent, TaskError> {
         let options = self.options(Some(bytes));
         let complete = || self.store.complete_upload(&self.key, upload, tags, ours, &options);
-        let written = match self.policy.working().run("complete upload", self.store.url(), complete).await {
+        let written = match self.policy.working(bytes).run("complete upload", self.store.url(), complete).await {
             Ok(written) => written,
             // An answer may be lost after the store has done what was asked: the upload is gone and the object there.
             Err(error) if error.kind == ErrorKind::UploadNotFound => self.written_already(ours, error).await?,
@@ -199,7 +199,7 @@ impl Put {
         if sent.written.size_bytes.is_some() || sent.written.checksums.agrees_with(&sent.ours).is_some() {
             return Ok(sent);
         }
-        let look = || look_at_written(self.store.as_ref(), &self.key, &sent.written);
+        let look = || look_at_written(self.store.as_ref(), &self.key, &sent.written, &sent.ours);
         let written = self.policy.run("head", self.store.url(), look).await?;
         Ok(Sent { written, ..sent })
     }

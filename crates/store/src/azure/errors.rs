@@ -9,11 +9,14 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     match code {
         "BlobNotFound" => ErrorKind::NotFound,
         "SnapshotsPresent" => ErrorKind::HasSnapshots,
+        _ if in_the_way(code).is_some() => ErrorKind::Occupied,
         "ContainerNotFound" | "ContainerBeingDeleted" => ErrorKind::BucketNotFound,
-        // The last is the answer to `If-None-Match: *`.
-        "ConditionNotMet" | "SourceConditionNotMet" | "TargetConditionNotMet" | "BlobAlreadyExists" => {
-            ErrorKind::PreconditionFailed
-        }
+        // `BlobAlreadyExists` is the answer to `If-None-Match: *`.
+        "ConditionNotMet"
+        | "SourceConditionNotMet"
+        | "TargetConditionNotMet"
+        | "BlobAlreadyExists"
+        | "InvalidRange" => ErrorKind::PreconditionFailed,
         "AuthenticationFailed" | "NoAuthenticationInformation" | "InvalidAuthenticationInfo" => {
             ErrorKind::Unauthenticated
         }
@@ -32,9 +35,21 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         "Md5Mismatch" | "Crc64Mismatch" | "InvalidMd5" => ErrorKind::ChecksumMismatch,
         // Blocks that expired, were discarded by another write of the key, or never came.
         "InvalidBlockList" => ErrorKind::UploadNotFound,
-        "InvalidRange" => ErrorKind::Truncated,
         "InvalidResourceName" | "InvalidUri" | "OutOfRangeInput" => ErrorKind::InvalidKey,
         _ => status_meaning(status),
+    }
+}
+
+/// What stands in the way of a write that is refused with this code.
+pub(super) fn in_the_way(code: &str) -> Option<&'static str> {
+    match code {
+        "InvalidBlobType" => Some("a blob of another type has this name"),
+        // All blocks of a blob have ids of one length.
+        "InvalidBlobOrBlock" => {
+            Some("another client's unfinished upload has blocks under this name, which Azure keeps for a week")
+        }
+        "ResourceTypeMismatch" | "PathConflict" | "DirectoryIsNotEmpty" => Some("a directory has this name"),
+        _ => None,
     }
 }
 

@@ -3,10 +3,10 @@
 use super::AzureStore;
 use super::headers::object_info;
 use super::xml::parse_listing;
-use crate::rest::{Call, content_length, expected_bytes, stream_exactly};
+use crate::rest::{Call, content_length, expected_bytes, header, read_error, stream_exactly};
 use crate::{Download, ErrorKind, ListPage, ListRequest, ObjectInfo, Precondition, Result};
 use futures::StreamExt;
-use http::Method;
+use http::{HeaderMap, Method};
 use std::ops::Range;
 
 impl AzureStore {
@@ -23,11 +23,22 @@ impl AzureStore {
     pub(super) async fn head_blob(&self, key: &str, condition: &Precondition) -> Result<ObjectInfo> {
         let call = self.read_call("head", Method::HEAD, key, condition)?;
         let response = self.send(call.clone()).await?;
+        self.refuse_directory(&call, response.headers())?;
         let size = content_length(response.headers());
         let size = size.ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
         let info = object_info(key, size, false, response.headers());
         condition.check(&call, &info)?;
         Ok(info)
+    }
+
+    /// A directory of a hierarchical namespace, or the empty blob by which Hadoop marks one, is no object.
+    fn refuse_directory(&self, call: &Call, headers: &HeaderMap) -> Result<()> {
+        let says = |name: &str, value: &str| header(headers, name).is_some_and(|said| said.eq_ignore_ascii_case(value));
+        let is_marker = says("x-ms-meta-hdi_isfolder", "true") && content_length(headers) == Some(0);
+        match says("x-ms-resource-type", "directory") || is_marker {
+            true => Err(call.error(ErrorKind::NotFound, "it is a directory")),
+            false => Ok(()),
+        }
     }
 
     pub(super) async fn get_blob(
@@ -47,13 +58,16 @@ impl AzureStore {
             // Not `Range`: that one is part of the signature and folded by some proxies.
             call.set("x-ms-range", &format!("bytes={}-{}", range.start, range.end - 1))?;
         }
-        let (head, body) = self.send(call.clone()).await?.into_parts();
+        let sent = self.send(call.clone()).await.map_err(|error| read_error(error, condition))?;
+        let (head, body) = sent.into_parts();
         call.headers.clear();
-        let (expected, size) = expected_bytes(&call, head.status, &head.headers, range.as_ref())?;
+        self.refuse_directory(&call, &head.headers)?;
+        let (expected, size) = expected_bytes(&call, head.status, &head.headers, range.as_ref())
+            .map_err(|error| read_error(error, condition))?;
         let is_range = head.status == http::StatusCode::PARTIAL_CONTENT;
         let info = object_info(key, size, is_range, &head.headers);
         condition.check(&call, &info)?;
-        Ok(Download { info, body: stream_exactly(call, body, expected) })
+        Ok(Download { info, body: stream_exactly(call, body, expected, self.http.reach()) })
     }
 
     pub(super) async fn list_blobs(&self, request: &ListRequest) -> Result<ListPage> {
@@ -74,7 +88,8 @@ impl AzureStore {
 
     async fn list_once(&self, request: &ListRequest, after: Option<&str>, marker: Option<&str>) -> Result<ListPage> {
         let max = request.max_keys.map(|max| max.to_string());
-        let mut query = vec![("restype", "container"), ("comp", "list")];
+        // The metadata tell the marks of directories.
+        let mut query = vec![("restype", "container"), ("comp", "list"), ("include", "metadata")];
         if !request.prefix.is_empty() {
             query.push(("prefix", &request.prefix));
         }

@@ -1,6 +1,6 @@
 //! One call: addressed, authorised, sent, and its answer sorted into success or an error by meaning.
 
-use super::errors::{meaning, says_gone};
+use super::errors::{in_the_way, meaning, says_gone};
 use super::{AzureStore, LIMITS};
 use crate::rest::{Call, encode_path, encode_query, header, read_all};
 use crate::s3::{describe, innermost, no_longer_gone, parse_error};
@@ -69,6 +69,7 @@ impl AzureStore {
         let code = header(&head.headers, "x-ms-error-code").map(str::to_owned);
         let code = code.or_else(|| answer.as_ref().map(|answer| answer.code.clone())).unwrap_or_default();
         let message = describe(head.status, answer.as_ref(), header(&head.headers, "x-ms-request-id"));
+        let message = in_the_way(&code).map_or(message.clone(), |what| format!("{what}: {message}"));
         let mut kind = meaning(head.status, &code);
         if asked.method == Method::DELETE && !says_gone(&code, &body) {
             kind = no_longer_gone(kind);

@@ -4,7 +4,7 @@ use super::headers::{encode_crc64, etag, set_attributes, set_metadata, set_optio
 use super::xml::{block_list, parse_uncommitted};
 use super::{AzureStore, LIMITS};
 use crate::precondition::stays;
-use crate::progress::sign_of_life;
+use crate::progress::{WorkLimits, still_at_work, work_limits};
 use crate::rest::{Call, encode_path, header, is_web_page, refuse_foreign_answer};
 use crate::{
     Attributes, Checksums, Doomed, Error, ErrorKind, Expect, PartSource, PartTag, Payload, PendingUpload, Precondition,
@@ -18,11 +18,14 @@ use http::{HeaderMap, Method};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Deletes in flight at once.
 const DELETES_IN_FLIGHT: usize = 16;
 /// How often a copy that Azure makes in the background is asked about.
 const COPY_POLL: Duration = Duration::from_millis(500);
+/// How long a copy may make no progress where the caller does not say.
+const COPY_SILENCE_MAX: Duration = Duration::from_secs(3600);
 /// Digits of an upload id.
 const UPLOAD_DIGITS: usize = 16;
 
@@ -179,13 +182,16 @@ impl AzureStore {
         }
         // The ETag of the copy as it is now; the answer to the request has another one while the copy is pending.
         let written = Written { etag: etag(&headers), ..Written::default() };
-        look_at_written(self, key, &written).await
+        look_at_written(self, key, &written, &Checksums::default()).await
     }
 
-    /// Within one account a copy is mostly done at once; Azure makes a large one in the background. Each report that it is
-    /// not done yet is a sign of life. A blob that tells of no copy, or of another, was written by somebody else.
+    /// Within one account a copy is mostly done at once; Azure makes a large one in the background. A copy whose progress
+    /// stands still for too long is aborted. A blob that tells of no copy, or of another, was written by somebody else.
     async fn wait_for_copy(&self, call: &Call, key: &str, id: Option<&str>) -> Result<HeaderMap> {
         let replaced = || call.error(ErrorKind::Overwritten, "another write to this key took its place");
+        let limits = work_limits().unwrap_or(WorkLimits::of(COPY_SILENCE_MAX, 0));
+        let (began, mut moved, mut copied) = (Instant::now(), Instant::now(), None);
+        let mut is_abort_refused = false;
         loop {
             tokio::time::sleep(COPY_POLL).await;
             let response =
@@ -197,15 +203,61 @@ impl AzureStore {
                 return Err(replaced());
             }
             match header(response.headers(), "x-ms-copy-status") {
-                Some("pending") => sign_of_life(),
+                Some("pending") => {
+                    let now = header(response.headers(), "x-ms-copy-progress").map(str::to_owned);
+                    if now != copied {
+                        (moved, copied) = (Instant::now(), now);
+                    }
+                    let ended = if moved.elapsed() >= limits.silence_max {
+                        format!("the copy makes no progress for {} s", limits.silence_max.as_secs())
+                    } else if began.elapsed() >= limits.total_max {
+                        format!("the store is still at work after {} s", limits.total_max.as_secs())
+                    } else {
+                        still_at_work(call)?;
+                        continue;
+                    };
+                    let ended = copied.as_ref().map_or(ended.clone(), |copied| format!("{ended} ({copied} bytes)"));
+                    let then = match self.abort_copy(key, id).await {
+                        Ok(()) => "it was aborted".to_owned(),
+                        Err(error) if is_abort_refused => format!("it could not be aborted: {error}"),
+                        // It may have ended meanwhile.
+                        Err(_) => {
+                            is_abort_refused = true;
+                            continue;
+                        }
+                    };
+                    return Err(call.error(ErrorKind::Unfinished, format!("{ended}; {then}")));
+                }
                 Some("success") => return Ok(response.headers().clone()),
                 None => return Err(replaced()),
                 Some(status) => {
                     let why = header(response.headers(), "x-ms-copy-status-description").unwrap_or_default();
+                    self.remove_empty(key, etag(response.headers())).await.ok();
                     return Err(call.error(ErrorKind::Server, format!("the copy ended as {status}: {why}")));
                 }
             }
         }
+    }
+
+    /// Aborts a copy and removes the empty blob that Azure leaves of it.
+    async fn abort_copy(&self, key: &str, id: Option<&str>) -> Result<()> {
+        let mut call = self.call("abort copy", Method::PUT, key, &[("comp", "copy"), ("copyid", id.unwrap_or(""))]);
+        call.set("x-ms-copy-action", "abort")?;
+        self.send_small(call).await?;
+        let response = self.send(self.call("abort copy", Method::HEAD, key, &[])).await?;
+        match header(response.headers(), "x-ms-copy-id") == id {
+            true => self.remove_empty(key, etag(response.headers())).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Removes the blob without bytes that a failed copy has left under `key`, if it is still the one of that ETag.
+    async fn remove_empty(&self, key: &str, etag: Option<String>) -> Result<()> {
+        if etag.is_none() {
+            return Ok(());
+        }
+        let condition = Precondition { etag, size_bytes: Some(0), ..Precondition::default() };
+        self.delete_blob(&Doomed { key: key.to_owned(), condition }).await
     }
 
     async fn set_properties(&self, key: &str, attributes: &Attributes) -> Result<HeaderMap> {

@@ -1,7 +1,7 @@
 //! Bodies: payload segments out, exact lengths in.
 
-use super::Call;
-use crate::progress::sign_of_life;
+use super::{Call, Reach};
+use crate::progress::still_at_work;
 use crate::{ErrorKind, Payload, Result};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -21,11 +21,13 @@ pub(crate) struct SendBody {
     payload: Payload,
     next_segment: usize,
     bytes_left: u64,
+    life: Option<Reach>,
 }
 
 impl SendBody {
-    pub(crate) fn new(payload: Payload) -> Self {
-        Self { bytes_left: payload.len(), next_segment: 0, payload }
+    /// `life` is told whenever bytes are handed over.
+    pub(crate) fn new(payload: Payload, life: Option<Reach>) -> Self {
+        Self { bytes_left: payload.len(), next_segment: 0, payload, life }
     }
 }
 
@@ -38,6 +40,10 @@ impl Body for SendBody {
         _context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(segment) = self.payload.segments().get(self.next_segment).cloned() else { return Poll::Ready(None) };
+        // The first ones only fill the buffers of this machine.
+        if let Some(life) = self.life.as_ref().filter(|_| self.next_segment > 0) {
+            life.answered();
+        }
         self.next_segment += 1;
         self.bytes_left -= segment.len() as u64;
         self.payload.sent(segment.len() as u64);
@@ -62,7 +68,7 @@ pub(crate) async fn read_all(call: &Call, mut body: Incoming) -> Result<Bytes> {
             // White space is what servers send while they work. Anything else is the answer, which is small: one that
             // drips has the time of any other answer, and no more.
             if data.iter().all(u8::is_ascii_whitespace) {
-                sign_of_life();
+                still_at_work(call)?;
             }
             if all.is_empty() && body.is_end_stream() {
                 return Ok(data);
@@ -77,9 +83,14 @@ pub(crate) async fn read_all(call: &Call, mut body: Incoming) -> Result<Bytes> {
 }
 
 /// A body of which exactly `expected` bytes must come; anything else is an error at its end.
-pub(crate) fn stream_exactly(call: Call, body: Incoming, expected: u64) -> BoxStream<'static, Result<Bytes>> {
-    let state = (body, expected, call, false);
-    futures::stream::unfold(state, |(mut body, left, call, ended)| async move {
+pub(crate) fn stream_exactly(
+    call: Call,
+    body: Incoming,
+    expected: u64,
+    life: Reach,
+) -> BoxStream<'static, Result<Bytes>> {
+    let state = (body, expected, call, life, false);
+    futures::stream::unfold(state, |(mut body, left, call, life, ended)| async move {
         if ended {
             return None;
         }
@@ -94,14 +105,17 @@ pub(crate) fn stream_exactly(call: Call, body: Incoming, expected: u64) -> BoxSt
                         break Err(fail("body longer than announced".to_owned()));
                     }
                     Ok(data) if data.is_empty() => {}
-                    Ok(data) => break Ok(data),
+                    Ok(data) => {
+                        life.answered();
+                        break Ok(data);
+                    }
                     Err(_trailers) => {}
                 },
             }
         };
         let ended = item.is_err();
         let left = left - item.as_ref().map_or(0, |data| data.len() as u64);
-        Some((item, (body, left, call, ended)))
+        Some((item, (body, left, call, life, ended)))
     })
     .boxed()
 }

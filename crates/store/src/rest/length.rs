@@ -31,6 +31,10 @@ pub(crate) fn expected_bytes(
     if start != range.start || end >= range.end {
         return Err(call.error(ErrorKind::Server, "the server sent another range than asked"));
     }
+    if size < range.end {
+        let message = format!("the object has {size} bytes, asked were those up to {}", range.end);
+        return Err(call.error(ErrorKind::PreconditionFailed, message));
+    }
     if end < range.end - 1 {
         let message = format!("the object has {size} bytes, but the range ends at {}", range.end);
         return Err(call.error(ErrorKind::Truncated, message));

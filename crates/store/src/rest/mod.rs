@@ -18,14 +18,14 @@ pub(crate) use length::{content_length, expected_bytes};
 pub use reach::Unreachable;
 pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
 
-use crate::{Error, ErrorKind, Payload, Result};
+use crate::{Error, ErrorKind, Payload, Precondition, Result};
 use clock::ServerClock;
 use connector::{Connector, connector};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use reach::Reach;
+pub(crate) use reach::Reach;
 use std::time::{Duration, Instant};
 
 /// Longest wait for an answer to a request that moves no object bytes; then [`ErrorKind::Timeout`].
@@ -117,7 +117,12 @@ impl Http {
         self.clock.ahead_s()
     }
 
-    /// Set while no connection can be made.
+    /// Notes what moves.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach.clone()
+    }
+
+    /// Set while no connection can be made, or nothing but errors are answered.
     pub(crate) fn unreachable(&self) -> Option<Unreachable> {
         self.reach.failing()
     }
@@ -138,11 +143,15 @@ impl Http {
             headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         headers.entry(http::header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
-        let mut request = Request::new(SendBody::new(body));
+        let body_bytes = body.len();
+        let life = (body_bytes > SHORT_BODY_BYTES_MAX).then(|| self.reach.clone());
+        let mut request = Request::new(SendBody::new(body, life));
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
         let (began, sent_unix_ms) = (Instant::now(), unix_now_ms());
+        let is_short = body_bytes <= SHORT_BODY_BYTES_MAX;
+        let mut unanswered = Unanswered { reach: &self.reach, origin: &origin, began, waits: is_short };
         let answer = self.client.request(request);
         let answer = if patient {
             answer.await
@@ -152,21 +161,53 @@ impl Http {
                 fail(ErrorKind::Timeout, format!("no answer within {} s", METADATA_TIMEOUT.as_secs()))
             })?
         };
+        unanswered.waits = false;
         let answer = answer.map_err(|error| {
             let (kind, what, cause) = transport_meaning(&error);
             match kind {
-                ErrorKind::Connection | ErrorKind::Timeout if error.is_connect() => {
-                    self.reach.failed(&origin, began, &cause);
+                ErrorKind::Connection | ErrorKind::Timeout if error.is_connect() || is_short => {
+                    self.reach.failed(&origin, began, !error.is_connect(), &cause);
                 }
                 _ => self.reach.connected(),
             }
             fail(kind, format!("{what}: {cause}"))
         })?;
-        self.reach.connected();
+        match answer.status() {
+            status if is_passing(status) => self.reach.failed(&origin, began, true, &format!("HTTP {status}")),
+            _ => self.reach.answered(),
+        }
         self.clock.observe(sent_unix_ms, unix_now_ms(), answer.headers());
         Ok(answer)
     }
 }
+
+/// A request that waits for the head of its answer. Dropped before it comes, because nobody waits any longer, it was
+/// answered with nothing.
+struct Unanswered<'a> {
+    reach: &'a Reach,
+    origin: &'a str,
+    began: Instant,
+    waits: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if self.waits {
+            let why = format!("no answer for {} s", self.began.elapsed().as_secs());
+            // Whether it had a connection is not known.
+            self.reach.failed(self.origin, self.began, self.reach.was_connected(), &why);
+        }
+    }
+}
+
+/// Whether a status says that the server may answer better later.
+fn is_passing(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 429 | 500 | 502..=504)
+}
+
+/// A request with a longer body that ends without an answer says nothing of the store: its bytes may have been on their
+/// way for long.
+const SHORT_BODY_BYTES_MAX: u64 = 64 << 10;
 
 const USER_AGENT: &str = concat!("tradewind/", env!("CARGO_PKG_VERSION"));
 
@@ -200,12 +241,12 @@ fn is_certificate_error(error: &(dyn std::error::Error + Send + Sync + 'static))
 /// Meaning of a status alone, for answers whose body says nothing.
 pub(crate) fn status_meaning(status: StatusCode) -> ErrorKind {
     match status.as_u16() {
-        304 | 412 => ErrorKind::PreconditionFailed,
+        // A range is asked for within the length that is known, so an object without it is another one (416).
+        304 | 412 | 416 => ErrorKind::PreconditionFailed,
         401 => ErrorKind::Unauthenticated,
         403 => ErrorKind::Forbidden,
         404 | 410 => ErrorKind::NotFound,
         408 | 504 => ErrorKind::Timeout,
-        416 => ErrorKind::Truncated,
         429 | 503 => ErrorKind::SlowDown,
         501 => ErrorKind::Unsupported,
         507 => ErrorKind::NoSpace,
@@ -228,6 +269,15 @@ pub(crate) fn refuse_foreign_answer(call: &Call, etag: Option<&str>, body: &[u8]
         return Ok(());
     }
     Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it names no ETag, and has a body"))
+}
+
+/// The error of a read: one that named no state of the object cannot have met another one, only an object that is too
+/// short.
+pub(crate) fn read_error(error: Error, condition: &Precondition) -> Error {
+    match error.kind {
+        ErrorKind::PreconditionFailed if condition.is_any() => Error { kind: ErrorKind::Truncated, ..error },
+        _ => error,
+    }
 }
 
 /// A header as text; absent when it is not there or is no UTF-8.

@@ -1,13 +1,16 @@
-//! Whether a server can be reached: what the latest tries to connect came to.
+//! Whether a server can be reached, and answers anything but errors: what the latest requests came to.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A server to which no connection could be made, from the first failed try since it last answered to the latest.
+/// A server that cannot be reached or answers nothing but passing errors, from the first request that failed since its
+/// last good answer to the latest. Any answer that is no passing error is a good one, a refusal too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
     /// Scheme, host and port.
     pub origin: String,
+    /// Whether the latest failed after a connection was made.
+    pub is_connected: bool,
     /// What the latest try met.
     pub why: String,
     /// When the first of the tries began.
@@ -25,26 +28,36 @@ impl Unreachable {
 
 /// What is known of one server. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reach(Arc<Mutex<State>>);
+pub(crate) struct Reach(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     connected: bool,
     failing: Option<Unreachable>,
+    answered: Option<Instant>,
 }
 
 impl Reach {
-    /// A try that began at `began` could not connect.
-    pub(super) fn failed(&self, origin: &str, began: Instant, why: &str) {
+    /// A request that began at `began` failed: it could not connect, or was answered with a passing error or not at all.
+    /// One that had a connection may have moved bytes for long, so only the moment when it failed counts.
+    pub(super) fn failed(&self, origin: &str, began: Instant, is_connected: bool, why: &str) {
         let mut state = self.lock();
-        let since = state.failing.as_ref().map_or(began, |failing| failing.since.min(began));
+        let first = if is_connected { Instant::now() } else { began };
+        let since = state.failing.as_ref().map_or(first, |failing| failing.since.min(first));
+        let since = state.answered.map_or(since, |answered| answered.max(since));
         let (origin, why) = (origin.to_owned(), why.to_owned());
-        state.failing = Some(Unreachable { origin, why, since, latest: Instant::now() });
+        state.connected |= is_connected;
+        state.failing = Some(Unreachable { origin, is_connected, why, since, latest: Instant::now() });
     }
 
-    /// There was a connection: the server answered, or the request may at least have come to it.
+    /// There was a connection: a request may at least have come to the server.
     pub(super) fn connected(&self) {
-        *self.lock() = State { connected: true, failing: None };
+        self.lock().connected = true;
+    }
+
+    /// The server answered, or bytes of an object move.
+    pub(crate) fn answered(&self) {
+        *self.lock() = State { connected: true, failing: None, answered: Some(Instant::now()) };
     }
 
     pub(super) fn was_connected(&self) -> bool {
@@ -69,13 +82,18 @@ mod tests {
         let reach = Reach::default();
         assert!(reach.failing().is_none() && !reach.was_connected());
         let began = Instant::now() - Duration::from_secs(7);
-        reach.failed("http://h:1", began, "refused");
-        reach.clone().failed("http://h:1", began + Duration::from_secs(3), "no route");
+        reach.failed("http://h:1", began, false, "refused");
+        reach.clone().failed("http://h:1", began + Duration::from_secs(3), false, "no route");
         let failing = reach.failing().unwrap();
         assert_eq!((failing.since, failing.why.as_str()), (began, "no route"));
         assert!(failing.lasted() >= Duration::from_secs(7));
         assert!(!reach.was_connected());
-        reach.connected();
+        reach.failed("http://h:1", began, true, "HTTP 503");
+        let failing = reach.failing().unwrap();
+        assert!(failing.is_connected && failing.since == began && reach.was_connected());
+        reach.answered();
         assert!(reach.failing().is_none() && reach.was_connected());
+        reach.failed("http://h:1", began, true, "HTTP 503");
+        assert!(reach.failing().unwrap().lasted() < Duration::from_secs(1), "a slow request proves no long failure");
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         "BadDigest" | "InvalidDigest" | "XAmzContentChecksumMismatch" | "XAmzContentSHA256Mismatch" => {
             ErrorKind::ChecksumMismatch
         }
-        "IncompleteBody" | "InvalidRange" => ErrorKind::Truncated,
+        "IncompleteBody" => ErrorKind::Truncated,
         "KeyTooLongError"
         | "InvalidURI"
         | "InvalidObjectName"

@@ -2,7 +2,7 @@
 
 use super::Bucket;
 use super::headers::object_info;
-use crate::rest::{Call, content_length, expected_bytes, stream_exactly};
+use crate::rest::{Call, content_length, expected_bytes, read_error, stream_exactly};
 use crate::{Download, ErrorKind, ObjectInfo, Precondition, Result};
 use futures::StreamExt;
 use http::Method;
@@ -38,13 +38,14 @@ impl Bucket {
         if let Some(range) = &range {
             call.set("range", &format!("bytes={}-{}", range.start, range.end - 1))?;
         }
-        let response = self.send(call.clone()).await?;
-        let (head, body) = response.into_parts();
+        let sent = self.send(call.clone()).await.map_err(|refusal| read_error(refusal.into(), condition))?;
+        let (head, body) = sent.into_parts();
         call.headers.clear();
-        let (expected, size) = expected_bytes(&call, head.status, &head.headers, range.as_ref())?;
+        let (expected, size) = expected_bytes(&call, head.status, &head.headers, range.as_ref())
+            .map_err(|error| read_error(error, condition))?;
         let info = object_info(self.dialect, key, size, &head.headers);
         condition.check(&call, &info)?;
-        Ok(Download { info, body: stream_exactly(call, body, expected) })
+        Ok(Download { info, body: stream_exactly(call, body, expected, self.http.reach()) })
     }
 
     fn read_call(&self, operation: &'static str, method: Method, key: &str, condition: &Precondition) -> Result<Call> {

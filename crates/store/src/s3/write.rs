@@ -216,17 +216,18 @@ impl Bucket {
             checksums: if stated == Checksums::default() { answer.checksums } else { stated },
             ..Written::default()
         };
-        self.with_stated_checksums(key, written).await
+        self.with_stated_checksums(key, written, checksums).await
     }
 
     /// Asks the store for the object and its checksums where the answer to the write held none.
-    async fn with_stated_checksums(&self, key: &str, written: Written) -> Result<Written> {
+    async fn with_stated_checksums(&self, key: &str, written: Written, sent: &Checksums) -> Result<Written> {
         if written.checksums != Checksums::default() {
             return Ok(written);
         }
-        match look_at_written(self, key, &written).await {
-            // The write was done, and must not be repeated. Without a length, the caller asks for the object again.
-            Err(error) if error.kind.is_transient() => Ok(written),
+        match look_at_written(self, key, &written, sent).await {
+            // The write was done, and must not be repeated. Without a length, the caller asks for the object again, and
+            // knows more to compare.
+            Err(error) if error.kind.is_transient() || error.kind == ErrorKind::Overwritten => Ok(written),
             looked => looked,
         }
     }
@@ -283,7 +284,7 @@ impl Bucket {
         }
         let version = version(self.dialect, &headers);
         let written = Written { etag: answer.etag, version, checksums: stated, ..Written::default() };
-        self.with_stated_checksums(key, written).await
+        self.with_stated_checksums(key, written, &Checksums::default()).await
     }
 
     pub(super) async fn upload_part_copy(

@@ -31,6 +31,7 @@ impl Running {
             return Ok(());
         }
         for object in work.objects() {
+            self.note_trouble(object, &failure);
             if let Some(cargo) = self.cargo.get_mut(&object) {
                 if let Work::Part { part, .. } = work
                     && failure.is_lost()
@@ -141,6 +142,9 @@ impl Running {
     }
 
     pub(super) fn member(&mut self, request: RequestId, object: ObjectId, verdict: Result<Placed, Failure>) {
+        if let Err(failure) = &verdict {
+            self.note_trouble(object, failure);
+        }
         let Some(cargo) = self.cargo.get_mut(&object) else { return };
         let verdict = verdict.and_then(|placed| match placed.size_bytes == cargo.item.info.size_bytes {
             true => Ok(placed),

@@ -13,6 +13,9 @@ const FORBIDDEN_IN_A_ROW_MAX: u64 = 200;
 /// signature of a key with unusual characters, so one is not enough.
 const UNAUTHENTICATED_IN_A_ROW_MAX: u64 = 8;
 
+/// Requests in a row that fail for a passing cause, over as long as a job may stall, until a store counts as closed.
+const UNAVAILABLE_IN_A_ROW_MAX: u64 = 8;
+
 /// Where a failure came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
@@ -65,13 +68,30 @@ pub(super) struct Causes {
     groups: BTreeMap<(Place, String), Group>,
     rows: BTreeMap<Place, Row>,
     closed: BTreeMap<Place, Cause>,
+    /// When the first request failed for a passing cause since anything was last done there (ms), and how many did.
+    unavailable: BTreeMap<Place, (u64, u64)>,
 }
 
 impl Causes {
     /// An object was done at `target`: neither that store nor the source is closed.
     pub(super) fn done(&mut self, target: u16) {
-        self.rows.remove(&Place::Source);
-        self.rows.remove(&Place::Target(target));
+        for place in [Place::Source, Place::Target(target)] {
+            self.rows.remove(&place);
+            self.unavailable.remove(&place);
+        }
+    }
+
+    /// A request failed there for a passing cause. Returns whether so many have done nothing else for as long as the job may
+    /// stall.
+    pub(super) fn unavailable(&mut self, place: Place, now_ms: u64, stall_ms: u64) -> bool {
+        let (since_ms, times) = self.unavailable.entry(place).or_insert((now_ms, 0));
+        *times += 1;
+        *times >= UNAVAILABLE_IN_A_ROW_MAX && now_ms.saturating_sub(*since_ms) >= stall_ms
+    }
+
+    /// Closes a place.
+    pub(super) fn close(&mut self, cause: Cause) {
+        self.closed.insert(cause.place, cause);
     }
 
     /// Counts a failure. Returns whether its place counts as closed from now on.
@@ -146,6 +166,7 @@ impl Causes {
             _ if matches!(place, Place::TargetFiles | Place::Elsewhere) => return None,
             "forbidden" | "unauthenticated" => format!("not authorised to {doing} {}", url),
             "bucket_not_found" => format!("{} does not exist", url),
+            "unavailable" => format!("{} answers nothing but errors", url),
             _ => return None,
         };
         let rest = if stopped { "; the rest was not tried" } else { "" };

@@ -4,9 +4,10 @@
 //! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`objects`](self::objects) takes
 //! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
 //! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
-//! objects failed, [`doubted`](self::doubted) keeps those that a late write may replace, [`outdated`](self::outdated) looks
-//! for sources that changed before their copies were complete, [`moved`](self::moved) what `mv` deletes,
-//! [`outlook`](self::outlook) guesses what is at the destinations, [`spending`](self::spending) what was paid for,
+//! objects failed, [`trouble`](self::trouble) closes stores that answer nothing but errors, [`doubted`](self::doubted) keeps
+//! those that a late write may replace, [`outdated`](self::outdated) looks for sources that changed before their copies were
+//! complete, [`moved`](self::moved) what `mv` deletes, [`outlook`](self::outlook) guesses what is at the destinations,
+//! [`spending`](self::spending) what was paid for,
 //! [`routes`](self::routes) which routes there are and which are down; [`opening`](self::opening) begins the job,
 //! [`ending`](self::ending) ends it.
 
@@ -27,12 +28,14 @@ mod outlook;
 mod routes;
 mod spending;
 mod tally;
+mod trouble;
 
 use crate::control::events::EventSender;
 use crate::lead::background::Background;
 use crate::lead::backlog::Backlog;
 use crate::lead::journal::{Entry, Intent, Journal, UnfinishedUpload};
 use crate::lead::places::Places;
+use crate::lead::reach::Lost;
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError, UNREACHABLE_HINT, unreachable};
@@ -62,7 +65,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tradewind_contract::{Event, JobSpec, Limits, Outcome, RouteSpec, ToDelete};
-use tradewind_store::{Store, Unreachable};
+use tradewind_store::{Store, WORK_BYTES_PER_S_MIN};
 use tradewind_wire::frame::Reply;
 use tradewind_wire::lead::{Action, Config, Idle, Lead, Work};
 use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
@@ -267,9 +270,9 @@ impl Running {
     }
 
     /// Tells of stores out of reach, and ends when the job has waited for them long enough.
-    fn watch_reach(&self) -> AbortOnDropHandle<Unreachable> {
+    fn watch_reach(&self) -> AbortOnDropHandle<Lost> {
         let (setup, events) = (self.setup.clone(), self.setup.events.clone());
-        let patience = Duration::from_secs(setup.job.stall_s.into());
+        let patience = setup.patience();
         let say = move |message| events.send(Event::Notice { message });
         let watching = reach::until_lost(setup.source.clone(), setup.targets.clone(), patience, say);
         AbortOnDropHandle::new(tokio::spawn(watching))
@@ -346,7 +349,7 @@ impl Running {
         mut surveying: Surveying,
         mut replies: mpsc::UnboundedReceiver<Reply>,
         stop: &CancellationToken,
-        lost: &mut AbortOnDropHandle<Unreachable>,
+        lost: &mut AbortOnDropHandle<Lost>,
         state: Option<&StateDir>,
     ) -> Result<SurveyEnd, SurveyError> {
         let mut ticks = tokio::time::interval(PROGRESS_EVERY);
@@ -528,6 +531,10 @@ impl Running {
         let now_ms = self.clock.now_ms();
         let limit_ms = u64::from(self.setup.request_s) * 1000;
         for request in self.lead.overdue(now_ms, limit_ms) {
+            let work_ms = self.worked_on_bytes(request).saturating_mul(1000) / WORK_BYTES_PER_S_MIN;
+            if work_ms > 0 && !self.lead.overdue(now_ms, limit_ms.saturating_add(work_ms)).contains(&request) {
+                continue;
+            }
             let message = format!("the request was not answered within {} s", self.setup.request_s);
             let failure = Failure::new(Fault::Unavailable, "unavailable", message);
             for object in self.lead.work(request).map(Work::objects).unwrap_or_default() {
@@ -539,8 +546,21 @@ impl Running {
         }
     }
 
+    /// Bytes on which a store works by itself to answer the request.
+    fn worked_on_bytes(&self, request: RequestId) -> u64 {
+        let size_bytes = |object: &ObjectId| self.cargo.get(object).map_or(0, |cargo| cargo.item.info.size_bytes);
+        let is_copied = |object: &&ObjectId| self.cargo.get(object).is_some_and(|cargo| cargo.item.server_side);
+        match self.lead.work(request) {
+            Some(Work::Close(object)) => size_bytes(object),
+            Some(Work::Part { object, bytes, .. }) if is_copied(&object) => *bytes,
+            Some(Work::Bundle(objects)) => objects.iter().filter(is_copied).map(size_bytes).sum(),
+            _ => 0,
+        }
+    }
+
     fn tick(&mut self, state: Option<&StateDir>) {
         self.tell_down();
+        self.close_failing_targets();
         self.give_up_overdue();
         if let Some(spending) = &mut self.spending {
             spending.sync_behind();

@@ -290,7 +290,7 @@ impl Running {
     }
 
     /// Of files each has rights of its own: what is forbidden there says nothing of the others.
-    fn closable(&self, place: Place) -> Place {
+    pub(super) fn closable(&self, place: Place) -> Place {
         match place {
             _ if !self.place_url(place).starts_with("file:") => place,
             Place::Target(_) => Place::TargetFiles,
@@ -298,7 +298,7 @@ impl Running {
         }
     }
 
-    fn nothing_is_open(&self) -> bool {
+    pub(super) fn nothing_is_open(&self) -> bool {
         let is_closed = |place| self.causes.closed(place).is_some();
         is_closed(Place::Source) || (0..self.setup.targets.len()).all(|target| is_closed(Place::Target(target as u16)))
     }

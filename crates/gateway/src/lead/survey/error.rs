@@ -4,9 +4,11 @@ use super::LIST_NAMES_MAX;
 use crate::lead::failure::outcome_of;
 use crate::lead::join::{JoinError, Side};
 use crate::lead::journal::JournalError;
+use crate::lead::reach::Lost;
 use crate::lead::select::BadRule;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 use tradewind_contract::Outcome;
 use tradewind_store::{Error, ErrorKind, Relation, Unreachable};
 
@@ -19,9 +21,9 @@ pub enum SurveyError {
     /// A destination cannot be listed.
     #[error("{0}")]
     Target(Error),
-    /// No connection to the source, or to any destination, for as long as the job may stall.
+    /// The source, or every destination, was out of reach or answered nothing but errors for as long as the job may stall.
     #[error("{}", unreachable(.0))]
-    Unreachable(Unreachable),
+    Unreachable(Lost),
     /// Nothing is there, or the filter leaves nothing.
     #[error("{}", nothing_selected(.url, *.source_objects))]
     NothingSelected {
@@ -78,13 +80,22 @@ pub enum SurveyError {
     Cancelled,
 }
 
-/// Advice where a store is out of reach.
+/// Advice where a store is out of reach, or answers nothing but errors.
 pub const UNREACHABLE_HINT: &str =
     "check the endpoint and the network with `tradewind doctor URL`, then resume the job";
 
 /// What is said of a store that was waited for in vain.
-pub fn unreachable(lost: &Unreachable) -> String {
-    format!("cannot reach {} for {} s: {}", lost.origin, lost.lasted().as_secs(), lost.why)
+pub fn unreachable(lost: &Lost) -> String {
+    let Unreachable { origin, is_connected, why, .. } = &lost.how;
+    match is_connected {
+        true => answers_only_errors(&lost.url, lost.patience, why),
+        false => format!("cannot reach {origin} for {} s: {why}", lost.how.lasted().as_secs()),
+    }
+}
+
+/// What is said of a store that has answered nothing else for as long as a job may stall.
+pub fn answers_only_errors(url: &str, patience: Duration, why: &str) -> String {
+    format!("{url} answers nothing but errors for {} s (--stall): {why}", patience.as_secs())
 }
 
 fn overlapping(one: &str, other: &str, relation: Relation) -> String {

@@ -1,0 +1,177 @@
+"""Stores that work for ever, or answer nothing but errors: every job ends with one clear error, and can be resumed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.chains import chain, with_limits, write
+from testbed.drive import Command, Finished
+from testbed.faults import Rule
+from testbed.odd_stores import Answer, Hang, Kind, OddPlace, OddStore, Request, Wait, during
+from testbed.trees import MIB, payload
+
+KINDS: list[Kind] = ["s3", "gcs", "azure"]
+CHUNK = ("--chunk-size", "5MiB")
+CONTENT = payload("k", 12 * MIB)
+WORK_S = 2
+LIMIT = ("--store-work", f"{WORK_S}s")
+STALL_S = 4
+SOON_S = 200.0
+"""Well under the minutes that each object would take by itself."""
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
+    with OddStore(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def azure_store() -> Iterator[OddStore]:
+    with OddStore("azure") as made:
+        yield made
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """Set at the end, so that no thread of the server waits for it for ever."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def kinds(done: Finished) -> list[str]:
+    return [failure["kind"] for failure in done.failures]
+
+
+# Work without an end.
+
+
+@pytest.mark.parametrize("operation", ["complete upload", "put"])
+def test_an_answer_of_white_space_without_end_fails_the_object(
+    store: OddStore, command: Command, tmp_path: Path, never: threading.Event, operation: str
+) -> None:
+    place, source = OddPlace(store, command), tmp_path / "k"
+    source.write_bytes(CONTENT if operation == "complete upload" else b"small")
+    rule = store.add(Rule(Wait(never.wait, keep_alive=True), when=during(operation)))
+    arguments = [str(source), f"{place.url}/k", *CHUNK, *LIMIT, *place.flags("dst")]
+    done = command.run("cp", "--json", *arguments, timeout_s=SOON_S).expect(5)
+    assert kinds(done) == ["unavailable"]
+    assert "still at work after" in done.failures[0]["message"]
+    assert rule.strikes == 1, "it is not asked for again"
+
+
+def test_a_copy_that_answers_white_space_without_end_fails(
+    store: OddStore, command: Command, never: threading.Event
+) -> None:
+    place = OddPlace(store, command)
+    place.put("from", CONTENT)
+    rule = store.add(Rule(Wait(never.wait, keep_alive=True), when=during("copy")))
+    arguments = [f"{place.url}/from", f"{place.url}/k", *place.flags("src"), *place.flags("dst")]
+    done = command.run("cp", "--json", *arguments, *LIMIT, timeout_s=SOON_S).expect(5)
+    assert "still at work after" in done.failures[0]["message"]
+    assert rule.strikes == 1
+
+
+def test_a_copy_without_progress_is_aborted_and_leaves_nothing(azure_store: OddStore, command: Command) -> None:
+    place = OddPlace(azure_store, command)
+    place.put("from", CONTENT)
+    azure_store.habits.pending_copies = -1
+    arguments = [f"{place.url}/from", f"{place.url}/k", *place.flags("src"), *place.flags("dst")]
+    done = command.run("cp", "--json", *arguments, *LIMIT, timeout_s=SOON_S).expect(5)
+    assert kinds(done) == ["unavailable"]
+    assert f"no progress for {WORK_S} s" in done.failures[0]["message"]
+    assert len(azure_store.requests(during("copy"))) == 1
+    assert len(azure_store.requests(during("abort copy"))) == 1
+    assert place.contents() == {"from": CONTENT}
+
+
+def test_a_copy_that_makes_progress_is_waited_for(azure_store: OddStore, command: Command) -> None:
+    place, content = OddPlace(azure_store, command), payload("long", 64 * MIB)
+    place.put("from", content)
+    azure_store.habits.pending_copies = 8
+    arguments = [f"{place.url}/from", f"{place.url}/k", *place.flags("src"), *place.flags("dst")]
+    command.run("cp", "--json", *arguments, *LIMIT).expect(0)
+    assert len(azure_store.requests(during("copy"))) == 1
+    assert place.contents() == {"from": content, "k": content}
+
+
+# Nothing but errors.
+
+
+def moves_bytes(request: Request) -> bool:
+    return during("get")(request) or during("put")(request)
+
+
+@pytest.mark.parametrize("fault", ["busy", "broken", "silent"])
+@pytest.mark.parametrize("side", ["source", "destination"])
+def test_a_store_that_answers_nothing_but_errors_ends_the_job(
+    store: OddStore, command: Command, tmp_path: Path, side: str, fault: str
+) -> None:
+    place, files = OddPlace(store, command), tmp_path / "files"
+    files.mkdir()
+    contents = {f"d/{number:03}": b"content" for number in range(300)}
+    for key, content in contents.items():
+        (place.put if side == "source" else lambda key, content: (files / key[2:]).write_bytes(content))(key, content)
+    action = {"busy": Answer(503, "SlowDown"), "broken": Answer(500, "InternalError"), "silent": Hang()}[fault]
+    store.add(Rule(action, when=moves_bytes))
+    options = ["--stall", f"{STALL_S}s"]
+    if side == "source":
+        words = ["cp", "-r", f"{place.url}/d", str(files), *place.flags("src"), *options]
+    else:
+        words = ["cp", "-r", str(files), f"{place.url}/d", *place.flags("dst"), *options]
+    done = command.run(*words, timeout_s=SOON_S).expect(5)
+    assert f"{place.url} answers nothing but errors" in done.stderr
+    assert f"for {STALL_S} s (--stall)" in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("error: ")]) == 1
+    store.clear()
+    (job,) = command.jobs()
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    if side == "source":
+        assert {f"d/{path.name}": path.read_bytes() for path in files.iterdir()} == contents
+    else:
+        assert place.contents() == contents
+
+
+def test_one_destination_that_answers_nothing_but_errors_does_not_hold_up_the_other(
+    store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    good, files = tmp_path / "good", tmp_path / "files"
+    place = OddPlace(store, command)
+    files.mkdir()
+    for number in range(300):
+        (files / f"{number:03}").write_bytes(b"content")
+    store.add(Rule(Answer(503, "SlowDown"), when=moves_bytes))
+    topology = write(with_limits(chain(), store_retry_s=2), tmp_path / "topology.json")
+    words = ["cp", "-r", str(files), "--to", str(good), "--to", place.url, *place.flags("dst")]
+    done = command.run(*words, "--topology", str(topology), "--stall", f"{STALL_S}s", timeout_s=SOON_S).expect(5)
+    assert len([path for path in good.rglob("*") if path.is_file()]) == 300
+    assert "answers nothing but errors" in done.stderr
+    assert place.contents() == {}
+
+
+def test_a_store_that_recovers_in_time_is_waited_for(store: OddStore, command: Command, tmp_path: Path) -> None:
+    place, source = OddPlace(store, command), tmp_path / "k"
+    source.write_bytes(b"content")
+    store.add(Rule(Answer(503, "SlowDown"), when=moves_bytes, count=3))
+    command.run("cp", str(source), f"{place.url}/k", *place.flags("dst"), "--stall", f"{STALL_S}s").expect(0)
+    assert place.contents() == {"k": b"content"}
+
+
+def test_a_store_that_answers_a_gateway_elsewhere_nothing_but_errors_ends_the_job(
+    store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    """The lead hears of it by what the sink answers."""
+    place, files = OddPlace(store, command), tmp_path / "files"
+    files.mkdir()
+    for number in range(300):
+        (files / f"{number:03}").write_bytes(b"content")
+    store.add(Rule(Answer(503, "SlowDown"), when=during("put")))
+    topology = write(with_limits(chain(), store_retry_s=2), tmp_path / "topology.json")
+    words = ["cp", "-r", str(files), f"{place.url}/d", *place.flags("dst"), "--topology", str(topology)]
+    done = command.run(*words, "--stall", f"{STALL_S}s", timeout_s=SOON_S).expect(5)
+    assert f"{place.url} answers nothing but errors" in done.stderr
