@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.planner.brute_force_trees import TreeWorld, cheapest_usd, fastest_gbps
 from tests.planner.worlds import MADE, offer, random_world
+from tradewind.catalog.load import load_catalog
 from tradewind.catalog.problem import read_problem
 from tradewind.errors import SolverLimitReached
 from tradewind.model.catalog import Catalog
@@ -18,17 +20,24 @@ from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.grid import Grid, Link
 from tradewind.model.overlay import MulticastPlan
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
-from tradewind.model.region import Region
-from tradewind.planner import linear, steiner, tree_columns
+from tradewind.model.region import Region, parse_region
+from tradewind.planner import best, linear, steiner, tree_columns
+from tradewind.planner.apart import end_children
 from tradewind.planner.check import multicast_violations
 from tradewind.planner.distribution import answer_multicast, prepare_multicast
 from tradewind.planner.linear import Meter, SolverSettings
+from tradewind.planner.meter import WORK_PER_CPU_S
 from tradewind.planner.network import Limits
 from tradewind.planner.plan import Transfer
 
 RUNAWAY = Path(__file__).parents[3] / "shared" / "grid" / "cloudcast" / "runaway.json"
 PATIENT_S = 3600.0
 """So that no clock ends a solve here: work alone does."""
+TIERED = (
+    "gcp:us-west2 gcp:asia-southeast2 aws:ap-southeast-4 azure:westus gcp:us-east4 azure:canadaeast "
+    "aws:ap-northeast-3 aws:af-south-1 aws:eu-west-1"
+)
+"""Regions of three providers whose egress has price tiers; the first is the source."""
 REACH = {"p": (5.0, 0.02, 0.09, 10, 20), "q": (7.0, 0.05, 0.12, 14, 32), "r": (16.0, 0.02, 0.0875, 32, 32)}
 """Per provider: fastest link, price inside and outside, egress and ingress cap of a machine."""
 
@@ -47,6 +56,12 @@ def clouds(seed: int, count: int) -> tuple[Catalog, list[Region]]:
                 prices[src, dst] = EgressPrice((PriceTier(0.0, usd_per_gb),), MADE)
     offers = {p: (offer(p, egress, ingress, 1.08, 0.0),) for p, (*_, egress, ingress) in REACH.items()}
     return Catalog({}, PriceBook(prices), Grid(links), offers), regions
+
+
+def cpu_s() -> float:
+    """CPU time of this process, and of all children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 class Work:
@@ -106,6 +121,19 @@ def test_the_problem_that_ran_away_is_answered_within_its_work(monkeypatch: pyte
     work.trees_max = 1500
     checked(replace(transfer, settings=settings), problem.goal)
     assert work.done() <= 1.2 * settings.work_max
+
+
+def test_eight_destinations_over_price_tiers_take_a_bounded_cpu_time() -> None:
+    """Each tier of the prices asks the question anew; searches counted a tenth of what they took."""
+    source, *sinks = map(parse_region, TIERED.split())
+    transfer = prepare_multicast(load_catalog(), source, sinks, 20_000.0, Limits())
+    settings = replace(transfer.settings, work_max=60_000.0, time_limit_s=4.0)
+    end_children()
+    before = cpu_s()
+    checked(replace(transfer, settings=settings), Cheapest())
+    end_children()
+    expected_s = (1 + best.TIER_WORK_SEVERAL) * settings.work_max / WORK_PER_CPU_S
+    assert cpu_s() - before <= 5 * expected_s
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -36,6 +36,8 @@ RATE_TIE = 1e-8
 """Relative; of two plans whose rates differ by less the cheaper one is taken."""
 TIER_WORK = 2.0
 """Share of the work of a question for branching over volume tiers."""
+TIER_WORK_SEVERAL = 0.5
+"""The same with several destinations, where a question has twelve times the work: some 20 CPU-s."""
 AGREES = 1e-7
 """Relative; a cost that is missed by less is met."""
 CEILING_SLACK = 1e-9
@@ -160,7 +162,8 @@ class _Tiers:
             self._best = first
         spans = self._reach(min(self._ceiling_usd, math.inf if isinstance(goal, MaxCost) else first.usd))
         nodes = [_Node(-math.inf, next(self._sequence), number, spans) for number in range(len(self._parts))]
-        whole = Meter(self._transfer.settings.work_max * TIER_WORK)
+        share = TIER_WORK if self._copies == 1 else TIER_WORK_SEVERAL
+        whole = Meter(self._transfer.settings.work_max * share)
         closed = math.inf
         while nodes and not whole.spent and not self._beaten(nodes[0].bound):
             node = heapq.heappop(nodes)

@@ -49,6 +49,8 @@ SAMPLES = 4
 """Plans between the cheapest and the fastest with which a large frontier begins."""
 RIVAL_SOLVE_S = 3.0
 """Of one solve for a plan to a single destination, which is only compared with."""
+RIVAL_WORK = 1 / 12
+"""Share of the work of a plan for each plan that it is only compared with: that of one destination."""
 RIVAL_GAP_SAID = 5e-3
 """A plan that is only compared with and may be dearer than need be by more than this says so."""
 
@@ -217,12 +219,20 @@ def _direct_copies(transfer: Transfer, plan: MulticastPlan) -> MulticastPlan | N
     network, formulation = transfer.network, transfer.formulation
     links = np.flatnonzero((network.tail == formulation.source) & np.isin(network.head, formulation.sinks))
     star = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
+    settings = _rival_settings(transfer)
     for goal in (MinThroughput(plan.throughput_gbps * (1 - 1e-9)), Fastest()):
         try:
-            return answer_multicast(replace(transfer, formulation=star), goal)
+            return answer_multicast(replace(transfer, formulation=star, settings=settings), goal)
         except InfeasibleGoal:
             continue
+        except SolverLimitReached:
+            return None
     return None
+
+
+def _rival_settings(transfer: Transfer) -> SolverSettings:
+    settings = transfer.settings
+    return replace(settings, time_limit_s=RIVAL_SOLVE_S, work_max=settings.work_max * RIVAL_WORK)
 
 
 def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlternative | None:
@@ -238,7 +248,7 @@ def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlterna
             transfer.limits,
             network=transfer.network,
             boot_s=transfer.boot_given_s,
-            settings=replace(transfer.settings, time_limit_s=RIVAL_SOLVE_S),
+            settings=_rival_settings(transfer),
             objects=transfer.job.object_count,
         )
         try:

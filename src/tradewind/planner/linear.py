@@ -7,6 +7,7 @@ from typing import Any
 
 import highspy
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.planner.formulation import Ask, BootWindow, Formulation, Rows
 from tradewind.planner.meter import WORK_MAX, Meter
@@ -16,13 +17,16 @@ __all__ = [
     "COST_SCALE",
     "WORK_MAX",
     "Meter",
+    "Programme",
     "SolverSettings",
     "chosen_options",
     "costs_of",
+    "load",
     "new_highs",
     "objective_of",
     "pass_model",
-    "run_metered",
+    "programme_of",
+    "quiet_highs",
     "scaled",
     "unscaled",
 ]
@@ -36,7 +40,7 @@ class SolverSettings:
     """Limits of the answer to one question."""
 
     time_limit_s: float = 60.0
-    """Of one solve by HiGHS's branch and bound, several destinations'. What has been found is returned with its gap."""
+    """CPU time of one branch and bound by HiGHS, several destinations'. What was found is returned with its gap."""
     relative_gap: float = 1e-7
     """A solve stops when the proven gap is below this."""
     windows_max: int = 24
@@ -55,31 +59,40 @@ class SolverSettings:
         return replace(self, meter=Meter(self.work_max * part, whole=self.whole))
 
 
-def new_highs(settings: SolverSettings) -> Any:
-    """A solver on one thread that says nothing."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Programme:
+    """Columns and rows as HiGHS takes them; plain arrays, so that another process can be given them."""
+
+    costs: FloatArray
+    """Per column, to be minimised."""
+    lower: FloatArray
+    upper: FloatArray
+    row_lower: FloatArray
+    row_upper: FloatArray
+    row_start: IntArray
+    """Per row, where its coefficients begin; and their number."""
+    column: IntArray
+    """Per coefficient."""
+    value: FloatArray
+    whole: NDArray[np.bool_] | None
+    """Per column whether it must be a whole number; ``None`` if none must."""
+
+
+def quiet_highs(relative_gap: float) -> Any:
+    """A solver on one thread that says nothing and has no limit."""
     highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
-    highs.setOptionValue("time_limit", settings.time_limit_s)
-    highs.setOptionValue("mip_rel_gap", settings.relative_gap)
-    highs.setOptionValue("mip_abs_gap", settings.relative_gap)
+    highs.setOptionValue("mip_rel_gap", relative_gap)
+    highs.setOptionValue("mip_abs_gap", relative_gap)
     return highs
 
 
-def run_metered(highs: Any, meter: Meter, columns: int) -> None:
-    """Run a branch and bound, interrupt it when the work is spent, and count what it did."""
-    left = meter.checks_left(columns)
-
-    def check(kind: Any, message: str, out: Any, answer: Any, data: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left <= 0:
-            answer.user_interrupt = True
-
-    highs.setCallback(check, None)
-    highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
-    highs.run()
-    meter.count(max(0, int(highs.getInfo().simplex_iteration_count)), columns)
+def new_highs(settings: SolverSettings) -> Any:
+    """A solver for linear programmes, with the time limit of a question."""
+    highs = quiet_highs(settings.relative_gap)
+    highs.setOptionValue("time_limit", settings.time_limit_s)
+    return highs
 
 
 def costs_of(formulation: Formulation, ask: Ask) -> FloatArray:
@@ -201,7 +214,12 @@ def _usable(formulation: Formulation, rows: Rows) -> Rows:
 def pass_model(
     highs: Any, formulation: Formulation, ask: Ask, *, relax: bool, machines: IntArray | None = None
 ) -> None:
-    """Hand the programme over: relaxed, with whole machines of one type per region, or with ``machines`` fixed."""
+    """Hand the programme of a question over, as `programme_of` writes it."""
+    load(highs, programme_of(formulation, ask, relax=relax, machines=machines))
+
+
+def programme_of(formulation: Formulation, ask: Ask, *, relax: bool, machines: IntArray | None = None) -> Programme:
+    """Write the programme down: relaxed, with whole machines of one type per region, or with ``machines`` fixed."""
     extra = _window_and_ceiling(formulation, ask)
     costs = costs_of(formulation, ask)
     if ask.boot is not None:
@@ -220,26 +238,41 @@ def pass_model(
     value = np.concatenate([base.value, extra.value])
     order = np.argsort(row, kind="stable")
     row_count = len(base.names) + len(extra.names)
-    lp = highspy.HighsLp()
-    lp.num_col_ = len(costs)
-    lp.num_row_ = row_count
-    lp.col_cost_ = costs
-    whole = formulation.machine_max if machines is None else machines.astype(np.float64)
-    lower = np.zeros(lp.num_col_)
+    most = formulation.machine_max if machines is None else machines.astype(np.float64)
+    lower = np.zeros(len(costs))
     if machines is not None:
-        lower[formulation.link_count : formulation.link_count + formulation.option_count] = whole
-    lp.col_lower_ = lower
-    lp.col_upper_ = np.concatenate([formulation.flow_max, whole, np.full(boot_columns, np.inf), np.ones(len(chosen))])
-    lp.row_lower_ = np.concatenate([base.lower, extra.lower])
-    lp.row_upper_ = np.concatenate([base.upper, extra.upper])
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = lp.num_col_, row_count
-    lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=row_count))]).astype(np.int32)
-    lp.a_matrix_.index_ = column[order].astype(np.int32)
-    lp.a_matrix_.value_ = value[order]
+        lower[formulation.link_count : formulation.link_count + formulation.option_count] = most
+    whole = None
     if not relax:
-        kinds = [highspy.HighsVarType.kContinuous] * formulation.link_count
-        kinds += [highspy.HighsVarType.kInteger] * formulation.option_count
-        kinds += [highspy.HighsVarType.kContinuous] * boot_columns
-        lp.integrality_ = kinds + [highspy.HighsVarType.kInteger] * len(chosen)
+        whole = np.zeros(len(costs), dtype=np.bool_)
+        whole[formulation.link_count : formulation.link_count + formulation.option_count] = True
+        whole[len(costs) - len(chosen) :] = True
+    return Programme(
+        costs=costs,
+        lower=lower,
+        upper=np.concatenate([formulation.flow_max, most, np.full(boot_columns, np.inf), np.ones(len(chosen))]),
+        row_lower=np.concatenate([base.lower, extra.lower]),
+        row_upper=np.concatenate([base.upper, extra.upper]),
+        row_start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=row_count))]),
+        column=column[order],
+        value=value[order],
+        whole=whole,
+    )
+
+
+def load(highs: Any, programme: Programme) -> None:
+    """Hand a programme over."""
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(programme.costs), len(programme.row_lower)
+    lp.col_cost_ = programme.costs
+    lp.col_lower_, lp.col_upper_ = programme.lower, programme.upper
+    lp.row_lower_, lp.row_upper_ = programme.row_lower, programme.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = lp.num_col_, lp.num_row_
+    lp.a_matrix_.start_ = programme.row_start.astype(np.int32)
+    lp.a_matrix_.index_ = programme.column.astype(np.int32)
+    lp.a_matrix_.value_ = programme.value
+    if programme.whole is not None:
+        kinds = {False: highspy.HighsVarType.kContinuous, True: highspy.HighsVarType.kInteger}
+        lp.integrality_ = [kinds[bool(whole)] for whole in programme.whole]
     highs.passModel(lp)

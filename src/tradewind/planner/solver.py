@@ -9,12 +9,12 @@ of either reaches a plan.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import highspy
 import numpy as np
 
 from tradewind.errors import SolverLimitReached
+from tradewind.planner.apart import solve_apart
 from tradewind.planner.branch import search_machines
 from tradewind.planner.formulation import Ask, Formulation, RelaxedTrees, SharedFlows
 from tradewind.planner.linear import (
@@ -24,10 +24,11 @@ from tradewind.planner.linear import (
     new_highs,
     objective_of,
     pass_model,
-    run_metered,
+    programme_of,
     scaled,
     unscaled,
 )
+from tradewind.planner.mixed import APART_COLUMNS_MIN, MixedLimits, Status, solve_mixed
 from tradewind.planner.network import FloatArray, IntArray
 from tradewind.planner.steiner import Tree
 
@@ -43,9 +44,6 @@ __all__ = [
 ]
 
 FEASIBILITY_TOLERANCE = 1e-9
-WHOLE_TOLERANCE = 1e-8
-"""How far from whole the branch and bound may leave machines. HiGHS's own 1e-6 lets its bound save a millionth of a
-machine, more than the gap within which an answer is told to be the best."""
 INTEGRALITY_SLACK = 1e-5
 PROMISE_SLACK = 1e-7
 """Relative; trees that miss what was promised by less keep the promise."""
@@ -324,31 +322,29 @@ def _is_better(answer: Answer, than: float, ask: Ask) -> bool:
 
 def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettings, start: Answer | None) -> _Round:
     """One mixed-integer solve with the rows known so far, and the best flows for the machines it chose."""
-    highs = new_highs(settings)
-    highs.setOptionValue("presolve", "off")  # Halves the median and cuts the worst of these programmes by four.
-    highs.setOptionValue("mip_feasibility_tolerance", WHOLE_TOLERANCE)
-    pass_model(highs, formulation, ask, relax=False)
-    if start is not None:
-        _offer_start(highs, formulation, start)
-    run_metered(highs, settings.meter, formulation.link_count)
-    status = highs.getModelStatus()
-    if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+    programme = programme_of(formulation, ask, relax=False)
+    limits = MixedLimits(settings.meter.left, settings.time_limit_s, settings.relative_gap, formulation.link_count)
+    point = None if start is None else _columns_of(formulation, start)
+    solve = solve_apart if len(programme.costs) >= APART_COLUMNS_MIN else solve_mixed
+    made = solve(programme, point, limits)
+    settings.meter.count_search(made.work)
+    if made.status is Status.INFEASIBLE:
         return _Round(None, 0.0, feasible=False, complete=True)
-    info = highs.getInfo()
-    bound = unscaled(info.mip_dual_bound, ask)
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+    bound = unscaled(made.found.bound, ask)
+    values = made.found.values
+    if values is None:
         if start is not None:
             return _Round(None, bound, feasible=True, complete=False)
         raise SolverLimitReached(
-            f"no plan found within {settings.time_limit_s:g} s", hint="name fewer machine types with --vm-type"
+            f"no plan found in {settings.meter.done:.0f} units of work",
+            hint="plan for fewer destinations at a time, or look longer with --effort",
         )
-    values = np.array(highs.getSolution().col_value)
     raw = values[formulation.link_count : formulation.link_count + formulation.option_count]
     machines = np.rint(raw).astype(np.int64)
     if np.abs(raw - machines).max(initial=0.0) > INTEGRALITY_SLACK:
         machines = np.ceil(raw - INTEGRALITY_SLACK).astype(np.int64)
-    complete = status == highspy.HighsModelStatus.kOptimal
-    promised = unscaled(float(info.objective_function_value), ask)
+    complete = made.status is Status.OPTIMAL
+    promised = unscaled(made.found.objective, ask)
     return _with_trees(formulation, ask, settings, machines, _Promise(values, promised, bound, complete))
 
 
@@ -416,8 +412,7 @@ def _flows_once(formulation: Formulation, ask: Ask, machines: IntArray, settings
     return Answer(flows, machines, objective, objective, True, duals)
 
 
-def _offer_start(highs: Any, formulation: Formulation, start: Answer) -> None:
-    solution = highspy.HighsSolution()
+def _columns_of(formulation: Formulation, start: Answer) -> FloatArray:
+    """A known answer as a point of the programme."""
     chosen = start.machines[chosen_options(formulation)] > 0
-    solution.col_value = np.concatenate([start.flow_gbps, start.machines.astype(np.float64), chosen.astype(np.float64)])
-    highs.setSolution(solution)
+    return np.concatenate([start.flow_gbps, start.machines.astype(np.float64), chosen.astype(np.float64)])
