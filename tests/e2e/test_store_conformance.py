@@ -19,11 +19,26 @@ from testbed.servers import Server
 ROOT = Path(__file__).resolve().parents[2]
 BUCKET = "conformance"
 SUITE_TIMEOUT_S = 1_800
-MOTO_CANNOT = ["authentication", "refuses_damage", "copy_preconditions", "abort_is_final", "upload_checksums"]
+MOTO_CANNOT = [
+    "authentication",
+    "refuses_damage",
+    "copy_preconditions",
+    "abort_is_final",
+    "upload_checksums",
+    "upload_conditions",
+    "replacing_copy_conditions",
+]
 CANNOT = {
-    "versitygw": ["empty_segments", "dot_segments", "file_beside_directory", "long_segments", "copy_part"],
+    "versitygw": [
+        "empty_segments",
+        "dot_segments",
+        "file_beside_directory",
+        "long_segments",
+        "copy_part",
+        "replacing_copy_conditions",
+    ],
     "moto": MOTO_CANNOT,
-    "gcs": [*MOTO_CANNOT, "copy_part"],
+    "gcs": [*MOTO_CANNOT, "copy_part", "put_conditions"],
     "azurite": ["backslash", "dot_segments", "copy_part", "abort_is_final", "upload_checksums"],
 }
 """What each server cannot do; the suite says which of its tests it leaves out for that."""

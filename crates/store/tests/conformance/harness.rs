@@ -84,12 +84,34 @@ fn known_limits(name: &str) -> BTreeSet<Ability> {
     use Ability::*;
     match name {
         // Keys are paths on its disk. A copied part is given the checksum of the whole source, whatever its range.
-        "versitygw" => [EmptySegments, DotSegments, FileBesideDirectory, LongSegments, CopyPart].into(),
+        "versitygw" => {
+            [EmptySegments, DotSegments, FileBesideDirectory, LongSegments, CopyPart, ReplacingCopyConditions].into()
+        }
         // It checks neither signatures, nor checksums, nor the ETag of a copy's source, and answers 500 to a part of
         // an unknown upload.
-        "moto" => [Authentication, RefusesDamage, CopyPreconditions, AbortIsFinal, UploadChecksums].into(),
+        "moto" => [
+            Authentication,
+            RefusesDamage,
+            CopyPreconditions,
+            AbortIsFinal,
+            UploadChecksums,
+            UploadConditions,
+            ReplacingCopyConditions,
+        ]
+        .into(),
         // moto behind Google's header names.
-        "gcs" => [Authentication, RefusesDamage, CopyPreconditions, AbortIsFinal, UploadChecksums, CopyPart].into(),
+        "gcs" => [
+            Authentication,
+            RefusesDamage,
+            CopyPreconditions,
+            AbortIsFinal,
+            UploadChecksums,
+            CopyPart,
+            PutConditions,
+            UploadConditions,
+            ReplacingCopyConditions,
+        ]
+        .into(),
         // As Azure itself: see the head of `src/azure/mod.rs`.
         "azurite" => [Backslash, DotSegments, AbortIsFinal, UploadChecksums, CopyPart].into(),
         _ => BTreeSet::new(),
