@@ -180,7 +180,7 @@ impl Inbound {
 
     fn orders(&self, payload: &Bytes, peer: &str, reply: &ReplyTo) -> Result<(), ConnectionError> {
         let broken = |why: &str| ConnectionError::Peer(why.to_owned());
-        let source = self.source.as_ref().ok_or_else(|| broken("orders came to a gateway that is no source"))?;
+        let source = self.source.as_ref().ok_or_else(|| broken("orders came to a gateway that is not a source"))?;
         let orders = parse_orders(payload).ok_or_else(|| broken("orders do not parse"))?;
         if let Some(order) = orders.iter().find(|order| self.leads.get(order.route).as_deref() != Some(peer)) {
             return Err(ConnectionError::Peer(format!("orders of route {} do not come from {peer}", order.route.0)));

@@ -135,11 +135,11 @@ fn faults_of_a_relay_program_are_named() {
             json!([{ "to": "far", "address": "[::1]:7002", "connections": 1 }]),
             "there is no hop from relay to sink",
         ),
-        ("/source", store("s3://x"), "the program says source (the store to read) but relay is no source on any route"),
+        ("/source", store("s3://x"), "the program says source (the store to read) but relay is not a source on any route"),
         (
             "/sinks",
             json!([store("s3://x")]),
-            "the program says sinks (the stores to write) but relay is no sink on any route",
+            "the program says sinks (the stores to write) but relay is not a sink on any route",
         ),
         ("/seal_key_hex", json!("0".repeat(64)), "relay is neither source nor sink and must not have the seal key"),
     ];
