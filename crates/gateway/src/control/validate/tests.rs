@@ -135,7 +135,11 @@ fn faults_of_a_relay_program_are_named() {
             json!([{ "to": "far", "address": "[::1]:7002", "connections": 1 }]),
             "there is no hop from relay to sink",
         ),
-        ("/source", store("s3://x"), "the program says source (the store to read) but relay is not a source on any route"),
+        (
+            "/source",
+            store("s3://x"),
+            "the program says source (the store to read) but relay is not a source on any route",
+        ),
         (
             "/sinks",
             json!([store("s3://x")]),

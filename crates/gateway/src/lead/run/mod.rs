@@ -203,7 +203,7 @@ async fn work(
         Err(error) => Err(error.into()),
         Ok(()) => tokio::select! {
             prepared = running.prepare_to_run(&limits) => prepared,
-            Ok(lost) = &mut lost => Err(SurveyError::Unreachable(lost)),
+            Ok(lost) = &mut lost => Err(SurveyError::Unreachable(Box::new(lost))),
         },
     };
     let ended = match prepared {

@@ -23,7 +23,7 @@ pub enum SurveyError {
     Target(Error),
     /// The source, or every destination, was out of reach or answered nothing but errors for as long as the job may stall.
     #[error("{}", unreachable(.0))]
-    Unreachable(Lost),
+    Unreachable(Box<Lost>),
     /// Nothing is there, or the filter leaves nothing.
     #[error("{}", nothing_selected(.url, *.source_objects))]
     NothingSelected {
