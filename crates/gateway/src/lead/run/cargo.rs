@@ -6,6 +6,7 @@ use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Leaves, Placed, Proof, Side};
 use crate::retry::RetryPolicy;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tradewind_contract::JobSpec;
 use tradewind_store::{
     Attributes, Checksums, ErrorKind, Expect, ObjectInfo, PartTag, Precondition, PutOptions, Store, StoreLimits,
@@ -16,6 +17,8 @@ use tradewind_wire::lead::{Layout, NewObject};
 /// Tries of one object that may find the destination in another state than expected; the next one takes whatever is there.
 /// Less than [`TRIES_MAX`](tradewind_wire::lead::TRIES_MAX), so that no object fails for it.
 const UNMET_MAX: u32 = 3;
+/// A look at a destination takes no longer. The lead may have no way to a store that its sinks write to.
+const TARGET_LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// One object × one destination, from when the state machine has it until it is finished or failed.
 pub(super) struct Cargo {
@@ -132,11 +135,12 @@ pub(super) async fn look(
 /// What a destination has under `key`; `None` if it does not say.
 async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<Expect> {
     let policy = RetryPolicy { connect_max: None, ..policy };
-    match policy.run("head", store.url(), || store.head(key)).await {
-        Ok(now) => Some(Expect::seen(Some(&now))),
-        Err(error) if error.kind == ErrorKind::NotFound => Some(Expect::Absent),
-        Err(error) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => Some(Expect::Absent),
-        Err(_) => None,
+    let look = tokio::time::timeout(TARGET_LOOK_MAX, policy.run("head", store.url(), || store.head(key)));
+    match look.await {
+        Ok(Ok(now)) => Some(Expect::seen(Some(&now))),
+        Ok(Err(error)) if error.kind == ErrorKind::NotFound => Some(Expect::Absent),
+        Ok(Err(error)) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => Some(Expect::Absent),
+        Ok(Err(_)) | Err(_) => None,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::lead::survey::{SurveyError, WorkItem};
 use crate::node::work::{Failure, Placed, Side};
 use std::sync::Arc;
 use tokio::sync::mpsc;
-use tradewind_store::{Error, ObjectInfo, Precondition, UploadId};
+use tradewind_store::{Error, Expect, ObjectInfo, Precondition, UploadId};
 use tradewind_wire::Fault;
 
 /// An object that is written and proven, whose source may have changed meanwhile.
@@ -99,7 +99,7 @@ impl Running {
             },
             Err(error) => Failure::of_store(error, Side::Source),
         };
-        let Fresh { item, retries, acked_bytes, earlier_bytes, may_restart, upload, .. } = fresh;
+        let Fresh { mut item, placed, retries, acked_bytes, earlier_bytes, may_restart, upload, .. } = fresh;
         self.tally.unacked(item.target, acked_bytes, earlier_bytes);
         if upload.is_some() {
             // It is complete, so there is nothing to resume.
@@ -108,6 +108,8 @@ impl Running {
         }
         if now.is_ok() && may_restart && self.stopping.is_none() {
             self.tally.retried();
+            let own_copy = Precondition::written(&placed.written);
+            item.expect = (!own_copy.is_any()).then_some(Expect::Is(own_copy));
             self.load(item, true);
         } else {
             self.object_failed(&item, &failure, retries).await;
