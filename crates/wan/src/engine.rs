@@ -30,7 +30,7 @@ pub trait Parcel: Sized {
     fn cut(&self, range: Range<u32>) -> Self;
 }
 
-/// True if a machine takes part.
+/// State of an emulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineState {
     /// As usual.

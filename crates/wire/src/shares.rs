@@ -34,7 +34,7 @@ pub const REST_MS_MIN: u64 = 500;
 /// Longest rest of a failed route between two tries.
 pub const REST_MS_MAX: u64 = 8_000;
 
-/// True if a route is used.
+/// Health of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Up,

@@ -1,4 +1,4 @@
-"""True if a gateway program and this package speak the same contract."""
+"""Check that a gateway program and this package speak the same contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""True if the routes of a planned transfer carry what the plan says they do, from the lead's progress. Pure."""
+"""Comparison of what each route of a transfer carries with what its plan says, from the progress of the lead. Pure."""
 
 from __future__ import annotations
 

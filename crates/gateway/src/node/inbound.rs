@@ -72,7 +72,7 @@ pub struct Inbound {
     pub silence_max: Duration,
     /// A request that takes longer to arrive ends its connection; the time its bytes take at [`SLOWEST_BYTES_PER_S`] comes on top.
     pub request_max: Duration,
-    /// True if we were.
+    /// Tells whether this process was stopped itself, in which case the silence of peers says nothing.
     pub pulse: Arc<Pulse>,
     /// Ends all.
     pub stop: CancellationToken,

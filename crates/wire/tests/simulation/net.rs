@@ -85,7 +85,7 @@ struct Connection {
     cut: bool,
 }
 
-/// True if a process runs, and which of its lives it is.
+/// State of a process: whether it runs, and which of its lives it is in.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Life {
     pub(crate) alive: bool,
