@@ -31,7 +31,7 @@ pub struct CloudReport {
     pub endpoint_given: bool,
     /// The link of the chain that answers, or was the last one tried.
     pub source: String,
-    /// True if it has credentials.
+    /// State of the credentials for it.
     pub credentials: CredentialState,
     /// This machine's clock minus that of the endpoint in seconds, or why it is not known. `None` where nobody was asked:
     /// neither credentials nor an endpoint say that this cloud is used.

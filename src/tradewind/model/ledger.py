@@ -159,7 +159,7 @@ class RunCount:
     read: Requests = field(default_factory=Requests)
     write: Requests = field(default_factory=Requests)
     route_bytes: Mapping[str, int] = field(default_factory=dict)
-    """GB that arrived over each route."""
+    """Bytes that arrived over each route."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RunCount:
@@ -282,7 +282,7 @@ def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Req
 
 
 class _Tiers:
-    """Return the volume of each billing count so far: tiers continue where earlier runs left them."""
+    """Volume of each billing count so far: tiers continue where earlier runs left them."""
 
     def __init__(self) -> None:
         self._seen_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
