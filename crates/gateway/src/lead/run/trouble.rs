@@ -26,7 +26,9 @@ impl Running {
     pub(super) fn note_trouble(&mut self, object: ObjectId, failure: &Failure) {
         let Some(cargo) = self.cargo.get(&object) else { return };
         let place = self.closable(Place::of(failure.side, Some(cargo.item.target)));
-        if failure.fault != Fault::Unavailable || matches!(place, Place::TargetFiles | Place::Elsewhere) {
+        // A store that refuses a write on a condition answers.
+        let is_trouble = failure.fault == Fault::Unavailable && !failure.is_unmet();
+        if !is_trouble || matches!(place, Place::TargetFiles | Place::Elsewhere) {
             return;
         }
         let patience = self.setup.patience();
