@@ -51,6 +51,8 @@ RIVAL_SOLVE_S = 3.0
 """Of one solve for a plan to a single destination, which is only compared with."""
 RIVAL_WORK = 1 / 12
 """Share of the work of a plan for each plan that it is only compared with: that of one destination."""
+SEPARATE_WORK = 1 / 4
+"""The same for all plans to single destinations together, however many they are."""
 RIVAL_GAP_SAID = 5e-3
 """A plan that is only compared with and may be dearer than need be by more than this says so."""
 
@@ -230,14 +232,15 @@ def _direct_copies(transfer: Transfer, plan: MulticastPlan) -> MulticastPlan | N
     return None
 
 
-def _rival_settings(transfer: Transfer) -> SolverSettings:
+def _rival_settings(transfer: Transfer, share: float = RIVAL_WORK) -> SolverSettings:
     settings = transfer.settings
-    return replace(settings, time_limit_s=RIVAL_SOLVE_S, work_max=settings.work_max * RIVAL_WORK)
+    return replace(settings, time_limit_s=RIVAL_SOLVE_S, work_max=settings.work_max * share)
 
 
 def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlternative | None:
     """The cheapest plan per destination, each as fast as the shared one, and each with all the machines allowed."""
     goal = MinThroughput(plan.throughput_gbps * (1 - 1e-9))
+    settings = _rival_settings(transfer, min(RIVAL_WORK, SEPARATE_WORK / len(plan.destinations)))
     plans = []
     for destination in plan.destinations:
         alone = prepare(
@@ -248,7 +251,7 @@ def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlterna
             transfer.limits,
             network=transfer.network,
             boot_s=transfer.boot_given_s,
-            settings=_rival_settings(transfer),
+            settings=settings,
             objects=transfer.job.object_count,
         )
         try:
