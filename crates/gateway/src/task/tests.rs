@@ -404,7 +404,10 @@ async fn cancel_aborts_what_is_open_and_says_so_in_the_status() {
     };
     journal.record(Entry::Intent(intent)).await.unwrap();
     let upload = tree.store.open_upload("half", &PutOptions::default()).await.unwrap();
-    journal.record_durably(Entry::Opened { target: 0, target_key: "half".into(), upload }).await.unwrap();
+    journal
+        .record_durably(Entry::Opened { target: 0, target_key: "half".into(), upload, has_unnamed: false })
+        .await
+        .unwrap();
     drop(journal);
     assert_eq!(tree.keys().len(), 2);
 

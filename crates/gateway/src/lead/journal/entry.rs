@@ -27,6 +27,9 @@ pub enum Entry {
         target_key: String,
         /// The store's name for it.
         upload: UploadId,
+        /// Whether the same intent may have opened others, whose names nobody learned. They stay in the journal as an
+        /// intent of their own until they are [abandoned](Entry::Abandoned).
+        has_unnamed: bool,
     },
     /// The store has a part, durably.
     Part {
@@ -115,7 +118,19 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
             transaction.prepare_cached(sql)?.execute(params![boot, unix_ms]).map(drop)
         }
         Entry::Intent(intent) => write_intent(transaction, intent),
-        Entry::Opened { target, target_key, upload } => {
+        Entry::Opened { target, target_key, upload, has_unnamed } => {
+            if *has_unnamed {
+                let sql = "INSERT INTO upload (target, target_key, source_key, size_bytes, fingerprint, chunk_bytes,
+                                               options, intent_unix_ms, superseded)
+                           SELECT target, target_key, source_key, size_bytes, fingerprint, chunk_bytes,
+                                  options, intent_unix_ms, 1
+                           FROM upload AS this
+                           WHERE target = ?1 AND target_key = ?2 AND superseded = 0
+                                 AND NOT EXISTS (SELECT 1 FROM upload WHERE target = ?1 AND target_key = ?2
+                                     AND superseded = 1 AND upload_id IS NULL
+                                     AND intent_unix_ms = this.intent_unix_ms)";
+                transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
+            }
             let sql = "UPDATE upload SET upload_id = ?3 WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
             transaction.prepare_cached(sql)?.execute(params![target, target_key, upload.0]).map(drop)
         }
@@ -130,6 +145,12 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
             transaction.prepare_cached(sql)?.execute(values).map(drop)
         }
         Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced, written } => {
+            // The sink has aborted those that the same intent may have opened without a name.
+            let sql = "DELETE FROM upload
+                       WHERE target = ?1 AND target_key = ?2 AND upload_id IS NULL AND intent_unix_ms =
+                           (SELECT intent_unix_ms FROM upload
+                            WHERE target = ?1 AND target_key = ?2 AND superseded = 0 AND upload_id IS NOT NULL)";
+            transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
             let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
             transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
             let sql = "INSERT OR REPLACE INTO done

@@ -54,9 +54,16 @@ impl Model {
                 superseded.extend(earlier.map(|(intent, upload, _)| (intent, upload, BTreeMap::new())));
                 self.uploads.insert(name, (intent, None, BTreeMap::new()));
             }
-            Entry::Opened { target, target_key, upload } => {
-                if let Some(known) = self.uploads.get_mut(&(target, target_key)) {
+            Entry::Opened { target, target_key, upload, has_unnamed } => {
+                let name = (target, target_key);
+                if let Some(known) = self.uploads.get_mut(&name) {
                     known.1 = Some(upload);
+                    let unnamed = (known.0.clone(), None, BTreeMap::new());
+                    let superseded = self.superseded.entry(name).or_default();
+                    let again = |other: &Known| other.1.is_none() && other.0.intent_unix_ms == unnamed.0.intent_unix_ms;
+                    if has_unnamed && !superseded.iter().any(again) {
+                        superseded.push(unnamed);
+                    }
                 }
             }
             Entry::Part { target, target_key, part } => {
@@ -65,7 +72,11 @@ impl Model {
                 }
             }
             Entry::Closed { target, target_key, fingerprint, unsynced, written, .. } => {
-                self.uploads.remove(&(target, target_key.clone()));
+                let name = (target, target_key.clone());
+                if let Some((intent, Some(_), _)) = self.uploads.remove(&name) {
+                    let same = |known: &Known| known.1.is_none() && known.0.intent_unix_ms == intent.intent_unix_ms;
+                    self.superseded.entry(name).or_default().retain(|known| !same(known));
+                }
                 let done = unsynced.map_or(Done::Yes(written), Done::Unsynced);
                 self.done.insert((target, target_key), (fingerprint, done));
             }
@@ -111,7 +122,10 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         let target_key = key.to_owned();
         match kind {
             0 => Entry::Intent(Intent { intent_unix_ms: i64::from(index), ..intent(target, key, number) }),
-            1 => Entry::Opened { target, target_key, upload: UploadId(format!("upload-{}", number % 3)) },
+            1 => {
+                let upload = UploadId(format!("upload-{}", number % 3));
+                Entry::Opened { target, target_key, upload, has_unnamed: sum.is_some() }
+            }
             2 => Entry::Part { target, target_key, part: part(index, sum) },
             3 => {
                 let checksums = Checksums { crc64nvme: sum, crc32c: Some(index), md5: None };
@@ -338,7 +352,7 @@ async fn an_upload_stays_known_until_it_is_aborted_whatever_is_begun_after_it() 
     let (_dir, state) = state_dir();
     let journal = Journal::create(&state).unwrap();
     let name = |name: &str| UploadId(name.to_owned());
-    let opened = |upload| Entry::Opened { target: 0, target_key: "a".into(), upload };
+    let opened = |upload| Entry::Opened { target: 0, target_key: "a".into(), upload, has_unnamed: false };
     journal.record(Entry::Intent(intent(0, "a", 1))).await.unwrap();
     journal.record(opened(name("first"))).await.unwrap();
     let later = Intent { intent_unix_ms: 1_700_000_000_001, ..intent(0, "a", 2) };

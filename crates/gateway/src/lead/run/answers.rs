@@ -93,7 +93,8 @@ impl Running {
                     if asked_again {
                         cargo.may_have_orphans();
                     }
-                    self.journal.record(Entry::Opened { target, target_key, upload }).await?;
+                    let has_unnamed = cargo.sweep_since_unix_ms().is_some();
+                    self.journal.record(Entry::Opened { target, target_key, upload, has_unnamed }).await?;
                 }
                 self.lead.done(request, object);
             }

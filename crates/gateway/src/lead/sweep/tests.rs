@@ -30,7 +30,8 @@ async fn orphans_of_an_intent_go_and_known_uploads_stay_until_all_is_given_up() 
         let later_ms = if key == "d/foreign" { 2 * CLOCK_DIFFERENCE_MS_MAX } else { 0 };
         journal.record(intent(key, now_unix_ms() + later_ms)).await.unwrap();
         if key == "d/known" {
-            journal.record(Entry::Opened { target: 0, target_key: key.to_owned(), upload }).await.unwrap();
+            let (target_key, has_unnamed) = (key.to_owned(), false);
+            journal.record(Entry::Opened { target: 0, target_key, upload, has_unnamed }).await.unwrap();
         }
     }
     assert_eq!(tree.keys().len(), 3);
@@ -43,6 +44,25 @@ async fn orphans_of_an_intent_go_and_known_uploads_stay_until_all_is_given_up() 
     let end = abort_all(&journal, &targets, policy).await.unwrap();
     assert_eq!((end.aborted, end.failed.len(), tree.keys().len()), (1, 0, 1));
     assert!(journal.unfinished().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn uploads_opened_by_a_repeated_request_are_found_after_the_one_with_a_name_is_abandoned() {
+    let (tree, folder) = (Tree::new(), tempfile::tempdir().unwrap());
+    let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
+    let policy = RetryPolicy::from(&Limits::default());
+    let (target, target_key, has_unnamed) = (0, "d/asked-twice".to_owned(), true);
+    journal.record(intent(&target_key, now_unix_ms())).await.unwrap();
+    let _unnamed = tree.store.open_upload(&target_key, &PutOptions::default()).await.unwrap();
+    let upload = tree.store.open_upload(&target_key, &PutOptions::default()).await.unwrap();
+    let opened = Entry::Opened { target, target_key: target_key.clone(), upload: upload.clone(), has_unnamed };
+    journal.record(opened).await.unwrap();
+    tree.store.abort_upload(&target_key, &upload).await.unwrap();
+    journal.record(Entry::Abandoned { target, target_key, upload: Some(upload) }).await.unwrap();
+
+    let end = abort_orphans(&journal, &[tree.store.clone()], policy).await.unwrap();
+    assert_eq!((end.aborted, end.failed.len(), tree.keys().len()), (1, 0, 0));
+    assert!(journal.pending_intents().await.unwrap().is_empty());
 }
 
 #[tokio::test]
