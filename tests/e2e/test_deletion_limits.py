@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,11 @@ def test_a_dry_run_totals_what_would_be_deleted(command: Command, sides: tuple[F
     assert set(there.sizes()) == set("abcde")
 
 
-def on_terminal(command: Command, answer: str, *words: str) -> tuple[int, str]:
-    """Runs the command on a terminal of its own, answers its question, and returns exit code and output."""
+def on_terminal(command: Command, answer: str | signal.Signals, *words: str) -> tuple[int, str]:
+    """Runs the command on a terminal of its own, answers its question with a line or a signal.
+
+    Returns exit code and output.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(command.binary, [str(command.binary), *words], command.full_environment())
@@ -106,7 +110,10 @@ def on_terminal(command: Command, answer: str, *words: str) -> tuple[int, str]:
             break
         said += more
         if not answered and b"[y/N]" in said:
-            os.write(terminal, answer.encode() + b"\n")
+            if isinstance(answer, signal.Signals):
+                os.kill(pid, answer)
+            else:
+                os.write(terminal, answer.encode() + b"\n")
             answered = True
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
@@ -124,6 +131,15 @@ def test_a_terminal_is_asked_with_number_and_bytes(command: Command, sides: tupl
     assert json.loads(command.run("jobs", "list", "--json").stdout.splitlines()[-1])["state"] == "done"
     code, said = on_terminal(command, "", "sync", "--delete", source.url, there.url)
     assert (code, "Delete" in said) == (0, False), said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_the_question_ends_the_command(
+    command: Command, sides: tuple[FilePlace, FilePlace], number: signal.Signals
+) -> None:
+    source, there = sides
+    code, said = on_terminal(command, number, "sync", "--delete", source.url, there.url)
+    assert (code, set(there.sizes())) == (130, set("abcde")), said
 
 
 def test_the_destination_that_would_lose_more_than_half_is_named(

@@ -48,6 +48,7 @@ def run_with_question(
     if not yes:
         from tradewind.cli.transferring import confirm
 
+        follower.rest()
         objects = format_count(waiting.objects, "object")
         confirm(f"Delete {objects} ({format_bytes(waiting.bytes)}) that the source does not have?")
     confirmed = Deletion(keys_max=waiting.objects, over_half=True)

@@ -103,6 +103,12 @@ class Follower(StopHandlers):
         job.result()
         return 0
 
+    def rest(self) -> None:
+        """The job has ended and the user is asked something: a signal interrupts the main thread again."""
+        self._job = None
+        if self._asked:
+            raise KeyboardInterrupt
+
     def _end_dry_run(self, job: RunningJob) -> None:
         """What there is to add to a dry run that went well; a signal then stops at once, for nothing is under way."""
         if job.spec.dry_run and self._after_dry_run and job.summary is not None and job.summary.outcome == "done":

@@ -48,7 +48,7 @@ def sky_catalog(network: Network, base: Catalog) -> Catalog:
     regions = sorted({machine.region for machine in network.machines})
     places = {region: base.places.get(region) or Place(region, region.name, 0.0, 0.0, NOWHERE) for region in regions}
     links = _links(network, origin)
-    prices = PriceBook({**base.prices.pairs}, base.prices.rules)
+    prices = base.prices
     free = EgressPrice((PriceTier(0.0, 0.0),), Origin("assumed", "no price list names this region", ""))
     for pair in links:
         if prices.egress(places[pair[0]], places[pair[1]]) is None:

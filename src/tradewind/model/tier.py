@@ -23,4 +23,5 @@ def tier_volumes_gb(
     """Return how much of ``volume_gb`` that follow ``used_gb`` each tier gets."""
     ends_gb = [*(tier.from_gb for tier in tiers[1:]), math.inf]
     for tier, end_gb in zip(tiers, ends_gb, strict=True):
-        yield tier, max(0.0, min(used_gb + volume_gb, end_gb) - max(used_gb, tier.from_gb))
+        # ``used_gb`` may be far larger than the volume, which its addition would round away.
+        yield tier, max(0.0, min(volume_gb, end_gb - used_gb) - max(0.0, tier.from_gb - used_gb))

@@ -107,6 +107,9 @@ class SharedFlows(Protocol):
     def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
         """The programme of these regions alone, and which flow columns of the whole one are its own."""
 
+    def direct(self, formulation: Formulation) -> tuple[Formulation, IntArray]:
+        """The same for the links from the source to each destination, and no others."""
+
 
 @dataclass(frozen=True, slots=True)
 class BootWindow:

@@ -77,22 +77,32 @@ class Trees:
     def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
         """The programme of these regions alone, and which flow columns of the whole one are its own."""
         if regions not in self._within:
-            network = formulation.network
-            every = shared_links(formulation)
+            network, every = formulation.network, shared_links(formulation)
             inside = np.isin(network.tail[every], list(regions)) & np.isin(network.head[every], list(regions))
-            kept = np.flatnonzero(inside)
-            small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=every[kept])
-            offered = np.array([option.region_index in regions for option in network.options])
-            columns = np.concatenate([kept + len(every) * n for n in range(1 + len(formulation.sinks))])
-            prices = formulation.egress_usd_per_s
-            small = replace(
-                small,
-                machine_max=np.where(offered, small.machine_max, 0.0),
-                egress_usd_per_s=prices[columns],
-                shared=small.shared and small.shared.priced(prices[kept], self._usd_per_gbit),
-            )
-            self._within[regions] = (small, columns)
+            self._within[regions] = self._part(formulation, regions, np.flatnonzero(inside))
         return self._within[regions]
+
+    def direct(self, formulation: Formulation) -> tuple[Formulation, IntArray]:
+        """The same for the links from the source to each destination, and no others."""
+        network, every = formulation.network, shared_links(formulation)
+        direct = (network.tail[every] == formulation.source) & np.isin(network.head[every], formulation.sinks)
+        ends = frozenset({formulation.source, *formulation.sinks})
+        return self._part(formulation, ends, np.flatnonzero(direct))
+
+    def _part(self, formulation: Formulation, regions: frozenset[int], kept: IntArray) -> tuple[Formulation, IntArray]:
+        """The programme of these regions and of these of the shared links."""
+        network, every = formulation.network, shared_links(formulation)
+        small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=every[kept])
+        offered = np.array([option.region_index in regions for option in network.options])
+        columns = np.concatenate([kept + len(every) * n for n in range(1 + len(formulation.sinks))])
+        prices = formulation.egress_usd_per_s
+        small = replace(
+            small,
+            machine_max=np.where(offered, small.machine_max, 0.0),
+            egress_usd_per_s=prices[columns],
+            shared=small.shared and small.shared.priced(prices[kept], self._usd_per_gbit),
+        )
+        return small, columns
 
     def rows(self) -> Rows | None:
         """Those found so far."""

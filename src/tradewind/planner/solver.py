@@ -192,7 +192,7 @@ def _solve_with_trees(
     relaxed = shared.relax(ask, settings.meter)
     if not relaxed.feasible:
         return None
-    start = start or _rounded_up(formulation, relaxed, ask, settings)
+    start = start or _rounded_up(formulation, relaxed, ask, settings) or _direct(formulation, shared, ask, settings)
     if formulation.link_count > WHOLE_COLUMNS_MAX:
         return _solve_around_relaxation(formulation, shared, relaxed, ask, settings, start)
     return _bounded(_solve_with_late_rows(formulation, ask, settings, start), relaxed, ask, settings)
@@ -247,6 +247,20 @@ def _rounded_up(formulation: Formulation, relaxed: RelaxedTrees, ask: Ask, setti
         return solve_flows(formulation, ask, machines, settings)
     except SolverLimitReached:
         return None
+
+
+def _direct(formulation: Formulation, shared: SharedFlows, ask: Ask, settings: SolverSettings) -> Answer | None:
+    """A first answer: the best over the links from the source to each destination. ``None`` if these do not do."""
+    small, kept = shared.direct(formulation)
+    try:
+        found = _solve_with_late_rows(small, ask, settings, None)
+    except SolverLimitReached:
+        return None
+    if found is None:
+        return None
+    flows = np.zeros(formulation.link_count)
+    flows[kept] = found.flow_gbps
+    return replace(found, flow_gbps=flows, duals=None)
 
 
 def _duals_by_name(formulation: Formulation, small: Formulation, duals: FloatArray) -> FloatArray:
