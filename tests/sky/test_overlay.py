@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_fil
 from tradewind.catalog.load import load_catalog
 from tradewind.fleet.sky_catalog import data_per_wire, sky_catalog
 from tradewind.model.goal import MaxCost
+from tradewind.model.origin import Origin
+from tradewind.model.price import EgressPrice, EgressRule, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner.network import Limits
 from tradewind.sky.file import read_sky_file
@@ -38,6 +41,15 @@ def sky(command: Command, tmp_path: Path) -> Iterator[tuple[Sky, Path]]:
 def carried_bytes(events: list[dict[str, Any]]) -> dict[str, int]:
     """What each route carried, by its stations."""
     return {hop["name"]: hop["bytes"] for hop in events[-1]["progress"]["hops"]}
+
+
+def test_a_sky_has_every_price_of_the_catalog(tmp_path: Path) -> None:
+    here, origin = Region.parse(SOURCE), Origin("imported", "a test", "2026-01-01")
+    dear = EgressRule(SOURCE, "internet", EgressPrice((PriceTier(0.0, 2.5),), origin))
+    base = load_catalog()
+    base = replace(base, prices=replace(base.prices, pairs={}, region_rules={here: (dear,)}))
+    price = sky_catalog(read_sky_file(write_world(tmp_path)), base).egress(here, Region.parse(SINK))
+    assert price is not None and price.usd_per_gb == 2.5
 
 
 def test_a_plan_mixes_routes_to_its_ceiling_and_becomes_a_topology_and_back(tmp_path: Path) -> None:

@@ -203,3 +203,14 @@ def test_a_damaged_status_counts_as_none(store: JobStore, status: str) -> None:
     make(store, "job-1")
     Path(store.path("job-1"), "status.json").write_text(status)
     assert store.load("job-1").state == "interrupted"
+
+
+def test_a_cancelling_that_was_killed_says_nothing(store: JobStore) -> None:
+    make(store, "job-1", "interrupted")
+    folder = store.path("job-1")
+    with jobs.cancelling(folder):
+        assert jobs.is_cancelled(folder)
+        left = Path(folder, jobs.CANCELLING_FILE)
+        assert left.exists()
+    left.touch()
+    assert not jobs.is_cancelled(folder)

@@ -22,6 +22,8 @@ EXAMPLES = """\
   TRADEWIND_LIMIT_RATE=100MB/s tradewind config show
   tradewind config show --profile lab --json"""
 
+#: More than anything that is counted; the gateway counts with 64 bits.
+COUNT_MAX = 10**15
 #: Values are padded to so many columns; a longer one pushes its origin to the right.
 VALUE_COLUMNS_MAX = 40
 #: Read from the environment alone: which settings hold, another program, a secret that must stand in no file of ours.
@@ -59,10 +61,13 @@ def parse_switch(text: str) -> bool:
 
 
 def parse_count(text: str) -> int:
-    """A whole number, at least 0. Raises UsageError."""
-    if not text.strip().isdecimal():
+    """A whole number, at least 0 and at most `COUNT_MAX`. Raises UsageError."""
+    digits = text.strip()
+    if not digits.isdecimal():
         raise UsageError(f"a whole number, not {text!r}")
-    return int(text)
+    if len(digits.lstrip("0")) > len(str(COUNT_MAX)) or int(digits) > COUNT_MAX:
+        raise UsageError(f"a whole number up to {COUNT_MAX}, not {text!r}")
+    return int(digits)
 
 
 def parse_chunk_bytes(text: str) -> int:

@@ -14,7 +14,7 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
-from tradewind.model.price import EgressPrice, PriceBook, PriceTier
+from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Place, Region
 from tradewind.sky.network import Machine, Network
 

@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.job import JobSpec
-from tradewind.model.locks import is_locked, wait_unlocked
+from tradewind.model.locks import is_locked, try_lock, wait_unlocked
 from tradewind.model.private import FOLDER_MODE, private_folder, state_folder
 from tradewind.model.regular import open_regular, read_regular
 from tradewind.model.state import state_home
@@ -210,22 +210,28 @@ class JobStore:
 
 @contextmanager
 def cancelling(folder: str) -> Iterator[None]:
-    """Within the block the job of this folder is being cancelled; see `is_cancelled`."""
+    """Within the block the job of this folder is being cancelled; see `is_cancelled`.
+
+    The file is locked, so that one that a killed process has left says nothing.
+    """
     path = os.path.join(folder, CANCELLING_FILE)
-    with suppress(OSError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
-    try:
-        yield
-    finally:
+    with ExitStack() as held:
         with suppress(OSError):
-            os.unlink(path)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o600)
+            held.callback(os.close, descriptor)
+            try_lock(descriptor)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                os.unlink(path)
 
 
 def is_cancelled(folder: str) -> bool:
     """Return whether the job of this folder was cancelled, or is being cancelled by another process."""
-    if os.path.exists(os.path.join(folder, CANCELLING_FILE)):
-        return True
     try:
+        if is_locked(os.path.join(folder, CANCELLING_FILE)):
+            return True
         return bool(_read_json(os.path.join(folder, "status.json"))["state"] == "cancelled")
     except (OSError, ValueError, KeyError, TypeError):
         return False
