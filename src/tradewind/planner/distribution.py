@@ -267,7 +267,7 @@ def _separate_plans(transfer: Transfer, plan: MulticastPlan) -> MulticastAlterna
     together = not crowded
     rate = min(made.throughput_gbps for made in plans)
     one_by_one = transfer.job.gbit / math.fsum(made.transfer_s for made in plans)
-    remarks = [] if together else [f"one after another: {crowded[0]} has not the machines for all at once"]
+    remarks = [] if together else [f"one after another: {crowded[0]} has too few machines for all at once"]
     gap = max(made.gap for made in plans)
     remarks += [f"each within {gap:.1%} of its best"] if gap > RIVAL_GAP_SAID else []
     return MulticastAlternative(
