@@ -99,9 +99,9 @@ def test_show_of_all_says_how_old_prices_are_and_which_tables_are_the_users(
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
     assert main(["catalog", "show"]) == 0
     *_, prices, yours, hint = capsys.readouterr().out.splitlines()
-    assert prices.startswith("prices  packaged, of 2022-11-28 to 2026-")
+    assert prices.startswith("prices  packaged, dated 2022-11-28 to 2026-")
     assert yours == f"yours   {tmp_path / 'catalog'}: nothing yet"
-    assert "says where each figure is from" in hint
+    assert "shows the source and age of each figure" in hint
     imported(tmp_path, "region,machines\naws:us-east-1,1\n")
     imported(tmp_path, "provider,read_gbps\naws,2.5\n")
     assert main(["catalog", "show"]) == 0

@@ -363,7 +363,7 @@ def test_the_command_says_what_it_took(server: PriceServer, at_home: Path, capsy
     out, err = capsys.readouterr()
     assert "aws: 3 egress prices and 0 machine prices of 1 region," in out
     assert "azure: 5 egress prices and 2 machine prices of 2 regions" in out
-    assert "gcp was not asked: it needs an API key in TRADEWIND_GCP_API_KEY" in err
+    assert "gcp was skipped: it needs an API key in TRADEWIND_GCP_API_KEY" in err
     assert main(["catalog", "show", "aws:us-east-1", "aws:us-east-2"]) == 0
     assert "refreshed, AWS Price List, AWSDataTransfer" in capsys.readouterr().out
 

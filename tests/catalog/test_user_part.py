@@ -295,7 +295,7 @@ def test_new_regions_are_taken_where_they_are_meant(
     assert main(["catalog", "import", str(tmp_path / "new.csv")]) == 2
     error = capsys.readouterr().err
     assert "hint: did you mean gcp:europe-west4 or " in error
-    assert "--new-regions takes regions that the catalog does not know" in error
+    assert "--new-regions accepts regions that the catalog does not know" in error
     assert main(["catalog", "import", str(tmp_path / "new.csv"), "--new-regions"]) == 0
     assert main(["catalog", "import", str(tmp_path / "new.csv"), "--date", "2999-01-01"]) == 2
     assert "--date 2999-01-01 is in the future" in capsys.readouterr().err

@@ -49,4 +49,4 @@ def test_patterns_without_end_do_not_flood(monkeypatch: pytest.MonkeyPatch) -> N
     told = Failures()
     lines = [told.add(failed(1, words=words)) for words in ("a", "b", "c", "d")]
     assert [len(each) for each in lines] == [2, 2, 0, 0]
-    assert told.end(None) == ["error: 2 objects failed in further ways: --report FILE has them all"]
+    assert told.end(None) == ["error: 2 objects failed otherwise: --report FILE lists them all"]

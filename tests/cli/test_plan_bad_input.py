@@ -139,7 +139,12 @@ def test_an_option_without_its_amount_says_so(folder: Path, capsys: pytest.Captu
     ("quota", "words", "error", "hint"),
     [
         (0, [], "the account's quota at aws:us-east-1 is 0 machines", "catalog show aws:us-east-1"),
-        (1, ["--vm-type", "m5.xlarge"], "none of the machine types asked for is of gcp:us-east1", "n2-standard-4"),
+        (
+            1,
+            ["--vm-type", "m5.xlarge"],
+            "none of the requested machine types is available in gcp:us-east1",
+            "n2-standard-4",
+        ),
     ],
 )
 def test_a_region_without_machines_says_why(

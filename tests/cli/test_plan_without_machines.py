@@ -31,8 +31,8 @@ def planned(folder: Path, capsys: pytest.CaptureFixture[str], volume_gb: float, 
 
 def test_a_copy_that_is_done_before_machines_start_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = planned(tmp_path, capsys, volume_gb=25, boot_s=60)
-    assert "a copy without machines may be done sooner, and pays for none" in said
-    assert "25.0 GB take 50.0 s, and machines 1 min 00 s to start" in said
+    assert "a copy without machines may finish earlier, and pays for none" in said
+    assert "25.0 GB in 50.0 s, and machines take 1 min 00 s to start" in said
 
 
 @pytest.mark.parametrize(("volume_gb", "boot_s"), [(35, 60), (25, 0)])

@@ -70,7 +70,7 @@ def test_a_lead_that_dies_is_restarted_though_nobody_watches(client: tradewind.C
     wait_until(lambda: client.job(job.id).state == "done")
     result = job.wait()
     notices = [event.message for event in job.events() if isinstance(event, tradewind.Notice)]
-    assert [line for line in notices if "started again (1 of 2)" in line]
+    assert [line for line in notices if "restarted (1 of 2)" in line]
     assert result.progress.objects_done == 1
     assert tree_hashes(source) == tree_hashes(source.parent / "copy")
 

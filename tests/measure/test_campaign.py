@@ -109,7 +109,7 @@ def test_a_budget_is_refused_where_a_price_is_not_known(tmp_path: Path) -> None:
     prices = {pair: price for pair, price in known.prices.pairs.items() if pair != (A, B)}
     campaign = Campaign(replace(known, prices=PriceBook(prices)), PAIRS, SETTINGS)
     assert campaign.unpriced == ("egress from site:a to site:b",)
-    with pytest.raises(UsageError, match="no price of egress from site:a to site:b is known"):
+    with pytest.raises(UsageError, match="no price is known for egress from site:a to site:b"):
         next(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=100.0))
     without = Campaign(replace(known, offers={}), [(A, B)], SETTINGS)
     assert without.unpriced == ("a machine in site:a", "a machine in site:b")

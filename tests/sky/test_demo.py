@@ -31,7 +31,7 @@ def test_the_demo_races_an_overlay_against_the_direct_path(tmp_path: Path) -> No
     command.environment["TRADEWIND_WAN"] = find_emulator()
     done = command.run("demo", "--tree", tree, "--size", "60MB").expect(0)
     assert [line[0] for line in done.stderr.splitlines() if line[:1].isdigit()] == ["1", "2", "3", "4", "5"]
-    assert "all 203 files are the same in both copies" in done.stderr
+    assert "all 203 files are identical in both copies" in done.stderr
     assert "overlay: route azure-canadacentral-1 → azure-japaneast-1 → gcp-asia-northeast1-1 is down" in done.stderr
     command.wait_until_alone()
 

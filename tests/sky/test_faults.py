@@ -29,7 +29,7 @@ VOLUME_BYTES = 60_000_000
 GOAL = ("--min-throughput", "75Mbit/s")
 OUTAGE_S = 30.0
 PATIENCE_S = 200.0
-ADVICE = "--replan would ask the planner for another way"
+ADVICE = "--replan would plan again"
 """The end of what is said of a route that carries less than its promise for some seconds."""
 
 SKEW = r"""

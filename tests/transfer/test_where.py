@@ -46,7 +46,13 @@ def test_what_is_known_without_asking(url: str, access: Access, region: str | No
         ("gs://b", Access(), {"provider": "gcp", "name": "us-east1"}, "gcp:us-east1", "the store says so"),
         ("s3://b", Access(endpoint="http://h:9000"), {"name": "us-east-1"}, None, "in no known cloud region"),
         ("s3://b", Access(endpoint="https://s3.eu-west-1.amazonaws.com"), {"name": "eu-west-1"}, "aws:eu-west-1", "so"),
-        ("s3://b", Access(), {"error": "s3://b: head: forbidden"}, None, "does not say where it is: s3://b: head"),
+        (
+            "s3://b",
+            Access(),
+            {"error": "s3://b: head: forbidden"},
+            None,
+            "the region of s3://b cannot be determined: s3://b: head",
+        ),
     ],
 )
 def test_an_answer_is_believed_of_a_cloud_alone(

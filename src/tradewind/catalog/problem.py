@@ -163,7 +163,7 @@ def _destinations(reader: _Fields) -> tuple[Region, ...]:
     if "destinations" not in reader.document:
         return (reader.region("destination"),)
     if "destination" in reader.document:
-        raise reader.wrong("destinations", "stands beside destination; name one of the two")
+        raise reader.wrong("destinations", "cannot be combined with destination; name one of the two")
     named = reader.get("destinations")
     if not isinstance(named, list) or not named:
         raise reader.wrong("destinations", f"{named!r} is not a list of regions")

@@ -64,7 +64,7 @@ class ImportCheck:
             return
         near = self._known.nearest_names(region)
         guess = f"did you mean {' or '.join(near)}? " if near else ""
-        hint = f"{guess}--new-regions takes regions that the catalog does not know"
+        hint = f"{guess}--new-regions accepts regions that the catalog does not know"
         raise row.wrong(row.column(columns), f"unknown region {region}", hint=hint)
 
 

@@ -49,7 +49,7 @@ __all__ = ["Imported", "import_table", "write_links"]
 
 LinkKey = tuple[Pair, OriginKind]
 AFTER_REFUSAL = "nothing was imported; fix the line and import the file again"
-NO_TABLE = "give a CSV table; `tradewind catalog --help` says which there are"
+NO_TABLE = "give a CSV table; `tradewind catalog --help` lists the tables"
 NOTHING_THERE = "lines below the header, each about two regions that differ, one region or one provider"
 Key = TypeVar("Key", LinkKey, Pair, MachineKey, Region, str)
 Value = TypeVar("Value", Figure, EgressPrice, MachinePrice, Quota, StoreFigures)

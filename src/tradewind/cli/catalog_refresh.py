@@ -81,7 +81,7 @@ def _tell(args: Namespace, outcome: Outcome, *, left_out: bool) -> None:
         print(f"{outcome.provider}: {egress} and {machines} {of}", flush=True)
     elif left_out:
         if not args.quiet:
-            print(f"note: gcp was not asked: it needs an API key in {KEY_VARIABLE}", file=sys.stderr)
+            print(f"note: gcp was skipped: it needs an API key in {KEY_VARIABLE}", file=sys.stderr)
     elif outcome.error is not None and not isinstance(outcome.error, PriceApiUnavailable):
         print(f"error: {printable(str(outcome.error))}", file=sys.stderr)
         if outcome.error.hint:

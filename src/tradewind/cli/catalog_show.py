@@ -116,9 +116,9 @@ def _print_all(args: Namespace, catalog: Catalog, folder: Path) -> None:
     dates = _packaged_price_dates(load_catalog())
     tables = ", ".join(sorted(path.name for path in folder.glob("*.csv")))
     print(f"\n{len(places)} regions, {len(catalog.grid.links):,} links ({counts})")
-    print(f"prices  packaged, of {dates[0]} to {dates[-1]}; `tradewind catalog refresh` asks for those of today")
+    print(f"prices  packaged, dated {dates[0]} to {dates[-1]}; `tradewind catalog refresh` fetches today's")
     print(f"yours   {folder}: {tables or 'nothing yet'}")
-    print("`tradewind catalog show REGION [REGION]` says where each figure is from, and how old it is")
+    print("`tradewind catalog show REGION [REGION]` shows the source and age of each figure")
 
 
 def _packaged_price_dates(packaged: Catalog) -> list[str]:

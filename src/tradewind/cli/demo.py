@@ -113,7 +113,7 @@ def _no_sky() -> str | None:
 
 def _story(args: Namespace, place: Path, talk: Talk) -> int:
     cargo = choose_cargo(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=1))
-    talk.say(f"1. Cargo: {cargo}.")
+    talk.say(f"1. Files: {cargo}.")
     (place / "files").write_text("".join(f"{name}\n" for name in cargo.names), encoding="utf-8")
     (place / "topology.json").write_text(json.dumps(TOPOLOGY), encoding="utf-8")
     options = Options(
@@ -125,7 +125,7 @@ def _story(args: Namespace, place: Path, talk: Talk) -> int:
     try:
         pids = job.gateway_pids
         talk.say(
-            "2. Way: source → north → sink (60%) and source → south → sink (40%), mutual TLS 1.3 on every hop,",
+            "2. Routes: source → north → sink (60%) and source → south → sink (40%), mutual TLS 1.3 on every hop,",
             f"   by a CA made for this run. {len(pids)} processes: "
             + ", ".join(f"{name} {pid}" for name, pid in pids.items())
             + ".",
@@ -152,12 +152,12 @@ def _watch(job: RunningJob, cargo: Cargo, talk: Talk) -> None:
             pid = job.gateway_pids[VICTIM]
             os.kill(pid, signal.SIGKILL)
             talk.say(
-                f"3. At {format_bytes(event.bytes_done)}: kill -9 {pid}, the relay {VICTIM} is gone. What it carried"
-                " goes by the other route."
+                f"3. At {format_bytes(event.bytes_done)}: kill -9 {pid}, the relay {VICTIM} is gone. The other"
+                " route takes over its share."
             )
         talk.event(event)
     if not killed and job.summary is not None and job.summary.outcome == "done":
-        raise JobFailed("the job was done before a relay could be killed", hint="take more: tradewind demo --size 2GB")
+        raise JobFailed("the job ended before a relay could be killed", hint="use more data: tradewind demo --size 2GB")
 
 
 def _end(job: RunningJob, cargo: Cargo, copy: Path, talk: Talk) -> int:
@@ -167,7 +167,7 @@ def _end(job: RunningJob, cargo: Cargo, copy: Path, talk: Talk) -> int:
     began = time.monotonic()
     require_same(cargo, copy, talk)
     talk.say(
-        f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are the same, and there is no"
-        f" other file ({time.monotonic() - began:.1f} s)."
+        f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are identical, and there is no"
+        f" extra file ({time.monotonic() - began:.1f} s)."
     )
     return 0

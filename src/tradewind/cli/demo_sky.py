@@ -101,7 +101,7 @@ def run_in_sky(args: Namespace, place: Path, talk: Talk) -> int:
     with ExitStack() as stack:
         skies = [stack.enter_context(Sky.up(network)) for _ in range(2)]
         cargo = choose_cargo(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=2))
-        talk.say(f"1. Cargo: {cargo}.")
+        talk.say(f"1. Files: {cargo}.")
         plans = _plans(network, cargo)
         _introduce(network, plans, talk)
         racers = stack.enter_context(_started(args, place, cargo, skies, plans))
@@ -131,8 +131,8 @@ def _introduce(network: Network, plans: tuple[Plan, Plan], talk: Talk) -> None:
     talk.say(
         f"2. Sky: {len(REGIONS)} regions of {len(clouds)} clouds ({', '.join(clouds)}) as namespaces of this host,"
         " real TCP between them,",
-        f"   {SOURCE} → {SINK} {rtt_ms:.0f} ms; round trips are true, rates scaled by {network.scale:g}. Two of it,"
-        " so that neither is in the other's way.",
+        f"   {SOURCE} → {SINK} {rtt_ms:.0f} ms; round trips are real, rates scaled by {network.scale:g}. There"
+        " are two such skies, one for each transfer.",
     )
     for name, plan in zip(("direct", "overlay"), plans, strict=True):
         overlay = plan.overlay
@@ -206,7 +206,10 @@ def _watch(racers: Sequence[Racer], cargo: Cargo, talk: Talk) -> None:
     for follower in followers:
         follower.join(FOLLOWER_S)
     if not killed and all(racer.job.summary is not None for racer in racers):
-        raise JobFailed("the overlay was done before a relay could be killed", hint="take more: --size 500MB")
+        raise JobFailed(
+            "the overlay transfer ended before a relay could be killed",
+            hint="use more data: tradewind demo --size 500MB",
+        )
 
 
 def _follow(racer: Racer, news: queue.SimpleQueue[News]) -> None:
@@ -232,7 +235,7 @@ def _kill_busiest(racer: Racer, talk: Talk) -> None:
     so_far = format_gbps(racer.progress.bytes_per_s * 8e-9)
     talk.say(
         f"3. At {format_bytes(racer.progress.bytes_done)} of the overlay, {so_far} so far: kill -9 {pid},",
-        f"   the relay {victim} is gone. It carried {carried[victim]:.0%}; that goes by the other routes now.",
+        f"   the relay {victim} is gone. It carried {carried[victim]:.0%}; the other routes take that over.",
     )
 
 
@@ -250,7 +253,7 @@ def _end(racers: Sequence[Racer], cargo: Cargo, late: Sequence[str], talk: Talk)
     proofs = [racer.job.result().summary.proofs for racer in racers]
     talk.say("4. " + _table_head(), *(f"   {_row(racer)}" for racer in racers))
     quickest = racers[0].progress.elapsed_s / racers[1].progress.elapsed_s
-    talk.say(f"   With a relay lost on the way the overlay was {quickest:.1f} times as fast as the direct path.")
+    talk.say(f"   Although it lost a relay, the overlay was {quickest:.1f} times as fast as the direct path.")
     words = sorted({proof_words(name) for proof in proofs for name in proof})
     talk.say(f"   Proven by Tradewind, each file: {'; '.join(words)}.")
     for reason in late:
@@ -259,8 +262,8 @@ def _end(racers: Sequence[Racer], cargo: Cargo, late: Sequence[str], talk: Talk)
     for racer in racers:
         require_same(cargo, racer.copy, talk, f"{racer.name}: ")
     talk.say(
-        f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are the same in both copies, and"
-        f" there is no other file ({time.monotonic() - began_s:.1f} s)."
+        f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are identical in both copies, and"
+        f" there is no extra file ({time.monotonic() - began_s:.1f} s)."
     )
     return 0
 

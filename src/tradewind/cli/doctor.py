@@ -143,7 +143,7 @@ def _state_folder(args: Namespace) -> Finding:
     free = disk.f_bavail * disk.f_frsize
     what = f"{folder}, {format_bytes(free)} free"
     if free < STATE_DISK_BYTES_MIN or (disk.f_files and not disk.f_favail):
-        return Finding("jobs", False, what, "make room, or set TRADEWIND_STATE_DIR to a folder on another disk")
+        return Finding("jobs", False, what, "free some space, or set TRADEWIND_STATE_DIR to a folder on another disk")
     return Finding("jobs", True, what)
 
 
@@ -155,8 +155,8 @@ def _settings(path: str) -> Finding:
         folder = os.path.dirname(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
         mend = "set XDG_CONFIG_HOME or TRADEWIND_CONFIG to a folder of your own, or use no settings"
-        return Finding("settings", True, f"{path} (not there, and cannot be made)", mend)
-    return Finding("settings", True, f"{path} (not there: defaults)")
+        return Finding("settings", True, f"{path} (does not exist, and cannot be created)", mend)
+    return Finding("settings", True, f"{path} (does not exist; using defaults)")
 
 
 def _variables() -> Iterator[Finding]:
@@ -168,7 +168,7 @@ def _variables() -> Iterator[Finding]:
         path = os.environ.get(variable)
         if path and not os.path.exists(path):
             yield Finding(
-                "settings", False, f"{variable} names {path}, which is not there", f"unset {variable} or correct it"
+                "settings", False, f"{variable} names {path}, which does not exist", f"unset {variable} or correct it"
             )
 
 
@@ -182,7 +182,7 @@ def _memory() -> Finding:
         rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
         total, free = (int(rows[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
     except (OSError, KeyError, ValueError):
-        return Finding("memory", True, "cannot be asked")
+        return Finding("memory", True, "unknown")
     limit = _control_group_bytes()
     what = f"{format_bytes(free)} available of {format_bytes(total)}"
     if limit is not None and limit < total:
@@ -215,9 +215,9 @@ def _congestion_control() -> Finding:
         available = (folder / "tcp_available_congestion_control").read_text().split()
         chosen = (folder / "tcp_congestion_control").read_text().strip()
     except OSError as error:
-        return Finding("kernel tcp", True, f"cannot be asked: {error.strerror}")
+        return Finding("kernel tcp", True, f"unknown: {error.strerror}")
     if "bbr" in available:
-        return Finding("kernel tcp", True, f"{chosen} by default, bbr is there")
+        return Finding("kernel tcp", True, f"{chosen} by default, bbr is available")
     mend = "for long, lossy links: modprobe tcp_bbr, as root"
     return Finding("kernel tcp", True, f"no bbr; {chosen} is used", mend)
 
@@ -228,7 +228,7 @@ def _socket_buffers() -> Finding:
         try:
             sizes[name] = int(Path(f"/proc/sys/net/core/{name}").read_text())
         except (OSError, ValueError):
-            return Finding("kernel buffers", True, "cannot be asked")
+            return Finding("kernel buffers", True, "unknown")
     what = ", ".join(f"{name} {size >> 10} KiB" for name, size in sizes.items())
     if min(sizes.values()) < SOCKET_BUFFER_BYTES_MIN:
         mend = f"for long links: sysctl -w net.core.rmem_max={16 << 20} net.core.wmem_max={16 << 20}, as root"

@@ -68,7 +68,7 @@ class Failures:
             if group.count > NAMED_OF_A_PATTERN_MAX:
                 yield f"error: {format_count(group.count - NAMED_OF_A_PATTERN_MAX, 'object')} more: {group.words}"
         if self._further:
-            yield f"error: {format_count(self._further, 'object')} failed in further ways: --report FILE has them all"
+            yield f"error: {format_count(self._further, 'object')} failed otherwise: --report FILE lists them all"
         self._groups.clear()
         self._further = 0
 

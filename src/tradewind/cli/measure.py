@@ -93,7 +93,7 @@ def run(args: Namespace) -> int:
             )
     if len(links) < len(pairs):
         raise CeilingReached(
-            f"{len(links)} of {format_count(len(pairs), 'link')} measured; the next ones could have passed --max-cost",
+            f"{len(links)} of {format_count(len(pairs), 'link')} measured; the next round could exceed --max-cost",
             hint="raise it, or measure fewer links",
         )
     return 0
@@ -151,7 +151,7 @@ def _announce(args: Namespace, campaign: Campaign) -> None:
     if not (args.quiet or args.json):
         print(f"measure {line}", file=sys.stderr)
         if campaign.unpriced:
-            print(f"note: no price is known of {', '.join(campaign.unpriced)}: counted as free", file=sys.stderr)
+            print(f"note: no price is known for {', '.join(campaign.unpriced)}: counted as free", file=sys.stderr)
     if quote.usd_most <= ASK_ABOVE_USD or args.yes or args.max_cost is not None:
         return
     if sys.stdin.isatty() and sys.stderr.isatty():

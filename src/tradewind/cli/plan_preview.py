@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Preview", "goal_of", "goal_options", "preview_of"]
 
-NO_PROVIDER = "no fleet provider is set up: this machine moves everything"
+NO_PROVIDER = "Tradewind does not rent cloud machines yet: this machine moves everything"
 GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
 ANY_VOLUME_GB = 1.0
 """For asking whether there is planning at all, before it is known how much there is to move."""

@@ -84,7 +84,7 @@ def _note_local(args: Namespace, reason: str) -> None:
 def _why_local(args: Namespace, options: Options) -> str | None:
     """Why no overlay comes into question; None if one does. Raises SkyFileError."""
     if args.topology is not None:
-        return "--topology gives the way"
+        return "--topology sets the routes"
     if args.sky is None:
         return "no sky is given (--sky)"
     if len(args.destinations) != 1 or not isinstance(options.destination, Access):

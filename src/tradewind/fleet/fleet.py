@@ -234,7 +234,7 @@ class Fleet:
         for region, count in counts.items():
             if count > most.get(region, 0):
                 raise GatewayError(
-                    f"the plan wants {count} machines in {region}, the {self._provider.kind} provider has "
+                    f"the plan needs {count} machines in {region}, the {self._provider.kind} provider has "
                     f"{most.get(region, 0)}",
                     hint="plan with fewer: --max-vms",
                 )

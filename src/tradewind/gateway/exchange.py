@@ -46,7 +46,7 @@ class Exchange:
     def _read_head(self) -> tuple[int, int | None]:
         status = _STATUS.match(self._reader.readline(HEAD_LINE_BYTES_MAX))
         if status is None:
-            raise BadAnswer("its answer is no HTTP")
+            raise BadAnswer("its answer is not HTTP")
         length = None
         for _ in range(HEAD_LINES_MAX):
             line = self._reader.readline(HEAD_LINE_BYTES_MAX)

@@ -130,7 +130,7 @@ def _check_routes(plan: Plan) -> None:
             raise TopologyError(f"route {label!r}: needs a source and a sink")
         inner = [name for index, name in enumerate(route.nodes) if index == 0 or route.nodes[index - 1] != name]
         if len(set(inner)) != len(inner):
-            raise TopologyError(f"route {label}: comes back to a gateway it has passed")
+            raise TopologyError(f"route {label}: visits a gateway twice")
         if not 0 < route.share <= 1:
             raise TopologyError(f"route {label}: share {route.share} is not above 0 and at most 1")
         if not 0 <= route.usd_per_gb < float("inf"):

@@ -127,13 +127,13 @@ def job_of(
 
 def _refuse_region(catalog: Catalog, region: Region, limits: Limits) -> None:
     """Raise UsageError for a region that no network has: says whether the user, the account or the catalog is why."""
-    known = f"`tradewind catalog show {region}` says what is known of it"
+    known = f"`tradewind catalog show {region}` shows what is known about it"
     if catalog.quotas.get(region) == 0:
         raise UsageError(f"the account's quota at {region} is 0 machines", hint=known)
     names = sorted({offer.machine.name for offer in catalog.machine_offers(region)})
     if limits.machine_types is not None and names and not set(names) & set(limits.machine_types):
         there = ", ".join(names)
-        raise UsageError(f"none of the machine types asked for is of {region}", hint=f"there are {there}")
+        raise UsageError(f"none of the requested machine types is available in {region}", hint=f"there are {there}")
     if region in catalog.places or region in catalog.grid.regions():
         missing = "link or price" if names else "machine type"
         raise UsageError(f"{region} cannot be planned for: the catalog has no {missing} there", hint=known)

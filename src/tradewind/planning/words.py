@@ -56,11 +56,11 @@ def plan_lines(plan: OverlayPlan, columns: int = COLUMNS) -> list[str]:
 
 
 def without_machines_lines(direct: OverlayPlan, columns: int = COLUMNS) -> list[str]:
-    """That a copy is done before machines would have started, `direct` being what one at each end would do."""
+    """Say that a copy ends before machines would have started; `direct` is the plan with one machine at each end."""
     return wrapped(
-        "a copy without machines may be done sooner, and pays for none: on the direct way "
-        f"{format_volume(direct.volume_gb)} take {format_duration(max(direct.transfer_s, SHORTEST_S))}, and machines "
-        f"{format_duration(direct.boot_s)} to start",
+        "a copy without machines may finish earlier, and pays for none: the direct path moves "
+        f"{format_volume(direct.volume_gb)} in {format_duration(max(direct.transfer_s, SHORTEST_S))}, and machines "
+        f"take {format_duration(direct.boot_s)} to start",
         columns,
         2,
     )
@@ -134,7 +134,7 @@ def explain_lines(plan: Overlay, offers: Sequence[Offer], columns: int = COLUMNS
     for phrase in plan.binding or ("nothing",):
         lines += wrapped(phrase, columns, 4)
     lines += ["", "  what would help"]
-    said = [f"{offer.change}: {offer.gain}" for offer in offers] or ["neither a machine more nor 10% more money"]
+    said = [f"{offer.change}: {offer.gain}" for offer in offers] or ["neither one more machine nor 10% more money"]
     for phrase in said:
         lines += wrapped(phrase, columns, 4)
     return lines
@@ -151,9 +151,9 @@ def wrapped(phrase: str, columns: int, indent: int) -> list[str]:
 def against_direct_lines(plan: OverlayPlan, direct: OverlayPlan | None) -> list[str]:
     """The plan's figures beside those of the direct way; nothing where there is none, or the plan is it."""
     if direct is None:
-        return ["", "  there is no direct way: no link between the two is known"]
+        return ["", "  there is no direct path: no link between the two is known"]
     if all(len(route.regions) == 2 for route in plan.routes) and plan.throughput_gbps == direct.throughput_gbps:
-        return ["", "  the direct way is the plan"]
+        return ["", "  the plan is the direct path"]
     more_usd = plan.cost.total_usd - direct.cost.total_usd
     costs = f"{'+' if more_usd >= 0 else '−'}{format_usd(abs(more_usd))}"
     return [

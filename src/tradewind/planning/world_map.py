@@ -273,7 +273,7 @@ def draw_legend(plan: AnyPlan) -> tuple[int, list[str]]:
     if others:
         share = sum(way.share for way in others)
         much = f"{share:.0%}" if share >= SHARE_NAMED_MIN else "<1%"
-        entries.append((style.OTHER_ROUTES, f"{much}: {len(others)} more way{'s' if len(others) > 1 else ''}"))
+        entries.append((style.OTHER_ROUTES, f"{much}: {len(others)} more {'routes' if len(others) > 1 else 'route'}"))
     if _copies(plan):
         entries.append(("", "bytes are copied here"))
     column_px = style.WIDTH / 2

@@ -119,7 +119,7 @@ def _links(document: Any, folder: FilePath, regions: set[Region]) -> dict[tuple[
     for (src, dst), link in links.items():
         for what, value in (("rate", link.rate_bps), ("rtt_ms", link.rtt_ms)):
             if value is None:
-                raise SkyFileError(f"{src} → {dst} has no {what}", hint="give it in links, or a grid that knows it")
+                raise SkyFileError(f"{src} → {dst} has no {what}", hint="give it in links, or use a grid that has it")
     return links
 
 

@@ -115,7 +115,7 @@ class Adaptation:
         if seen is None:
             return
         if not self._replan:
-            self._tell_once(seen, "--replan would ask the planner for another way")
+            self._tell_once(seen, "--replan would plan again")
         elif self._asked < REPLANS_MAX and (self._asked == 0 or self._seen_s >= self._asked_s + REPLAN_PAUSE_S):
             self._asked, self._asked_s = self._asked + 1, self._seen_s
             self._in_background(self._ask_and_change, seen, dict(progress))
@@ -168,7 +168,7 @@ class Adaptation:
         )
         found = ask_again(self._question, state)
         if found is None:
-            return self._tell_once(seen, "the planner knows no better way")
+            return self._tell_once(seen, "the planner found no better plan")
         words = _words(self.plan, seen)
         try:
             self._change(found)

@@ -207,12 +207,12 @@ class Client:
         if ceiling_usd is not None and is_damaged(self.store.path(job_id)):
             raise JobUnreadable(
                 f"job {job_id} is not resumed: its {LEDGER_FILE} cannot be read, so its ceiling could not be kept",
-                hint=f"look into {self.store.path(job_id)}, or begin again",
+                hint=f"inspect {self.store.path(job_id)}, or start a new job",
             )
         if ceiling_usd is not None and (spent_usd := ledger.total_usd(now_s)) >= ceiling_usd:
             raise CeilingReached(
                 f"job {job_id} is not resumed: {OVER_CEILING}",
-                hint=f"it has cost {format_usd(spent_usd)} of {format_usd(ceiling_usd)}; what was copied stays",
+                hint=f"it has cost {format_usd(spent_usd)} of {format_usd(ceiling_usd)}; copied objects stay",
                 job_id=job_id,
             )
         way = stored_way(document["topology"], provider or document.get("provider"), ceiling_usd)

@@ -391,7 +391,7 @@ def _check_options(options: Options) -> None:
     if options.files_from is not None and not options.files_from.strip():
         raise UsageError("an empty path of a list of names", hint="is a shell variable unset?")
     if options.delete and options.compare is None:
-        raise UsageError("deletion goes with a comparison", hint="use `tradewind sync --delete`")
+        raise UsageError("deletion needs a comparison", hint="use `tradewind sync --delete`")
     if options.delete and options.files_from is not None:
         raise UsageError(
             "--delete compares whole directories, and --files-from names objects", hint="leave one of them out"

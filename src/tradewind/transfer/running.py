@@ -358,8 +358,8 @@ class RunningJob:
         if self._over.is_set():
             return self._gateways.kill()  # Nobody waited for it.
         self._watch = RouteWatch()
-        restarts = f"started again ({self._supervisor.restarts} of {RESTARTS_MAX})"
-        self._log.notice(f"{self._died(action.how)}; {restarts}, what was acked is kept")
+        restarts = f"restarted ({self._supervisor.restarts} of {RESTARTS_MAX})"
+        self._log.notice(f"{self._died(action.how)}; {restarts}, acknowledged work is kept")
         self._read_lead(action.generation)
         return self._tell(Restarted(action.generation))
 
@@ -437,7 +437,7 @@ class RunningJob:
         summary = self.summary
         stopped = summary is None or summary.outcome == "interrupted"
         if stopped and self.spec.state_dir is not None and is_cancelled(self.spec.state_dir):
-            return Interrupted(f"job {self.id} was cancelled; what was copied stays", summary=summary, job_id=self.id)
+            return Interrupted(f"job {self.id} was cancelled; copied objects stay", summary=summary, job_id=self.id)
         if summary is None:
             kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
             message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"

@@ -47,8 +47,8 @@ def said_whereabouts(place: Location, access: Access) -> Whereabouts:
     if name and place.kind in PROVIDERS and _at_its_cloud(place, access):
         return Whereabouts(place, Region(PROVIDERS[place.kind], name), "as said")
     if place.kind == "az":
-        return Whereabouts(place, None, f"Azure does not tell where {place.root} is")
-    return Whereabouts(place, None, f"nobody said where {place.root} is")
+        return Whereabouts(place, None, f"Azure does not report the region of {place.root}")
+    return Whereabouts(place, None, f"the region of {place.root} is not set")
 
 
 def asked_whereabouts(sides: Sequence[tuple[Location, Access]], gateway: str) -> list[Whereabouts]:
@@ -66,7 +66,7 @@ def asked_whereabouts(sides: Sequence[tuple[Location, Access]], gateway: str) ->
 def _answered(place: Location, access: Access, answer: dict[str, str]) -> Whereabouts:
     name, provider = answer.get("name"), answer.get("provider")
     if "error" in answer:
-        return Whereabouts(place, None, f"{place.root} does not say where it is: {answer['error']}")
+        return Whereabouts(place, None, f"the region of {place.root} cannot be determined: {answer['error']}")
     if provider is None and place.kind == "s3" and _at_its_cloud(place, access):
         provider = "aws"
     if name and provider:

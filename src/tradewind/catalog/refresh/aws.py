@@ -45,7 +45,7 @@ def ask(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> Prices:
             _read_machines(fetcher, region, csv_url, wanted, prices)
     else:
         prices.notes.append(
-            "aws: machine prices were not asked, each region's list has hundreds of MB; name regions with --region"
+            "aws: machine prices were not fetched: each region's list has hundreds of MB; name regions with --region"
         )
     prices.note_missing(wanted)
     return prices

@@ -127,7 +127,7 @@ class Fetcher:
         raise AssertionError("the last try returns or raises")
 
 
-_OFFLINE = "the catalog keeps what it has; behind a proxy set HTTPS_PROXY"
+_OFFLINE = "the catalog keeps its existing figures; behind a proxy set HTTPS_PROXY"
 
 
 def same_host(base: str, link: str) -> str:
@@ -184,7 +184,7 @@ class _Body(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if time.monotonic() > self._end_s:
-            raise TimeoutError(f"not whole within {REQUEST_S_MAX:g} s")
+            raise TimeoutError(f"not complete within {REQUEST_S_MAX:g} s")
         piece: bytes = self._plain.read1(len(buffer))
         if not piece and self._response.length:
             raise EOFError(f"the answer ends {self._response.length} bytes too early")
@@ -212,7 +212,9 @@ def _refused(what: str, error: HTTPError, *, may_retry: bool) -> float:
         if error.code in (401, 403):
             raise PriceApiRefused(f"{what}: not authorised ({error.code}){said}") from None
         if error.code not in _RETRIED:
-            raise PriceApiError(f"{what}: answered {error.code}{said}", hint="the catalog keeps what it has") from None
+            raise PriceApiError(
+                f"{what}: answered {error.code}{said}", hint="the catalog keeps its existing figures"
+            ) from None
         asked = error.headers.get("Retry-After", "")
         asked_s = float(asked) if asked.isdigit() else 0.0
         if not may_retry or asked_s > PAUSE_S_MAX:

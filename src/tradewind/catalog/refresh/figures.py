@@ -86,7 +86,7 @@ class Prices:
         missing = sorted(str(region) for region in wanted.places if str(region) not in said)
         if missing:
             shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-            self.notes.append(f"no price of {shown} was found; what was known of it stays")
+            self.notes.append(f"no price was found for {shown}; the existing figures stay")
 
 
 def paid_tiers(tiers: Iterable[Tier]) -> tuple[Tier, ...]:

@@ -167,7 +167,7 @@ def _read_egress(skus: list[Mapping[str, Any]], wanted: Wanted, prices: Prices) 
                     named.add(continent)
                     _add(prices, src, f"internet:{continent}", internet[src, word], wanted)
     if skipped:
-        prices.notes.append(f"gcp: places that no region goes by were left out: {', '.join(sorted(skipped)[:5])}")
+        prices.notes.append(f"gcp: places that match no region were left out: {', '.join(sorted(skipped)[:5])}")
 
 
 def _regions_by_word(skus: list[Mapping[str, Any]]) -> dict[str, set[Region]]:
