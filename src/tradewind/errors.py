@@ -10,7 +10,7 @@
     │   └── ConfigError            2    config.toml or a TRADEWIND_* variable
     ├── PlanError                  1    nothing was planned
     │   ├── InfeasibleGoal         1    no plan meets the goal; has `.because` and `.nearest`
-    │   ├── SolverLimitReached     1    time ran out before any plan was found
+    │   ├── SolverLimitReached     1    the work limit was reached before any plan was found
     │   └── InvalidPlan            1    the check refused a plan: a bug
     ├── JobNotFound                1    no such job in the state folder
     ├── JobUnreadable              1    a job's record in the state folder is damaged
@@ -26,7 +26,7 @@
     └── TransferError                   a job did not succeed; has `.summary` and `.job_id`
         ├── JobFailed              1    failed as a whole
         ├── JobRefused             2    it would lose or overwrite data; nothing was started
-        ├── SourceNotFound         3    the source, or everything under it, is not there
+        ├── SourceNotFound         3    the source does not exist, or nothing is below it
         ├── SomeObjectsFailed      4    the other objects are done and proven
         ├── Unavailable            5    only errors that may go away with a retry
         ├── VerificationMismatch   6    bytes did not match
@@ -87,7 +87,7 @@ class PlanError(TradewindError):
 
 
 class InfeasibleGoal(PlanError):
-    """No plan meets the goal. `because` says which limit; `nearest` is the plan that comes closest, if there is any."""
+    """No plan meets the goal. `because` names the limit; `nearest` is the plan that comes closest, if there is any."""
 
     def __init__(self, because: str, *, hint: str | None, nearest: OverlayPlan | MulticastPlan | None) -> None:
         super().__init__(because, hint=hint)
@@ -96,11 +96,11 @@ class InfeasibleGoal(PlanError):
 
 
 class SolverLimitReached(PlanError):
-    """The time limit passed before any plan was found."""
+    """The work limit was reached before any plan was found."""
 
 
 class InvalidPlan(PlanError):
-    """The check found a plan to violate a constraint. A bug, or numbers beyond what the solver can tell apart."""
+    """The check found a plan to violate a constraint: a bug, or figures beyond the solver's precision."""
 
 
 class JobNotFound(TradewindError):

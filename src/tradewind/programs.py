@@ -1,4 +1,4 @@
-"""Where the compiled programs are that belong to this package."""
+"""Locations of the compiled programs that belong to this package."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_signal_during_an_import_is_quiet(module: str, number: signal.Signals)
 
 @pytest.mark.parametrize(
     ("number", "place"),
-    [(signal.SIGINT, "Way"), (signal.SIGTERM, "Way"), (signal.SIGHUP, "Way"), (signal.SIGINT, "Sky")],
+    [(signal.SIGINT, "Routes"), (signal.SIGTERM, "Routes"), (signal.SIGHUP, "Routes"), (signal.SIGINT, "Sky")],
 )
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, place: str) -> None:
     if place == "Sky" and (reason := unavailable()):
@@ -54,7 +54,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
         (tree / str(index)).write_bytes(os.urandom(40_000_000))
     running = subprocess.Popen(
         [sys.executable, "-m", "tradewind.cli.main", "demo", "--tree", str(tree), "--size", "600MB"]
-        + (["--local"] if place == "Way" else []),
+        + (["--local"] if place == "Routes" else []),
         env={**os.environ, "TMPDIR": str(temporary), "HOME": str(tmp_path)},
         stderr=subprocess.PIPE,
         text=True,

@@ -123,7 +123,7 @@ def test_a_store_that_only_the_sink_cannot_reach_is_given_up_after_the_stall(
     )
     stopped = command.run(*words, "--stall", f"{STALL_S}s").expect(5)
     assert f"nothing arrived for {STALL_S} s" in stopped.stderr
-    assert "is of no use" in stopped.stderr, "it says what is wrong while it tries again"
+    assert "cannot be used" in stopped.stderr, "it says what is wrong while it tries again"
     (job,) = command.jobs()
     assert job["state"] == "interrupted"
     proxy.clear()

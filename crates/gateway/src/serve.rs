@@ -99,7 +99,7 @@ pub enum ServeError {
     #[error("another process answers at {}", .0.display())]
     SocketTaken(PathBuf),
     /// Something else is at that path.
-    #[error("{} exists and is no socket", .0.display())]
+    #[error("{} exists and is not a socket", .0.display())]
     NoSocket(PathBuf),
     /// A socket could not be made.
     #[error("cannot listen at {address}: {source}")]

@@ -1,7 +1,7 @@
-"""How figures of several layers and ages become one: pure arithmetic, no files, no clock.
+"""Combine figures of several layers and ages into one: pure arithmetic, no files, no clock.
 
-A figure's weight halves with every half-life; what it does not weigh, the layers below it do. Where the half-life is
-from: docs/concepts/catalog.md.
+A figure's weight halves with every half-life; the layers below it have the remaining weight. For the origin of the
+half-life see docs/concepts/catalog.md.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from tradewind.model.origin import Origin, OriginKind
 __all__ = ["HALF_LIFE_DAYS", "LAYERS", "WEIGHT_MIN", "Figure", "age_weight", "layered"]
 
 HALF_LIFE_DAYS = 180.0
-"""Between two measured grids 303 days apart 0.32 of what set the elder one off from the model was left."""
+"""Of the first measured grid's difference from the model, 0.32 was still present in a grid measured 303 days later."""
 WEIGHT_MIN = 0.1
-"""A figure that would count for less, after 597 days, is not believed at all."""
+"""A figure with a smaller weight, after 597 days, is ignored."""
 LAYERS: tuple[OriginKind, ...] = ("modelled", "published", "imported", "learned", "measured")
-"""Of links, from the lowest to the highest."""
+"""Layers of link figures, from the lowest to the highest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one layer says of a link."""
+    """Figure of one layer for a link."""
 
     gbps: float
     origin: Origin
     rtt_ms: float | None = None
     rtt_origin: Origin | None = None
-    """Of the round-trip time, if not that of the rate."""
+    """Origin of the round-trip time, if it differs from that of the rate."""
     at_least: bool = False
-    """The link carried so much, and may carry more."""
+    """True if the link carried this rate and may carry more."""
 
 
 def age_weight(date: str, today: datetime.date) -> float:

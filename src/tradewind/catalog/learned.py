@@ -1,8 +1,7 @@
-"""What finished transfers taught: the rates of their hops, in `learned.csv` of the user's part of the catalog.
+"""Rates of hops observed by finished transfers, in `learned.csv` of the user's part of the catalog.
 
-A transfer says what its hops carried, not what they could have carried. `transfer.learning` decides which of its hops
-was the bottleneck; only that one's rate is taken for the link's own, the others' say that the link carries at least so
-much.
+A transfer reports the rates that its hops carried, not their capacity. `transfer.learning` decides which hop was the
+bottleneck. Only the bottleneck's rate counts as the link's rate; the rates of the others are lower bounds.
 """
 
 from __future__ import annotations
@@ -30,31 +29,31 @@ __all__ = ["LEARNED_FILE", "Sample", "learned_figures", "read_samples", "store_s
 
 LEARNED_FILE = "learned.csv"
 SAMPLES_PER_LINK_MAX = 8
-"""The newest of one link are kept."""
+"""Maximum samples of one link; the newest are kept."""
 SAMPLES_MAX = 20_000
-"""Of all links; the oldest go first. About 2 MB."""
+"""Maximum samples of all links; the oldest are dropped first. About 2 MB."""
 LOCK_TRIES_MAX = 20
 LOCK_PAUSE_S = 0.05
-"""Another transfer may be writing; after a second of tries this one's samples are dropped."""
+"""Another transfer may be writing; after a second of attempts the samples of this one are dropped."""
 
 HEADER = ("src", "dst", "gbps", "bound", "connections", "bytes", "seconds", "machine", "source", "date")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one hop of one transfer says of one link."""
+    """Sample of one link from one hop of one transfer."""
 
     src: Region
     dst: Region
     gbps: float
     """Rate of one machine pair at 64 connections."""
     at_least: bool
-    """Something else limited the transfer: the link carries so much or more."""
+    """True for a lower bound: something else limited the transfer."""
     connections: int
     bytes: int
     seconds: float
     machine: str
-    """Type of the sending machine; empty if nobody knows."""
+    """Type of the sending machine; empty if unknown."""
     source: str
     """The transfer, `job 20250131-120000-k3f9t`."""
     date: str

@@ -1,4 +1,4 @@
-"""What an account and its object stores allow: quotas of machines, and what a store gives one machine."""
+"""Limits of an account and its object stores: machine quotas, and the rate of a store for one machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ USD_PER_1000_MAX = 100.0
 RATES = ("read_gbps", "write_gbps")
 REQUEST_PRICES = ("get_usd_per_1000", "put_usd_per_1000")
 OTHER_REQUEST_PRICES = ("list_usd_per_1000", "head_usd_per_1000")
-"""A table may leave them out: a LIST costs as much as a PUT then, and a HEAD as much as a GET."""
+"""Columns that a table may leave out: a LIST then costs as much as a PUT, and a HEAD as much as a GET."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """What one table says of a provider's object store; None where it says nothing."""
+    """Figures of one table for a provider's object store; None for a missing figure."""
 
     read_gbps: float | None
-    """Per machine, as is `write_gbps`."""
+    """Rate per machine, as is `write_gbps`."""
     write_gbps: float | None
     get_usd_per_1000: float | None
     put_usd_per_1000: float | None
-    """Of requests; a table has both prices or neither."""
+    """Prices of requests; a table has both or neither."""
     origin: Origin
     list_usd_per_1000: float | None = None
     head_usd_per_1000: float | None = None

@@ -15,19 +15,19 @@ from tradewind.model.region import Region
 __all__ = ["LINK_GBPS_MAX", "read_links"]
 
 LINK_GBPS_MAX = 400.0
-"""Of one machine pair: the fastest network card that clouds rent to anybody; a figure beyond it is in another unit."""
+"""Rate of the fastest network card that clouds rent; a higher figure for one machine pair is in another unit."""
 
 RATES = ("gbps", "received_gbps", "throughput_received", "throughput_recieved")
-"""Columns of a rate; the last two are Skyplane's (one as its profiles spell it) and in bit/s."""
+"""Columns of a rate; the last two are Skyplane's (one as its profiles spell it), in bit/s."""
 
 
 TIERS, PREMIUM = ("src_tier", "dst_tier"), "PREMIUM"
-"""Skyplane measured Google's two network tiers apart, and plans with the premium one alone."""
+"""Skyplane measured Google's two network tiers separately, and plans with the premium tier only."""
 SUCCESS = "success"
 """Skyplane keeps lines of probes that failed, with `False` here."""
 ENDS = ("src", "dst", "src_region", "dst_region")
 ZONE = re.compile(r"(?i)(gcp:.*\d)-[a-z]")
-"""A zone of Google's, which Skyplane names where it means the region; prices and machines are of regions."""
+"""A zone of Google's, where Skyplane means its region; prices and machines belong to regions."""
 
 
 def read_links(

@@ -29,7 +29,7 @@ KM_MIN = 50.0
 
 @dataclass(frozen=True, slots=True)
 class LinkModel:
-    """How rate falls with distance between two providers."""
+    """Parameters by which the rate falls with the distance between two providers."""
 
     cap_gbps: float
     half_km: float

@@ -1,4 +1,4 @@
-"""The tables that the project packages in `data/`; each line says where its figures are from and when they held."""
+"""The tables that the project packages in `data/`; each line states the source and date of its figures."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tradewind.model.region import Place, Region
 __all__ = ["Packaged", "read_packaged"]
 
 SPOT_PART = 0.4
-"""Of the on-demand price, where no spot price is known. Providers advertise discounts of 60 to 90 per cent."""
+"""Share of the on-demand price that is assumed if no spot price is known. Providers advertise 60 to 90% off."""
 
 _ASSUMED_SPOT = Origin("assumed", f"{SPOT_PART:.0%} of the on-demand price", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Packaged:
-    """What the tables say."""
+    """Contents of the packaged tables."""
 
     places: dict[Region, Place]
     rules: tuple[EgressRule, ...]
     models: dict[tuple[str, str], LinkModel]
     offers: dict[str, tuple[MachineOffer, ...]]
-    """By provider."""
+    """Machine offers by provider."""
     stores: dict[str, StoreLimits]
 
 

@@ -47,12 +47,12 @@ FORMAT = "a problem file's format: docs/concepts/planner-problem.md"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a problem file says."""
+    """Contents of a problem file."""
 
     catalog: Catalog
     source: Region
     destinations: tuple[Region, ...]
-    """One, or several that all receive everything."""
+    """One destination, or several that all receive everything."""
     volume_gb: float
     goal: Goal
     machines_per_region: int

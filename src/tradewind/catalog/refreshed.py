@@ -1,6 +1,6 @@
-"""Prices that the clouds' price APIs told: one CSV file per provider in the user's part of the catalog.
+"""Prices from the clouds' price APIs: one CSV file per provider in the user's part of the catalog.
 
-A file holds egress and machine prices together, so that one rename puts all of a provider's figures in place.
+A file holds egress and machine prices together, so that one rename replaces all of a provider's figures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class MachinePrice:
-    """What a machine type costs in a region."""
+    """Price of a machine type in a region."""
 
     region: Region
     type: str

@@ -1,7 +1,7 @@
-"""What an import asks of a table beyond its form: regions that there are, dates that have come, each entry once.
+"""Checks of an imported table beyond its format: known regions, no future dates, each entry once.
 
-A figure for a misspelt region would be kept and never used, one of the future would never age, and of two figures for
-one pair only the second would count: all three are told, with their place.
+A figure for a misspelt region would never be used, a figure of the future would never age, and of two figures for one
+pair only the second would count. All three are reported with file and line.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tradewind.model.catalog import Catalog
 __all__ = ["ImportCheck", "RowCheck", "date_has_come", "present"]
 
 FURTHEST_EAST = datetime.timezone(datetime.timedelta(hours=14))
-"""Where a day begins first: a date that has come there may be today's for whoever wrote it."""
+"""The time zone in which a day begins first: a date that has begun there may be today's date for the author."""
 OWN_SITES = "site"
-"""The provider of places that no cloud knows: `site:lab`."""
+"""Provider of places that belong to no cloud: `site:lab`."""
 
 
 class RowCheck(Protocol):
@@ -29,7 +29,7 @@ class RowCheck(Protocol):
 
 
 class ImportCheck:
-    """Refuses what makes no sense of one table; see the module."""
+    """Refuses invalid entries of one table; see the module."""
 
     def __init__(self, known: Catalog, *, new_regions: bool) -> None:
         """With `new_regions` regions that `known` does not have are meant."""

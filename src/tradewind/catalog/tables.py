@@ -28,9 +28,9 @@ ROWS_MAX = 1_000_000
 GBPS_MAX = 10_000.0
 """Faster than any machine pair; a figure beyond it is in another unit."""
 USD_PER_GB_MAX = 100.0
-"""Of a problem, which may make a link too dear to be used."""
+"""Limit in a problem, which may make a link too expensive to use."""
 LISTED_USD_PER_GB_MAX = 5.0
-"""Of a catalog: twenty times the dearest list price of a cloud; a figure beyond it is in another unit."""
+"""Limit in a catalog: twenty times a cloud's highest list price; a higher figure is in another unit."""
 USD_PER_HOUR_MAX = 10_000.0
 TIERS_MAX = 100
 GB_MAX = 1e12

@@ -1,4 +1,4 @@
-"""Takes the user's tables into the user's part of the catalog: whole files, by rename, nothing is ever half there."""
+"""Import the user's tables into the user's part of the catalog: whole files, replaced by rename."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ Value = TypeVar("Value", Figure, EgressPrice, MachinePrice, Quota, StoreFigures)
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[Key, Value]):
-    """One of the user's tables: where it is, how it is read, and how its lines are written."""
+    """One of the user's tables: its location, and how its lines are read and written."""
 
     what: str
-    """One entry of it, for people."""
+    """Name of one entry, for people."""
     file: str
     columns: tuple[str, ...]
-    """Without those of the origin, which all tables have."""
+    """Columns except those of the origin, which all tables have."""
     read: Callable[[Path, str, RowCheck | None], Iterable[tuple[Key, Value]]]
     fields: Callable[[Key, Value], list[str]]
     about: Callable[[Key], str]
@@ -72,16 +72,16 @@ class Table(Generic[Key, Value]):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did."""
+    """Result of an import."""
 
     what: str
     """`link`, `egress price`, `machine price`, `quota` or `store`."""
     taken: int
-    """Figures that are in the user's part of the catalog now."""
+    """Number of figures from the table that are now in the user's part of the catalog."""
     stayed: tuple[str, ...]
-    """Figures that were there and are newer than the table's, in words: they were kept instead."""
+    """Existing figures that are newer than those of the table and were kept, as text."""
     too_old: int = 0
-    """Links whose figures are taken and count for nothing, because something newer is known of them."""
+    """Number of links whose imported figure has no effect, because a newer one is known."""
 
     def __str__(self) -> str:
         return format_count(self.taken, self.what)

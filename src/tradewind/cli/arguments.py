@@ -13,17 +13,17 @@ from tradewind.cli.config import SETTINGS, Configuration, unknown_variables
 from tradewind.errors import UsageError
 
 HINT_MARK = "\0hint: "
-"""Between the message and the hint of a value's error, on its way through argparse; no argument can contain it."""
+"""Separator of message and hint in the error of a value, while argparse carries it; no argument can contain it."""
 
 NEGATIVE_AMOUNT = re.compile(r"-\$?\.?\d")
-"""How `-3GB`, `-.5USD` and `-$1` begin; no option does."""
+"""Beginnings of negative amounts such as `-3GB`, `-.5USD` and `-$1`; no option begins so."""
 
 
 NAME_MARK = "\0"
-"""Before a word that follows `--`, on its way through argparse, so that it is not mistaken for an option."""
+"""Mark of a word that follows `--`, while argparse carries it, so that it is not mistaken for an option."""
 
 _REQUIRED = "the following arguments are required: "
-"""How argparse begins its message about missing arguments."""
+"""Beginning of argparse's message about missing arguments."""
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -158,7 +158,7 @@ def parse(verb: str, module: ModuleType, words: list[str]) -> argparse.Namespace
 
 
 class Switch(argparse.BooleanOptionalAction):
-    """A switch and its negation. argparse takes every name that begins with ``--no-`` for a negation: ``--no-sign``."""
+    """A switch and its negation. argparse treats every name that begins with ``--no-`` as a negation."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **others: Any) -> None:
         self._names = frozenset(option_strings)

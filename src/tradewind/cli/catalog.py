@@ -35,7 +35,7 @@ EXAMPLES = """\
   tradewind catalog refresh --region aws:us-east-1 --region azure:uksouth"""
 
 STAYED_NAMED_MAX = 10
-"""So many figures that an import did not replace are named."""
+"""Maximum number of figures that are named if an import does not replace them."""
 OPTIONS_OF = {
     "date": "import",
     "source": "import",
@@ -43,7 +43,7 @@ OPTIONS_OF = {
     "provider": "refresh",
     "region": "refresh",
 }
-"""The action that each option goes with."""
+"""Action to which each option applies."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

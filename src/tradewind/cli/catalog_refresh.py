@@ -1,4 +1,4 @@
-"""`tradewind catalog refresh`: what the user sees of it."""
+"""`tradewind catalog refresh`: its output."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _tell(args: Namespace, outcome: Outcome, *, left_out: bool) -> None:
 
 
 class _Waiting:
-    """A line on a terminal while a long list comes in; without one, a line now and then."""
+    """Progress of a long list: a line that is updated on a terminal, otherwise a line now and then."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet

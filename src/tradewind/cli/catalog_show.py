@@ -1,4 +1,4 @@
-"""`tradewind catalog show`: every figure with where it is from."""
+"""`tradewind catalog show`: every figure with its origin."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tradewind.model.units import format_count
 
 FIGURE_COLUMNS = 32
 AGES = ((365, "year"), (30, "month"), (1, "day"))
-"""Days of each, in which ages are told from two of them on."""
+"""Days of each unit of age; a unit is used from two of them on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One line: what it is, the figure in words and as data, and its origin."""
+    """One line: its name, the figure as text and as data, and its origin."""
 
     figure: str
     text: str
@@ -40,9 +40,9 @@ class Shown:
     unit: str
     origin: Origin | None
     parts: Sequence[LinkPart] = ()
-    """What the layers of truth say, where there are several."""
+    """Figures of the layers, if there are several."""
     listed: Mapping[str, Any] | None = None
-    """The figure as the price list has it, and which traffic it counts together."""
+    """The figure as in the price list, and the traffic that its tiers count."""
 
 
 def show(args: Namespace, folder: Path) -> int:

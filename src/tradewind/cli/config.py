@@ -32,9 +32,9 @@ NO_SETTINGS = frozenset({"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_WAN
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `parse` turns text from anywhere into the value; `default` is text, or None for unset.
+    """One setting. `parse` turns text into the value; `default` is text, or None for unset.
 
-    Where a setting without a default is not given, `find` looks up what holds, or `unset` says it in words.
+    If a setting without a default is not given, `find` looks up the effective value, or `unset` describes it.
     """
 
     name: str
@@ -194,7 +194,7 @@ class Origin:
 
 
 class Configuration:
-    """What environment and config.toml say. Raises ConfigError when made if the file cannot be understood."""
+    """Settings from the environment and config.toml. Making one raises ConfigError if the file cannot be parsed."""
 
     def __init__(self, path: str | None = None, profile: str | None = None) -> None:
         self.path = path or os.environ.get("TRADEWIND_CONFIG") or config_path()

@@ -1,6 +1,6 @@
-"""`tradewind demo`: the main job on real input, with a fault on the way, told as a story.
+"""`tradewind demo`: a transfer of real files, with a relay that is killed, and a commentary.
 
-In an emulated WAN where the host permits it (`demo_sky`), else with gateways on this machine.
+It uses an emulated WAN if the host permits it (`demo_sky`), otherwise gateways on this machine.
 """
 
 from __future__ import annotations

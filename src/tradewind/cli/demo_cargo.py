@@ -27,12 +27,12 @@ COMPARE_BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cargo:
-    """What is moved: relative names below `/`, with sizes."""
+    """Files to move: names relative to `/`, with sizes."""
 
     names: list[str]
     sizes: list[int]
     large: int
-    """How many of them are large."""
+    """Number of large files."""
 
     @property
     def bytes(self) -> int:

@@ -56,9 +56,9 @@ SOCKET_BUFFER_BYTES_MIN = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line. `mend` says how, where something does not work or could work better.
+    """One line. `mend` describes the remedy if something does not work, or could work better.
 
-    `absent`: nothing is set up, which is no fault.
+    `absent`: nothing is set up, which is not a fault.
     """
 
     name: str

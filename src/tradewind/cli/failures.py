@@ -1,4 +1,4 @@
-"""Failed objects in few lines: what many objects met is said once, with their number."""
+"""Failed objects in few lines: a failure of many objects is reported once, with their number."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Group:
 
 
 class Failures:
-    """Gathers failed objects and says which lines are to be shown when. With `hold` all lines wait for the end."""
+    """Collects failed objects and decides which lines to show, and when. With `hold` all lines wait for the end."""
 
     def __init__(self, *, hold: bool = False) -> None:
         self._hold = hold

@@ -1,4 +1,4 @@
-"""What ls, du, rm and cat share: one store, reached by --endpoint and its kin, and a task of the gateway program."""
+"""Common code of ls, du, rm and cat: one store, its access options such as --endpoint, and a gateway task."""
 
 from __future__ import annotations
 

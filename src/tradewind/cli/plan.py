@@ -34,7 +34,7 @@ EXAMPLES = """\
   tradewind plan --problem problem.json --json"""
 
 VOLUME_GB = 100.0
-"""Planned for unless the user says how much."""
+"""Default volume."""
 SAID_BY_A_PROBLEM = {
     "source": "source",
     "volume": "volume_gb",

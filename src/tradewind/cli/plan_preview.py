@@ -1,7 +1,8 @@
-"""What `cp`, `sync` and `mv` say of the plan between two regions: all of it with --dry-run, else two lines at most.
+"""Report of `cp`, `sync` and `mv` about the plan between two regions: complete with --dry-run, otherwise two lines at
+most.
 
-Planning loads the solver and needs the volume, so it happens only where both regions are known and --dry-run or a goal
-asks for it. Without either, what is known without asking is said, and nothing is waited for.
+Planning loads the solver and needs the volume, so it happens only if both regions are known and --dry-run or a goal
+requires it. Otherwise only facts are reported that need no request.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ __all__ = ["Preview", "goal_of", "goal_options", "preview_of"]
 NO_PROVIDER = "Tradewind does not rent cloud machines yet: this machine moves everything"
 GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
 ANY_VOLUME_GB = 1.0
-"""For asking whether there is planning at all, before it is known how much there is to move."""
+"""Volume for the check whether a plan is possible at all, before the real volume is known."""
 CLOUDS = {"s3", "gs", "az", "r2"}
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The two sides of a transfer, as far as its plan goes; without sides there is nothing to say."""
+    """The two sides of a transfer, as far as its plan needs them; without sides nothing is reported."""
 
     args: Namespace
     options: Options

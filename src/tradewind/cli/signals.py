@@ -44,9 +44,9 @@ class StopHandlers:
 
 
 class SignalThread:
-    """Calls `wished(n)` in a thread of its own for the n-th wish to stop. For the main thread alone.
+    """Calls `wished(n)` in its own thread for the n-th request to stop. Only for the main thread.
 
-    The kernel's signal is written to a pipe in C at once (`signal.set_wakeup_fd`), so the thread learns of it also when
+    The kernel's signal is written to a pipe in C at once (`signal.set_wakeup_fd`), so the thread receives it even if
     the main thread is in a system call or waits for a lock.
     """
 
@@ -77,10 +77,11 @@ class SignalThread:
 
 
 class Interrupts(StopHandlers):
-    """Within, a signal that asks to stop ends the process: at once while it starts up, then by KeyboardInterrupt.
+    """Inside this context, a signal that requests a stop ends the process: at once during start-up, later by
+    KeyboardInterrupt.
 
-    What was ignored when the process began stays ignored, as `nohup` wants it. With `last` the process has nothing to
-    do afterwards but to end, and such signals are ignored from then on: the exit code is decided.
+    Signals that were ignored when the process began stay ignored, as `nohup` requires. With `last` the process only has
+    to end, and such signals are ignored from then on: the exit code is decided.
     """
 
     def __init__(self, *, last: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What cp, sync and mv share: their options, and running one job from the first line to the exit code."""
+"""Common code of cp, sync and mv: their options, and running one job from the first line to the exit code."""
 
 from __future__ import annotations
 

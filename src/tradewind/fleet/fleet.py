@@ -39,14 +39,14 @@ RENEWAL_S_MAX = 10.0
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """How to start: data ports by gateway name, detours by hop, whether hops are plain TCP; times in seconds."""
+    """Settings of a start: data ports by gateway name, detours by hop, whether hops are plain TCP; times in seconds."""
 
     listen: Mapping[str, str] = field(default_factory=dict)
     detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
     plain: bool = False
     lease_s: int = LEASE_S
     ready_s: float = READY_S
-    """All machines answer within so long, or the fleet is given up."""
+    """Timeout for the answers of all machines; after it the fleet is ended."""
     grows: bool = False
     """True if machines may be added later: the key that signs their certificates is then kept in the fleet's folder."""
 
@@ -64,7 +64,7 @@ class Meter(Protocol):
 
 
 class Fleet:
-    """A running fleet. To close it ends its machines and removes what is known of it; more than once is no error."""
+    """A running fleet. Closing it ends its machines and removes their records; it may be closed more than once."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ MADE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class FleetRecord:
-    """One fleet that was not closed. `machines` are the regions by name that were wanted."""
+    """One fleet that was not closed. `machines` has the region of each requested machine by name."""
 
     id: str
     purpose: str

@@ -31,7 +31,7 @@ Ownership = Literal["in use", "abandoned", "elsewhere"]
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that made a fleet. `host` is a hash of the machine's id, empty where it has none."""
+    """The process that made a fleet. `host` is a hash of the machine's id, empty if it has none."""
 
     host: str
     host_name: str

@@ -76,7 +76,7 @@ class ControlFolder:
 
 
 class ProcessProvider(ABC):
-    """Gateways as processes of this host. Subclasses say where: in which network, at which address.
+    """Gateways as processes of this host. Subclasses define the network and the address.
 
     `logs` is a folder for the gateways' standard errors, by default the fleet's own.
     """

@@ -1,4 +1,4 @@
-"""What a provider of machines must do. A machine is one gateway and what it runs on."""
+"""Interface of a provider of machines. A machine runs one gateway."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["Capabilities", "Machine", "MachineOrder", "Provider"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a provider has."""
+    """Capacity of a provider."""
 
     machines: Mapping[str, int] | None = None
-    """Most machines of one fleet by region, and no other regions; None for any number anywhere."""
+    """Maximum machines of one fleet by region, and no other regions; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineOrder:
-    """One machine that a fleet wants.
+    """One machine that a fleet needs.
 
-    The same fleet, name and `token` always mean the same machine: to order it again is to be given it again.
+    The same fleet, name and `token` always mean the same machine: a repeated order returns the same machine.
     """
 
     fleet_id: str
@@ -32,35 +32,35 @@ class MachineOrder:
     region: str
     token: str
     lease_s: int
-    """It ends when for so long nobody has renewed its lease [s]."""
+    """Duration of the lease [s]; the machine ends if the lease is not renewed within it."""
     ordinal: int = 0
-    """Which machine of its region, from 0. The lead stands on the first: no bytes pass it."""
+    """Index of the machine in its region, from 0. The lead runs on the first: no bytes pass through it."""
     dialled: bool = False
     """True if other gateways connect to it."""
     listen: str | None = None
-    """Where it listens for them, `ip:port`; None lets the provider choose."""
+    """Address where it listens for them, `ip:port`; None lets the provider choose."""
     reaches_stores: bool = True
     """True if it lists, reads or writes a store, and so needs the credentials for one. A relay does not."""
     identity: str | None = None
-    """Folder with its certificate and key; None where there are no hops, or plain ones."""
+    """Folder with its certificate and key; None if there are no hops, or plain ones."""
     controller: str | None = None
-    """Name in the fleet's certificates of who may control it over TCP; None where there are no certificates."""
+    """Name in the fleet's certificates of the peer that may control it over TCP; None if there are no certificates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that was ordered, and lives or is about to. `id` is the provider's own name for it."""
+    """A machine that was ordered, and runs or will soon. `id` is the provider's own name for it."""
 
     fleet_id: str
     name: str
     region: str
     id: str
     pid: int | None = None
-    """Process id, where the machine is a process of this host."""
+    """Process id, if the machine is a process of this host."""
 
 
 class Provider(Protocol):
-    """Makes and ends machines. It keeps nothing in memory that it could not find again by asking."""
+    """Starts and ends machines. It keeps nothing in memory that it could not find again with a query."""
 
     kind: str
     """`local`, `sky`, …"""

@@ -1,4 +1,4 @@
-"""Providers by name, for those who have only what was written down."""
+"""Providers by name, for code that only has a fleet's record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of this machine by their ids, told from later ones that were given the same id."""
+"""Processes of this machine by id, distinguished from later processes with the same id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RunningProcess:
-    """A process that was there once. `started` is its start in ticks since boot; None where the kernel does not say."""
+    """A process that was running at some time. `started` is its start in ticks since boot; None if the kernel does not
+    report it.
+    """
 
     pid: int
     started: int | None

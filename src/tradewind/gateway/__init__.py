@@ -1,1 +1,1 @@
-"""Reaching gateways: find the binary, run a process of it, speak its control API, make its identities."""
+"""Access to gateways: find the binary, run a process of it, use its control API, make its identities."""

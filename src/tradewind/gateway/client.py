@@ -28,7 +28,9 @@ CLIENT_NAME = "tradewind-client"
 
 @dataclass(frozen=True, slots=True)
 class FleetIdentity:
-    """Who we are to a gateway over HTTPS: folder made by `make_identities`, our name in it, and the gateway's name."""
+    """Identity of this client for a gateway over HTTPS: folder made by `make_identities`, our name, and the gateway's
+    name.
+    """
 
     folder: Path
     own_name: str

@@ -1,7 +1,7 @@
 """One request and its answer over a connected socket, Unix or TLS.
 
-HTTP/1.0 is spoken because its answers need no decoding: they go on to their length or to the end of the connection.
-`http.client` would do it too, but always loads `ssl` and `email`, which costs a short local job a tenth of its time.
+HTTP/1.0 is used because its answers need no decoding: they end at their length or with the connection. `http.client`
+would work too, but it always loads `ssl` and `email`, which costs a short local job a tenth of its time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the gateway program is."""
+"""Location of the gateway program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS to one gateway of a fleet. A module of its own because `ssl` takes longer to load than a local job lives."""
+"""TLS to one gateway of a fleet. A separate module because loading `ssl` takes longer than a short local job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring many links: one machine per region, probes in rounds, costs added up, and an end at the budget."""
+"""Measure many links: one machine per region, probes in rounds, the sum of their costs, and an end at the budget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RegionPair = tuple[Region, Region]
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a campaign will take, before anything is spent."""
+    """Predicted time and cost of a campaign."""
 
     rounds: tuple[tuple[RegionPair, ...], ...]
     seconds: float
@@ -45,14 +45,14 @@ class Quote:
     machines_usd: float
     """Cost of the machines, from launch; part of `usd` and `usd_most`."""
     usd: float
-    """At the rates that the catalog believes."""
+    """Cost at the rates in the catalog."""
     usd_most: float
-    """Should every link carry all that its machines may send."""
+    """Cost if every link carried the maximum that its machines may send."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLink:
-    """One link, and what it cost to measure."""
+    """One link, and the cost of its measurement."""
 
     src: Region
     dst: Region
@@ -62,7 +62,7 @@ class MeasuredLink:
 
 
 class Campaign:
-    """Probes between regions. Make it, look at `quote`, then `run`."""
+    """Probes between regions. Construct it, inspect `quote`, then call `run`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One probe between two gateways that run: throughput, round trip, share of segments that were sent again."""
+"""One probe between two running gateways: throughput, round trip, share of retransmitted segments."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PATIENCE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """How to measure. The grid's figures are those of one machine pair at 64 connections."""
+    """Settings of a measurement. The grid's figures are those of one machine pair at 64 connections."""
 
     connections: int = 64
     warmup_s: float = 4.0
-    """Connections find their rate meanwhile: tens of round trips."""
+    """Warm-up in which connections find their rate: tens of round trips."""
     measure_s: float = 5.0
 
     @property
@@ -32,13 +32,13 @@ class ProbeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What one probe found. `gbps` is the rate of data, as a transfer would have it, TLS and TCP taken off."""
+    """Result of one probe. `gbps` is the rate of data as in a transfer, without the overhead of TLS and TCP."""
 
     gbps: float
     rtt_ms: float
     sent_bytes: int
     sent_again: float | None
-    """Share of TCP segments that were sent again; None where the system does not say."""
+    """Share of TCP segments that were retransmitted; None if the system does not report it."""
 
 
 def run_probe(deployment: Deployment, src: str, dst: str, settings: ProbeSettings) -> ProbeResult:

@@ -1,6 +1,6 @@
-"""Amounts that planning speaks in: Gbit/s (1e9 bit/s), GB (1e9 bytes) and USD.
+"""Amounts in planning: Gbit/s (1e9 bit/s), GB (1e9 bytes) and USD.
 
-Only the edges see text; a figure without a unit is refused, because ``10`` may be Mbit/s or GB/s.
+Only the outer layers handle text; a figure without a unit is refused, because ``10`` may be Mbit/s or GB/s.
 """
 
 from __future__ import annotations

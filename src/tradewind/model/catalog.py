@@ -1,4 +1,4 @@
-"""The catalog: all that is known of the world that transfers go through."""
+"""The catalog: all known facts about the world that transfers use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Catalog"]
 
 NEAREST_NAMES_MAX = 3
 LIKENESS_MIN = 0.6
-"""As `difflib` counts it; below it a hint would be a guess."""
+"""Similarity by `difflib`; below it a suggestion would be a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Catalog:
     offers: Mapping[str, tuple[MachineOffer, ...]]
     """Machine offers by provider."""
     region_offers: Mapping[Region, tuple[MachineOffer, ...]] = field(default_factory=dict)
-    """Offers of one region, where its prices are known; they take the place of the provider's."""
+    """Offers of one region whose own prices are known; they replace the provider's."""
     quotas: Mapping[Region, int] = field(default_factory=dict)
-    """Machines that the account may still start in a region, where known."""
+    """Machines that the account may still start in a region, if known."""
     quota_origins: Mapping[Region, Origin] = field(default_factory=dict)
     stores: Mapping[str, StoreLimits] = field(default_factory=dict)
-    """Object-store limits by provider, where known."""
+    """Object-store limits by provider, if known."""
 
     def machine_offers(self, region: Region) -> tuple[MachineOffer, ...]:
         """What a gateway in ``region`` can run on."""

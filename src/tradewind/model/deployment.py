@@ -1,4 +1,4 @@
-"""A plan plus what provisioning learned: the addresses of its gateways. The plan itself is never edited."""
+"""A plan plus facts from provisioning: the addresses of its gateways. The plan itself is never edited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tradewind.model.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class GatewayAddress:
-    """Where one gateway answers: `control` is `unix:PATH` or `ip:port`; `data` is `ip:port` or None."""
+    """Addresses of one gateway: `control` is `unix:PATH` or `ip:port`; `data` is `ip:port` or None."""
 
     control: str
     data: str | None = None
@@ -19,9 +19,9 @@ class GatewayAddress:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """`addresses` by gateway name. `detours` gives, for (start, end), an address to dial instead of the data port:
-    a tunnel or a proxy between the two. `identities` is the folder of the fleet's certificates, which a control API
-    over HTTPS asks for; None where there are none.
+    """`addresses` by gateway name. `detours` gives, for (start, end), an address to dial instead of the data port: a
+    tunnel or a proxy between the two. `identities` is the folder of the fleet's certificates, which a control API over
+    HTTPS requires; None if there are none.
     """
 
     plan: Plan

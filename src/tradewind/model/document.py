@@ -1,6 +1,7 @@
 """Dataclasses to JSON documents of the contract, and back.
 
-What is None is left out, as the contract wants it. A class with a `TAG` (field, value) is one arm of a tagged union.
+Fields that are None are left out, as the contract requires. A class with a `TAG` (field, value) is one arm of a tagged
+union.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a lead says while it works. Mirrors `crates/contract/src/event.rs`."""
+"""Events that a lead reports while it works. Mirrors `crates/contract/src/event.rs`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class DestinationSummary:
 
 @dataclass(frozen=True)
 class ToDelete:
-    """What `--delete` would delete at all destinations together."""
+    """Objects and bytes that `--delete` would delete at all destinations together."""
 
     objects: int
     bytes: int

@@ -1,4 +1,4 @@
-"""Goals: what the user wants of a transfer, and the limits that come with it."""
+"""Goals of a transfer, and the limits that come with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tradewind.model.units import format_duration
 __all__ = ["ASKED_DIGITS", "Cheapest", "Deadline", "Fastest", "Goal", "MaxCost", "MinThroughput", "Soonest"]
 
 ASKED_DIGITS = 6
-"""What was asked for is repeated as it was asked."""
+"""Digits of a goal's figures: they are repeated as they were given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class MinThroughput:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Cheapest that is done in ``seconds``, machines' boot included."""
+    """Cheapest that ends within ``seconds``, machines' boot included."""
 
     seconds: float
 
@@ -47,7 +47,7 @@ class MaxCost:
 
 @dataclass(frozen=True, slots=True)
 class Cheapest:
-    """Cheapest at whatever rate."""
+    """Cheapest at any rate."""
 
     def __str__(self) -> str:
         return "cheapest at any rate"
@@ -55,7 +55,7 @@ class Cheapest:
 
 @dataclass(frozen=True, slots=True)
 class Fastest:
-    """Fastest at whatever cost; the cheapest among the fastest."""
+    """Fastest at any cost; the cheapest among the fastest."""
 
     def __str__(self) -> str:
         return "fastest at any cost"
@@ -63,7 +63,7 @@ class Fastest:
 
 @dataclass(frozen=True, slots=True)
 class Soonest:
-    """Done soonest, machines' boot included; the cheapest of those that are later by no more than 2 s or 2%."""
+    """Earliest finish, machines' boot included; the cheapest of those that end at most 2 s or 2% later."""
 
     def __str__(self) -> str:
         return "done soonest"

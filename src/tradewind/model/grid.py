@@ -1,4 +1,4 @@
-"""The grid: what one pair of machines moves between two regions."""
+"""The grid: throughput of one pair of machines between two regions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Grid", "Link", "LinkPart"]
 
 @dataclass(frozen=True, slots=True)
 class LinkPart:
-    """What one layer of truth says of a link, and how much of the link's rate it makes up."""
+    """Figure of one layer for a link, and its share of the link's rate."""
 
     gbps: float
     weight: float
-    """0 to 1; the weights of a link's parts add up to 1. A part of weight 0 is known and not believed."""
+    """0 to 1; the weights of a link's parts add up to 1. A part of weight 0 is known but has no effect."""
     origin: Origin
 
 
@@ -27,17 +27,17 @@ class Link:
 
     gbps: float
     origin: Origin
-    """Of the layer that counts most."""
+    """Origin of the layer with the largest weight."""
     rtt_ms: float | None = None
     rtt_origin: Origin | None = None
-    """Where the round-trip time is from, if not from where the rate is from."""
+    """Origin of the round-trip time, if it differs from that of the rate."""
     parts: tuple[LinkPart, ...] = ()
-    """What the rate was made of, the highest layer first; empty where there is one layer only."""
+    """Parts of the rate, the highest layer first; empty if there is one layer only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Known links per ordered pair of regions. A pair that is absent is not used."""
+    """Known links per ordered pair of regions. A pair without a link is not used."""
 
     links: Mapping[tuple[Region, Region], Link] = field(default_factory=dict)
 

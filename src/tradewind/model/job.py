@@ -1,4 +1,4 @@
-"""What the user wants moved, after the command line has been resolved. Mirrors `crates/contract/src/job.rs`."""
+"""A transfer as requested, after the command line has been resolved. Mirrors `crates/contract/src/job.rs`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIN_FILE_CHUNK_BYTES = 64 << 10
 
 @dataclass(frozen=True)
 class FilterRule:
-    """One `--include` or `--exclude`, with a glob as `.gitignore` has it, against the relative name.
+    """One `--include` or `--exclude` rule: a glob as in `.gitignore`, matched with the relative name.
 
     Without `/` it matches a name in any folder, with `/` from the top; a last `/` matches everything below a folder.
     `*` and `?` stay within a folder, `**` crosses folders. Raises UsageError for an empty glob.
@@ -82,7 +82,7 @@ class PrefixSelection:
 
 @dataclass(frozen=True, slots=True)
 class ListSelection:
-    """The keys in `list_file`, one a line, relative to `prefix`."""
+    """The keys in `list_file`, one per line, relative to `prefix`."""
 
     TAG: ClassVar[tuple[str, str]] = ("kind", "list")
     prefix: str
@@ -120,10 +120,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Limits of `--delete`: with more than `keys_max` to delete, nothing is deleted.
+    """Limits of `--delete`: with more than `keys_max` objects to delete, nothing is deleted.
 
-    Nor is more than half of what a destination holds, without `over_half`. With `ask` nothing is deleted yet: the job
-    ends with `Summary.to_delete`, and is resumed without `ask` once somebody has agreed.
+    Without `over_half`, nothing is deleted either if it would be more than half of a destination. With `ask` nothing is
+    deleted yet: the job ends with `Summary.to_delete`, and is resumed without `ask` after a confirmation.
     """
 
     keys_max: int | None = None
@@ -133,7 +133,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """A job as the lead gets it."""
+    """A job in the form that the lead receives."""
 
     source: StoreSpec
     selection: Selection

@@ -39,15 +39,15 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LedgerLine:
-    """One line. `run` is the number of the run, from 1; a lead that was started again is a new run."""
+    """One line. `run` is the number of the run, from 1; a restarted lead is a new run."""
 
     run: int
     kind: LineKind
     what: str
     quantity: float
     unit: str
-    """`s` for machines, `request` for requests, `GB` of 10^9 bytes for egress. Egress whose edge is not known, such as
-    that of bytes that were sent again, is counted in `USD`, at a unit price of 1."""
+    """`s` for machines, `request` for requests, `GB` of 10^9 bytes for egress. Egress on unknown edges, such as that of
+    bytes that were sent again, is counted in `USD`, at a unit price of 1."""
     unit_usd: float
     source: str
     """Source of the unit price."""
@@ -77,14 +77,14 @@ class EdgePrice:
     """Price of egress from one region to the next."""
 
     what: str
-    """`aws:us-east-1 → gcp:us-east1`; gateways by name where a plan by hand prices whole routes."""
+    """`aws:us-east-1 → gcp:us-east1`; gateways by name if a topology file prices whole routes."""
     usd_per_gb: float
-    """By the plan: of tiers their mean for the plan's volume. The lead counts with it."""
+    """Price in the plan: with tiers, their mean for the plan's volume. The lead counts with it."""
     source: str = ""
     tiers: tuple[PriceTier, ...] = ()
-    """The list price, where it depends on the volume of the billing count; the ledger's lines have these prices."""
+    """The list price, if it depends on the volume of the billing count; the ledger's lines have these prices."""
     account: str = ""
-    """The billing count, where there are tiers."""
+    """The billing count, if there are tiers."""
     used_gb: float = 0.0
     """Volume of the billing count at the start of the job."""
 
@@ -97,7 +97,7 @@ class EdgePrice:
 
 @dataclass(frozen=True)
 class JobPrices:
-    """List prices that hold for a job: machines by region, egress by route, and requests at both sides."""
+    """List prices for a job: machines by region, egress by route, and requests at both sides."""
 
     machines: Mapping[str, MachinePrice] = field(default_factory=dict)
     read: RequestPrices = field(default_factory=RequestPrices)
@@ -106,7 +106,7 @@ class JobPrices:
     """Requests to each destination."""
     write_source: str = ""
     routes: Mapping[str, tuple[EdgePrice, ...]] = field(default_factory=dict)
-    """Edges that cost something, by route as the lead names it: `a → b → c`."""
+    """Edges with a price, by route as the lead names it: `a → b → c`."""
 
     @property
     def cost_anything(self) -> bool:
@@ -144,7 +144,7 @@ class MachineUse:
     region: str
     launched_s: float
     ended_s: float | None = None
-    """None while it lives, as far as its owner knows."""
+    """End; None while it runs, as far as its owner knows."""
     usd_per_s: float = 0.0
     source: str = ""
     billed_s_min: float = 0.0
@@ -170,15 +170,15 @@ class RunCount:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The counts of a job. `heartbeat_s` is the Unix time at which its owner wrote it last.
+    """The counts of a job. `heartbeat_s` is the Unix time of the last write by its owner.
 
-    A machine without an end is charged until now. If its owner died, it is charged until the last moment at which its
-    lease can have ended, `heartbeat_s` + `alive_s_max`, or until somebody ends it and says so.
+    A machine without an end is charged until now. If its owner died, it is charged until the last possible end of its
+    lease, `heartbeat_s` + `alive_s_max`, or until another process ends it and records that.
     """
 
     prices: JobPrices = field(default_factory=JobPrices)
     predicted_usd: float | None = None
-    """By the first plan; None where nothing was predicted."""
+    """Cost in the first plan; None if there was no prediction."""
     machines: tuple[MachineUse, ...] = ()
     runs: tuple[RunCount, ...] = ()
     earlier_usd: float = 0.0

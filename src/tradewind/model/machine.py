@@ -20,12 +20,12 @@ class MachineType:
     vcpus: int
     nic_gbps: float
     egress_gbps: float
-    """What the provider lets out of its network."""
+    """Cap on traffic that leaves the provider's network."""
     ingress_gbps: float
     boot_s: float
-    """From the request until a gateway answers."""
+    """Time from the order until a gateway answers [s]."""
     origin: Origin
-    """Of vCPUs and network caps."""
+    """Origin of vCPUs and network caps."""
     boot_origin: Origin = UNKNOWN_ORIGIN
     billed_s_min: float = 0.0
     """Minimum time that the provider bills for a machine."""
@@ -58,22 +58,22 @@ class MachineOffer:
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """What a provider's object store gives one machine, and what its requests cost."""
+    """Rates of a provider's object store for one machine, and prices of its requests."""
 
     provider: str
     read_gbps: float
-    """Per machine that reads in parallel; infinite where no limit is known, as is `write_gbps`."""
+    """Rate for one machine that reads in parallel; infinite if no limit is known, as is `write_gbps`."""
     write_gbps: float
     get_usd_per_1000: float
     put_usd_per_1000: float
     origin: Origin
-    """Of the prices."""
+    """Origin of the prices."""
     rate_origin: Origin | None = None
-    """Of the rates; None where none is known."""
+    """Origin of the rates; None if no rate is known."""
     list_usd_per_1000: float | None = None
-    """None where it costs as much as a PUT."""
+    """None if a LIST costs as much as a PUT."""
     head_usd_per_1000: float | None = None
-    """None where it costs as much as a GET."""
+    """None if a HEAD costs as much as a GET."""
 
     @property
     def request_prices(self) -> RequestPrices:

@@ -1,4 +1,4 @@
-"""Where a figure comes from. Every price, cap and rate in a catalog carries one."""
+"""Origin of a figure. Every price, cap and rate in a catalog has one."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Literal
 __all__ = ["UNKNOWN_ORIGIN", "Origin", "OriginKind"]
 
 OriginKind = Literal["measured", "learned", "imported", "published", "refreshed", "modelled", "assumed"]
-"""The layer of truth that a figure belongs to (docs/concepts/catalog.md)."""
+"""The layer that a figure belongs to (docs/concepts/catalog.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a figure was obtained, from what, and when."""
+    """Method, source and date of a figure."""
 
     kind: OriginKind
     source: str
     date: str
-    """ISO date (``2024-05-01``) on which the figure was true; empty if nobody said."""
+    """ISO date (``2024-05-01``) of the figure; empty if unknown."""
     method: str = ""
-    """How it was obtained, in a few words; empty where the source says it all."""
+    """Method in a few words; empty if the source is clear without it."""
 
     def __str__(self) -> str:
         return ", ".join(part for part in (self.kind, self.source, self.method, self.date) if part)
 
 
-UNKNOWN_ORIGIN = Origin("assumed", "nobody says", "")
-"""Of a figure that came without one."""
+UNKNOWN_ORIGIN = Origin("assumed", "unknown", "")
+"""Origin of a figure that was given without one."""

@@ -1,4 +1,4 @@
-"""What the planner says about a plan, by region: flows, machines, routes, time, cost, and what limits it."""
+"""Result of the planner, by region: flows, machines, routes, time, cost, and limits of the plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Cost:
-    """What a transfer costs [USD]. Machines are paid from launch, boot included."""
+    """Cost of a transfer [USD]. Machines are paid from launch, boot included."""
 
     egress_usd: float
     machines_usd: float
@@ -58,12 +58,12 @@ class OverlayEdge:
     connections: int
     usd_per_gb: float
     link_gbps: float
-    """What one machine pair carries at full connections."""
+    """Rate of one machine pair with all its connections."""
 
 
 @dataclass(frozen=True)
 class OverlayRoute:
-    """One way from source to destination and the share of the bytes that takes it."""
+    """One route from source to destination, and its share of the bytes."""
 
     regions: tuple[Region, ...]
     gbps: float
@@ -72,13 +72,13 @@ class OverlayRoute:
 
 @dataclass(frozen=True)
 class DistributionTree:
-    """One way from the source to all destinations, and the share of the bytes that takes it.
+    """One tree from the source to all destinations, and its share of the bytes.
 
-    Each byte crosses each hop once; where two hops leave a region it is duplicated there.
+    Each byte crosses each hop once; if two hops leave a region, it is duplicated there.
     """
 
     hops: tuple[tuple[Region, Region], ...]
-    """From the source outwards: a region is reached before it is left."""
+    """Hops from the source outwards: a region is reached before it is left."""
     gbps: float
     share: float
 
@@ -99,13 +99,13 @@ class DistributionTree:
 
 @dataclass(frozen=True, kw_only=True)
 class Overlay:
-    """What every plan by region has, whether it leads to one destination or to several."""
+    """Common part of every plan by region, for one destination or several."""
 
     source: Region
     volume_gb: float
     goal: Goal
     throughput_gbps: float
-    """Of one copy: what each destination receives."""
+    """Rate of one copy: what each destination receives."""
     boot_s: float
     cost: Cost
     machines: tuple[RegionMachines, ...]
@@ -116,7 +116,7 @@ class Overlay:
     """No plan is better by more than this, relative to the goal's objective."""
     solve_s: float = 0.0
     objects: ObjectSet | None = None
-    """The objects from which requests are counted."""
+    """The objects for which requests are counted."""
     binding: tuple[str, ...] = ()
     """Limits of the plan, as text, the tightest first."""
 

@@ -1,4 +1,4 @@
-"""The immutable answer to a job: which gateways, which routes with which shares, how many connections per hop."""
+"""The immutable answer to a job: gateways, routes with shares, and connections per hop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PlannedHop:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRoute:
-    """One way from a source to a sink: gateway names in order, wanted share of the bytes, egress price of all hops."""
+    """One route from a source to a sink: gateway names in order, target share of the bytes, total egress price."""
 
     nodes: tuple[str, ...]
     share: float
@@ -47,7 +47,7 @@ class PlannedRoute:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the plan is expected to do."""
+    """Predicted figures of the plan."""
 
     throughput_gbps: float
     time_s: float
@@ -68,7 +68,7 @@ class Plan:
     lead: str = "lead"
     prediction: Prediction | None = None
     overlay: OverlayPlan | None = None
-    """What the planner knows of it by region, where the planner made it."""
+    """The planner's result by region, if the planner made this plan."""
 
     def __post_init__(self) -> None:
         _check_names(self)

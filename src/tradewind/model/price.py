@@ -1,4 +1,4 @@
-"""Egress prices: rules as providers publish them, and single pairs that override them."""
+"""Egress prices: rules as published by providers, and single pairs that override them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EgressPrice:
     """The traffic that fills the tiers together at this price: of the provider's account, out of one region, or between
     two continents."""
     unit: ListedUnit = "GB"
-    """In which the price list states price and tiers; see `listed_tiers`."""
+    """Unit in which the price list states price and tiers; see `listed_tiers`."""
 
     @classmethod
     def listed(
@@ -85,7 +85,7 @@ class EgressCharge:
     """The charge for one billing count: traffic whose volume fills the same tiers."""
 
     account: str
-    """Whose count it is, in words: `aws`, `aws:us-east-1`, `gcp europe → asia`."""
+    """Name of the count: `aws`, `aws:us-east-1`, `gcp europe → asia`."""
     price: EgressPrice
     volume_gb: float
     usd: float
@@ -103,8 +103,8 @@ class EgressRule:
 
     ``src`` and ``dst`` are patterns: ``*``, a region (``aws:us-east-1``), a provider (``aws:*``), a continent
     (``europe``), a provider's continent (``gcp:europe``), ``internet`` (everything outside the source's provider) or
-    ``internet:europe`` (the part of it on one continent). The first rule that matches wins, so lists go from the
-    special to the general.
+    ``internet:europe`` (the part of it on one continent). The first rule that matches applies, so lists begin with the
+    most specific rules.
     """
 
     src: str

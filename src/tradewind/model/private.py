@@ -1,4 +1,4 @@
-"""Folders that only their owner may enter: what lies in the state folder names processes to end and places to write."""
+"""Folders that only their owner may enter: files in the state folder name processes to end and places to write."""
 
 from __future__ import annotations
 

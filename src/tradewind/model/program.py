@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
-    """One way through the overlay. `nodes`: lead, source, relays…, sink; `share` in (0, 1]."""
+    """One route through the overlay. `nodes`: lead, source, relays…, sink; `share` in (0, 1]."""
 
     id: int
     nodes: tuple[str, ...]

@@ -48,7 +48,7 @@ def parse_region(text: str) -> Region:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a region lies, as its provider publishes it."""
+    """Location of a region, as published by its provider."""
 
     region: Region
     label: str
@@ -58,4 +58,4 @@ class Place:
     continent: str
     """The continent as bandwidth price lists divide the world: ``north-america``, ``europe``, ``asia``, …."""
     origin: Origin = field(default=UNKNOWN_ORIGIN, compare=False)
-    """Of the coordinates."""
+    """Origin of the coordinates."""

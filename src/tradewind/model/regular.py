@@ -1,4 +1,4 @@
-"""Opening files of ours that another program may have replaced: only regular files, and never waiting for a writer."""
+"""Open our own files, which another program may have replaced: only regular files, without waiting for a writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to object stores: how many a transfer needs, and what they cost at list price."""
+"""Requests to object stores: the number that a transfer needs, and their cost at list price."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def request_usd(requests: Requests, prices: RequestPrices) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSet:
-    """How many objects a transfer moves, as far as it decides the number of requests."""
+    """Number of objects in a transfer, as far as it determines the number of requests."""
 
     count: int
     volume_bytes: float

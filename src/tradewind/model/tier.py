@@ -1,4 +1,4 @@
-"""Price tiers: all that a ledger needs of a price book."""
+"""Price tiers: the part of a price list that a ledger needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["PriceTier", "tier_volumes_gb"]
 
 @dataclass(frozen=True, slots=True)
 class PriceTier:
-    """A price that holds from a monthly volume on."""
+    """A price that applies from a monthly volume on."""
 
     from_gb: float
     usd_per_gb: float

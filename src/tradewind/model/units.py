@@ -1,4 +1,4 @@
-"""Amounts as people type and read them. GB is 1e9 bytes, GiB is 2^30; a rate is in bits only if it says `bit`."""
+"""Amounts as people type and read them. GB is 1e9 bytes, GiB is 2^30; a rate is in bits only with the unit `bit`."""
 
 from __future__ import annotations
 

@@ -35,24 +35,24 @@ SOLVES_MAX = 400
 COST_TOLERANCE = 1e-7
 """Relative: improvements smaller than this are rounding."""
 END_STEPS_MAX = 8
-"""Tries to evaluate a function at the very end of its range, each a billionth further inside."""
+"""Attempts to evaluate a function at the very end of its range, each a billionth further inside."""
 START_BELOW = 1e-3
 """Relative; functions are traced from a little below the cheapest plan's rate, so that it is inside them."""
 EDGE = 1e-5
-"""Relative width of the sliver behind a jump that is not looked into."""
+"""Relative width of the sliver behind a jump that is not examined."""
 WINDOW_MIN = 1e-6
 """Relative width below which a window of rates is a point."""
 
 PROVEN_GAP = 1e-6
-"""Relative; what nothing beats by more than this is called proven."""
+"""Relative; a piece that nothing beats by more than this is called proven."""
 BOOT_GAP = 1e-3
-"""Relative gap that is asked for first where machines are paid while they start, before `PROVEN_GAP` is."""
+"""Relative gap of the first proof if machines are paid while they start, before `PROVEN_GAP` is required."""
 CHALLENGE_WORK = WORK_MAX / 2
-"""Of one solve (`linear.Meter`)."""
+"""Work limit of one solve (`linear.Meter`)."""
 BOOT_CHALLENGE_WORK = WORK_MAX / 5
-"""The same where machines are paid while they start: pieces are many there, and seldom proven by more work."""
+"""The same if machines are paid while they start: there are many pieces then, and more work seldom proves them."""
 BOUND_ROUNDING = 1e-3
-"""Part of the gap asked for by which a solver's bound may miss what it had to beat."""
+"""Share of the required gap by which a solver's bound may miss the value to beat."""
 
 Line = tuple[float, float]
 """Intercept and slope in the plane (T, R)."""
@@ -101,9 +101,9 @@ class Segment:
     intercept_usd_per_s: float
     slope_usd_per_gbit: float
     machines: tuple[int, ...]
-    """Per machine option of the network."""
+    """Machines per machine option of the network."""
     gap: float
-    """No plan costs less by more than this part; infinite where nothing was proven."""
+    """No plan costs less by more than this share; infinite if nothing was proven."""
 
     @property
     def proven(self) -> bool:
@@ -113,7 +113,7 @@ class Segment:
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """Segments from the cheapest to the fastest, and what it took to find them."""
+    """Segments from the cheapest to the fastest, and the effort to find them."""
 
     segments: tuple[Segment, ...]
     solves: int
@@ -225,7 +225,7 @@ def _single_point(top: Point, job: Job) -> Segment:
 
 
 class _Tracer:
-    """The pool of machine sets, their envelope, and what of it has been proven."""
+    """The pool of machine sets, their envelope, and the parts of it that have been proven."""
 
     def __init__(self, programmes: Programmes, job: Job, settings: SolverSettings, low: float, high: float) -> None:
         self.programmes = programmes

@@ -43,18 +43,18 @@ __all__ = [
 ]
 
 RATE_SMALL_GBPS = 1e-2
-"""Below what any plan is asked for."""
+"""Lower than the rate of any plan."""
 RATE_SLACK = 1e-9
 """Relative; lets a second solve reach the rate of a first one in spite of rounding."""
 SOONEST_TIE_S = 2.0
 SOONEST_TIE = 0.02
-"""Done later by two seconds, or by this part of the whole time, is as soon: nobody pays double for that."""
+"""A plan that ends later by two seconds, or by this share of the whole time, counts as equally early."""
 BOOT_GAP = 1e-3
 """Relative gap at which, with several destinations, the windows of boot time stop being halved."""
 WINDOW_GAP = BOOT_GAP / 2
 """Relative gap of the solves of a window."""
 LATER_SOLVE_S = 5.0
-"""With several destinations: of each solve that only looks for something better than what is there."""
+"""With several destinations: time limit of each solve that only looks for a better answer than the known one."""
 
 
 def cheapest_exactly(formulation: Formulation, job: Job, rate_gbps: float, settings: SolverSettings) -> Point | None:

@@ -1,4 +1,4 @@
-"""What is handed to HiGHS, and in which units: the programme of one question, relaxed or with whole machines."""
+"""Input of HiGHS and its units: the programme of one question, relaxed or with whole machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 COST_SCALE = 1e3
-"""Costs are handed over in milli-USD/s, so that HiGHS's absolute tolerances (1e-7) stay far below a cent."""
+"""Costs are passed in milli-USD/s, so that HiGHS's absolute tolerances (1e-7) stay far below a cent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,20 @@ class SolverSettings:
     """Limits of the answer to one question."""
 
     time_limit_s: float = 60.0
-    """CPU time of one branch and bound by HiGHS, several destinations'. What was found is returned with its gap."""
+    """CPU time of one branch and bound by HiGHS for several destinations. The best answer is then returned with its
+    gap."""
     relative_gap: float = 1e-7
     """A solve stops when the proven gap is below this."""
     windows_max: int = 24
-    """Rate windows looked at with several destinations, where boot time is paid, before the gap is reported."""
+    """Maximum rate windows with several destinations and paid boot time; after that the gap is reported."""
     work_max: float = WORK_MAX
     """Maximum work of all solves of one question, in the units of `Meter`; beyond it the gap is reported."""
     relaxations_max: int = 500
     """Maximum relaxations of one search for machines. Measured grids took up to 230."""
     meter: Meter = field(default_factory=Meter, compare=False)
-    """Meter of the question that is being answered; each goal starts with a new one."""
+    """Meter of the current question; each goal starts with a new one."""
     whole: Meter | None = field(default=None, compare=False)
-    """Shared meter, if several questions answer one."""
+    """Shared meter, if several questions belong to one answer."""
 
     def afresh(self, part: float = 1.0) -> SolverSettings:
         """Return the same limits for another question, with ``part`` of the work."""
@@ -61,21 +62,21 @@ class SolverSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Programme:
-    """Columns and rows as HiGHS takes them; plain arrays, so that another process can be given them."""
+    """Columns and rows as HiGHS accepts them; plain arrays, so that they can be sent to another process."""
 
     costs: FloatArray
-    """Per column, to be minimised."""
+    """Cost per column, to be minimised."""
     lower: FloatArray
     upper: FloatArray
     row_lower: FloatArray
     row_upper: FloatArray
     row_start: IntArray
-    """Per row, where its coefficients begin; and their number."""
+    """Start of each row's coefficients, and their number."""
     column: IntArray
-    """Per coefficient."""
+    """Column of each coefficient."""
     value: FloatArray
     whole: NDArray[np.bool_] | None
-    """Per column whether it must be a whole number; ``None`` if none must."""
+    """Whether each column must be a whole number; ``None`` if none must."""
 
 
 def quiet_highs(relative_gap: float) -> Any:

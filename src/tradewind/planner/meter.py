@@ -1,7 +1,7 @@
-"""The work of one question, counted: the same on every machine and at any load, unlike time.
+"""Counted work of one question: the same on every machine and at any load, unlike time.
 
-Every loop of the planner either ends after a number of steps that has a name, or counts its work here and ends when it
-is spent. It then answers with the best that was found, and with the gap that is left.
+Every loop of the planner either ends after a named number of steps, or counts its work here and ends when it is spent.
+The answer is then the best that was found, with the remaining gap.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ from dataclasses import dataclass
 __all__ = ["WORK_MAX", "WORK_PER_CPU_S", "Meter", "checks_work", "search_work"]
 
 WORK_MAX = 50_000
-"""Work of one question with one destination: some 3 CPU-s."""
+"""Work of one question with one destination: about 3 CPU-s."""
 WORK_PER_CPU_S = 15_000
-"""Work that a processor of 2024 does in a second. Stands for the work of a search that was ended before it told it."""
+"""Work that a processor of 2024 does in a second. Estimates the work of a search that was ended before it reported it.
+"""
 RELAXATION_WORK = 200
 """Overhead of a relaxation beside its simplex iterations, in iterations of the same programme."""
 COLUMNS_MIN = 2000
 """Smaller programmes cost no less: handing them over takes longer than solving them."""
 COLUMNS_OF_WORK = 1e4
-"""A simplex iteration of a programme with so many columns is one unit of work."""
+"""A simplex iteration of a programme with this many columns is one unit of work."""
 
 
 TREE_WORK_PER_REGION = 0.33
 """Work of one search for the cheapest distribution tree, per region."""
 TREE_WORK_PER_SPLIT = 0.027
-"""The same per way of splitting the destinations, of which there are 3^k for k destinations."""
+"""The same per split of the destinations; there are 3^k splits for k destinations."""
 SEARCH_ITERATION_WORK = 7
-"""A simplex iteration within a branch and bound, in iterations of a linear programme alone: cuts, heuristics and
-several rows per column make it dearer. Measured: 90 µs at 2,000 columns."""
+"""Cost of a simplex iteration within a branch and bound, in iterations of a linear programme alone: cuts, heuristics
+and several rows per column make it more expensive. Measured: 90 µs at 2,000 columns."""
 SEARCH_CHECK_WORK = 150
-"""The same for what lies between two checks of a branch and bound, beside its iterations. Measured: 2 ms there."""
+"""Cost of the rest between two checks of a branch and bound, without its iterations. Measured: 2 ms there."""
 RUNNING_CHECK_WORK = 400
-"""Both together per check, while the iterations are not known."""
+"""Both together per check, while the iterations are unknown."""
 
 
 @dataclass(slots=True)

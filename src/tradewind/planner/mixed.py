@@ -23,14 +23,15 @@ from tradewind.planner.network import FloatArray
 __all__ = ["APART_COLUMNS_MIN", "MixedAnswer", "MixedLimits", "Progress", "Status", "solve_mixed"]
 
 APART_COLUMNS_MIN = 1000
-"""Columns from which on a child process solves. Below, its start (0.2 CPU-s, once per process) outweighs the search."""
+"""Minimum columns for a child process. For smaller programmes its start (0.2 CPU-s, once per process) costs more than
+the search."""
 WHOLE_TOLERANCE = 1e-8
-"""How far from whole the branch and bound may leave machines. HiGHS's own 1e-6 lets its bound save a millionth of a
-machine, more than the gap within which an answer is told to be the best."""
+"""Tolerance for whole machines in the branch and bound. HiGHS's own 1e-6 lets its bound save a millionth of a machine,
+more than the gap within which an answer counts as proven."""
 
 
 class Status(enum.Enum):
-    """How a branch and bound ended."""
+    """End of a branch and bound."""
 
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
@@ -40,12 +41,12 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MixedLimits:
-    """What a branch and bound may take."""
+    """Limits of a branch and bound."""
 
     work: float
-    """In the units of `Meter`: the same on every machine."""
+    """Work in the units of `Meter`: the same on every machine."""
     cpu_s: float
-    """Backstop where HiGHS does not count, and for machines that are very slow."""
+    """Backstop where HiGHS does not count its work, and for very slow machines."""
     relative_gap: float
     columns: int
     """Size of the programme for the meter."""
@@ -58,12 +59,12 @@ class Progress:
     bound: float = -np.inf
     objective: float = np.inf
     values: FloatArray | None = None
-    """Per column; ``None`` before the first point."""
+    """Values per column; ``None`` before the first point."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedAnswer:
-    """What a branch and bound found."""
+    """Result of a branch and bound."""
 
     status: Status
     found: Progress

@@ -38,13 +38,13 @@ from tradewind.planner.tree_columns import TreeColumns
 __all__ = ["Trees", "build_multicast_formulation", "flow_columns", "shared_links"]
 
 SPARE_MACHINES = (1e-3, 1e-5, 1e-7, 1e-9)
-"""Tried in turn: how much of a machine more each region may have when weights for a row are sought."""
+"""Fractions of a machine that each region may have in addition, tried in turn, when weights for a row are sought."""
 VIOLATED = 1e-7
 """Relative; flows that violate a row by less are rounding of the solver."""
 
 
 class Trees:
-    """What is known of the trees of one programme: rows Σ w y − T ≥ 0 that answers violated, and columns of a bound."""
+    """Known trees of one programme: rows Σ w y − T ≥ 0 that answers violated, and columns of a bound."""
 
     def __init__(self, network: Network, links: IntArray, source: int, sinks: tuple[int, ...]) -> None:
         self._rows: Rows | None = None

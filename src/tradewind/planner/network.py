@@ -26,7 +26,7 @@ GBPS_MIN = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the user and the account allow."""
+    """Limits set by the user and the account."""
 
     machines_per_region: int = 8
     """Upper limit in every region; quotas of the catalog lower it."""
@@ -34,19 +34,19 @@ class Limits:
     """Limits of single regions, below or above the general one."""
     connections_per_machine: int = 64
     spot: bool = False
-    """True if machines may be spot machines, which their provider can take away."""
+    """True if machines may be spot machines, which their provider can reclaim."""
     machine_types: Collection[str] | None = None
-    """Names of machine types to choose from; ``None`` for all."""
+    """Names of the machine types that may be used; ``None`` for all."""
     store_limits: bool = True
-    """True if the object stores' rates per machine bind at source and destination, where they are known."""
+    """True if the object stores' rates per machine limit source and destination, if they are known."""
     compression_ratio: float = 1.0
     """Bytes on the wire per byte of data, at most 1."""
     monthly_egress_used_gb: float = 0.0
-    """Egress that each billing count has seen this month: where its tiers go on."""
+    """Egress of each billing count this month: its tiers continue from there."""
     egress_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
     """Volume that the same transfer has already sent between regions; it counts in the billing counts too."""
     machines_setting: str = "--max-vms"
-    """What sets `machines_per_region` where the user says it, for hints."""
+    """Name of the setting for `machines_per_region`, for hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class MachineOption:
     ingress_gbps: float
     usd_per_s: float
     read_gbps: float
-    """From the region's object store; infinite where nothing is known."""
+    """Read rate of the region's object store; infinite if unknown."""
     write_gbps: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """What can be used. Arrays over links have one entry per ordered pair with data."""
+    """Usable regions, links and machines. Arrays over links have one entry per ordered pair with data."""
 
     regions: tuple[Region, ...]
     index: Mapping[Region, int]
@@ -76,14 +76,14 @@ class Network:
     """Price of the first GB; `counts` has the further tiers."""
     options: tuple[MachineOption, ...]
     machines_max: IntArray
-    """Per region."""
+    """Maximum machines per region."""
     connections_per_machine: int
     boot_s: float
-    """Until the slowest machine type that is offered answers: no plan waits longer."""
+    """Time until the slowest offered machine type answers: no plan waits longer."""
     counts: tuple[TierCount, ...] = ()
     """Billing counts of the links whose price has tiers."""
     held_by_quota: frozenset[int] = frozenset()
-    """Regions whose `machines_max` is the account's quota, not what the user allows."""
+    """Regions whose `machines_max` is the account's quota, not the user's limit."""
 
     @property
     def region_of_option(self) -> IntArray:

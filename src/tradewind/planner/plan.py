@@ -1,4 +1,6 @@
-"""The planner's front door: a catalog, two regions, a volume and a goal in; one plan out, or why there is none."""
+"""The planner's entry point: a catalog, two regions, a volume and a goal in; one plan, or the reason for having none,
+out.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,13 @@ __all__ = [
 ]
 
 ROUNDING = 1e-8
-"""Relative; figures of the solver that are nearer to a round one than this are that."""
+"""Relative; a solver's figure that is closer to a round figure than this is rounded to it."""
 CEILINGS_MAX = 6
-"""Ceilings tried, each lower, for a plan whose machines cost their provider's minimum."""
+"""Maximum attempts, each with a lower ceiling, for a plan whose machines are billed their provider's minimum."""
 CEILING_STEP = 1e-6
-"""Relative; a ceiling is lowered by so much more than what was lacking."""
+"""Relative; a ceiling is lowered by this much more than the missing amount."""
 NEAREST_SLACK = 1e-9
-"""Relative; the nearest goal is named this much on the side where it can be had."""
+"""Relative; the nearest goal is stated with this margin on the feasible side."""
 
 
 def prepare(

@@ -1,4 +1,4 @@
-"""A job, an answer as it truly is, and the best use of machines that are given."""
+"""A job, an answer with its true figures, and the best use of given machines."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = [
 
 RATE_UNBOUNDED_GBPS = 1e6
 PROVEN_GAP = 2e-6
-"""Relative; what may be better by less is proven."""
+"""Relative; an answer with a smaller gap counts as proven."""
 STEPS_MAX = 30
-"""Of Dinkelbach's method. Never reached: it converges superlinearly, and takes two to five steps here."""
+"""Maximum steps of Dinkelbach's method. Never reached: it converges superlinearly, in two to five steps here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is moved, as far as costs are concerned."""
+    """Volume and boot time of a transfer, as far as costs depend on them."""
 
     volume_gb: float
     boot_s: float = 0.0
     requests_usd: float = 0.0
     objects: ObjectSet | None = None
-    """The objects from which requests are counted."""
+    """The objects for which requests are counted."""
     boot_given: bool = False
-    """True if all machines take ``boot_s`` to start; else that is the longest that a plan may wait."""
+    """True if all machines take ``boot_s`` to start; otherwise ``boot_s`` is the longest wait that a plan may have."""
 
     def boot_of(self, machines: Iterable[RegionMachines]) -> float:
         """Seconds until the slowest of these machines answers."""
@@ -61,7 +61,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """An answer with its true rate and cost, and how far from the best it may be at most."""
+    """An answer with its true rate and cost, and its maximum gap to the best."""
 
     answer: Answer
     rate_gbps: float

@@ -1,4 +1,4 @@
-"""A programme with straight lines in the place of volume tiers (`tiers.py`), and what a point truly costs."""
+"""A programme with straight lines in place of volume tiers (`tiers.py`), and the true cost of a point."""
 
 from __future__ import annotations
 

@@ -46,20 +46,20 @@ __all__ = [
 FEASIBILITY_TOLERANCE = 1e-9
 INTEGRALITY_SLACK = 1e-5
 PROMISE_SLACK = 1e-7
-"""Relative; trees that miss what was promised by less keep the promise."""
+"""Relative; trees that miss the promised rate by less keep the promise."""
 TINY = 1e-9
 WINDOW_SLACK = 1e-8
 """Relative; within it a known answer is inside a window of rates."""
 WINDOW_SLACK_MAX = 1e-6
-"""The same where the search's tolerance let more through than its machines carry."""
+"""The same if the search's tolerance accepted more than its machines can carry."""
 WHOLE_COLUMNS_MAX = 20_000
 """Flow columns up to which a programme with several destinations is solved whole. On 71 regions with one machine type,
 two to three destinations take seconds and prove optimality; beyond, regions are chosen and a gap remains."""
 WHOLE_TRY_S = 5.0
-"""Of a larger one, where the chosen regions have no answer. It seldom has one in any time that someone waits."""
+"""Time limit for a larger programme if the chosen regions have no answer. It seldom finds one in an acceptable time."""
 REGIONS_OF_INTEREST_MAX = 14
 LATE_ROUNDS_MAX = 12
-"""Solves after each of which late rows may be added; then the best answer stands with its gap."""
+"""Maximum solves after each of which late rows may be added; after that the best answer is returned with its gap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,27 +67,27 @@ class Answer:
     """Flows and whole machines. All figures are of this point, after clean-up."""
 
     flow_gbps: FloatArray
-    """Per link column."""
+    """Flow per link column."""
     machines: IntArray
-    """Per option column."""
+    """Machines per option column."""
     objective: float
     bound: float
     """No point is better than this (USD/s, or Gbit/s when the rate was maximised)."""
     optimal: bool
     duals: FloatArray | None = None
-    """Per row, of the flow programme with machines fixed; the last two belong to rate window and ceiling."""
+    """Dual per row of the flow programme with fixed machines; the last two belong to rate window and ceiling."""
     trees: tuple[tuple[Tree, float], ...] = ()
     """With several destinations: distribution trees with their rates [Gbit/s], which make up the flows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Challenge:
-    """What a search for something better gave."""
+    """Result of a search for a better answer."""
 
     answer: Answer | None
     """``None`` if nothing better was found."""
     bound: float
-    """Nothing is better than this; what had to be beaten, if that is the best (proven)."""
+    """Nothing is better than this. If no better answer exists, this is the value to beat (proven)."""
 
 
 def solve_machines(
@@ -313,16 +313,16 @@ def _solve_with_late_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Round:
-    """What one branch and bound gave."""
+    """Result of one branch and bound."""
 
     answer: Answer | None
-    """Cleaned up; ``None`` where its machines cannot do what late rows ask for."""
+    """Answer after clean-up; ``None`` if its machines violate late rows."""
     bound: float
     feasible: bool
     complete: bool
-    """True if it ran to its end."""
+    """True if it was completed."""
     exact: bool = False
-    """True if trees carry what it promised for the machines it chose."""
+    """True if trees carry the promised rate with the chosen machines."""
 
 
 def _late_count(formulation: Formulation) -> int:
@@ -364,10 +364,10 @@ def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Promise:
-    """Result of a branch and bound for the machines it chose."""
+    """Result of a branch and bound, with its machines."""
 
     values: FloatArray
-    """Per column."""
+    """Values per column."""
     objective: float
     bound: float
     complete: bool

@@ -1,4 +1,4 @@
-"""The cheapest whole machines for given flows: each region on its own, by the machine type that does it for least."""
+"""The cheapest whole machines for given flows: each region separately, with its cheapest machine type."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Staff"]
 WHOLE = 1e-7
 """Machines nearer than this to a whole number are that number."""
 CAPACITY_MIN = 1e-9
-"""[Gbit/s]; a machine that carries nothing is needed without end."""
+"""Lower bound of a capacity [Gbit/s]; a machine without capacity would be needed infinitely often."""
 FITS = 1e-8
-"""Relative; flows that pass a capacity by less are rounding of the solver."""
+"""Relative; flows that exceed a capacity by less are rounding of the solver."""
 
 
 class Staff:

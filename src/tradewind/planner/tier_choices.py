@@ -19,12 +19,13 @@ from tradewind.planner.transfer import Transfer
 __all__ = ["tier_programmes"]
 
 CHOICES_MAX = 8
-"""Programmes of one frontier. Tiers of the counts that carry least are bounded beyond, and what they hide unproven."""
+"""Programmes of one frontier. Beyond this, tiers of the counts with the least traffic are only bounded, and may stay
+unproven."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Lines of one count: what is charged, and what is charged at least; and where they hold if a price rises."""
+    """Lines of one count: its charge, a lower bound of it, and the span in which they apply if a price rises."""
 
     price: Line
     bound: Line

@@ -21,7 +21,7 @@ from tradewind.planner.arrays import IntArray
 __all__ = ["Line", "Span", "TierCount"]
 
 ROUNDING = 1e-12
-"""Relative; prices that differ by less are one."""
+"""Relative; prices that differ by less are treated as equal."""
 
 Span = tuple[float, float]
 """Least and greatest volume [GB of data]."""
@@ -48,7 +48,7 @@ class TierCount:
     links: IntArray
     """Positions in the network."""
     sources: int
-    """Regions that these links leave: no route takes more of them."""
+    """Regions that these links leave: no route uses more of them."""
     used_gb: float = 0.0
     ratio: float = 1.0
 

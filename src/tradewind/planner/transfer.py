@@ -1,4 +1,4 @@
-"""A transfer ready to be planned, and its answer to one goal where costs are linear but for boot time."""
+"""A transfer that is ready to be planned, and its answer to one goal where costs are linear except for boot time."""
 
 from __future__ import annotations
 

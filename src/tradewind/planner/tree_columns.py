@@ -31,9 +31,9 @@ BoolArray = NDArray[np.bool_]
 __all__ = ["ColumnFlows", "TreeColumns"]
 
 PRICINGS_MAX = 400
-"""Trees looked for per question; then the answer is the best so far, and not called the best there is."""
+"""Maximum trees generated per question; after that the answer is the best so far, and not called optimal."""
 POOL_MAX = 2000
-"""Trees kept from one question for the next; the oldest are forgotten."""
+"""Trees kept from one question for the next; the oldest are dropped."""
 BOUND_TOLERANCE = 1e-4
 """Relative; a bound this close to the restricted programme's value is good enough."""
 FLOWS_TOLERANCE = 1e-9
@@ -44,9 +44,9 @@ RATE_MIN_RELATIVE = 1e-7
 """A tree that carries a smaller part of the rate is rounding of the solver."""
 COST_SCALE = 1e3
 MISSING_RATE_USD = 1e3
-"""Price of a Gbit/s that no tree carries; far above any real one, so that it is left only where nothing else goes."""
+"""Price of a Gbit/s that no tree carries; far above any real one, so that it is paid only if no tree can carry more."""
 ARTIFICIAL = 2
-"""Columns behind those of the machines: the rate that is missed, and the cost above the ceiling."""
+"""Columns after those of the machines: the missed rate, and the cost above the ceiling."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ class ColumnFlows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Generated:
-    """A restricted programme when no more columns are made."""
+    """A restricted programme for which no more columns are generated."""
 
     trees: tuple[Tree, ...]
     values: FloatArray
@@ -74,9 +74,9 @@ class _Generated:
     """Lower bound of its objective, which is minimised."""
     complete: bool
     weights: FloatArray
-    """Per link: what its use costs under the duals."""
+    """Cost of each link under the duals."""
     least_weight: float
-    """Least weight of any tree; infinite if there is none."""
+    """Least weight of any tree; infinite if there is no tree."""
 
     def artificial(self, options: int) -> float:
         """Return how much of rate and ceiling is missed."""

@@ -28,15 +28,15 @@ __all__ = ["TRICKLE_SHARE", "without_trickles"]
 TRICKLE_SHARE = 0.005
 """A route or tree that carries a smaller part of the bytes is a trickle."""
 AS_GOOD = 1e-6
-"""Relative; a plan that costs more by less costs as much."""
+"""Relative; a plan whose cost is higher by less counts as equally cheap."""
 SLACK = 1e-4
-"""The same for goals that promise no figure (cheapest, soonest); what is given away is part of the plan's gap."""
+"""The same for goals without a promised figure (cheapest, soonest); the loss is part of the plan's gap."""
 RATE_SLACK = 1e-9
 """Relative; lets the flows reach the rate of the plan in spite of rounding."""
 WORK_PART = 0.1
-"""Share of the work of a question for leaving trickles out."""
+"""Share of a question's work for removing trickles."""
 ROUNDS_MAX = 5
-"""Links that are closed can bring other trickles; those that are left by then stay."""
+"""Maximum rounds: closed links can cause other trickles; those that remain after the last round stay."""
 
 
 def without_trickles(formulation: Formulation, job: Job, goal: Goal, point: Point, settings: SolverSettings) -> Point:
@@ -92,11 +92,11 @@ def _rates(job: Job, goal: Goal, point: Point) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """What a point's routes or trees use."""
+    """Links that a point's routes or trees use."""
 
     trickles: int
     spare: IntArray
-    """Columns of the links that trickles alone use."""
+    """Columns of the links that only trickles use."""
 
 
 def _ways(formulation: Formulation, point: Point) -> _Ways:

@@ -1,4 +1,4 @@
-"""What loosening a limit would buy: one more machine where machines are all in use, or a tenth more money.
+"""Gain from a looser limit: one more machine where all machines are in use, or a tenth more money.
 
 Machines are whole, so duals would mislead; each question is one more exact solve.
 """
@@ -23,7 +23,7 @@ __all__ = ["Offer", "what_would_help"]
 REGIONS_ASKED_MAX = 4
 """Regions for which one more machine is tried: those with the most of the flow."""
 WORTH_MENTIONING = 1e-3
-"""Relative; gains below it are not worth a line."""
+"""Relative; smaller gains are not shown."""
 
 
 AnyPlan = OverlayPlan | MulticastPlan
@@ -31,7 +31,7 @@ AnyPlan = OverlayPlan | MulticastPlan
 
 @dataclass(frozen=True)
 class Offer:
-    """A change and what it would give."""
+    """A change and its gain."""
 
     change: str
     plan: AnyPlan

@@ -41,14 +41,14 @@ GoalName = Literal["soonest", "cheapest", "fastest"]
 _NAMED: Mapping[str, Goal] = {"soonest": Soonest(), "cheapest": Cheapest(), "fastest": Fastest()}
 
 MACHINES_PER_REGION = 8
-"""Machines per region unless the caller says otherwise."""
+"""Default for the machines per region."""
 
 EFFORT_MIN, EFFORT_MAX = 0.1, 100.0
-"""Of `effort`: some 0.3 CPU-s to 5 minutes for one question."""
+"""Range of `effort`: about 0.3 CPU-s to 5 minutes for one question."""
 
 ONE_GOAL = "leave one of them out; `frontier` has every efficient pair of cost and rate"
 EXAMPLES = {"volume_gb": 500, "min_throughput_gbps": 5, "max_cost_usd": 50, "deadline_s": 1800}
-"""Figures that make sense, for hints."""
+"""Plausible figures, for hints."""
 
 if TYPE_CHECKING:
     from typing_extensions import Required, Unpack

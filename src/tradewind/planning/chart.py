@@ -1,4 +1,4 @@
-"""The frontier between cost and rate, with the plan and its rivals marked on it."""
+"""The frontier between cost and rate, with the plan and its alternatives marked on it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HEIGHT = 380
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 30, 58
 SAMPLES_PER_SEGMENT = 24
 ELBOWS_SHOWN_MAX = 40
-"""With more elbows than this their dots would be a second line."""
+"""With more elbows than this, their dots would look like a second line."""
 
 Scale = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The figures of one way of doing it, such as `direct` or `RON`."""
+    """The figures of one alternative, such as `direct` or `RON`."""
 
     name: str
     gbps: float

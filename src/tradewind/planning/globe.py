@@ -1,6 +1,6 @@
-"""From the globe to the picture: great circles, and a window on the world that fits what is shown.
+"""From the globe to the picture: great circles, and a window on the world that fits the routes.
 
-The map is equirectangular, true to shape in the middle latitude of the window, and turned so that no route is cut.
+The map is equirectangular, true to shape in the middle latitude of the window, and rotated so that no route is cut.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Point = tuple[float, float]
 
 DEGREES_PER_SAMPLE = 2.0
 SAMPLES_MIN = 24
-"""Of a short way, which may fill the whole window."""
+"""Minimum samples of a short route, which may fill the whole window."""
 TRUE_LATITUDE_MAX_DEG = 55.0
-"""Beyond it the map would be squeezed too much."""
+"""Beyond this latitude the map would be compressed too much."""
 SPAN_MIN_DEG = 36.0
 """Regions of one country are shown with their surroundings."""
 FILL_WIDE, FILL_HIGH = 0.74, 0.66
 """Parts of the window that routes may fill; the rest is for labels and legend."""
 MIDDLES_APART_DEG = 5
-"""Longitudes that are tried for the middle of the map."""
+"""Longitudes that are tried for the middle of the map, this far apart."""
 LATITUDE_SHOWN_MAX_DEG = 84.0
 
 
@@ -58,7 +58,7 @@ def _vector(place: Place) -> tuple[float, float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What part of the world is shown, and how large."""
+    """The part of the world that is shown, and its size."""
 
     width: float
     height: float

@@ -1,4 +1,4 @@
-"""Places labels beside their points, where they cover least."""
+"""Places labels beside their points, where they cover as little as possible."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Box", "Labels", "text_width"]
 EM_WIDTH = 0.6
 """Mean width of a character, as part of the font size: that of wide fonts, so that narrow ones fit too."""
 DISTANCES = (1.0, 1.5, 2.2, 3.0, 4.0, 5.2, 6.5, 9.0)
-"""Tries of how far from its point a label stands, as multiples of its gap."""
+"""Distances of a label from its point that are tried, as multiples of its gap."""
 LEAD_FROM = 2.0
 """From this multiple on, a thin line leads to the point."""
 LABEL_WEIGHT = 4.0
-"""How bad it is to cover a label, and to cross one or a station with such a line; to cover a line is 0.6."""
+"""Penalty for covering a label, and for crossing a label or a station with such a line; covering a line costs 0.6."""
 LEAD_STEP_PX = 4.0
 
 
@@ -49,7 +49,7 @@ class Box:
 
 
 class Labels:
-    """What is taken of a picture, and the best place for what is still to come."""
+    """Occupied parts of a picture, and the best place for the next label."""
 
     def __init__(self, frame: Box) -> None:
         self._frame = frame

@@ -1,4 +1,4 @@
-"""Plans and frontiers as a program or a notebook holds them: figures with units, words, tables and pictures."""
+"""Plans and frontiers for programs and notebooks: figures with units, text, tables and pictures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tradewind.planning.words import explain_lines, frontier_lines, plan_lines
 __all__ = ["DistributionPlan", "TransferFrontier", "TransferPlan", "trace"]
 
 FRONTIER_SOLVES_MAX = 32
-"""To one destination; some seconds."""
+"""Maximum solves for a frontier to one destination; a few seconds."""
 TREE_FRONTIER_SOLVES_MAX = 16
 FRONTIER_SOLVE_S = 5.0
 """A frontier of the whole catalog may take minutes to prove; pieces not proven by then are marked as such."""
@@ -55,7 +55,7 @@ OverlayT = TypeVar("OverlayT", OverlayPlan, MulticastPlan)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Planned(ABC, Generic[OverlayT]):
-    """What plans have in common, whether they lead to one destination or to several."""
+    """Common part of plans for one destination and for several."""
 
     overlay: OverlayT
     transfer: Transfer

@@ -1,4 +1,4 @@
-"""Plans for several destinations in the terminal: trees drawn region by region, and other ways to serve them all."""
+"""Plans for several destinations in the terminal: trees drawn region by region, and the alternatives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["alternative_lines", "tree_lines"]
 
 TREES_SHOWN_MAX = 6
-"""Those of a lesser share are counted."""
+"""Trees with a smaller share are only counted."""
 
 
 def tree_lines(plan: MulticastPlan, columns: int = COLUMNS) -> list[str]:

@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 COLUMNS = 80
-"""Width of a text whose reader is not known."""
+"""Width of the text if the reader is unknown."""
 BAR_CHARACTERS = 10
 """A bar of this many characters stands for all bytes."""
 SHORTEST_S = 0.1
-"""Less than this is shown as this: durations have one decimal."""
+"""Shorter times are shown as this time: durations have one decimal."""
 SHARE_SHOWN_MIN = 0.0005
 GAP_WORTH_SAYING = 1e-6
 GAP_SHOWN_MIN = 1e-4
-"""Smaller gaps are said to be this large: never smaller than they are."""
+"""Smaller gaps are shown as this gap: never smaller than they are."""
 
 
 def plan_lines(plan: OverlayPlan, columns: int = COLUMNS) -> list[str]:

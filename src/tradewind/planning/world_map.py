@@ -22,7 +22,7 @@ __all__ = ["can_be_mapped", "draw_legend", "draw_map"]
 
 HEIGHT = 430
 RIBBON_PX = 13.0
-"""Width of all bytes; a share is as much narrower, but never narrower than a hair."""
+"""Width for all bytes; a share is proportionally narrower, down to a minimum width."""
 HAIR_PX = 1.6
 STATION_PX = 6.0
 ROW_PX = 20
@@ -31,19 +31,19 @@ LEGEND_LEFT, WORDS_AFTER = 24.0, 30.0
 COPIES_PX = 10.0
 """Radius of the dashed ring around a station that copies."""
 STATION_WEIGHT = 8.0
-"""How bad it is that a label covers a station."""
+"""Penalty for a label that covers a station."""
 APART_PX = 17.0
 """Stations nearer to each other than this are pushed apart; clouds share cities."""
 PUSHES_MAX = 40
 BENT_PX_MAX = 300.0
-"""No station is pushed that far; what is farther off is a turn of the globe away."""
+"""Maximum shift of a station; a larger distance means a turn around the globe."""
 STEP_PX = 0.8
 """Points of a coast nearer to each other than this are one."""
 ROUTES_NAMED_MAX = len(style.ROUTES)
 SHARE_NAMED_MIN = 0.005
-"""Ways of a lesser share are hairs of one colour."""
+"""Routes and trees with a smaller share are thin lines of one colour."""
 REGIONS_NAMED_MAX = 2
-"""Regions that the legend names per way; the labels on the map name all."""
+"""Maximum regions that the legend names per route; the labels on the map name all."""
 
 Hop = tuple[Region, Region]
 AnyPlan = OverlayPlan | MulticastPlan

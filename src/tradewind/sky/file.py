@@ -40,7 +40,7 @@ _LINK = {"rtt_ms", "rate", "queue_ms", "loss"}
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """What is known of one ordered pair of regions; `rate_bps` before scaling."""
+    """Known figures of one ordered pair of regions; `rate_bps` before scaling."""
 
     rtt_ms: float | None = None
     rate_bps: float | None = None

@@ -1,4 +1,4 @@
-"""Where running skies are found again: one folder each in `skies` of the state folder."""
+"""Where running skies are found: one folder each in `skies` of the state folder."""
 
 from __future__ import annotations
 

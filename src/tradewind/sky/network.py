@@ -33,9 +33,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One way from one machine to another: indices into `Network.machines` and `Network.pipes`.
+    """The path in one direction from one machine to another: indices into `Network.machines` and `Network.pipes`.
 
-    Several paths may share a pipe; `delay_us` is one way, `loss` the share of packets lost at random.
+    Several paths may share a pipe; `delay_us` is for one direction, `loss` the share of packets lost at random.
     """
 
     src: int

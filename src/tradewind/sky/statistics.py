@@ -1,4 +1,4 @@
-"""What the emulator counted, and whether a measurement over it is worth anything."""
+"""Counts of the emulator, and whether a measurement over it is valid."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Transfers: from what the user asked for to a verified end."""
+"""Transfers: from the user's request to a verified end."""

@@ -44,7 +44,7 @@ Changed = Callable[[Plan, JobSpec], None]
 
 @dataclass(frozen=True, slots=True)
 class _Retired:
-    """What is to be done once nothing is under way on the old routes: by gateway the routes that stay."""
+    """Routes that stay, by gateway, once no request is in flight on the old routes."""
 
     ids: frozenset[int]
     last: Mapping[str, dict[str, Any]]
@@ -52,7 +52,9 @@ class _Retired:
 
 
 class Adaptation:
-    """Of one transfer. `replan` says whether the plan may be changed; without it a shortfall is only told, once."""
+    """Adaptation of one transfer. `replan` says whether the plan may be changed; without it a shortfall is only
+    reported, once.
+    """
 
     def __init__(
         self, question: Question, plan: Plan, spec: JobSpec, *, replan: bool, on_change: Changed, ledger: JobLedger

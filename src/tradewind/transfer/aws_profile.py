@@ -20,7 +20,7 @@ _Section = dict[str, "str | dict[str, str]"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint, the region that its profile signs for (None: not said), and where the endpoint was found."""
+    """An endpoint, the region for which its profile signs (None: not given), and where the endpoint was found."""
 
     url: str
     region: str | None

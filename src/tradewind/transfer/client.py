@@ -174,7 +174,7 @@ class Client:
                 raise
 
     def check_filter(self, filter: ObjectFilter) -> None:
-        """Raise UsageError if a rule is not a glob, GatewayError if the gateway program cannot be run."""
+        """Raise UsageError if a rule is not a valid glob, GatewayError if the gateway program cannot be run."""
         if filter.rules:
             try_task(self.gateway, {"task": "explain", "name": "any", "filter": to_document(filter)})
 
@@ -191,8 +191,8 @@ class Client:
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`.
 
-        Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has cost so much
-        already.
+        Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
+        its ceiling.
         """
         record = self.store.load(job_id)
         self.require_resumable(record)

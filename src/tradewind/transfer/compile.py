@@ -30,9 +30,9 @@ IDLE_S_MIN = 5
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run adds to plan and job. `seal_key_hex` is secret and goes to sources and sinks only.
+    """Facts of a run beside plan and job. `seal_key_hex` is secret and goes to sources and sinks only.
 
-    `route_ids` are the numbers of routes by their gateways, where they are not those of the plan's order.
+    `route_ids` are the numbers of routes by their gateways, if they differ from the plan's order.
     """
 
     job_id: str

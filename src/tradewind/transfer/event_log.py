@@ -1,8 +1,8 @@
-"""The events of one running job: written by its supervisor, read by anybody from the start, needed by nobody.
+"""The events of one running job: written by its supervisor, readable from the start by any thread; no reader is needed.
 
-What a reader gets is what a gateway's `GET /v1/events` promises: all lines in order from the start, up to
-LOG_BYTES_MAX; beyond that the oldest go, and a reader that missed some gets their number. Only the newest progress
-event is kept, so a slow or late reader gets the latest counts and not all of them.
+Readers get the same guarantees as from a gateway's `GET /v1/events`: all lines in order from the start, up to
+LOG_BYTES_MAX. Beyond that the oldest are dropped, and a reader that missed some gets their number. Only the newest
+progress event is kept, so a slow or late reader gets only the latest counts.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from tradewind.model.plan import Plan
 
 
 class JobGateways:
-    """The running gateways of one plan. Closing them removes sockets and identities; logs stay if they are asked for.
+    """The running gateways of one plan. Closing them removes sockets and identities; logs stay if requested.
 
-    `folder` is the job's, `state_dir` the one in which fleets are written down. `report` gets one line about what
-    goes wrong with the machines while they run; `meter` counts how long they live.
+    `folder` is the job's, `state_dir` the one in which fleets are recorded. `report` gets one line about each problem
+    of the machines while they run; `meter` counts how long they live.
     """
 
     def __init__(

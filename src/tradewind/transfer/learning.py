@@ -1,8 +1,8 @@
-"""What a finished transfer teaches the catalog about the links that its hops went over.
+"""Learn the rates of links from a finished transfer.
 
-The lead tells the bytes that each route has carried. A hop's rate is that of the routes that take it; of a route's hops
-one is the bottleneck, by what the catalog believed before, and only its rate is taken for the link's own. The rates of
-the others, and of a transfer that was held back on purpose, say that their links carry at least so much.
+The lead reports the bytes that each route has carried. A hop's rate is the sum of the rates of its routes. One hop of a
+route is the bottleneck, according to the catalog before the transfer, and only its rate counts as the link's rate. The
+rates of the others, and of a transfer that was limited on purpose, are lower bounds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["EMULATED", "LESSON_BYTES_MIN", "LESSON_S_MIN", "RouteWatch", "learn", "teaching_hops"]
 
 EMULATED = frozenset({"sky"})
-"""Kinds of provider whose regions are played: their rates are not the world's."""
+"""Kinds of provider whose regions are emulated: their rates are not real."""
 LESSON_BYTES_MIN = 256 << 20
 LESSON_S_MIN = 10.0
-"""A hop that carried less, or for a shorter time, teaches nothing: connections were still opening."""
+"""Nothing is learned from a hop that carried less, or for a shorter time: connections were still opening."""
 SCALED_CONNECTIONS_MIN = 16
 """A link's rate is that of 64 connections. A hop with fewer is scaled up to them, but not by more than four times."""
 
@@ -37,7 +37,7 @@ Hop = tuple[str, str]
 
 @dataclass(slots=True)
 class _Activity:
-    """Of one route: from the last report without to the last with new bytes."""
+    """Times of one route: from the last report without new bytes to the last report with them."""
 
     bytes: int = 0
     from_s: float = 0.0
@@ -45,7 +45,7 @@ class _Activity:
 
 
 class RouteWatch:
-    """How much each route carried, and for how long, from the lead's progress."""
+    """Bytes and duration of each route, from the lead's progress."""
 
     def __init__(self) -> None:
         self._routes: dict[str, _Activity] = {}

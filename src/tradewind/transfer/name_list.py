@@ -1,6 +1,7 @@
 """The list of names of `--files-from`: read once, when the job begins, and kept in its folder.
 
-So a resumed job takes the names that it began with, whatever became of the user's file, and pipes can be read.
+So a resumed job uses the names with which it began, even if the user's file has changed or is gone, and pipes can be
+read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Keeps a job away from files that it must not touch: its own report, and Tradewind's state and configuration.
 
 Places are compared by device and inode, of a path and of all directories above it, so that links, bind mounts of a
-directory and other spellings are seen through. What does not exist yet is compared by its path without links.
+directory and other spellings make no difference. A path that does not exist yet is compared by its name, with links
+resolved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Comparison of what each route of a transfer carries with what its plan says, from the progress of the lead. Pure."""
+"""Comparison of the rate of each route with its planned rate, from the progress of the lead. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ REMAINING_S_MIN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """A plan that does not keep its promise. Rates in Gbit/s of data, over some seconds; routes by their gateways."""
+    """A plan whose routes are too slow. Rates in Gbit/s of data, over some seconds; routes by their gateways."""
 
     carried_gbps: Mapping[tuple[str, ...], float]
     promised_gbps: Mapping[tuple[str, ...], float]
     under: tuple[tuple[str, ...], ...]
-    """Routes clearly under their promise, the worst first."""
+    """Routes clearly below their planned rate, the slowest first."""
     down: frozenset[tuple[str, ...]]
-    """Of those, the ones that do not work at all."""
+    """Routes among them that do not work at all."""
 
     @property
     def total_gbps(self) -> float:

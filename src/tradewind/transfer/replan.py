@@ -1,4 +1,4 @@
-"""Another plan for what is left of a transfer, from what it has seen of its routes. Pure: no I/O, no clock."""
+"""A new plan for the rest of a transfer, from the observed rates of its routes. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RegionPair = tuple[Region, Region]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the planner was asked, and may be asked again."""
+    """The question to the planner, which may be asked again."""
 
     catalog: Catalog
     source: Region
@@ -41,16 +41,16 @@ class Question:
     limits: Limits
     chunk_bytes: int
     ceiling_usd: float | None
-    """Most that egress, machines and requests may cost together."""
+    """Ceiling on egress, machines and requests together."""
     limit_bytes_per_s: int | None
-    """What the user allows, whatever the plan can do."""
+    """Rate limit set by the user, whatever the plan allows."""
     objects: int | None = None
-    """How many are moved in all; ``None`` if they were not counted."""
+    """Number of objects in all; ``None`` if they were not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a transfer stands. Links seen to be slow, and gateways seen to be gone, are those of the whole transfer."""
+    """State of a transfer. Links seen to be slow, and gateways seen to be gone, are those of the whole transfer."""
 
     left_bytes: int
     total_bytes: int
@@ -60,7 +60,7 @@ class State:
     machines_usd: float
     links: Mapping[RegionPair, float]
     dead: Mapping[str, Region]
-    """Where they were, by name."""
+    """Regions of the dead gateways, by name."""
     requests_usd: float = 0.0
     sent_gb: Mapping[RegionPair, float] = field(default_factory=dict)
     """Volume sent between regions, over all runs: the tiers of egress prices continue from there."""
@@ -73,7 +73,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class NewPlan:
-    """Another plan, with what the lead is to keep to: over all routes and runs of the job, and by second."""
+    """A new plan, with the limits for the lead: over all routes and runs of the job, and per second."""
 
     plan: Plan
     ceiling_usd_per_gb: float | None

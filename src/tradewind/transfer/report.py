@@ -1,4 +1,4 @@
-"""The end of a job in words."""
+"""Report on the end of a job."""
 
 from __future__ import annotations
 

@@ -45,24 +45,23 @@ class Options:
     - `recursive`: everything below the source; `as_subdir` puts it below the source's name at the destination
     - `filter`, `files_from`: select objects (`files_from`: a file with one relative key per line,
       or `-` for standard input)
-    - `compare`: None copies everything; otherwise only what differs. `delete` removes at the destinations what the
-      source does not have (needs `compare`); with more than `max_delete` to remove, nothing is removed; nor is more
-      than half of what a destination holds, unless `delete_over_half` says so
+    - `compare`: None copies everything; otherwise only objects that differ are copied
+    - `delete`: deletes objects at the destinations that the source does not have (needs `compare`). Nothing is deleted
+      if that would be more than `max_delete` objects, or, without `delete_over_half`, more than half of a destination
     - `ask_delete`: delete nothing yet; the job fails with `summary.to_delete`, and Client.resume confirms it
     - `delete_source`: deletes each source object after its verified copy
-    - `verify`: `read` reads back from the destination what no store vouches for
-    - `chunk_bytes`: chunk and part size; `concurrency`: most requests in flight to one store
+    - `verify`: `read` reads back objects without a checksum from their store
+    - `chunk_bytes`: chunk and part size; `concurrency`: maximum requests in flight to one store
     - `storage_class`, `tags`: written with each object
     - `compress`, `seal`: between gateways; without gateways there is nothing to compress or seal
-    - `max_cost_usd`, `max_usd_per_gb`: ceilings on egress paid by a plan with prices; `max_bytes`: on bytes sent. They
-      hold over all runs of the job, and bytes that were lost and sent again count each time; requests that a gateway
-      repeats to its destination store do not
-    - `limit_bytes_per_s`: over all routes
-    - `stall_s`: stop, resumable, when no route has worked, or a store was out of reach or returned only errors, for so
-      long
+    - `max_cost_usd`, `max_usd_per_gb`: ceilings on the cost, and on the average egress price, of a plan with prices;
+      `max_bytes`: ceiling on bytes sent. They hold over all runs of the job, and bytes that were lost and sent again
+      count each time; requests that a gateway repeats to its destination store do not
+    - `limit_bytes_per_s`: maximum rate over all routes
+    - `stall_s`: stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time
     - `store_work_s`: longest time for one copy or completion of a store, plus its bytes at 4 MiB/s; None: 1 h
     - `report_file`: one JSON verdict per object
-    - `source`, `destination`: how each side is reached; for several destinations one for all, or one for each
+    - `source`, `destination`: access to each side; for several destinations one for all, or one for each
     """
 
     recursive: bool = False

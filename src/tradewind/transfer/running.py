@@ -1,9 +1,9 @@
-"""One job under way: its supervisor runs in a thread of its own, whether or not anybody watches.
+"""A running job: its supervisor runs in a thread of its own, whether or not anyone reads its events.
 
 Four kinds of thread meet here. The *reader* of the present lead turns its events into entries of the inbox. The
 *supervisor* takes them one by one, asks the state machine in `transfer.supervisor` what to do, and writes the event
-log. *Workers* do what takes time: asking a lead to drain, starting gateways again. The caller's threads read the log,
-and may ask for a drain or an end at any moment.
+log. *Workers* do slow work: asking a lead to drain, restarting gateways. The caller's threads read the log, and may
+request a drain or an end at any moment.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class RestartFailed:
 
 @dataclass(frozen=True, slots=True)
 class DrainAsked:
-    """The user wants the job to stop, resumable."""
+    """The user requested a stop; the job stays resumable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class Restart:
 class Finish:
     """The job's run is over: end the machines.
 
-    `done` has the lead's last line where there was one; `lost` says how the lead ended where there was none; `error`
-    is why it could not be restarted. `at_once`: the machines are not waited for, because no money is left for them.
+    `done` has the lead's last line if there was one; `lost` says how the lead ended otherwise; `error` is why it could
+    not be restarted. With `at_once` the machines are ended without waiting, because no money is left for them.
     """
 
     done: Mapping[str, Any] | None = None

@@ -22,10 +22,10 @@ HERE = "site:local"
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A plan, and what the file says of addresses on this machine.
+    """A plan, and the addresses on this machine that the file gives.
 
-    `listen` gives the data port of a gateway, `ip:port`; `detours` what a hop dials instead. With `plain` the hops
-    are neither encrypted nor authenticated: for benchmarks on one machine only.
+    `listen` gives the data port of a gateway, `ip:port`; `detours` the address that a hop dials instead. With `plain`
+    the hops are neither encrypted nor authenticated: for benchmarks on one machine only.
     """
 
     plan: Plan

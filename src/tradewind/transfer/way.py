@@ -1,4 +1,4 @@
-"""The way that a job takes: its plan, how its gateways are started, and by which provider; all that resuming needs."""
+"""The setup of a job: its plan, how its gateways are started, and by which provider; everything that resuming needs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Way:
     provider: Mapping[str, Any] = field(default_factory=lambda: LOCAL)
     settings: FleetSettings = field(default_factory=FleetSettings)
     ceiling_usd: float | None = None
-    """Most that the job may cost over all its runs: egress, machines and requests."""
+    """Ceiling on the cost of the job over all its runs: egress, machines and requests."""
     prices: JobPrices = field(default_factory=JobPrices)
-    """Predicted cost of machines, egress and requests, if the plan has it."""
+    """Prices of machines, egress and requests, if the plan has them."""
     question: Question | None = None
-    """What the planner was asked, where it was; its answer is then watched."""
+    """The question to the planner, if there was one; the plan's rates are then watched."""
     replan: bool = False
-    """True if it may be asked again while the job runs, and the routes be changed."""
+    """True if the planner may be asked again while the job runs, and the routes may be changed."""
 
 
 def local_way() -> Way:

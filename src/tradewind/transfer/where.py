@@ -1,4 +1,4 @@
-"""In which region of the catalog each side of a transfer lies: as the user says, or as the store itself says."""
+"""The region of the catalog in which each side of a transfer lies: as the user or the store itself states it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tradewind.transfer.request import store_spec
 __all__ = ["Whereabouts", "asked_whereabouts", "named_region", "said_whereabouts"]
 
 PROVIDERS = {"s3": "aws", "gs": "gcp", "az": "azure"}
-"""Whose regions the names mean that a store of this kind is given."""
+"""Provider whose region names apply to a store of this kind."""
 TELLING = {"s3", "gs", "r2"}
-"""Kinds of stores that answer when asked where they are."""
+"""Kinds of stores that report their region on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """One side: its region, or why that is not known."""
+    """One side: its region, or why it is unknown."""
 
     place: Location
     region: Region | None

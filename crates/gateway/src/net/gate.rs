@@ -55,7 +55,7 @@ pub struct Place {
 
 /// Another handshake has taken the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the handshake had to give way: too many from {0} were unfinished")]
+#[error("the handshake was dropped: too many from {0} were unfinished")]
 pub struct Evicted(pub IpAddr);
 
 impl Gate {

@@ -120,7 +120,7 @@ fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error
         let is_refused = failure.is_some_and(|error| error.kind == ErrorKind::Unauthenticated);
         lines.push(match is_refused {
             // The clock's line says why.
-            true if is_off => line(Level::Warn, "credentials", format!("{source}: cannot be judged"), None),
+            true if is_off => line(Level::Warn, "credentials", format!("{source}: cannot be checked"), None),
             true => {
                 let message = format!("{source}: not there, or not accepted by the store");
                 line(Level::Fail, "credentials", message, Some(CREDENTIALS_HINT))

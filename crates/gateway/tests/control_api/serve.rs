@@ -179,7 +179,7 @@ async fn a_stale_socket_is_replaced_and_a_living_one_or_a_file_is_not() {
     assert_eq!(Client::unix(&folder.path("socket")).await.get("/v1/version").await.0, StatusCode::OK);
     assert_eq!(serving.end_of_stdin().await.code(), Some(0));
     std::fs::write(folder.path("socket"), "precious").unwrap();
-    assert_refused(&run(&["serve", "--control", &folder.socket()]).await, 1, "is no socket");
+    assert_refused(&run(&["serve", "--control", &folder.socket()]).await, 1, "is not a socket");
     assert_eq!(std::fs::read(folder.path("socket")).unwrap(), b"precious");
 }
 

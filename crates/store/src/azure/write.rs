@@ -188,7 +188,7 @@ impl AzureStore {
     /// Within one account a copy is mostly done at once; Azure makes a large one in the background. A copy whose progress
     /// stands still for too long is aborted. A blob that tells of no copy, or of another, was written by somebody else.
     async fn wait_for_copy(&self, call: &Call, key: &str, id: Option<&str>) -> Result<HeaderMap> {
-        let replaced = || call.error(ErrorKind::Overwritten, "another write to this key took its place");
+        let replaced = || call.error(ErrorKind::Overwritten, "another write to this key replaced it");
         let limits = work_limits().unwrap_or(WorkLimits::of(COPY_SILENCE_MAX, 0));
         let (began, mut moved, mut copied) = (Instant::now(), Instant::now(), None);
         let mut is_abort_refused = false;
@@ -196,7 +196,7 @@ impl AzureStore {
             tokio::time::sleep(COPY_POLL).await;
             let response =
                 self.send(self.call("copy", Method::HEAD, key, &[])).await.map_err(|error| match error.kind {
-                    ErrorKind::NotFound => call.error(ErrorKind::Lost, "the store took the copy, and does not have it"),
+                    ErrorKind::NotFound => call.error(ErrorKind::Lost, "the store accepted the copy but lacks it"),
                     _ => error,
                 })?;
             if id.is_some() && header(response.headers(), "x-ms-copy-id") != id {

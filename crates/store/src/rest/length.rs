@@ -23,16 +23,16 @@ pub(crate) fn expected_bytes(
         if range.start == 0 && range.end == length {
             return Ok((length, length));
         }
-        return Err(call.error(ErrorKind::Server, "the server ignored the asked range"));
+        return Err(call.error(ErrorKind::Server, "the server ignored the requested range"));
     }
     let (start, end, size) = header(headers, "content-range")
         .and_then(parse_content_range)
         .ok_or_else(|| call.error(ErrorKind::Server, "the answer has no readable Content-Range"))?;
     if start != range.start || end >= range.end {
-        return Err(call.error(ErrorKind::Server, "the server sent another range than asked"));
+        return Err(call.error(ErrorKind::Server, "the server sent another range than requested"));
     }
     if size < range.end {
-        let message = format!("the object has {size} bytes, asked were those up to {}", range.end);
+        let message = format!("the object has {size} bytes, but {} were requested", range.end);
         return Err(call.error(ErrorKind::PreconditionFailed, message));
     }
     if end < range.end - 1 {

@@ -25,7 +25,7 @@ __all__ = ["ENDPOINT", "ask"]
 
 ENDPOINT = "https://prices.azure.com/api/retail/prices"
 PAGES_MAX = 500
-"""Of one question. A page has 100 or 1,000 items; all of Bandwidth is a few thousand."""
+"""Maximum pages of one query. A page has 100 or 1,000 items; all of Bandwidth is a few thousand."""
 SOURCE = "Azure Retail Prices API"
 GLOBAL_NETWORK = "Rtn Preference: MGN"
 

@@ -1,4 +1,4 @@
-"""GET over HTTPS with limits on everything: tries, time, bytes, pages. Proxies are those of the environment."""
+"""GET over HTTPS with limits on attempts, time, bytes and pages. Proxies are taken from the environment."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tradewind.errors import PriceApiError, PriceApiRefused, PriceApiUnavailable
 __all__ = ["Fetcher", "same_host"]
 
 TRIES_MAX = 4
-"""Of one request, the first included; then `PriceApiUnavailable`."""
+"""Attempts of one request, including the first; then `PriceApiUnavailable`."""
 CONNECT_TRIES_MAX = 2
 """Attempts without a connection, so that an offline user gets an error soon."""
 PAUSE_S = 1.0
-"""Before the second try; doubled before each further one."""
+"""Pause before the second attempt; doubled before each further one."""
 PAUSE_S_MAX = 30.0
-"""Longest pause that an answer's `Retry-After` may ask for; a longer one ends the tries."""
+"""Longest pause that an answer's `Retry-After` may demand; a longer one ends the attempts."""
 SILENCE_S = 20.0
-"""A connection that sends nothing for so long is given up."""
+"""Timeout of a connection that sends nothing."""
 REQUEST_S_MAX = 1800.0
-"""One request with its tries, however slowly it comes. The largest lists have some hundred MB."""
+"""Timeout of one request including its attempts. The largest lists have some hundred MB."""
 JSON_BYTES_MAX = 64 << 20
-"""Of one JSON answer, unpacked: it is held in memory."""
+"""Maximum size of one JSON answer, unpacked: it is held in memory."""
 STREAM_BYTES_MAX = 4 << 30
-"""Of one answer that is read line by line, unpacked. AWS's longest list of one region has about a tenth."""
+"""Maximum size of one answer that is read line by line, unpacked. AWS's longest list has about a tenth."""
 LINE_CHARS_MAX = 1 << 20
 TELL_BYTES = 1 << 20
 """Progress is reported after this many further bytes."""
@@ -46,7 +46,7 @@ _BROKEN = (OSError, HTTPException, EOFError, zlib.error)
 
 T = TypeVar("T")
 Progress = Callable[[str, int], None]
-"""What is read, and how many bytes of it have been."""
+"""Callback with the name of the list that is read, and the number of bytes read so far."""
 
 
 def _silent(what: str, count_bytes: int) -> None:
@@ -55,7 +55,7 @@ def _silent(what: str, count_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Reads price lists. `progress` is called while a long one comes in."""
+    """Reads price lists. `progress` is called while a long list is read."""
 
     progress: Progress = field(default=_silent)
     pause_s: float = PAUSE_S
@@ -156,7 +156,7 @@ def _open(url: str, headers: Mapping[str, str], silence_s: float) -> HTTPRespons
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows as usual, but not out of TLS: prices must not come from whoever is on the way."""
+    """Follows redirects, but never to an unencrypted address: prices must not come from an intermediary."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -169,7 +169,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Body(io.RawIOBase):
-    """An answer's body, unpacked, within limits of bytes and time; notices when it ends too early."""
+    """Body of an answer, unpacked, within limits on bytes and time; raises an error if it ends too early."""
 
     def __init__(self, response: HTTPResponse, what: str, bytes_max: int, end_s: float, progress: Progress) -> None:
         super().__init__()

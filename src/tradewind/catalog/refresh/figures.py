@@ -1,4 +1,4 @@
-"""What a price API was asked for and what it said, in the catalog's own terms."""
+"""Request to a price API and its answer, in the catalog's own terms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tradewind.model.region import Place, Region
 __all__ = ["UNITS", "Prices", "Tier", "Wanted", "paid_tiers"]
 
 Tier = tuple[float, float]
-"""Volume from which a price holds, and the price [USD], both as listed."""
+"""Volume from which a price applies, and the price [USD], both as listed."""
 
 UNITS: Mapping[str, ListedUnit] = {"GB": "GB", "1 GB": "GB", "GBy": "GB", "GiB": "GiB", "1 GiB": "GiB", "GiBy": "GiB"}
 """Units of egress as AWS, Azure and Google state them. A GB is 10^9 bytes unless they say otherwise."""
@@ -25,16 +25,16 @@ UNITS: Mapping[str, ListedUnit] = {"GB": "GB", "1 GB": "GB", "GBy": "GB", "GiB":
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to ask one provider for."""
+    """Figures to request from one provider."""
 
     places: Mapping[Region, Place]
-    """The provider's regions that are asked for."""
+    """The provider's regions to request."""
     known: Mapping[Region, Place]
     """All of the provider's regions: destinations of egress."""
     machines: Mapping[str, MachineType]
     """By name."""
     named: bool
-    """The user named regions; without that nothing is loaded that has hundreds of MB per region."""
+    """True if the user named regions; only then are lists loaded that have hundreds of MB per region."""
     date: str
     """Today."""
 
@@ -45,13 +45,13 @@ class Wanted:
 
 @dataclass(slots=True)
 class Prices:
-    """What a provider said. `add_…` refuse what no price list can mean."""
+    """Answer of a provider. The `add_…` methods refuse impossible prices."""
 
     rules: list[EgressRule] = field(default_factory=list)
-    """Each with one region as its source; the special before the general."""
+    """Prices, each with one region as its source; specific prices before general ones."""
     machines: list[MachinePrice] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What was not asked or not understood, for the user."""
+    """Notes for the user about figures that were not requested or not understood."""
 
     def add_rule(
         self,

@@ -27,7 +27,7 @@ __all__ = ["ENDPOINT", "KEY_VARIABLE", "ask"]
 ENDPOINT = "https://cloudbilling.googleapis.com"
 KEY_VARIABLE = "TRADEWIND_GCP_API_KEY"
 COMPUTE_ENGINE = "6F81-5844-456A"
-"""Id of the service; it has not changed since there is a catalog."""
+"""Id of the service; it has never changed."""
 PAGE_ITEMS = 5000
 PAGES_MAX = 200
 """Compute Engine has some ten thousand SKUs."""
@@ -35,7 +35,7 @@ SOURCE = "Google Cloud Billing Catalog API"
 PROVIDER = "gcp"
 
 GIB_PER_VCPU = {"n2-standard": 4.0, "n2-highmem": 8.0, "n2-highcpu": 1.0}
-"""Memory of a family per vCPU. Types of other families are not asked for."""
+"""Memory of a family per vCPU. Types of other families are not requested."""
 
 CONTINENTS = {
     "Middle East": ("middle-east",),
@@ -50,8 +50,8 @@ CONTINENTS = {
     "APAC": ("asia",),
     "Asia Pacific": ("asia",),
 }
-"""Where traffic to the internet goes, in the SKUs' words and as price lists divide the world; the first that names a
-continent holds. Single countries (China, India, Korea) are finer than the catalog's places and left out."""
+"""Destinations of traffic to the internet, as SKUs and price lists name them; the first that names a continent applies.
+Single countries (China, India, Korea) are finer than the catalog's places and left out."""
 
 _CORE = re.compile(r"(Spot Preemptible )?(\w+) Instance (Core|Ram) running in (.+)")
 _BETWEEN = re.compile(r"Network Inter Region (?:Data Transfer Out|Egress) from (.+) to (.+)")

@@ -1,4 +1,4 @@
-"""One run of `catalog refresh`: asks each provider, and stores what it said when all of it has arrived."""
+"""One run of `catalog refresh`: request the prices of each provider, and store its answers when all have arrived."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROVIDERS = ("aws", "azure", "gcp")
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where the price APIs are."""
+    """Addresses of the price APIs."""
 
     aws: str = aws.ENDPOINT
     azure: str = azure.ENDPOINT
@@ -31,7 +31,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one provider: figures stored in a file, or an error and nothing changed."""
+    """Result for one provider: figures stored in a file, or an error and no change."""
 
     provider: str
     regions: int = 0
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """What is asked, of whom, and where it goes."""
+    """Providers and figures to request, and where to store them."""
 
     catalog: Catalog
     folder: Path

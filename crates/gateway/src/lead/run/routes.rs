@@ -57,7 +57,7 @@ impl Running {
         for route in routes {
             let name = self.tally.route_name(route);
             self.notice(match &self.unreachable {
-                Some(why) => format!("route {name} is of no use: {why}; trying again"),
+                Some(why) => format!("route {name} cannot be used: {why}; retrying"),
                 None => format!("route {name} is down"),
             });
             self.down.insert(route, (now_ms, true));

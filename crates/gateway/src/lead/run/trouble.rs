@@ -60,6 +60,6 @@ impl Running {
         if self.nothing_is_open() {
             return self.stop(Outcome::Unavailable, Some(message), Some(UNREACHABLE_HINT));
         }
-        self.notice(format!("{message}; it is asked no more, resume the job later"));
+        self.notice(format!("{message}; it gets no further requests, resume the job later"));
     }
 }
