@@ -14,7 +14,7 @@ Copy everything that is missing or differs at DST, always the contents of SRC, w
 
 Compares size and checksum if both listings state one, else size and time. Between local directories a copy keeps its
 time, so any other time is a change; elsewhere DST must not be older than SRC. Never deletes without --delete. --delete
-refuses if the source is missing, empty or was not listed to the end, and deletes only after all copies are proven. On
+deletes only after all copies are proven, and nothing if the source is missing, empty or was not listed to the end. On
 a terminal it asks first. Deleting more than half of the objects at DST needs -y or --max-delete."""
 EXAMPLES = """\
   tradewind sync /data s3://bucket/data
@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--compare",
         choices=["auto", "checksum", "size", "time"],
         default="auto",
-        help="checksum: ask for it per object where listings give none; size: size alone; time: size and time",
+        help="checksum: request it per object if listings state none; size: size alone; time: size and time",
     )
     parser.add_argument("--delete", action="store_true", help="delete objects at DST that SRC does not have")
     from tradewind.cli.arguments import add_setting
