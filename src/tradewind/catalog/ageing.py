@@ -37,9 +37,10 @@ class Figure:
 
 
 def age_weight(date: str, today: datetime.date) -> float:
-    """How much a figure of ``date`` is still worth, 1 to 0: a half after `HALF_LIFE_DAYS`, nothing below `WEIGHT_MIN`.
+    """Return the weight of a figure of ``date``, 1 to 0: a half after `HALF_LIFE_DAYS`, nothing below `WEIGHT_MIN`.
 
-    A figure without a date does not age: whoever gave it takes it for true. Nor does one of the future: clocks differ.
+    A figure without a date does not age, because its author presents it as valid. A future date does not age either:
+    clocks differ.
     """
     if not date:
         return 1.0

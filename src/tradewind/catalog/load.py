@@ -37,7 +37,7 @@ MachineKey = tuple[Region, str, bool]
 
 
 def catalog_folder(state_dir: str | None = None) -> Path:
-    """Where the user's part of the catalog is: `catalog` in the state folder, for which `state_dir` is the setting."""
+    """Return the folder of the user's part of the catalog: `catalog` in the state folder (setting `state_dir`)."""
     return Path(state_home(state_dir), "catalog")
 
 

@@ -74,5 +74,5 @@ def date_has_come(date: datetime.date) -> bool:
 
 
 def present() -> datetime.datetime:
-    """What an import takes for now, with a time zone."""
+    """Return the present time of an import, with a time zone."""
     return datetime.datetime.now(datetime.timezone.utc)

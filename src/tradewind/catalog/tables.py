@@ -148,7 +148,7 @@ def format_tiers(price: EgressPrice) -> str:
 
 
 def skip_comments(file: Iterable[str]) -> tuple[int, Iterator[str]]:
-    """How many lines at the top begin with `#`, and the lines after them."""
+    """Return the number of leading lines that begin with `#`, and the lines after them."""
     lines = iter(file)
     above = 0
     for line in lines:

@@ -47,7 +47,7 @@ OPTIONS_OF = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What to do, and with what."""
+    """Action, figures and their origin."""
     parser.add_argument(
         "action", metavar="ACTION", choices=["show", "import", "refresh"], help="show, import or refresh"
     )

@@ -101,7 +101,7 @@ class _Waiting:
         self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
 
     def tell(self, what: str, count_bytes: int) -> None:
-        """So many bytes of a list have been read."""
+        """Report the number of bytes of a list that have been read."""
         line = f"{what}: {format_bytes(count_bytes)} read"
         if self._live:
             write_codes(sys.stderr, "\r\x1b[K")

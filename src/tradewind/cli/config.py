@@ -206,7 +206,7 @@ class Configuration:
             _check_names(table, f"{self.path} [profiles.{name}]")
 
     def origin(self, name: str) -> Origin:
-        """Where a setting's value comes from, flags aside."""
+        """Return the origin of a setting's value, apart from flags."""
         setting = SETTINGS[name]
         if setting.variable in os.environ:
             return Origin(os.environ[setting.variable], setting.variable)

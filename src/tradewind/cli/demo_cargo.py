@@ -69,7 +69,7 @@ def choose_cargo(trees: list[Path], budget_bytes: int) -> Cargo:
 
 
 def compare(cargo: Cargo, copy: Path) -> Iterator[str]:
-    """What differs between the originals and the copy, one line each."""
+    """Return the differences between the originals and the copy, one line each."""
     for name in cargo.names:
         try:
             if not _same(Path("/") / name, copy / name):
@@ -105,7 +105,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _files(trees: list[Path]) -> Iterator[tuple[str, int]]:
-    """Names relative to `/` and sizes, without links, without names that cannot stand in a list."""
+    """Yield names relative to `/` and sizes, without links and without names that a list cannot hold."""
     seen: set[str] = set()
     for tree in trees:
         for folder, folders, files in os.walk(tree):
@@ -141,6 +141,6 @@ def trees_of(named: list[str] | None) -> list[Path]:
 
 
 def affordable_bytes(wanted_bytes: int, place: Path, copies: int) -> int:
-    """So many as are wanted, or fewer where the copies would leave the disk too little room."""
+    """Return the wanted volume, or less if the copies would leave the disk too little room."""
     free = shutil.disk_usage(place).free
     return wanted_bytes if free >= copies * wanted_bytes * 3 // 2 else free // (3 * copies)

@@ -80,7 +80,7 @@ class Racer:
 
     @property
     def overlay(self) -> OverlayPlan:
-        """What was planned."""
+        """The plan by region."""
         assert self.plan.overlay is not None
         return self.plan.overlay
 

@@ -30,7 +30,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What to do, and with which fleets."""
+    """Action and fleets."""
     parser.add_argument("action", metavar="ACTION", choices=["list", "down"], help="list or down")
     parser.add_argument("fleets", metavar="ID", nargs="*", help="fleets, as `list` shows them")
 

@@ -110,7 +110,7 @@ class Follower(StopHandlers):
             raise KeyboardInterrupt
 
     def _end_dry_run(self, job: RunningJob) -> None:
-        """What there is to add to a dry run that went well; a signal then stops at once, for nothing is under way."""
+        """Print the rest of a successful dry run; a signal then stops at once, because nothing is in flight."""
         if job.spec.dry_run and self._after_dry_run and job.summary is not None and job.summary.outcome == "done":
             self._job = None
             self._after_dry_run(job.summary)

@@ -41,7 +41,7 @@ ASK_ABOVE_USD = 1.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """What, how long, for how much, and where to."""
+    """Regions, times, budget and output."""
     parser.add_argument("links", metavar="REGION", nargs="*", help="regions, or FROM,TO")
     parser.add_argument("--sky", metavar="FILE", required=True, help="sky file; one that is not up is started for it")
     parser.add_argument(
@@ -138,7 +138,7 @@ def _shared(network: Network) -> dict[tuple[Region, Region], set[int]]:
 
 
 def _announce(args: Namespace, campaign: Campaign) -> None:
-    """What it will take; asks if it is much."""
+    """Print time and cost in advance; ask for a confirmation if the cost is high."""
     from tradewind.cli.transferring import confirm
 
     quote = campaign.quote

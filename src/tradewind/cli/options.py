@@ -144,12 +144,12 @@ def add_side_arguments(
 
 
 def access(args: Namespace, side: str, *, fsync: bool = False, follow_symlinks: bool = False) -> Access:
-    """How a side is reached, from arguments and settings."""
+    """Return the access to a side, from arguments and settings."""
     return _access({name: getattr(args, f"{side}_{name}") for name in _SIDE}, fsync, follow_symlinks)
 
 
 def accesses(args: Namespace, side: str, places: Sequence[str], *, fsync: bool = False) -> tuple[Access, ...]:
-    """How each of several places of one side is reached. Raises UsageError if a flag fits neither all nor each."""
+    """Return the access to each of several places of one side. UsageError if a flag fits neither all nor each."""
     given: dict[str, list[Any]] = {}
     for name in _SIDE:
         content = getattr(args, f"{side}_{name}")

@@ -199,19 +199,19 @@ def draw(path: str, plan: TransferPlan | DistributionPlan, frontier: TransferFro
 
 
 def infeasible_document(error: InfeasibleGoal) -> dict[str, object]:
-    """What `--json` says where no plan meets the goal."""
+    """Return the JSON document for a goal that no plan meets."""
     nearest = plan_document(error.nearest) if error.nearest else None
     return {"status": "infeasible", "because": error.because, "hint": error.hint, "nearest": nearest}
 
 
 def offers_document(plan: TransferPlan | DistributionPlan) -> dict[str, object]:
-    """What `--json` adds with `--explain`."""
+    """Return the JSON that `--explain` adds."""
     offers = [{"change": o.change, "gain": o.gain, "plan": plan_document(o.plan)} for o in plan.would_help()]
     return {"would_help": offers}
 
 
 def frontier_document(frontier: TransferFrontier) -> dict[str, object]:
-    """What `--json` adds with `--frontier`."""
+    """Return the JSON that `--frontier` adds."""
     pieces = [
         {
             "from": {"gbps": s.rate_from_gbps, "usd": s.cost_from_usd},

@@ -215,14 +215,14 @@ def _ceiling_usd(args: Namespace, volume_gb: float) -> float | None:
 
 
 def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
-    """What is left for egress once the machines are paid; None without a ceiling, or without prices."""
+    """Return the part of the ceiling that is left for egress after the machines; None without a ceiling or prices."""
     if ceiling_usd is None or plan.overlay is None or plan.mean_usd_per_gb == 0:
         return None
     return ceiling_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
 
 
 def _chunk_bytes(args: Namespace, options: Options, plan: Plan, scale: float) -> int:
-    """What suits the plan and the destination's store; a size that was asked for stays."""
+    """Return a chunk size for the plan and the destination's store; a requested size is kept."""
     from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
     from tradewind.model.url import parse_url
     from tradewind.transfer.overlay import chunk_bytes_for

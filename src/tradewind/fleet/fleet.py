@@ -110,7 +110,7 @@ class Fleet:
             raise
 
     def deployment(self) -> Deployment:
-        """The plan with the addresses that the machines told."""
+        """The plan with the addresses that the machines reported."""
         return self._deployment(self.plan)
 
     def _deployment(self, plan: Plan) -> Deployment:
@@ -179,7 +179,7 @@ class Fleet:
             self._meter.ended(self.id, names)
 
     def last_words(self, name: str, timeout_s: float) -> str:
-        """How a machine that should be alive ended."""
+        """Describe how a machine ended that should be running."""
         machine = self.machines.get(name)
         return "it was ended" if machine is None else self._provider.last_words(machine, timeout_s)
 

@@ -103,7 +103,7 @@ class FleetJournal:
             self._heartbeat(fleet_id).write_text(f"{time.time():.0f}\n", encoding="ascii")
 
     def close(self, fleet_id: str) -> None:
-        """Forgets a fleet that has no machines any more. One that is not there is no error."""
+        """Remove the record of a fleet without machines. A missing record is not an error."""
         shutil.rmtree(self.path(fleet_id), ignore_errors=True)
         descriptor = self._locks.pop(fleet_id, None)
         if descriptor is not None:

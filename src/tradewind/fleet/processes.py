@@ -104,10 +104,10 @@ class ProcessProvider(ABC):
 
     @abstractmethod
     def _listen(self, order: MachineOrder) -> str:
-        """Where it listens for other gateways unless the order says, `ip:port`."""
+        """Address where it listens for other gateways unless the order names one, `ip:port`."""
 
     def _control_address(self, order: MachineOrder, control: ControlFolder) -> str:
-        """Where its control API answers."""
+        """Address of its control API."""
         return control.address(order.name)
 
     def machines(self, fleet_id: str) -> tuple[Machine, ...]:

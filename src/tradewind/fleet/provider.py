@@ -66,11 +66,11 @@ class Provider(Protocol):
     """`local`, `sky`, …"""
 
     def capabilities(self) -> Capabilities:
-        """What there is to order from."""
+        """Capacity that can be ordered."""
         ...
 
     def document(self) -> dict[str, Any]:
-        """What a later process needs to make this provider again. No secrets."""
+        """Facts that a later process needs to make this provider again. No secrets."""
         ...
 
     def machines(self, fleet_id: str) -> tuple[Machine, ...]:
@@ -85,7 +85,7 @@ class Provider(Protocol):
         ...
 
     def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
-        """Waits until its gateway answers. Raises GatewayError if it ends before, or does not in so long."""
+        """Wait until its gateway answers. Raises GatewayError if it ends before, or does not answer in time."""
         ...
 
     def delete(self, machines: Sequence[Machine], *, at_once: bool = False) -> None:
@@ -96,5 +96,7 @@ class Provider(Protocol):
         ...
 
     def last_words(self, machine: Machine, timeout_s: float) -> str:
-        """How a machine that should be alive ended, for an error message; waits so long for its end."""
+        """Describe how a machine ended that should be running, for an error message; waits for its end up to the
+        timeout.
+        """
         ...

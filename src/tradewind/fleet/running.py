@@ -41,7 +41,7 @@ class RunningProcess:
         return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it has ended within so long; need not be a child."""
+        """Return whether it has ended within the timeout; it need not be a child."""
         if not self.alive:
             return True
         deadline_s = time.monotonic() + timeout_s

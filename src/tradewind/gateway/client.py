@@ -73,7 +73,7 @@ class GatewayClient:
         self._request("POST", "/v1/drain")
 
     def renew_lease(self, lease_s: int, timeout_s: float = REQUEST_S) -> None:
-        """`POST /v1/lease`: it lives so many seconds more, whatever was left. Raises GatewayError."""
+        """`POST /v1/lease`: the gateway runs for this many seconds from now. Raises GatewayError."""
         self._request("POST", "/v1/lease", json.dumps({"lease_s": lease_s}).encode(), timeout_s)
 
     def receive_load(self, sender: str, connections: int, warmup_s: float, measure_s: float) -> dict[str, Any]:

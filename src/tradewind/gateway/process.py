@@ -94,9 +94,10 @@ class GatewayProcess:
         return code
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
-        """Waits for the readiness line and takes the addresses from it.
+        """Wait for the readiness line and read the addresses from it.
 
-        Raises GatewayError if it ends before, says nothing for so long, or speaks another contract; it is then gone.
+        Raises GatewayError if the process ends before, sends nothing within the timeout, or speaks another contract;
+        the process is then ended.
         """
         line = self._first_line(timeout_s)
         try:

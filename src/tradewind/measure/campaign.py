@@ -179,7 +179,7 @@ class Campaign:
         return max(offers, key=lambda offer: (offer.machine.egress_gbps, -offer.usd_per_hour), default=None)
 
     def _cap(self, pair: RegionPair) -> float:
-        """What the sending machine may send at most [Gbit/s]."""
+        """Return the maximum that the sending machine may send [Gbit/s]."""
         offer = self._offer(pair[0])
         return offer.machine.egress_gbps if offer else 0.0
 

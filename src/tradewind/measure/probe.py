@@ -26,7 +26,7 @@ class ProbeSettings:
 
     @property
     def load_s(self) -> float:
-        """How long bytes are sent, and paid."""
+        """Return how long bytes are sent and charged."""
         return self.warmup_s + self.measure_s
 
 

@@ -81,7 +81,7 @@ def format_gbps(rate_gbps: float, digits: int = 3) -> str:
 
 
 def _digits(figure: float, digits: int) -> str:
-    """As many significant digits, and all that stand before the point; no exponent, no zeros at the end."""
+    """Return this many significant digits, and all digits before the point; no exponent, no trailing zeros."""
     if abs(figure) >= 10**digits or figure == 0:
         return f"{figure:,.0f}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(figure))))

@@ -39,7 +39,7 @@ class Catalog:
     """Object-store limits by provider, if known."""
 
     def machine_offers(self, region: Region) -> tuple[MachineOffer, ...]:
-        """What a gateway in ``region`` can run on."""
+        """Return the machine types for a gateway in ``region``."""
         return self.region_offers.get(region) or self.offers.get(region.provider, ())
 
     def egress(self, src: Region, dst: Region) -> EgressPrice | None:

@@ -56,7 +56,7 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
 
 
 def wait_unlocked(path: str | os.PathLike[str], timeout_s: float) -> bool:
-    """Return whether nobody holds the lock of a file any more within so long. Raises OSError."""
+    """Return whether the lock of a file becomes free within the timeout. Raises OSError."""
     deadline_s = time.monotonic() + timeout_s
     while is_locked(path):
         if time.monotonic() >= deadline_s:

@@ -47,7 +47,7 @@ class MachineOffer:
         return self.usd_per_hour / SECONDS_PER_HOUR
 
     def usd(self, lasting_s: float) -> float:
-        """Return what a machine costs that lives so long: at least the provider's minimum."""
+        """Return the cost of a machine that lives this long: at least the provider's minimum."""
         return self.usd_per_s * max(lasting_s, self.machine.billed_s_min)
 
     @property

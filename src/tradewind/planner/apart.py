@@ -63,12 +63,12 @@ _free: list[_Child] = []
 
 
 def solve_apart(programme: Programme, start: FloatArray | None, limits: MixedLimits) -> MixedAnswer:
-    """As `mixed.solve_mixed`, in a child process; best point and bound so far where that was ended."""
+    """Do the same as `mixed.solve_mixed` in a child process; if it is ended, return the best point and bound so far."""
     best = Progress()
     for _ in range(STARTS_MAX):
         try:
             child = _free.pop() if _free else _Child()
-        except OSError:  # no process to be had: what is known without the search must do
+        except OSError:  # No process available: use what is known without the search.
             continue
         try:
             child.line.send((programme, start, limits))

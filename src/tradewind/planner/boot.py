@@ -227,7 +227,7 @@ def _climbed(
 
 
 def _inside(low: float, cut: float, high: float) -> float:
-    """Where to cut: not too near to an end, where nothing would be left of one of the parts."""
+    """Return where to cut a window: not too close to an end, so that both parts have a width."""
     margin = CUT_MIN * (high - low)
     return cut if low + margin < cut < high - margin else (low + high) / 2
 

@@ -183,7 +183,7 @@ class _Tree:
             self.best, self.machines = objective, machines.astype(np.int64)
 
     def _tightened(self, node: _Node) -> FloatArray:
-        """Upper limits, without the machines whose reduced cost alone would make an answer too dear."""
+        """Return upper limits without the machines whose reduced cost alone would make an answer too expensive."""
         room = self._worth() - node.bound
         if not np.isfinite(room):
             return node.upper
@@ -218,7 +218,7 @@ class _Tree:
         return [(raised, self._alone(option, upper)), (node.lower, lowered)]
 
     def _rivals(self, usd_per_s: FloatArray) -> list[tuple[int, float]]:
-        """Where a relaxation mixes types: the one that most is paid for, and what is paid for the region."""
+        """Return where a relaxation mixes types: the type with the highest cost, and the cost of the region."""
         found = []
         for options in self._choices:
             here = usd_per_s[options]

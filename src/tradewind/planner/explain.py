@@ -60,7 +60,7 @@ def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) 
 
 
 def binding_limits(formulation: Formulation, job: Job, point: Point, goal: Goal) -> tuple[str, ...]:
-    """What limits the plan, one phrase each."""
+    """Return the limits of the plan, one phrase each."""
     return tuple(_phrases(formulation, job, point, goal))
 
 
@@ -120,7 +120,7 @@ def _machines_per_region(formulation: Formulation, point: Point) -> dict[int, in
 
 
 def bottlenecks(formulation: Formulation, point: Point) -> set[BottleneckPlace]:
-    """Where the plan is used above 99%: Fig. 8 of the Skyplane paper."""
+    """Return which parts of the plan are used above 99%: Fig. 8 of the Skyplane paper."""
     places: set[BottleneckPlace] = set()
     for tight in tight_rows(formulation, point, BOTTLENECK_UTILISATION):
         place = (

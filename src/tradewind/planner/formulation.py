@@ -153,7 +153,7 @@ class Ask:
     """Boot time, if ``machine_factor`` does not stand for it: R is then counted as low as it may be in the window."""
 
     def boot_usd_per_s(self, machines_usd_per_s: float, rate_gbps: float) -> float:
-        """What boot adds to R at least."""
+        """Return the minimum that boot adds to R."""
         if self.boot is None:
             return 0.0
         planes = self.boot.planes(self.rate_min_gbps, self.rate_max_gbps)
@@ -321,7 +321,7 @@ def build_formulation(network: Network, source: int, sink: int, *, links: IntArr
 def write_machine_rows(
     writer: RowWriter, network: Network, links: IntArray, source: int, sink: int | None = None
 ) -> None:
-    """What machines can do with the flows of the first ``len(links)`` columns. ``sink`` sends nothing on."""
+    """Write the limits of machines for the flows of the first ``len(links)`` columns. ``sink`` forwards nothing."""
     _cap_egress(writer, network, links, sink)
     _cap_ingress(writer, network, links, source)
     _share_outgoing_connections(writer, network, links, sink)

@@ -109,7 +109,7 @@ def costs_of(formulation: Formulation, ask: Ask) -> FloatArray:
 
 
 def objective_of(formulation: Formulation, ask: Ask, flows: FloatArray, machines: IntArray) -> float:
-    """What a point is worth: Gbit/s, or USD/s."""
+    """Return the objective of a point: Gbit/s, or USD/s."""
     rate = float(flows[formulation.out_of_source].sum())
     if ask.maximise_rate:
         return rate

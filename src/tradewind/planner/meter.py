@@ -75,7 +75,7 @@ class Meter:
 
 
 def search_work(iterations: int, checks: int, columns: int) -> float:
-    """Work of a branch and bound after so many simplex iterations, and so many times that it asked whether to go on."""
+    """Return the work of a branch and bound after this many simplex iterations and checks of its limits."""
     return (SEARCH_ITERATION_WORK * iterations + SEARCH_CHECK_WORK * checks) * _size(columns)
 
 

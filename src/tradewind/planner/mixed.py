@@ -83,7 +83,7 @@ def solve_mixed(
         programme: to be solved.
         start: a point to begin with, per column.
         limits: work and CPU time; HiGHS is asked to stop at either.
-        report: is told of each better point and each better bound.
+        report: called with each better point and each better bound.
     """
     highs = quiet_highs(limits.relative_gap)
     highs.setOptionValue("presolve", "off")  # Halves the median and cuts the worst of these programmes by four.

@@ -175,7 +175,7 @@ def build_network(
 
 
 def _offers(catalog: Catalog, region: Region, limits: Limits) -> list[MachineOffer]:
-    """What may be chosen, without what another offer beats in every respect: no plan gets worse by that."""
+    """Return the offers, without those that another offer beats in every respect: no plan gets worse without them."""
     allowed = [
         offer
         for offer in catalog.machine_offers(region)

@@ -119,7 +119,7 @@ def job_of(
     boot_s: float | None,
     objects: int | None,
 ) -> Job:
-    """What the transfer costs beside flows and machines: requests, and boot time."""
+    """Return the costs of a transfer beside flows and machines: requests, and boot time."""
     volume_bytes = volume_gb * BYTES_PER_GB
     moved = ObjectSet.of_chunk_size(volume_bytes) if objects is None else ObjectSet(objects, volume_bytes)
     requests_usd = _requests_usd(catalog, source, destinations, moved)

@@ -51,7 +51,7 @@ class Job:
 
     @property
     def object_count(self) -> int | None:
-        """How many objects are moved, where that is known or assumed."""
+        """Number of objects, if it is known or assumed."""
         return None if self.objects is None else self.objects.count
 
     def machine_factor(self, rate_gbps: float) -> float:

@@ -56,7 +56,7 @@ class Staff:
         return whole
 
     def ends_usd_per_s(self, rate_gbps: float) -> float:
-        """What the machines at source and destination cost at least at a rate."""
+        """Return the minimum cost of the machines at source and destination at a rate."""
         formulation = self._formulation
         row, _, value = self._load
         lightest = np.full(len(formulation.rows.names), np.inf)
@@ -92,6 +92,6 @@ class Staff:
         return needed
 
     def _prices(self, options: IntArray, needed: FloatArray) -> FloatArray:
-        """What so many machines cost [USD/s]; infinite beyond the region's limit."""
+        """Return the prices of this many machines [USD/s]; infinite beyond the region's limit."""
         prices: FloatArray = self._formulation.machine_usd_per_s[options] * needed[options]
         return np.where(needed[options] <= self._limit[options], prices, np.inf)

@@ -117,7 +117,7 @@ def _with_more_money(transfer: Transfer, plan: AnyPlan) -> AnyPlan | None:
 
 
 def _gain(plan: AnyPlan, better: AnyPlan) -> str:
-    """What the better plan gives, by the goal's own measure; empty if nothing."""
+    """Return the gain of the better plan, by the goal's own measure; empty if there is none."""
     faster = better.throughput_gbps > plan.throughput_gbps * (1 + WORTH_MENTIONING)
     cheaper = better.cost.total_usd < plan.cost.total_usd * (1 - WORTH_MENTIONING)
     by_cost = isinstance(plan.goal, (MinThroughput, Deadline, Cheapest))

@@ -186,7 +186,7 @@ def _refuse_single(destination: str | Sequence[str]) -> None:
 
 
 def _refuse_figure(name: str, value: float) -> None:
-    """What a program may pass by mistake: a text with a unit, nothing, or no figure at all."""
+    """Refuse figures that a program may pass by mistake: text with a unit, nothing, or not a figure."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UsageError(
             f"{name} is a number, not {value!r}", hint="the name has the unit: 5 for 5 GB, Gbit/s, USD or s"
@@ -214,7 +214,7 @@ def outruns_boot(transfer: Transfer) -> OverlayPlan | None:
 
 
 def goal_of_direct(transfer: Transfer) -> Goal:
-    """What a transfer wants that says nothing: the fastest for what the direct way costs; without one, the cheapest."""
+    """Return the default goal of a transfer: the fastest for the cost of the direct path; without one, the cheapest."""
     straight = direct(transfer)
     return MaxCost(straight.cost.total_usd) if straight is not None else Cheapest()
 
@@ -247,7 +247,7 @@ def _goal(
 
 
 def with_effort(transfer: Transfer, effort: float) -> Transfer:
-    """The same question, looked at so many times as long. Raises UsageError."""
+    """Return the same question with this many times the work. Raises UsageError."""
     if not EFFORT_MIN <= effort <= EFFORT_MAX:
         raise UsageError(
             f"an effort is {EFFORT_MIN:g} to {EFFORT_MAX:g}, not {effort:g}", hint="1 is some 3 CPU-s, and the default"

@@ -76,7 +76,7 @@ class Window:
         )
 
     def home(self, place: Place) -> Point:
-        """Where a place is drawn: of all turns of the globe the one nearest to the middle."""
+        """Return the position of a place: of all turns of the globe, the one closest to the middle."""
         return self.xy((_near(place.longitude_deg, self.longitude_deg), place.latitude_deg))
 
     def lines(self, points: Sequence[Point]) -> list[list[Point]]:
@@ -111,7 +111,7 @@ def window_on(lines: Sequence[Sequence[Point]], width: float, height: float) -> 
 
 
 def _cuts_and_reach(lines: Sequence[Sequence[Point]], middle: float) -> tuple[int, float]:
-    """How many lines cross the edge of a map around this longitude, and how near [deg] their ends come to it."""
+    """Return how many lines cross the edge of a map around this longitude, and how near [deg] their ends come to it."""
     cuts, reach = 0, 0.0
     for line in lines:
         longitudes = [_near(lon, middle) for lon, _ in line]

@@ -84,7 +84,7 @@ class Labels:
 
 
 def _lead(x: float, y: float, box: Box) -> Iterator[Box]:
-    """What the line from a label to its point covers, but for its end at the point."""
+    """Return the area that the line from a label to its point covers, without its end at the point."""
     near_x, near_y = box.nearest(x, y)
     steps = int(math.hypot(near_x - x, near_y - y) / LEAD_STEP_PX)
     for step in range(3, steps):

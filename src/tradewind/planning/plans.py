@@ -281,7 +281,7 @@ def trace(transfer: Transfer, known: OverlayPlan | MulticastPlan | None = None) 
 
 
 def _places(transfer: Transfer) -> Mapping[Region, Place]:
-    """Where regions lie. Problem files do not say it: their regions are looked up by name in the packaged catalog."""
+    """Return the positions of regions. Regions of problem files are looked up by name in the packaged catalog."""
     return transfer.catalog.places or read_packaged().places
 
 

@@ -129,7 +129,7 @@ def share_bar(share: float) -> str:
 
 
 def explain_lines(plan: Overlay, offers: Sequence[Offer], columns: int = COLUMNS) -> list[str]:
-    """What binds, and what would help."""
+    """Return the binding limits, and the changes that would help."""
     lines = ["", "  what binds"]
     for phrase in plan.binding or ("nothing",):
         lines += wrapped(phrase, columns, 4)

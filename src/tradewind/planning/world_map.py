@@ -119,7 +119,7 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def _stations(plan: AnyPlan, places: Mapping[Region, Place], window: Window) -> dict[Region, Point]:
-    """Where each region is drawn: where it lies, or a little aside if another is drawn there."""
+    """Return the position of each region: its own, or a little aside if another region is drawn there."""
     at = {region: window.home(places[region]) for edge in plan.edges for region in (edge.src, edge.dst)}
     for _ in range(PUSHES_MAX):
         moved = False

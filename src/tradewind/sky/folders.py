@@ -18,7 +18,7 @@ def skies_folder(state_dir: str | None) -> Path:
 
 
 def sky_folder(state_dir: str | None, file: Path) -> Path:
-    """Where the socket and the log of this file's sky are; the same for all ways to write the file's path."""
+    """Return the folder of the socket and log of this file's sky; the same for all spellings of the file's path."""
     from hashlib import sha256
 
     place = str(file.resolve())

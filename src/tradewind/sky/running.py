@@ -214,7 +214,7 @@ class Sky:
         )
 
     def freeze(self, machine: str) -> None:
-        """As a paused virtual machine: its processes are stopped, and no packet reaches or leaves it."""
+        """Pause a machine like a hypervisor: its processes are stopped, and no packet reaches or leaves it."""
         self.control.ask("machine", name=machine, state="frozen")
 
     def thaw(self, machine: str) -> None:
@@ -222,7 +222,7 @@ class Sky:
         self.control.ask("machine", name=machine, state="running")
 
     def vanish(self, machine: str) -> None:
-        """As a machine that lost its power: no packet reaches or leaves it, then its processes are killed."""
+        """Cut a machine's power: no packet reaches or leaves it, then its processes are killed."""
         self.control.ask("machine", name=machine, state="gone")
 
     def restore(self, machine: str) -> None:
@@ -230,7 +230,7 @@ class Sky:
         self.control.ask("machine", name=machine, state="running")
 
     def stats(self) -> SkyStats:
-        """What was counted since the start or the last `reset_stats`. Raises SkyError."""
+        """Return the counts since the start or the last `reset_stats`. Raises SkyError."""
         return SkyStats.from_document(self.control.ask("stats"))
 
     def reset_stats(self) -> None:

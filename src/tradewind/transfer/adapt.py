@@ -1,10 +1,10 @@
-"""A running transfer whose routes do not carry what was promised: says so, or has it planned and rerouted anew.
+"""Adapts a running transfer whose routes are slower than planned: reports it, or plans again and changes the routes.
 
-The lead's progress is read here line by line. Planning and starting machines take seconds and go on in a thread of
-their own; meanwhile the transfer runs on as it is. The order of a change: new machines are started; all gateways learn
-of the new routes beside the old ones, the far end first; the lead learns last, and from then on gives work to the new
-routes only. What is under way on the old ones is waited for; then their hops and machines are ended. Nothing that was
-acked is sent again, and what is lost with a gateway that died is what would have been lost anyhow.
+The lead's progress is read here line by line. Planning and starting machines take seconds and run in their own thread,
+while the transfer continues unchanged. The order of a change: new machines are started; all gateways get the new routes
+beside the old ones, the far end first; the lead gets them last, and from then on gives work to the new routes only.
+When the requests in flight on the old routes are answered, their hops and machines are ended. Acknowledged work is not
+sent again; work that is lost with a dead gateway would have been lost in any case.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Adaptation:
         self._on_change(plan, spec)
 
     def _finish(self, retired: _Retired) -> None:
-        """Nothing is under way on the old routes: their hops and machines end."""
+        """End the hops and machines of the old routes, when no request is in flight on them."""
         deployment = self._gateways.deployment()
         for name, routes in retired.last.items():
             GatewayClient.of(deployment, name).put_routes(routes)

@@ -364,7 +364,7 @@ class Client:
             raise
 
     def _adaptation(self, job_id: str, spec: JobSpec, way: Way, ledger: JobLedger) -> Adaptation | None:
-        """What watches a planned way, and changes it where it may."""
+        """Return the adaptation that watches a planned job, and changes its plan if that is allowed."""
         if way.question is None:
             return None
         from tradewind.transfer.adapt import Adaptation

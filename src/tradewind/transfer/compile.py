@@ -122,7 +122,7 @@ def _outgoing(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) 
 
 
 def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> Limits:
-    """The plan's limits, none of them so long that a job which may stall only briefly would end late."""
+    """Return the plan's limits, shortened so that a job with a short stall limit does not end late."""
     limits = gateway.limits
     noticed_s = max(NOTICED_S_MIN, job.stall_s // 4)
     return replace(

@@ -55,14 +55,14 @@ class EventLog:
         self.append(_notice(message))
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing follows. Readers get what is left, and then `error` is raised. A second end does nothing."""
+        """End the log. Readers get the remaining lines, and then `error` is raised. A second end does nothing."""
         with self._changed:
             if not self._ended:
                 self._ended, self._error = True, error
                 self._changed.notify_all()
 
     def wait_ended(self, timeout_s: float | None = None) -> bool:
-        """Return whether the end has come within so long."""
+        """Return whether the log ends within the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._ended, timeout_s)
 

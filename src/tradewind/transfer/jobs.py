@@ -170,7 +170,7 @@ class JobStore:
             return False  # A lead could not use it either.
 
     def wait_unled(self, job_id: str, timeout_s: float = LED_MAX_S) -> None:
-        """Returns when no lead works on it any more. Raises JobBusy if one still does after so long."""
+        """Return when no lead works on the job any more. Raises JobBusy if one still does after the timeout."""
         if not wait_unlocked(os.path.join(self.path(job_id), LOCK_FILE), timeout_s):
             raise JobBusy(f"job {job_id} still runs {timeout_s:.0f} s after it was asked to stop")
 

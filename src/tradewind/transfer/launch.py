@@ -67,11 +67,11 @@ class JobGateways:
         self._fleet.shrink(plan)
 
     def deployment(self) -> Deployment:
-        """The plan with the addresses that the gateways told."""
+        """The plan with the addresses that the gateways reported."""
         return self._fleet.deployment()
 
     def last_words(self, name: str, timeout_s: float) -> str:
-        """How a gateway that should be alive ended; waits so long for its end."""
+        """Describe how a gateway ended that should be running; waits for its end up to the timeout."""
         return self._fleet.last_words(name, timeout_s)
 
     def stop(self, *, keep_logs: bool) -> None:

@@ -194,7 +194,7 @@ def _bottlenecks(
 
 
 def _cap_gbps(catalog: Catalog, src: Region, dst: Region) -> float:
-    """What no machine pair exceeds; infinite where no machine is known."""
+    """Return the maximum rate of any machine pair; infinite if no machine is known."""
     out = max((offer.machine.egress_gbps for offer in catalog.machine_offers(src)), default=float("inf"))
     into = max((offer.machine.ingress_gbps for offer in catalog.machine_offers(dst)), default=float("inf"))
     return min(out, into)

@@ -91,14 +91,14 @@ class JobLedger:
 
     @property
     def usd_per_gb_max(self) -> float:
-        """Egress of one GB over the dearest route [USD]."""
+        """Egress of one GB over the most expensive route [USD]."""
         with self._lock:
             routes = self._ledger.prices.routes.values()
         return max((sum(edge.usd_per_gb for edge in edges) for edges in routes), default=float("inf"))
 
     @property
     def requests_usd(self) -> float:
-        """What the requests of all runs have cost so far [USD]."""
+        """Cost of the requests of all runs so far [USD]."""
         with self._lock:
             return self._ledger.usd_of("requests", self.unix_s)
 

@@ -48,9 +48,9 @@ def plan_overlay(
     *,
     objects: int | None = None,
 ) -> Plan:
-    """Plans, and cuts the answer into gateways. The lead stands in the source's region, beside its first gateway.
+    """Plan a transfer, and split the plan into gateways. The lead is in the source's region, beside its first gateway.
 
-    ``objects`` decides what requests cost; ``None`` assumes objects of 16 MiB.
+    ``objects`` determines the cost of requests; ``None`` assumes objects of 16 MiB.
 
     Raises UsageError, InfeasibleGoal.
     """

@@ -39,7 +39,7 @@ class Shortfall:
 
     @property
     def total_gbps(self) -> float:
-        """Of all routes."""
+        """Rate of all routes together."""
         return sum(self.carried_gbps.values())
 
 

@@ -155,7 +155,7 @@ def _as_seen(catalog: Catalog, links: Mapping[RegionPair, float]) -> Catalog:
 
 
 def _without(limits: Limits, catalog: Catalog, dead: Mapping[str, Region]) -> Limits:
-    """A region has so many machines fewer as were lost there: their places are not given back soon."""
+    """Reduce a region's machines by those that were lost there: the provider does not give them back soon."""
     lost = Counter(dead.values())
     most = {
         region: max(
@@ -182,7 +182,7 @@ def _goal_left(question: Question, state: State) -> Goal:
 
 
 def _ceiling_usd_per_gb(question: Question, plan: Plan, state: State) -> float | None:
-    """What a byte may cost on average, those that were sent included, so that machines can be paid as well."""
+    """Return the maximum average price of a byte, also of those already sent, so that machines can be paid as well."""
     if question.ceiling_usd is None or plan.overlay is None or state.total_bytes == 0:
         return None
     cost = plan.overlay.cost

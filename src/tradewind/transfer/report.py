@@ -137,6 +137,6 @@ def cost_lines(cost: JobCost) -> list[str]:
 
 
 def _usd_per_gb(plan: Plan, ceiling_usd_per_gb: float | None) -> float:
-    """What a GB costs on average: by the routes' shares, or less where a ceiling keeps bytes off the dearer ones."""
+    """Return the average cost of a GB: by the routes' shares, or less if a ceiling excludes expensive routes."""
     mean = plan.mean_usd_per_gb
     return mean if ceiling_usd_per_gb is None else min(mean, ceiling_usd_per_gb)

@@ -465,7 +465,7 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def resume_hint(job_id: str) -> str:
-    """How to resume a job."""
+    """Return how to resume a job."""
     return f"resume with: tradewind jobs resume {job_id}"
 
 

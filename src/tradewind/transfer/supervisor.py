@@ -154,12 +154,12 @@ class Budget(Protocol):
 
     @property
     def usd_per_gb_max(self) -> float:
-        """Egress of one GB over the dearest route."""
+        """Egress of one GB over the most expensive route."""
         ...
 
     @property
     def requests_usd(self) -> float:
-        """What the requests of all runs have cost so far."""
+        """Cost of the requests of all runs so far."""
         ...
 
     def spent_usd(self, egress_usd: float, at_s: float) -> float:
@@ -327,7 +327,9 @@ class Supervisor:
         return min(left_usd, max(0.0, mean * total_gb + lost_usd - self._egress_usd))
 
     def _most_left_requests_usd(self, progress: Mapping[str, Any]) -> float:
-        """What requests can still cost, if the rest needs as many per byte and object as this run has needed."""
+        """Return the maximum further cost of requests, if the rest needs as many per byte and object as this run so
+        far.
+        """
         if not progress.get("listed"):
             return float("inf")
         part = 0.0

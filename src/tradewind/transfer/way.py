@@ -48,7 +48,7 @@ def local_way() -> Way:
 
 
 def topology_way(path: str) -> Way:
-    """As a topology file says, on this machine. Raises TopologyError."""
+    """Return the setup that a topology file describes, on this machine. Raises TopologyError."""
     return _way(read_topology(path), LOCAL)
 
 
@@ -128,7 +128,7 @@ def _edge_price(edge: OverlayEdge, catalog: Catalog | None) -> EdgePrice:
 
 
 def _name(route: PlannedRoute) -> str:
-    """As the lead names it."""
+    """Return the route's name as the lead writes it."""
     return " → ".join(dict.fromkeys(route.nodes))
 
 
@@ -143,7 +143,7 @@ def single_way(region: str, provider: Mapping[str, Any]) -> Way:
 def stored_way(
     topology: Mapping[str, Any] | None, provider: Mapping[str, Any] | None, ceiling_usd: float | None = None
 ) -> Way:
-    """As a job's folder has it. Raises TopologyError."""
+    """Return the setup stored in a job's folder. Raises TopologyError."""
     if topology is None:
         return replace(local_way(), ceiling_usd=ceiling_usd)
     return replace(_way(topology_from_document(topology), provider or LOCAL), ceiling_usd=ceiling_usd)

@@ -37,7 +37,7 @@ def named_region(text: str | None) -> Region | None:
 
 
 def said_whereabouts(place: Location, access: Access) -> Whereabouts:
-    """What is known without asking anybody: from --src-region and its kin, or from a pasted address."""
+    """Return the region that is known without a request: from an option such as --src-region, or from the address."""
     named = named_region(access.region)
     if named is not None:
         return Whereabouts(place, named, "as said")

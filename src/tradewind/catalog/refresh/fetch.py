@@ -223,7 +223,7 @@ def _refused(what: str, error: HTTPError, *, may_retry: bool) -> float:
 
 
 def _said(error: HTTPError) -> str:
-    """What an error's body says, as the APIs word it: `{"error": {"message": …}}` or `{"Error": {"Message": …}}`."""
+    """Return the message in an error's body: `{"error": {"message": …}}` or `{"Error": {"Message": …}}`."""
     try:
         document = json.loads(error.read(ERROR_BYTES_MAX))
         inner = next(iter(document.values()))
