@@ -222,7 +222,7 @@ def figure_7(grids: Mapping[str, AllPairs]) -> Section:
         "the fastest plan there is and, of the plans as fast, the cheapest, proven but for the gap under *Speed*. "
         "The paper shows these distributions without figures, for 5,184 pairs, and does not say which ceiling on "
         "cost they keep to. Ours keep to none, which is why the last Gbit/s within one cloud, where the direct path "
-        "costs 0.02 USD/GB, is bought dearly. Its caps show as its dashed lines do: nothing leaves AWS above 5 "
+        "costs 0.02 USD/GB, is expensive. Its caps show as its dashed lines do: nothing leaves AWS above 5 "
         "Gbit/s, nor GCP above 7."
     )
     return Section("Fig. 7: all pairs, one machine per region, 50 GB", tuple(lines), pictures)

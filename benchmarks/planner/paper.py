@@ -145,9 +145,9 @@ def figure_9c(traced: Mapping[str, Traced]) -> Section:
         picture("figure-9c.svg", "rate against cost of three routes"),
         "",
         "Everything is a multiple of the direct path with one machine. The paper names one elbow, at 1.2× for the "
-        "Azure route, and says that there 4× is had for a fifth more money (slides); the order of the three routes "
-        "is the same. Its curve is of plans sampled at rates; this one is exact, so it also shows the jumps where "
-        "one more relay becomes worth its machine.",
+        "Azure route, and states 4× there for a fifth more money (slides); the order of the three routes is the same. "
+        "Its curve shows plans sampled at rates; this one is exact, so it also shows the jumps where one more relay "
+        "becomes worth its machine.",
     ]
     return Section("Fig. 9c: throughput against cost", tuple(lines), {"figure-9c.svg": drawn})
 
@@ -197,8 +197,8 @@ def figure_10(grids: Grids, speedups: Mapping[str, Sequence[float]]) -> Section:
         "",
         "The two lines within a continent coincide. In the model all caps grow with machines, so the speed-up stays; "
         "measured, more machines bring less each time. In the last column the relays' machines stand at the two ends "
-        "of the direct path instead (an odd one is left over), which takes larger quotas there: most of the "
-        "overlay's gain is had in that way, too, and without paying twice for egress.",
+        "of the direct path instead (an odd one is left over), which takes larger quotas there: this "
+        "also gives most of the overlay's gain, without paying twice for egress.",
     ]
     return Section("Fig. 10: machines against overlay", tuple(lines), {"figure-10.svg": drawn})
 

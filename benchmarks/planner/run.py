@@ -123,9 +123,9 @@ default `../shared/grid`), with the Skyplane paper's machines and the list price
 
 {textwrap.fill(measured, COLUMNS)}
 
-**Two grids.** *January 2022 as sent* is what the paper planned on; *November 2022 as received* is what somebody who
-plans wants to know, and what speed is measured on. Sent counts what a sender gave to its kernel, on average 1.34× what
-arrived. In November Google's regions spoke over private addresses; their links then exceed the egress cap of 7 Gbit/s
-that is set here, so between them no overlay is faster.
+**Two grids.** *January 2022 as sent* is what the paper planned on; *November 2022 as received* is the grid
+that matters for planning, and on which speed is measured. Sent counts the bytes that a sender passed to its kernel, on
+average 1.34× those that arrived. In November Google's regions spoke over private addresses; their links then exceed
+the egress cap of 7 Gbit/s that is set here, so between them no overlay is faster.
 """
     return "\n".join([head, *(section.text() for section in sections)])

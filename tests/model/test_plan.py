@@ -31,7 +31,7 @@ def test_the_local_plan_has_no_hops() -> None:
         ((), (), "routes"),
         ((PlannedRoute(("a",), 1),), (), "needs a source and a sink"),
         ((PlannedRoute(("a", "x"), 1),), None, "no gateway 'x'"),
-        ((PlannedRoute(("a", "r", "a"), 1),), None, "comes back"),
+        ((PlannedRoute(("a", "r", "a"), 1),), None, "visits a gateway twice"),
         ((PlannedRoute(("a", "b"), 0),), None, "share"),
         ((PlannedRoute(("a", "b"), 1.5),), None, "share"),
         ((PlannedRoute(("a", "b"), 1, -1),), None, "price"),
