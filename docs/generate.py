@@ -42,9 +42,9 @@ def settings_page() -> str:
         [
             NOTE,
             "# Settings\n",
-            "A flag overrides the environment, which overrides the profile (`--profile NAME` or `TRADEWIND_PROFILE`), which",
-            "overrides `$XDG_CONFIG_HOME/tradewind/config.toml` (or `--config FILE`, `TRADEWIND_CONFIG`). `tradewind config",
-            "show` prints each value and its origin. Values are written as on the command line.\n",
+            "A flag overrides the environment, which overrides the profile (`--profile NAME` or `TRADEWIND_PROFILE`),",
+            "which overrides `$XDG_CONFIG_HOME/tradewind/config.toml` (or `--config FILE`, `TRADEWIND_CONFIG`).",
+            "`tradewind config show` prints each value and its origin. Values are written as on the command line.\n",
             '```toml\nlimit_rate = "200MB/s"\n\n[profiles.lab]\ndst_endpoint = "https://s3.lab.example:9000"\n```\n',
             "| setting | environment | default | meaning |",
             "|---|---|---|---|",

@@ -197,7 +197,7 @@ def figure_10(grids: Grids, speedups: Mapping[str, Sequence[float]]) -> Section:
         "",
         "The two lines within a continent coincide. In the model all caps grow with machines, so the speed-up stays; "
         "measured, more machines bring less each time. In the last column the relays' machines stand at the two ends "
-        "of the direct path instead (an odd one is left over), which takes larger quotas there: this "
+        "of the direct path instead (an odd one is left over), which takes larger quotas there. This "
         "also gives most of the overlay's gain, without paying twice for egress.",
     ]
     return Section("Fig. 10: machines against overlay", tuple(lines), {"figure-10.svg": drawn})
