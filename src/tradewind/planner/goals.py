@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 RATE_SMALL_GBPS = 1e-2
-"""Lower than the rate of any plan."""
+"""Lower than any requested rate."""
 RATE_SLACK = 1e-9
 """Relative; lets a second solve reach the rate of a first one in spite of rounding."""
 SOONEST_TIE_S = 2.0
