@@ -119,7 +119,7 @@ def job_of(
     boot_s: float | None,
     objects: int | None,
 ) -> Job:
-    """Return the costs of a transfer beside flows and machines: requests, and boot time."""
+    """Return the part of a transfer beside flows and machines: volume, boot time and requests."""
     volume_bytes = volume_gb * BYTES_PER_GB
     moved = ObjectSet.of_chunk_size(volume_bytes) if objects is None else ObjectSet(objects, volume_bytes)
     requests_usd = _requests_usd(catalog, source, destinations, moved)
