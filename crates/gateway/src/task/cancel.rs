@@ -4,7 +4,7 @@ use super::{Streams, TaskError, TaskResult};
 use crate::lead::journal::{Journal, JournalError};
 use crate::lead::state_dir::StateDir;
 use crate::lead::status::{self, now_unix_ms};
-use crate::lead::sweep::abort_all;
+use crate::lead::sweep::{SweepEnd, abort_all};
 use crate::retry::RetryPolicy;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use tradewind_contract::{JobState, JobStatus, Outcome, Progress};
 use tradewind_store::Store;
 
 /// Aborts the uploads that the journal knows and those it may not know, then writes the status. Objects that are done
-/// stay. When an upload cannot be aborted the job stays as it is, so that cancelling can be tried again.
+/// stay. When an upload cannot be aborted the job stays as it is, so that cancelling can be tried again. Without its
+/// journal a job is cancelled too, for it can be neither resumed nor cancelled better; what may be left is named.
 pub(super) async fn cancel(
     dir: &Path,
     stores: Vec<Arc<dyn Store>>,
@@ -22,14 +23,24 @@ pub(super) async fn cancel(
     streams: &mut Streams,
 ) -> TaskResult {
     let state = StateDir::open_existing(dir)?;
-    let journal = match Journal::open_existing(&state) {
-        Err(JournalError::Missing(_)) => Journal::disabled(),
-        other => other?,
+    let before = status::read(state.path()).unwrap_or_else(|error| {
+        streams.say(&format!("note: the job's status could not be read: {error}"));
+        None
+    });
+    let has_begun = before.as_ref().is_some_and(|status| status.progress.objects_total > 0);
+    let (swept, lost) = match stop.run_until_cancelled(sweep(&state, &stores, policy)).await {
+        None => {
+            return Err(TaskError::ended(
+                Outcome::Interrupted,
+                "interrupted; uploads may be left",
+                Some("cancel again"),
+            ));
+        }
+        Some(Ok(swept)) => (swept, None),
+        Some(Err(error @ JournalError::Missing(_))) => (SweepEnd::default(), has_begun.then_some(error)),
+        Some(Err(error @ JournalError::Corrupt { .. })) => (SweepEnd::default(), Some(error)),
+        Some(Err(error)) => return Err(error.into()),
     };
-    let Some(swept) = stop.run_until_cancelled(abort_all(&journal, &stores, policy)).await else {
-        return Err(TaskError::ended(Outcome::Interrupted, "interrupted; uploads may be left", Some("cancel again")));
-    };
-    let swept = swept?;
     for error in &swept.failed {
         streams.say_error(&error.to_string(), error.hint());
     }
@@ -42,13 +53,19 @@ pub(super) async fn cancel(
         let message = format!("{} unfinished uploads could not be aborted", swept.failed.len());
         return Err(TaskError::ended(outcome, message, Some("cancel again when the store can be reached")));
     }
-    let before = status::read(state.path()).unwrap_or_else(|error| {
-        streams.say(&format!("note: the job's status could not be read: {error}"));
-        None
-    });
     let before = before.unwrap_or_else(|| status::running(Progress::default()));
     let after = JobStatus { state: JobState::Cancelled, updated_unix_ms: now_unix_ms(), ..before };
     status::write(state.path(), &after)?;
+    if let Some(error) = lost {
+        let message = format!("cancelled, but unfinished uploads may be left: {error}");
+        let hint = "look for them at the destination, or let a rule of the bucket remove them";
+        return Err(TaskError::ended(Outcome::SomeFailed, message, Some(hint)));
+    }
     streams.say(&format!("cancelled; {} unfinished uploads aborted", swept.aborted));
     Ok(())
+}
+
+async fn sweep(state: &StateDir, stores: &[Arc<dyn Store>], policy: RetryPolicy) -> Result<SweepEnd, JournalError> {
+    let journal = Journal::open_existing(state)?;
+    abort_all(&journal, stores, policy).await
 }

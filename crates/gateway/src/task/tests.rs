@@ -1,5 +1,5 @@
 use super::*;
-use crate::lead::journal::{Entry, Intent, Journal};
+use crate::lead::journal::{Entry, Intent, JOURNAL_FILE, Journal};
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
 use crate::trees::Tree;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Write};
 use std::sync::{Mutex, PoisonError};
-use tradewind_contract::JobState;
+use tradewind_contract::{JobState, Progress};
 use tradewind_store::PutOptions;
 
 /// What a task has written so far.
@@ -417,6 +417,28 @@ async fn cancel_aborts_what_is_open_and_says_so_in_the_status() {
     assert_eq!(tree.keys(), ["done"]);
     assert_eq!(status::read(folder.path()).unwrap().unwrap().state, JobState::Cancelled);
     run_task(task).await.ok();
+}
+
+/// Code and state of a job that is cancelled after `begun` objects were found, with this in the place of its journal.
+async fn cancelled_without_journal(begun: u64, journal: Option<&[u8]>) -> (u8, JobState) {
+    let (tree, folder) = (Tree::new(), tempfile::tempdir().unwrap());
+    let state = StateDir::create(folder.path()).unwrap();
+    let progress = Progress { objects_total: begun, ..Progress::default() };
+    status::write(state.path(), &status::running(progress)).unwrap();
+    if let Some(bytes) = journal {
+        std::fs::write(state.path().join(JOURNAL_FILE), bytes).unwrap();
+    }
+    drop(state);
+    let task = json!({"task": "cancel", "state_dir": folder.path(), "stores": [tree.spec()]});
+    let code = run_task(task).await.code;
+    (code, status::read(folder.path()).unwrap().unwrap().state)
+}
+
+#[tokio::test]
+async fn a_job_without_its_journal_is_cancelled_and_what_may_be_left_is_named() {
+    assert_eq!(cancelled_without_journal(0, None).await, (0, JobState::Cancelled), "nothing had begun");
+    assert_eq!(cancelled_without_journal(2, None).await, (4, JobState::Cancelled));
+    assert_eq!(cancelled_without_journal(2, Some(&[b'x'; 5000])).await, (4, JobState::Cancelled));
 }
 
 #[tokio::test]
