@@ -79,7 +79,12 @@ def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Com
     shown = json.loads(command.run("jobs", "show", job.id, "--json").expect(0).stdout)["cost"]
     assert shown["metered_usd"] == pytest.approx(spent_usd()) == pytest.approx(resumed.spent_usd())
     assert shown["metered_usd"] == pytest.approx(sum(line["usd"] for line in shown["lines"]))
-    assert f", {format_usd(spent_usd())} metered" in command.run("jobs", "show", job.id).expect(0).stdout
+    table = command.run("jobs", "show", job.id, "--cost").expect(0).stdout.splitlines()
+    assert any(f", {format_usd(spent_usd())} metered" in line for line in table)
+    heading = next(at for at, line in enumerate(table) if line.startswith("run  kind"))
+    kinds = [line.split()[1] for line in table[heading + 1 :]]
+    assert kinds == [line["kind"] for line in shown["lines"]], "each line of the ledger"
+    assert [line.split()[-1] for line in table[heading + 1 :]] == [format_usd(line["usd"]) for line in shown["lines"]]
 
 
 def test_the_last_line_of_cp_and_jobs_show_agree(command: Command, tmp_path: Path) -> None:

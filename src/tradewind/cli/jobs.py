@@ -17,7 +17,7 @@ from tradewind.model.plan import local_plan
 from tradewind.model.units import format_bytes
 from tradewind.transfer.client import Client
 from tradewind.transfer.jobs import JobRecord
-from tradewind.transfer.report import cost_lines, job_cost, summary_lines
+from tradewind.transfer.report import cost_lines, job_cost, ledger_table, summary_lines
 
 #: States of jobs that `jobs resume` takes.
 RESUMABLE = ("interrupted", "failed")
@@ -28,7 +28,7 @@ has copied stay. States: running, done, failed, interrupted, cancelled. An inter
 ceiling or a stall; in a failed job some objects failed. Both can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
-  tradewind jobs show 20250131-120000-k3f9t
+  tradewind jobs show 20250131-120000-k3f9t --cost
   tradewind jobs resume 20250131-120000-k3f9t
   tradewind jobs list --json | jq -r 'select(.state == "interrupted").id'"""
 
@@ -40,6 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("id", metavar="ID", nargs="?", help="job, for all actions except list")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
+    parser.add_argument("--cost", action="store_true", help="show: each line of the ledger, for all runs of the job")
     add_setting(parser, "max_delete", metavar="N")
 
 
@@ -105,6 +106,9 @@ def _show(args: Namespace, client: Client, record: JobRecord) -> int:
     else:
         for line in cost_lines(cost):
             print(line)
+    if args.cost:
+        for line in ledger_table(cost):
+            print(printable(line))
     if record.state in RESUMABLE:
         print(f"resume  tradewind jobs resume {record.id}")
     return 0

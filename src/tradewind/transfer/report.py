@@ -23,6 +23,10 @@ PROOF_WORDS = {
 }
 
 
+#: Columns of the ledger's table that hold words; the others hold numbers.
+TEXT_COLUMNS = 3
+
+
 def proof_words(name: str) -> str:
     """`by CRC64NVME of both sides`, `by length at the source, MD5 at the destination`."""
     source, arrow, destination = name.partition(" → ")
@@ -134,6 +138,23 @@ def cost_lines(cost: JobCost) -> list[str]:
     if cost.predicted_usd == 0 and cost.metered_usd == 0:
         return []
     return [f"cost    {format_usd(cost.predicted_usd)} predicted, {format_usd(cost.metered_usd)} metered"]
+
+
+def ledger_table(cost: JobCost) -> list[str]:
+    """A heading and each line of the ledger, in columns; one line if nothing was charged."""
+    if not cost.lines:
+        return ["nothing that this job used has a price"]
+    rows = [("run", "kind", "what", "quantity", "unit price", "cost")]
+    for line in cost.lines:
+        count = f"{line.quantity:,.0f}" if line.quantity >= 1000 else f"{line.quantity:.4g}"
+        quantity = format_usd(line.quantity) if line.unit == "USD" else f"{count} {line.unit}"
+        price = "" if line.unit == "USD" else f"{format_usd(line.unit_usd)}/{line.unit}"
+        rows.append((str(line.run), line.kind, line.what, quantity, price, format_usd(line.usd)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) if at < TEXT_COLUMNS else cell.rjust(width) for at, (cell, width) in enumerate(row))
+        for row in (list(zip(row, widths, strict=True)) for row in rows)
+    ]
 
 
 def _usd_per_gb(plan: Plan, ceiling_usd_per_gb: float | None) -> float:
