@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from tradewind.fleet.running import find_process
 from tradewind.model.ledger import JobPrices, MachinePrice
 from tradewind.model.plan import local_plan
 from tradewind.transfer.supervisor import CEILING_STOP_S
-from tradewind.transfer.way import Way
+from tradewind.transfer.way import Way, topology_way
 
 PATIENCE_S = 60.0
 LARGE_BYTES = 48 * MIB
@@ -99,3 +101,22 @@ def test_a_lead_that_freezes_is_restarted(
     finally:
         job.close()
     assert tree_hashes(source) == tree_hashes(source.parent / "copy")
+
+
+def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradewind.Client, source: Path) -> None:
+    """The lead drains and ends in order; the sink would be waited for."""
+    topology = {
+        "gateways": {"a": {"role": "source"}, "b": {"role": "sink"}},
+        "routes": [{"nodes": ["a", "b"], "share": 1, "usd_per_gb": 0}],
+    }
+    (source.parent / "topology.json").write_text(json.dumps(topology))
+    usd, usd_per_s = 0.16, 0.01
+    prices = JobPrices({"site:local": MachinePrice(usd_per_s, "a test")})
+    way = replace(topology_way(str(source.parent / "topology.json")), prices=prices, ceiling_usd=usd)
+    job = start(client, source, 1_000_000, way)
+    next(event for event in job.events() if isinstance(event, tradewind.Progress))
+    os.kill(job.gateway_pids["b"], signal.SIGSTOP)
+    with pytest.raises(CeilingReached):
+        job.wait()
+    # Half a second of both machines, for a machine of ours that is busy.
+    assert job.spent_usd() <= usd + usd_per_s

@@ -6,6 +6,7 @@ The machines run the real gateway program, and the clients that die are real pro
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 from tradewind.errors import GatewayError
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import MachineOrder, Provider
+from tradewind.fleet.provider import Machine, MachineOrder, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.running import RunningProcess
 from tradewind.gateway.client import GatewayClient
@@ -134,6 +135,17 @@ class ProviderConformance:
         assert world.provider.machines("test") == ()
         world.provider.delete([machine])
 
+    def test_a_machine_that_hangs_is_killed_and_the_others_are_gone_before(self, world: World) -> None:
+        hung, well = (world.provider.create(world.order(name)) for name in ("a", "b"))
+        gone: list[Machine] = []
+        for machine in (hung, well):
+            world.provider.wait_ready(machine, 60.0)
+        assert hung.pid is not None
+        os.kill(hung.pid, signal.SIGSTOP)
+        world.provider.delete([hung, well], grace_s=2.0, on_gone=gone.append)
+        assert gone == [well, hung]
+        assert not any(process_of(machine.id).alive for machine in gone)
+
     def test_names_and_fleets_do_not_meet(self, world: World) -> None:
         machines = [
             world.provider.create(world.order(name, fleet_id=fleet_id))
@@ -146,7 +158,7 @@ class ProviderConformance:
                 assert [machine.name for machine in world.provider.machines(fleet_id)] == ["x", "y"]
             assert world.provider.machines("c") == ()
         finally:
-            world.provider.delete(machines, at_once=True)
+            world.provider.delete(machines, grace_s=0.0)
 
     def test_reconciling_orders_what_is_missing_and_nothing_twice(self, world: World) -> None:
         fleet = world.fleet()
@@ -154,7 +166,7 @@ class ProviderConformance:
             before = dict(fleet.machines)
             fleet.reconcile()
             assert fleet.machines == before
-            world.provider.delete([before["sink"]], at_once=True)
+            world.provider.delete([before["sink"]], grace_s=0.0)
             fleet.reconcile()
             assert fleet.machines["sink"].id != before["sink"].id
             assert fleet.machines["source"] == before["source"]

@@ -55,10 +55,19 @@ class FakeProvider:
                 raise GatewayError(f"{machine.name} did not answer")
         return GatewayAddress(self._control(machine.name), "127.0.0.1:1")
 
-    def delete(self, machines: Sequence[Machine], *, at_once: bool = False) -> None:
+    def delete(
+        self,
+        machines: Sequence[Machine],
+        *,
+        grace_s: float = 10.0,
+        on_gone: Callable[[Machine], None] | None = None,
+    ) -> None:
         with self._lock:
             for machine in machines:
                 self.living.pop((machine.fleet_id, machine.name), None)
+        for machine in machines:
+            if on_gone is not None:
+                on_gone(machine)
 
     def last_words(self, machine: Machine, timeout_s: float) -> str:
         return "it is gone"

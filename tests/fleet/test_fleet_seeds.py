@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine, MachineOrder
+from tradewind.model.deployment import GatewayAddress
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
@@ -93,7 +95,7 @@ def test_no_machine_outlives_its_fleet(tmp_path: Path, block: int) -> None:
         if fleet is not None:
             for _ in range(rng.randrange(6)):
                 life.step(fleet)
-            fleet.close(at_once=rng.random() < 0.5)
+            fleet.close(grace_s=rng.choice([0.0, 10.0]))
             fleet.close()
             with pytest.raises(GatewayError, match="is closed"):
                 fleet.grow(plan_over(RELAYS))
@@ -113,7 +115,7 @@ def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, seed: int) -
 
     def close() -> None:
         begin.wait()
-        fleet.close(at_once=True)
+        fleet.close(grace_s=0.0)
 
     closer = threading.Thread(target=close)
     closer.start()
@@ -124,6 +126,100 @@ def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, seed: int) -
     closer.join()
     assert list(life.provider.living) == [("other-fleet", "relay-0")]
     assert list(life.journal.records()) == []
+
+
+def nothing() -> None:
+    """A hook that does nothing."""
+
+
+class HookedProvider(FakeProvider):
+    """Calls a hook when a machine of this name is created, waited for or ended with a grace."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(random.Random(0), 0.0)
+        self.name = name
+        self.on_create: Callable[[], None] = nothing
+        self.on_wait: Callable[[], None] = nothing
+        self.on_delete: Callable[[], None] = nothing
+
+    def create(self, order: MachineOrder) -> Machine:
+        if order.name == self.name:
+            self.on_create()
+        return super().create(order)
+
+    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
+        if machine.name == self.name:
+            self.on_wait()
+            if (machine.fleet_id, machine.name) not in self.living:
+                raise GatewayError(f"{machine.name} is gone")
+        return super().wait_ready(machine, timeout_s)
+
+    def delete(self, machines: Sequence[Machine], **how: Any) -> None:
+        if how.get("grace_s", 10.0) > 0 and self.name in {machine.name for machine in machines}:
+            self.on_delete()
+        super().delete(machines, **how)
+
+
+def hooked(folder: Path, name: str, relays: Sequence[str] = ()) -> tuple[HookedProvider, Fleet]:
+    provider = HookedProvider(name)
+    settings = FleetSettings(plain=True, grows=True)
+    plan = plan_over(relays)
+    return provider, Fleet(provider, FleetJournal(folder), plan, "/nowhere", purpose="a test", settings=settings)
+
+
+def test_a_fleet_that_is_closed_orders_no_further_machine(tmp_path: Path) -> None:
+    provider, fleet = hooked(tmp_path, "relay-0")
+    closer = threading.Thread(target=lambda: fleet.close(grace_s=0.0))
+
+    def close() -> None:
+        closer.start()
+        assert fleet._ended.wait(60.0)
+
+    provider.on_create = close
+    with pytest.raises(GatewayError, match="is closed"):
+        fleet.grow(plan_over(["relay-0", "relay-1", "relay-2"]))
+    closer.join()
+    assert [token.partition("/")[2] for token in provider.started] == ["lead", "source", "sink", "relay-0"]
+    assert provider.living == {}
+    assert os.listdir(tmp_path / "fleets") == []
+
+
+def test_a_growth_that_a_close_ends_leaves_no_record(tmp_path: Path) -> None:
+    provider, fleet = hooked(tmp_path, "relay-0")
+    provider.on_wait = lambda: fleet.close(grace_s=0.0)
+    with pytest.raises(GatewayError, match="is gone"):
+        fleet.grow(plan_over(["relay-0"]))
+    assert provider.living == {}
+    assert os.listdir(tmp_path / "fleets") == []
+
+
+def test_a_machine_that_is_slow_to_end_does_not_hold_up_a_close(tmp_path: Path) -> None:
+    provider, fleet = hooked(tmp_path, "relay-0", ["relay-0"])
+    ending, may_end = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        ending.set()
+        assert may_end.wait(60.0)
+
+    provider.on_delete = hang
+    shrinker = threading.Thread(target=fleet.shrink, args=(plan_over([]),))
+    shrinker.start()
+    assert ending.wait(60.0)
+    fleet.close(grace_s=0.0)
+    assert provider.living == {}
+    may_end.set()
+    shrinker.join()
+    assert os.listdir(tmp_path / "fleets") == []
+
+
+def test_a_machine_that_never_answered_gets_no_time_to_end(tmp_path: Path) -> None:
+    provider, fleet = hooked(tmp_path, "relay-0")
+    graced: list[str] = []
+    provider.on_delete = lambda: graced.append("relay-0")
+    provider.on_wait = fleet.close
+    with pytest.raises(GatewayError, match="is gone"):
+        fleet.grow(plan_over(["relay-0"]))
+    assert graced == []
 
 
 def test_machines_that_are_known_end_though_the_provider_cannot_say_which_live(tmp_path: Path) -> None:

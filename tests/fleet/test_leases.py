@@ -48,7 +48,7 @@ def fleet_of(tmp_path: Path, reports: queue.SimpleQueue[str] | None = None) -> I
     try:
         yield fleet
     finally:
-        fleet.close(at_once=True)
+        fleet.close(grace_s=0.0)
 
 
 def test_leases_are_renewed_over_tcp(tmp_path: Path) -> None:

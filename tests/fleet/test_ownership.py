@@ -163,6 +163,22 @@ def test_a_folder_without_a_record_is_reported_unless_it_is_being_made(journal: 
     assert [(fleet.id, fleet.because) for fleet in journal.unreadable()] == [("one", "it has no fleet.json")]
 
 
+def test_fleet_down_removes_what_a_killed_client_left_without_a_record(journal: FleetJournal, tmp_path: Path) -> None:
+    empty, owned, with_machine = (write_record(journal, name) for name in ("empty", "owned", "with-machine"))
+    write_machine(with_machine, {"pid": 1, "started": 1, "pid_namespace": ownership_module.pid_namespace()})
+    holder = os.open(owned / "owner.lock", os.O_RDWR | os.O_CREAT)
+    assert try_lock(holder)
+    for folder in (empty, owned, with_machine):
+        (folder / "fleet.json").unlink()
+        os.utime(folder, (0, 0))
+    command = command_of(journal, tmp_path)
+    assert "fleet empty cannot be read" in command.run("fleet", "list").expect(1).stderr
+    down = command.run("fleet", "down").expect(1)
+    assert not empty.exists() and owned.exists() and with_machine.exists()
+    assert "fleet with-machine cannot be read" in down.stderr and "fleet owned" not in down.stderr
+    os.close(holder)
+
+
 @pytest.mark.parametrize("started", [None, 1])
 def test_a_planted_process_id_ends_no_process(
     journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes], started: int | None

@@ -21,6 +21,9 @@ class FakeGateways:
     folder: Path
     rng: random.Random
     failing: float = 0.0
+    #: Gateways that take requests and never answer.
+    hanging: set[str] = field(default_factory=set)
+    over: threading.Event = field(default_factory=threading.Event)
     #: Name, path and body of each request that was answered with a success, in order.
     told: list[tuple[str, str, Any]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -48,6 +51,7 @@ def fake_gateways(folder: Path, rng: random.Random) -> Iterator[FakeGateways]:
     try:
         yield made
     finally:
+        made.over.set()
         for server in made.servers.values():
             server.shutdown()
             server.server_close()
@@ -57,6 +61,9 @@ def _handler(gateways: FakeGateways, name: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            if name in gateways.hanging:
+                gateways.over.wait()
+                return
             if gateways.fails():
                 if gateways.fails():
                     return  # The connection closes without a word.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +21,8 @@ from tests.transfer.fake_gateways import FakeGateways, fake_gateways
 from tests.transfer.test_replan import HERE, THERE, catalog
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Machine
+from tradewind.model.deployment import GatewayAddress
 from tradewind.model.goal import Fastest, MinThroughput
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger
@@ -51,12 +55,14 @@ def direct() -> Plan:
 class Transfer:
     """A transfer under way: an `Adaptation`, a real `Fleet`, and the lead's progress as the test wants it."""
 
-    def __init__(self, folder: Path, plan: Plan, gateways: FakeGateways, rng: random.Random) -> None:
+    def __init__(
+        self, folder: Path, plan: Plan, gateways: FakeGateways, rng: random.Random, usd_max: float | None = None
+    ) -> None:
         self.provider = FakeProvider(rng, 0.0, gateways.control)
         prices = plan_prices(plan, catalog())
         # Time in the ledger is the transfer's, so that its sums are exact.
         self.now_s = 0.0
-        self.ledger = ledger = JobLedger(Ledger(prices), None, clock=lambda: self.now_s, unix_s=0.0)
+        self.ledger = ledger = JobLedger(Ledger(prices), None, usd_max=usd_max, clock=lambda: self.now_s, unix_s=0.0)
         self.ledger.begin_run()
         self.fleet = Fleet(
             self.provider,
@@ -75,6 +81,7 @@ class Transfer:
         # Of `JobGateways` a change needs what the fleet itself has.
         self.adaptation.begin(cast(JobGateways, self.fleet), RunSettings("job-1"))
         self.bytes: dict[tuple[str, ...], float] = {}
+        self.relay_mbps = RELAY_MBPS
         self.seconds = 0.0
         """Cost of machines, as the provider counts it."""
 
@@ -84,7 +91,7 @@ class Transfer:
             self.now_s += 0.5
             self.seconds += 0.5 * sum(name != "lead" for name in self.living())
             for route in self.adaptation.plan.routes:
-                mbps = DIRECT_MBPS if len(route.nodes) == 2 else RELAY_MBPS
+                mbps = DIRECT_MBPS if len(route.nodes) == 2 else self.relay_mbps
                 self.bytes[route.nodes] = self.bytes.get(route.nodes, 0.0) + mbps * MBIT_BYTES / 2
             self.adaptation.see(self.progress())
             if self.adaptation._thread is not None:
@@ -142,6 +149,81 @@ def test_a_change_of_the_plan_is_whole_or_is_taken_back(tmp_path: Path, direct: 
         assert lived_s == pytest.approx(transfer.seconds)
         paid = {use.usd_per_s for use in machines}
         assert 0.0 not in paid, "a machine of another plan has no price"
+
+
+@contextmanager
+def transfer_of(folder: Path, plan: Plan, usd_max: float | None = None) -> Iterator[tuple[Transfer, FakeGateways]]:
+    """A transfer without failures, ended with the block."""
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), rng) as gateways:
+        transfer = Transfer(folder, plan, gateways, rng, usd_max)
+        try:
+            yield transfer, gateways
+        finally:
+            transfer.fleet.close()
+
+
+def test_a_job_that_ends_while_the_planner_works_starts_no_machine(tmp_path: Path, direct: Plan) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        living, started = transfer.fleet.living, list(transfer.provider.started)
+
+        def ended_meanwhile() -> set[str]:
+            transfer.adaptation.stop()
+            return living()
+
+        transfer.fleet.living = ended_meanwhile  # type: ignore[method-assign]
+        transfer.run(60)
+        assert transfer.provider.started == started
+        assert transfer.changes == []
+
+
+def test_a_job_that_ends_while_machines_start_keeps_its_plan(tmp_path: Path, direct: Plan) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        wait_ready = transfer.provider.wait_ready
+
+        def ended_meanwhile(machine: Machine, timeout_s: float) -> GatewayAddress:
+            transfer.adaptation.stop()
+            return wait_ready(machine, timeout_s)
+
+        transfer.provider.wait_ready = ended_meanwhile  # type: ignore[method-assign]
+        transfer.run(60)
+        assert transfer.adaptation.plan == direct and transfer.changes == []
+        assert transfer.living() == {gateway.name for gateway in direct.gateways}
+        assert transfer.adaptation.notices() == []
+
+
+def test_a_relay_that_hangs_does_not_hold_up_its_replacement(
+    tmp_path: Path, direct: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.transfer.adapt.ROUTES_S", 0.5)
+    with transfer_of(tmp_path, direct) as (transfer, gateways):
+        transfer.run(40)
+        (relayed,) = transfer.changes
+        (relay,) = {gateway.name for gateway in relayed.gateways} - {gateway.name for gateway in direct.gateways}
+        assert [len(route.nodes) for route in relayed.routes] == [3]
+        gateways.hanging.add(relay)
+        transfer.relay_mbps = 1
+        transfer.run(40)
+        assert [len(route.nodes) for route in transfer.adaptation.plan.routes] == [2]
+        assert relay not in transfer.living()
+
+
+def test_new_machines_get_no_longer_than_the_ceiling_pays(tmp_path: Path, direct: Plan) -> None:
+    prices = plan_prices(direct, catalog()).machines
+    usd_per_s = max(price.usd_per_s for price in prices.values())
+    # Three machines for thirty seconds, of which some have passed when the third one is ordered.
+    with transfer_of(tmp_path, direct, 30 * 3 * usd_per_s) as (transfer, _):
+        given_s: list[float] = []
+        wait_ready = transfer.provider.wait_ready
+
+        def counted(machine: Machine, timeout_s: float) -> GatewayAddress:
+            given_s.append(timeout_s)
+            return wait_ready(machine, timeout_s)
+
+        transfer.provider.wait_ready = counted  # type: ignore[method-assign]
+        transfer.run(40)
+        assert transfer.changes, transfer.adaptation.notices()
+        assert max(given_s) < 30.0
 
 
 def told_in_order(plan: Plan, gateways: FakeGateways) -> None:

@@ -62,8 +62,8 @@ class TimedProvider(FakeProvider):
         self.clock.now_s += self.rng.uniform(0, self.start_s_max)
         return super().wait_ready(machine, timeout_s)
 
-    def delete(self, machines: Any, *, at_once: bool = False) -> None:
-        super().delete(machines, at_once=at_once)
+    def delete(self, machines: Any, **how: Any) -> None:
+        super().delete(machines, **how)
         for machine in machines:
             since_s = self.since_s.pop((machine.fleet_id, machine.name), None)
             self.lived_s += 0.0 if since_s is None else self.clock.now_s - since_s
@@ -105,6 +105,25 @@ class Job:
 
 def progress(**counts: Any) -> dict[str, Any]:
     return asdict(Progress(**counts))
+
+
+class HungProvider(TimedProvider):
+    """Its relays hang: they are killed ten seconds after the others have ended."""
+
+    def delete(self, machines: Any, *, on_gone: Any = None, **how: Any) -> None:
+        for machine in sorted(machines, key=lambda machine: machine.name.startswith("relay")):
+            self.clock.now_s += 10.0 if machine.name.startswith("relay") else 0.0
+            super().delete([machine], on_gone=on_gone, **how)
+
+
+def test_a_machine_that_hangs_is_charged_longer_than_those_that_end_at_once(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.provider = HungProvider(job.rng, 0.0, job.clock)
+    job.provider.start_s_max = 0.0
+    ledger = job.begin()
+    job.fleet(ledger, plan_over(["relay-0"])).close()
+    lived_s = {use.name: use.ended_s - use.launched_s for use in ledger.ledger.machines if use.ended_s is not None}
+    assert lived_s == {"source": 0.0, "sink": 0.0, "relay-0": 10.0}
 
 
 @pytest.mark.parametrize("block", range(5))
@@ -360,6 +379,9 @@ def test_machines_that_the_ceiling_cannot_pay_are_not_started(tmp_path: Path) ->
     assert ledger(1.7).room_s(plan) == pytest.approx(60.0)
     assert ledger(2.5).room_s(plan) == pytest.approx(100.0)
     assert ledger(None).room_s(plan) == float("inf")
+    beside = ledger(2.5)
+    beside.launched("a-fleet", "another", "site:a")
+    assert beside.room_s(plan) < 100.0, "the machines that live are paid for too"
     with pytest.raises(CeilingReached):
         JobLedger(Ledger(runs=(RunCount(1, 0.5),)), None, usd_max=0.5, clock=job.clock).room_s(plan)
 

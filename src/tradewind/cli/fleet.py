@@ -45,6 +45,8 @@ def run(args: Namespace) -> int:
         if args.fleets:
             raise UsageError("`fleet list` shows all fleets and takes no ID")
         return _list(args, journal)
+    if not args.fleets:
+        journal.remove_remains()
     records = [journal.load(fleet_id) for fleet_id in args.fleets]
     chosen = records if args.fleets else [record for record in journal.records() if record.abandoned]
     code = _down(args, journal, chosen)

@@ -6,8 +6,8 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +19,7 @@ from tradewind.fleet.provider import Machine, MachineOrder, Provider
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.client import CLIENT_NAME, GatewayClient
 from tradewind.gateway.identities import make_identities
-from tradewind.gateway.process import READY_S
+from tradewind.gateway.process import READY_S, STOP_S
 from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.plan import Plan, PlannedGateway
 from tradewind.sky.folders import remove_left
@@ -95,7 +95,7 @@ class Fleet:
         #: Machines whose last renewal failed.
         self._unrenewed: set[str] = set()
         self._ended = threading.Event()
-        #: Held while machines are ordered or ended.
+        #: Held while machines are ordered, and while all are ended.
         self._ordering = threading.Lock()
         #: By region, the gateways that were given its machines, in their order.
         self._ordinals: dict[str, list[str]] = {}
@@ -106,7 +106,7 @@ class Fleet:
         try:
             self._start()
         except BaseException:
-            self.close(at_once=True)
+            self.close(grace_s=0.0)
             raise
 
     def deployment(self) -> Deployment:
@@ -117,42 +117,52 @@ class Fleet:
         identities = self._identities if self._secured else None
         return Deployment(plan, self._addresses, self._settings.detours, identities)
 
-    def grow(self, plan: Plan) -> Deployment:
+    def grow(self, plan: Plan, ready_s_max: float = float("inf")) -> Deployment:
         """Starts the machines that another plan has beside those of this one, and returns when all answer.
 
-        No machine is ended: see `shrink`. Raises GatewayError, with the new machines ended again.
+        They answer within `ready_s_max` and the time of the settings. No machine is ended: see `shrink`. A fleet that
+        is closed meanwhile orders no further machine. Raises GatewayError, with the new machines ended again.
         """
         before, fresh = self.plan, _named(plan) - _named(self.plan)
-        with self._ordering:
-            if self._ended.is_set():
-                raise GatewayError(f"fleet {self.id} is closed")
-            there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
-            self.plan = replace(plan, gateways=tuple(there.values()))
-            try:
+        there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
+        try:
+            with self._changing():
+                self.plan = replace(plan, gateways=tuple(there.values()))
                 self._check_capabilities()
                 self._write_down()
                 self._identify(fresh)
-                for order in self._orders():
-                    if order.name in fresh:
-                        self._create(order)
-            except BaseException:
-                self._give_up(fresh, before)
-                raise
-        try:
-            self._wait_ready(fresh)
+                orders = [order for order in self._orders() if order.name in fresh]
+            for order in orders:
+                with self._changing():
+                    self._create(order)
+            self._wait_ready(fresh, min(ready_s_max, self._settings.ready_s))
         except BaseException:
-            with self._ordering:
-                self._give_up(fresh, before)
+            self._end(fresh)
+            self._return_to(before)
             raise
         return self._deployment(plan)
 
     def shrink(self, plan: Plan) -> None:
         """Ends the machines that a plan does not have, of those that `grow` left."""
+        self._end(_named(self.plan) - _named(plan))
+        self._return_to(plan)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Within the block no other thread orders machines or closes the fleet. Raises GatewayError if it is closed.
+
+        Blocks are short, because a close at the ceiling waits for them: no machine is waited for in one.
+        """
         with self._ordering:
-            if not self._ended.is_set():
-                self._end(_named(self.plan) - _named(plan))
-                self.plan = plan
-                self._write_down()
+            if self._ended.is_set():
+                raise GatewayError(f"fleet {self.id} is closed")
+            yield
+
+    def _return_to(self, plan: Plan) -> None:
+        """Want the machines of a plan, which are there. A closed fleet wants none, and its record is gone."""
+        with suppress(GatewayError), self._changing():
+            self.plan = plan
+            self._write_down()
 
     def living(self) -> set[str]:
         """Names of the machines that the provider says are alive."""
@@ -163,8 +173,7 @@ class Fleet:
         orders = {order.name: order for order in self._orders()}
         there = {machine.name: machine for machine in self._provider.machines(self.id)}
         surplus = [machine for name, machine in there.items() if name not in orders]
-        if surplus:
-            self._provider.delete(surplus)
+        self._delete(surplus)
         self._told_gone({*(machine.name for machine in surplus), *(self.machines.keys() - there.keys())})
         for order in orders.values():
             self._create(order)
@@ -183,43 +192,46 @@ class Fleet:
         machine = self.machines.get(name)
         return "it was ended" if machine is None else self._provider.last_words(machine, timeout_s)
 
-    def close(self, *, at_once: bool = False) -> None:
-        """Ends all machines; `at_once` without letting them put down what they hold."""
+    def close(self, *, grace_s: float = STOP_S) -> None:
+        """Ends all machines within `grace_s`; with 0 without letting them put down what they hold."""
         self._ended.set()
         with self._ordering:
-            self._close(at_once=at_once)
+            self._close(grace_s)
 
-    def _close(self, *, at_once: bool) -> None:
+    def _close(self, grace_s: float) -> None:
         known = list(self.machines.values())
         try:
             machines = {machine.id: machine for machine in (*self._provider.machines(self.id), *known)}
         except TradewindError:
             # There may be others, so the fleet stays written down; those that we know of must not wait for that.
-            self._provider.delete(known, at_once=at_once)
+            self._delete(known, grace_s)
             raise
-        self._provider.delete(list(machines.values()), at_once=at_once)
+        # A machine that never answered holds nothing, and may not hear that it is to end.
+        unready = [machine for machine in machines.values() if machine.name not in self._addresses]
+        self._delete(unready, 0.0)
+        self._delete([machine for machine in machines.values() if machine not in unready], grace_s)
         self.machines = {}
         if self._meter is not None:
             self._meter.ended(self.id)
         self._journal.close(self.id)
 
+    def _delete(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
+        if machines:
+            self._provider.delete(machines, grace_s=grace_s, on_gone=lambda machine: self._told_gone({machine.name}))
+
     def _write_down(self) -> Path:
         wanted = {gateway.name: gateway.region for gateway in self.plan.gateways}
         return self._journal.open(self.id, self._purpose, self._provider.document(), wanted)
 
-    def _give_up(self, names: set[str], plan: Plan) -> None:
-        self._end(names)
-        self.plan = plan
-        self._write_down()
-
     def _end(self, names: set[str]) -> None:
-        # Also what the provider started and could not report: it is paid for all the same.
-        gone = {machine.id: machine for machine in self._provider.machines(self.id) if machine.name in names}
-        for name in names:
-            if (machine := self.machines.pop(name, None)) is not None:
-                gone[machine.id] = machine
-        if gone:
-            self._provider.delete(list(gone.values()))
+        """End machines of a fleet that goes on. Nothing is locked meanwhile: the fleet may be closed at any moment."""
+        with self._ordering:
+            # Also what the provider started and could not report: it is paid for all the same.
+            gone = {machine.id: machine for machine in self._provider.machines(self.id) if machine.name in names}
+            for name in names:
+                if (machine := self.machines.pop(name, None)) is not None:
+                    gone[machine.id] = machine
+        self._delete(list(gone.values()))
         self._told_gone(names)
         for name in names:
             self._addresses.pop(name, None)
@@ -243,7 +255,7 @@ class Fleet:
         shutil.rmtree(self._identities, ignore_errors=True)
         self._identify(_named(self.plan))
         self.reconcile()
-        self._wait_ready(set(self.machines))
+        self._wait_ready(set(self.machines), self._settings.ready_s)
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.id}", daemon=True)
         self._renewer.start()
 
@@ -253,8 +265,8 @@ class Fleet:
         if fresh and self._secured:
             make_identities(self._binary, self._identities, fresh, grows=self._settings.grows)
 
-    def _wait_ready(self, names: set[str]) -> None:
-        deadline_s = time.monotonic() + self._settings.ready_s
+    def _wait_ready(self, names: set[str], ready_s: float) -> None:
+        deadline_s = time.monotonic() + ready_s
         for name, machine in list(self.machines.items()):
             if name not in names:
                 continue
@@ -263,7 +275,7 @@ class Fleet:
                 self._addresses[name] = self._provider.wait_ready(machine, left_s)
             except GatewayError as error:
                 raise GatewayError(
-                    f"machine {name} in {machine.region} did not answer within {self._settings.ready_s:.0f} s: {error}"
+                    f"machine {name} in {machine.region} did not answer within {ready_s:.0f} s: {error}"
                     if time.monotonic() >= deadline_s
                     else str(error),
                     hint=error.hint or "the other machines of the fleet were ended",

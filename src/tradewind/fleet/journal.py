@@ -23,11 +23,13 @@ from tradewind.fleet.owner import Owner, Ownership, here, ownership
 from tradewind.model.locks import is_locked, try_lock
 from tradewind.model.private import private_folder, require_own, state_folder
 
-__all__ = ["FleetJournal", "FleetRecord", "UnreadableFleet", "new_fleet_id"]
+__all__ = ["MACHINES", "FleetJournal", "FleetRecord", "UnreadableFleet", "new_fleet_id"]
 
 FILE = "fleet.json"
 LOCK = "owner.lock"
 HEARTBEAT = "heartbeat"
+#: In a fleet's folder, the records of its machines, which are the provider's.
+MACHINES = "machines"
 #: Maximum time for which a folder has no record while it is made or removed.
 MADE_S = 10.0
 
@@ -128,6 +130,22 @@ class FleetJournal:
     def unreadable(self) -> list[UnreadableFleet]:
         """Return the records of fleets that cannot be read. Raises ConfigError."""
         return [found for found in self._all() if isinstance(found, UnreadableFleet)]
+
+    def remove_remains(self) -> list[str]:
+        """Remove folders that have neither a record nor machines, and no owner; return their names.
+
+        A client was killed while it made or forgot its fleet. Raises ConfigError.
+        """
+        removed = []
+        for found in self.unreadable():
+            folder = self.folder / found.id
+            with suppress(ConfigError, OSError):
+                require_own(folder)
+                has_record = (folder / FILE).exists() or any(folder.glob(f"{MACHINES}/*"))
+                if not has_record and _left_alone(folder):
+                    shutil.rmtree(folder)
+                    removed.append(found.id)
+        return removed
 
     def _all(self) -> Iterator[FleetRecord | UnreadableFleet]:
         try:

@@ -12,13 +12,14 @@ import os
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tradewind.errors import ConfigError, GatewayError, GatewayLost, UsageError
-from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.journal import MACHINES, FleetJournal
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import Capabilities, Machine, MachineOrder
 from tradewind.fleet.running import POLL_S, RunningProcess, find_process
@@ -112,7 +113,7 @@ class ProcessProvider(ABC):
 
     def machines(self, fleet_id: str) -> tuple[Machine, ...]:
         """Those whose processes live."""
-        folder = self._journal.path(fleet_id) / "machines"
+        folder = self._journal.path(fleet_id) / MACHINES
         names = sorted(entry.stem for entry in folder.glob("*.json")) if folder.is_dir() else []
         records = [(name, self._record(fleet_id, name)) for name in names]
         return tuple(
@@ -201,28 +202,47 @@ class ProcessProvider(ABC):
                 time.sleep(POLL_S)
         raise GatewayError(f"gateway {machine.name} was not ready within {timeout_s:.0f} s")
 
-    def delete(self, machines: Sequence[Machine], *, at_once: bool = False) -> None:
-        """Lets them end by themselves, all at the same time, and kills those that do not within STOP_S."""
-        children = [(m, self._children.pop((m.fleet_id, m.name), None)) for m in machines]
-        for machine, child in children:
-            if _is_elsewhere(machine):
-                self._let_lapse(machine)
-            elif at_once:
-                _process(machine).signal(signal.SIGKILL)
-            elif child is not None:
-                child.begin_stop()
-            else:
-                _process(machine).signal(signal.SIGTERM)
-        for machine, child in children:
-            if child is not None:
-                child.kill() if at_once else child.stop()
-            elif _is_elsewhere(machine):
-                self._wait_lapsed(machine)
-            elif not _process(machine).wait(STOP_S):
-                _process(machine).signal(signal.SIGKILL)
-                _process(machine).wait(STOP_S)
+    def delete(
+        self,
+        machines: Sequence[Machine],
+        *,
+        grace_s: float = STOP_S,
+        on_gone: Callable[[Machine], None] | None = None,
+    ) -> None:
+        """Lets them end by themselves, all at the same time, and kills those that do not within `grace_s`."""
+        elsewhere = [machine for machine in machines if _is_elsewhere(machine)]
+        waiting = [_Ending(machine, self._children.pop(_key(machine), None)) for machine in machines]
+        waiting = [ending for ending in waiting if ending.machine not in elsewhere]
+
+        def forget(machine: Machine) -> None:
             with suppress(OSError):
                 self._record_path(machine.fleet_id, machine.name).unlink()
+            if on_gone is not None:
+                on_gone(machine)
+
+        for machine in elsewhere:
+            self._let_lapse(machine)
+        if grace_s > 0:
+            for ending in waiting:
+                ending.begin()
+        deadline_s = time.monotonic() + grace_s
+        while waiting:
+            for ending in [ending for ending in waiting if ending.over]:
+                waiting.remove(ending)
+                ending.finish()
+                forget(ending.machine)
+            if time.monotonic() >= deadline_s:
+                break
+            if waiting:
+                time.sleep(POLL_S)
+        for ending in waiting:
+            ending.kill()
+        for ending in waiting:
+            ending.finish()
+            forget(ending.machine)
+        for machine in elsewhere:
+            self._wait_lapsed(machine)
+            forget(machine)
         for fleet_id in {machine.fleet_id for machine in machines}:
             if not any(key[0] == fleet_id for key in self._children) and (
                 control := self._controls.pop(fleet_id, None)
@@ -263,7 +283,7 @@ class ProcessProvider(ABC):
         return self._controls[fleet_id]
 
     def _record_path(self, fleet_id: str, name: str) -> Path:
-        return self._journal.path(fleet_id) / "machines" / f"{name}.json"
+        return self._journal.path(fleet_id) / MACHINES / f"{name}.json"
 
     def _record(self, fleet_id: str, name: str) -> dict[str, Any] | None:
         """Return the record of a machine, or None. Raises GatewayError if it cannot be trusted."""
@@ -290,6 +310,37 @@ class ProcessProvider(ABC):
         fresh.replace(path)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A process of this PID namespace that is to end. `child` is None where another client started it."""
+
+    machine: Machine
+    child: GatewayProcess | None
+
+    @property
+    def over(self) -> bool:
+        """True if it is gone."""
+        return not _process(self.machine).alive if self.child is None else self.child.exit_code is not None
+
+    def begin(self) -> None:
+        """Ask it to end by itself."""
+        if self.child is not None:
+            self.child.begin_stop()
+        else:
+            _process(self.machine).signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL to its process group."""
+        _process(self.machine).signal(signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Wait for the end of a process that was killed or has ended."""
+        if self.child is not None:
+            self.child.kill()
+        else:
+            _process(self.machine).wait(STOP_S)
+
+
 def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a gateway without stores: no credentials, and only variables that it uses."""
     return {
@@ -304,6 +355,11 @@ def _machine(fleet_id: str, name: str, record: dict[str, Any]) -> Machine:
     if record["pid_namespace"] != pid_namespace():
         return Machine(fleet_id, name, record["region"], f"{record['pid_namespace']}/{identity}")
     return Machine(fleet_id, name, record["region"], identity, record["pid"])
+
+
+def _key(machine: Machine) -> tuple[str, str]:
+    """Under which a child is known."""
+    return machine.fleet_id, machine.name
 
 
 def _is_elsewhere(machine: Machine) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tradewind.gateway.process import STOP_S
 from tradewind.model.deployment import GatewayAddress
 
 __all__ = ["Capabilities", "Machine", "MachineOrder", "Provider"]
@@ -88,10 +89,17 @@ class Provider(Protocol):
         """Wait until its gateway answers. Raises GatewayError if it ends before, or does not answer in time."""
         ...
 
-    def delete(self, machines: Sequence[Machine], *, at_once: bool = False) -> None:
+    def delete(
+        self,
+        machines: Sequence[Machine],
+        *,
+        grace_s: float = STOP_S,
+        on_gone: Callable[[Machine], None] | None = None,
+    ) -> None:
         """Ends machines and returns when they are gone; those that are gone already are no error.
 
-        Gateways are let put down what they hold, for seconds; not so with `at_once`.
+        All gateways together have `grace_s` seconds to put down what they hold; with 0 they are killed at once.
+        `on_gone` is called for each machine as soon as it is gone, because it is paid for until then.
         """
         ...
 

@@ -64,9 +64,9 @@ class GatewayClient:
         """`PUT /v1/program`. Raises GatewayError if the gateway refuses it."""
         self._request("PUT", "/v1/program", json.dumps(program).encode())
 
-    def put_routes(self, routes: dict[str, Any]) -> None:
+    def put_routes(self, routes: dict[str, Any], timeout_s: float = REQUEST_S) -> None:
         """`PUT /v1/routes`: other routes for the program that runs. Raises GatewayError if the gateway refuses them."""
-        self._request("PUT", "/v1/routes", json.dumps(routes).encode())
+        self._request("PUT", "/v1/routes", json.dumps(routes).encode(), timeout_s)
 
     def drain(self) -> None:
         """`POST /v1/drain`: checkpoint and stop; the event stream then ends with outcome `interrupted`."""

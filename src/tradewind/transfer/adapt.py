@@ -12,11 +12,12 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from tradewind.errors import TradewindError
+from tradewind.errors import GatewayError, GatewayLost, TradewindError
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.amounts import format_gbps
 from tradewind.model.document import to_document
@@ -37,6 +38,8 @@ __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 REPLAN_PAUSE_S = 20.0
 #: A transfer is replanned at most so often.
 REPLANS_MAX = 5
+#: A gateway answers a change of its routes within so long. One that hangs must not hold up the others' change.
+ROUTES_S = 5.0
 
 #: Called when the plan was changed: the plan, and the job as it is to be resumed.
 Changed = Callable[[Plan, JobSpec], None]
@@ -62,6 +65,8 @@ class Adaptation:
         self._question, self._replan, self._on_change, self._ledger = question, replan, on_change, ledger
         self._notices: SimpleQueue[str] = SimpleQueue()
         self._ended = threading.Event()
+        #: Held while a change becomes the plan: none does after an end.
+        self._adopting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._links: dict[RegionPair, float] = {}
         self._dead: dict[str, Region] = {}
@@ -86,12 +91,13 @@ class Adaptation:
         self._follow(0.0)
 
     def stop(self) -> None:
-        """Lets no change begin any more."""
-        self._ended.set()
+        """Lets no change begin any more, and takes back one that is under way. Returns at once."""
+        with self._adopting:
+            self._ended.set()
 
     def end(self) -> None:
         """As `stop`, and waits for a change that is under way."""
-        self._ended.set()
+        self.stop()
         if self._thread is not None:
             self._thread.join()
 
@@ -135,7 +141,7 @@ class Adaptation:
         def guarded() -> None:
             try:
                 work(*arguments)
-            except TradewindError as error:
+            except (TradewindError, OSError) as error:
                 if not self._ended.is_set():
                     self._notices.put(f"the routes could not be changed: {error}")
 
@@ -171,6 +177,8 @@ class Adaptation:
         found = ask_again(self._question, state)
         if found is None:
             return self._tell_once(seen, "the planner found no better plan")
+        if self._ended.is_set():
+            return None  # It ended while the planner was at work: no machine is ordered any more.
         words = _words(self.plan, seen)
         try:
             self._change(found)
@@ -187,8 +195,7 @@ class Adaptation:
         before, plan = self.plan, found.plan
         self._ledger.add_prices(plan_prices(plan, self._question.catalog))
         known = {gateway.name for gateway in before.gateways}
-        self._ledger.room_s(plan, without=known)
-        deployment = self._gateways.grow(plan)
+        deployment = self._gateways.grow(plan, self._ledger.room_s(plan, without=known))
         fresh = itertools.count(max(self._ids.values()) + 1)
         ids = dict(self._ids)
         for route in plan.routes:
@@ -203,28 +210,41 @@ class Adaptation:
         both = _joined(plan, before, without=frozenset(self._dead))
         with_old = compile_programs(replace(deployment, plan=both), spec, run)
         alone = compile_programs(deployment, spec, run)
+        staying = {gateway.name for gateway in plan.gateways}
         for name in push_order(both):
             client = GatewayClient.of(deployment, name)
             if name == plan.lead:
-                client.put_routes(_routes(alone[name], spec))
-            elif name in known:
-                client.put_routes(_routes(with_old[name]))
-            else:
+                client.put_routes(_routes(alone[name], spec), ROUTES_S)
+            elif name not in known:
                 client.put_program(to_document(with_old[name]))
+            elif name in staying:
+                client.put_routes(_routes(with_old[name]), ROUTES_S)
+            else:
+                # It ends soon and has its routes already. If it hangs, that may be why the plan is changed.
+                with suppress(GatewayLost):
+                    client.put_routes(_routes(with_old[name]), ROUTES_S)
         old = frozenset(ids[route.nodes] for route in before.routes) - {ids[route.nodes] for route in plan.routes}
         last = {name: _routes(program) for name, program in alone.items() if name != plan.lead and name in known}
-        self.plan, self.spec, self._ids = plan, spec, ids
-        self.plan_of_all = _joined(plan, self.plan_of_all, without=frozenset())
-        self._retired = _Retired(old, last, plan)
-        self._follow(self._seen_s)
-        self._on_change(plan, spec)
+        with self._adopting:
+            if self._ended.is_set():
+                raise GatewayError("the job ended meanwhile")
+            self.plan, self.spec, self._ids = plan, spec, ids
+            self.plan_of_all = _joined(plan, self.plan_of_all, without=frozenset())
+            self._retired = _Retired(old, last, plan)
+            self._follow(self._seen_s)
+            self._on_change(plan, spec)
 
     def _finish(self, retired: _Retired) -> None:
         """End the hops and machines of the old routes, when no request is in flight on them."""
-        deployment = self._gateways.deployment()
+        deployment, failed = self._gateways.deployment(), None
         for name, routes in retired.last.items():
-            GatewayClient.of(deployment, name).put_routes(routes)
-        self._gateways.shrink(retired.plan)
+            try:
+                GatewayClient.of(deployment, name).put_routes(routes, ROUTES_S)
+            except GatewayError as error:
+                failed = error
+        self._gateways.shrink(retired.plan)  # They are paid for, whatever the others answer.
+        if failed is not None:
+            raise failed
 
 
 def _by_regions(sent_gb: Mapping[str, float]) -> dict[RegionPair, float]:

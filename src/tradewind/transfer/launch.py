@@ -58,9 +58,12 @@ class JobGateways:
         """Gateways whose machines are alive."""
         return self._fleet.living()
 
-    def grow(self, plan: Plan) -> Deployment:
-        """Starts what another plan has beside the running gateways. Raises GatewayError, with nothing more running."""
-        return self._fleet.grow(plan)
+    def grow(self, plan: Plan, ready_s_max: float) -> Deployment:
+        """Starts what another plan has beside the running gateways, ready within `ready_s_max`.
+
+        Raises GatewayError, with nothing more running.
+        """
+        return self._fleet.grow(plan, ready_s_max)
 
     def shrink(self, plan: Plan) -> None:
         """Ends the gateways that a plan does not have."""
@@ -74,15 +77,15 @@ class JobGateways:
         """Describe how a gateway ended that should be running; waits for its end up to the timeout."""
         return self._fleet.last_words(name, timeout_s)
 
-    def stop(self, *, keep_logs: bool) -> None:
-        """Ends all and removes what they leave; the logs too unless they are kept."""
-        self._fleet.close()
+    def stop(self, *, keep_logs: bool, grace_s: float) -> None:
+        """Ends all within `grace_s` and removes what they leave; the logs too unless they are kept."""
+        self._fleet.close(grace_s=grace_s)
         if not keep_logs:
             shutil.rmtree(self._logs, ignore_errors=True)
 
     def kill(self) -> None:
         """Ends all at once. The journal survives it."""
-        self._fleet.close(at_once=True)
+        self._fleet.close(grace_s=0.0)
 
     def remove(self) -> None:
         """Removes the job's folder itself, of a run that keeps nothing."""

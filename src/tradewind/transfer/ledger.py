@@ -125,7 +125,9 @@ class JobLedger:
             return ledger.total_usd(now_s) + max(0.0, egress_usd - _egress_usd(ledger))
 
     def room_s(self, plan: Plan, without: Collection[str] = ()) -> float:
-        """Return how long a plan's machines may run under the ceiling; infinite without one. `without` already run.
+        """Return how long a plan's machines may run under the ceiling, beside those that live; infinite without one.
+
+        `without` already run.
 
         Raises CeilingReached if the least that the provider bills for them would pass it.
         """
@@ -134,8 +136,10 @@ class JobLedger:
         spent_usd = self.spent_usd()
         with self._lock:
             known = self._ledger.prices.machines
+            usd_per_s = sum(use.usd_per_s for use in self._ledger.machines if use.ended_s is None)
         prices = [known.get(gateway.region, _FREE) for gateway in plan.machines if gateway.name not in without]
-        least_usd, usd_per_s = sum(price.usd(0.0) for price in prices), sum(price.usd_per_s for price in prices)
+        least_usd = sum(price.usd(0.0) for price in prices)
+        usd_per_s += sum(price.usd_per_s for price in prices)
         left_usd = self._usd_max - spent_usd
         if left_usd <= 0 or least_usd > left_usd:
             raise CeilingReached(

@@ -31,6 +31,7 @@ from tradewind.errors import (
     TransferError,
 )
 from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.process import STOP_S
 from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec
 from tradewind.model.ledger import Ledger
@@ -347,9 +348,11 @@ class RunningJob:
         assert self._restart is not None
         try:
             if self._adaptation is not None:
+                self._adaptation.stop()
+            self._gateways.kill()
+            if self._adaptation is not None:
                 self._adaptation.end()
                 self.spec = self._adaptation.spec
-            self._gateways.kill()
             if self._leaving.is_set():
                 return None
             self._gateways = self._restart(self.spec, self._present_plan)
@@ -371,11 +374,12 @@ class RunningJob:
             if self._restarting is not None and not self._at_once:
                 self._restarting.join()
             if self._adaptation is not None:
-                (self._adaptation.stop if self._at_once else self._adaptation.end)()
+                self._adaptation.stop()  # What it waits for ends with the machines, which are paid for meanwhile.
             if self._at_once:
                 self._gateways.kill()
             else:
-                self._gateways.stop(keep_logs=self._keep_logs or not well)
+                grace_s = self._supervisor.grace_s(time.monotonic(), STOP_S)
+                self._gateways.stop(keep_logs=self._keep_logs or not well, grace_s=grace_s)
             self._forget()
             if self.summary_document is not None:
                 self._sum_up(self.summary_document)  # Machines were paid until now.
