@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command, find_binary
+from tradewind.model.locks import is_locked
 
 OBJECTS, OBJECT_BYTES = 40, 100_000
 
@@ -52,8 +53,11 @@ def test_cancel_ends_a_detached_job_and_all_that_belongs_to_it(command: Command,
     started = command.run(*words).expect(0)
     assert started.stderr == ""
     assert [job["state"] for job in command.jobs()] == ["running"]
+    lock = command.state / "jobs" / started.stdout.strip() / "client.lock"
+    assert is_locked(lock), "the process in the background has the job"
     command.run("jobs", "cancel", started.stdout.strip()).expect(0)
     command.wait_until_alone()
+    assert not is_locked(lock)
     assert [job["state"] for job in command.jobs()] == ["cancelled"]
     assert os.listdir(command.state / "fleets") == []
 

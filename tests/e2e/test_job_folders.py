@@ -11,7 +11,7 @@ from testbed.drive import Command
 from testbed.places import FilePlace
 
 
-@pytest.mark.parametrize("name", ["job.json", "status.json", "lock"])
+@pytest.mark.parametrize("name", ["job.json", "status.json", "lock", "client.lock"])
 def test_a_pipe_in_a_jobs_folder_hangs_nothing(command: Command, tmp_path: Path, name: str) -> None:
     source = FilePlace(tmp_path / "source")
     source.put("a", b"x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,10 +16,11 @@ import pytest
 import tradewind
 from testbed.drive import find_binary
 from testbed.trees import MIB, tree_hashes, write_large
-from tradewind.errors import CeilingReached
+from tradewind.errors import CeilingReached, Interrupted, JobBusy
 from tradewind.fleet.running import find_process
 from tradewind.model.ledger import JobPrices, MachinePrice
 from tradewind.model.plan import local_plan
+from tradewind.transfer.ledger import LEDGER_FILE, read_ledger
 from tradewind.transfer.supervisor import CEILING_STOP_S
 from tradewind.transfer.way import Way, topology_way
 
@@ -103,16 +105,21 @@ def test_a_lead_that_freezes_is_restarted(
     assert tree_hashes(source) == tree_hashes(source.parent / "copy")
 
 
-def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradewind.Client, source: Path) -> None:
-    """The lead drains and ends in order; the sink would be waited for."""
+def priced_way(folder: Path, usd_per_s: float, usd: float) -> Way:
+    """A source and a sink, each a process here with a price, and a ceiling for both."""
     topology = {
         "gateways": {"a": {"role": "source"}, "b": {"role": "sink"}},
         "routes": [{"nodes": ["a", "b"], "share": 1, "usd_per_gb": 0}],
     }
-    (source.parent / "topology.json").write_text(json.dumps(topology))
-    usd, usd_per_s = 0.16, 0.01
+    (folder / "topology.json").write_text(json.dumps(topology))
     prices = JobPrices({"site:local": MachinePrice(usd_per_s, "a test")})
-    way = replace(topology_way(str(source.parent / "topology.json")), prices=prices, ceiling_usd=usd)
+    return replace(topology_way(str(folder / "topology.json")), prices=prices, ceiling_usd=usd)
+
+
+def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradewind.Client, source: Path) -> None:
+    """The lead drains and ends in order; the sink would be waited for."""
+    usd, usd_per_s = 0.16, 0.01
+    way = priced_way(source.parent, usd_per_s, usd)
     job = start(client, source, 1_000_000, way)
     next(event for event in job.events() if isinstance(event, tradewind.Progress))
     os.kill(job.gateway_pids["b"], signal.SIGSTOP)
@@ -120,3 +127,50 @@ def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradew
         job.wait()
     # Half a second of both machines, for a machine of ours that is busy.
     assert job.spent_usd() <= usd + usd_per_s
+
+
+def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
+    client: tradewind.Client, source: Path
+) -> None:
+    job = start(client, source, 8_000_000, priced_way(source.parent, 0.001, 100.0))
+    with pytest.raises(JobBusy, match=rf"job {job.id}"):
+        client.resume(job.id)
+    job.drain()
+    with pytest.raises(Interrupted):
+        job.wait()
+    outcomes: list[tradewind.RunningJob | JobBusy] = []
+
+    def resume() -> None:
+        try:
+            outcomes.append(client.resume(job.id))
+        except JobBusy as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=resume) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = (outcome for outcome in outcomes if isinstance(outcome, tradewind.RunningJob))
+    winner.wait()
+    stored = read_ledger(client.store.path(job.id))
+    assert stored is not None
+    assert [(use.run, use.name) for use in stored.machines] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
+    assert all(use.ended_s is not None for use in stored.machines)
+    assert stored.total_usd(time.time()) == pytest.approx(winner.spent_usd())
+
+
+def test_a_resume_that_finds_the_job_taken_changes_nothing(client: tradewind.Client, source: Path) -> None:
+    job = start(client, source, 8_000_000, priced_way(source.parent, 0.001, 100.0))
+    job.drain()
+    with pytest.raises(Interrupted):
+        job.wait()
+    ledger = Path(client.store.path(job.id), LEDGER_FILE)
+    before = ledger.read_bytes()
+    lock = client.store.hold(job.id)
+    with pytest.raises(JobBusy, match="another process works on job"):
+        client.resume(job.id)
+    assert ledger.read_bytes() == before
+    assert os.listdir(Path(client.store.state_dir) / "fleets") == []
+    lock.release()
+    assert client.resume(job.id).wait().progress.objects_done == 1

@@ -128,6 +128,30 @@ def test_no_folder_is_no_jobs(tmp_path: Path) -> None:
     assert list(JobStore(str(tmp_path / "no")).records()) == []
 
 
+def test_what_a_killed_client_left_of_a_job_is_removed(store: JobStore) -> None:
+    make(store, "a-job")
+    for job_id in ("old", "used", "fresh"):
+        folder = Path(store.make_folder(job_id))
+        (folder / "job.json.123.new").write_text("{")
+    used = store.hold("used")
+    for job_id in ("a-job", "old", "used"):
+        os.utime(store.path(job_id), (0, 0))
+    store.prune()
+    assert sorted(os.listdir(store.folder)) == ["a-job", "fresh", "used"]
+    used.release()
+
+
+def test_one_process_at_a_time_runs_a_job(store: JobStore) -> None:
+    make(store, "job-1")
+    lock = store.hold("job-1")
+    for _ in range(2):
+        with pytest.raises(JobBusy, match="another process works on job job-1"):
+            store.hold("job-1")
+    lock.release()
+    lock.release()
+    store.hold("job-1").release()
+
+
 def test_only_the_newest_finished_jobs_are_kept(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "FINISHED_JOBS_MAX", 2)
     monkeypatch.setattr(jobs, "FINISHED_JOBS_SLACK", 2)

@@ -25,7 +25,16 @@ from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, R
 from tradewind.model.plan import Plan
 from tradewind.model.price import PriceTier
 from tradewind.model.requests import RequestPrices
-from tradewind.transfer.ledger import ALIVE_S_MAX, LEDGER_FILE, JobLedger, read_ledger, stored_ledger
+from tradewind.transfer.jobs import client_lock
+from tradewind.transfer.ledger import (
+    ALIVE_S_MAX,
+    LEDGER_FILE,
+    JobLedger,
+    end_fleet_in_ledger,
+    end_machines_in_ledger,
+    read_ledger,
+    stored_ledger,
+)
 from tradewind.transfer.report import job_cost, summary_lines
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
@@ -432,3 +441,20 @@ def test_prices_are_written_down_before_the_first_machine_is_ordered(tmp_path: P
     stored = read_ledger(str(tmp_path / "priced" / "job"))
     assert stored is not None
     assert (stored.prices, stored.predicted_usd) == (PRICES, 1.0)
+
+
+def test_a_ledger_whose_job_another_process_runs_is_left_to_it(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    fleet = job.fleet(ledger, plan_over([]))
+    stored = read_ledger(str(job.folder))
+    lock = client_lock(str(job.folder))
+    assert lock is not None
+    end_fleet_in_ledger(str(job.folder), fleet.id, job.clock.now_s)
+    end_machines_in_ledger(str(job.folder), job.clock.now_s)
+    assert read_ledger(str(job.folder)) == stored
+    lock.release()
+    end_fleet_in_ledger(str(job.folder), fleet.id, job.clock.now_s)
+    ended = read_ledger(str(job.folder))
+    assert ended is not None and all(use.ended_s is not None for use in ended.machines)
+    end_fleet_in_ledger(str(tmp_path / "nowhere"), fleet.id, job.clock.now_s)

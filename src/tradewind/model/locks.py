@@ -7,15 +7,17 @@ Elsewhere they are `flock`s, and to look is to take a shared one for a moment.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import struct
 import sys
 import time
 
 from tradewind.model.regular import open_regular
 
-__all__ = ["LOOK_EVERY_S", "is_locked", "try_lock", "wait_unlocked"]
+__all__ = ["LOOK_EVERY_S", "FileLock", "is_locked", "try_lock", "wait_unlocked"]
 
 #: Interval at which a lock is polled until it is released.
 LOOK_EVERY_S = 0.05
@@ -35,6 +37,36 @@ def try_lock(descriptor: int) -> bool:
     except (BlockingIOError, PermissionError):  # EAGAIN, EACCES
         return False
     return True
+
+
+class FileLock:
+    """The exclusive lock of a file, held until `release` or until this process ends, however it ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def take(cls, path: str | os.PathLike[str]) -> FileLock | None:
+        """Return the lock of a file, which is made if it is missing; None if somebody holds it. Raises OSError."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+            taken = try_lock(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if taken:
+            return cls(descriptor)
+        os.close(descriptor)
+        return None
+
+    def release(self) -> None:
+        """Let others have it. More than once is no error."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:

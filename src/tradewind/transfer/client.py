@@ -34,6 +34,7 @@ from tradewind.model.amounts import format_usd
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter
 from tradewind.model.ledger import Ledger
+from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
 from tradewind.model.private import private_folder, state_folder
 from tradewind.model.regular import read_regular
@@ -47,10 +48,9 @@ from tradewind.transfer.learning import EMULATED
 from tradewind.transfer.ledger import (
     LEDGER_FILE,
     JobLedger,
+    end_machines_in_ledger,
     is_damaged,
-    read_ledger,
     stored_ledger,
-    write_ledger,
 )
 from tradewind.transfer.name_list import keep_list, opened_list
 from tradewind.transfer.own_files import refuse_own_files
@@ -148,7 +148,9 @@ class Client:
         }
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)
+            lock = None
             try:
+                lock = self.store.hold(job_id)
                 if names is not None and isinstance(spec.selection, ListSelection):
                     spec = replace(spec, selection=replace(spec.selection, list_file=keep_list(names, folder)))
                 if not options.dry_run:
@@ -166,8 +168,10 @@ class Client:
                     self.store.prune()
                 overlay = way.plan.overlay
                 ledger = Ledger(way.prices, None if overlay is None else overlay.cost.total_usd)
-                return self._launch(job_id, spec, way, settings, ledger, folder=folder, keep_logs=keep_logs)
+                return self._launch(job_id, spec, way, settings, ledger, lock, folder=folder, keep_logs=keep_logs)
             except BaseException:
+                if lock is not None:
+                    lock.release()
                 # Unless a lead has begun to work, there is nothing to resume, and no upload to abort.
                 if not os.path.exists(os.path.join(folder, LOCK_FILE)):
                     shutil.rmtree(folder, ignore_errors=True)
@@ -194,8 +198,26 @@ class Client:
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
         """
+        self.require_resumable(self.store.load(job_id))
+        lock = self.store.hold(job_id)
+        try:
+            return self._resume(job_id, lock, keep_logs, provider, deletion)
+        except BaseException:
+            lock.release()
+            raise
+
+    def _resume(
+        self,
+        job_id: str,
+        lock: FileLock,
+        keep_logs: bool,
+        provider: Mapping[str, Any] | None,
+        deletion: Deletion | None,
+    ) -> RunningJob:
         record = self.store.load(job_id)
         self.require_resumable(record)
+        # Their machines are charged until now, so they end before the ledger is read.
+        end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
         document = record.document
         ledger = self.ledger(record)
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
@@ -218,7 +240,7 @@ class Client:
         way = stored_way(document["topology"], provider or document.get("provider"), ceiling_usd)
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
-        return self._launch(job_id, spec, way, settings, ended, folder=folder, keep_logs=keep_logs)
+        return self._launch(job_id, spec, way, settings, ended, lock, folder=folder, keep_logs=keep_logs)
 
     def ledger(self, record: JobRecord) -> Ledger:
         """Return the cost of a job so far, line by line, also while it runs in another process."""
@@ -245,7 +267,8 @@ class Client:
             self._drain_running(job_id)
         journal = FleetJournal(self.store.state_dir)
         end_abandoned(journal, self.gateway, job_id)
-        self._end_ledger(job_id, journal)
+        if not has_fleet(journal, job_id):
+            end_machines_in_ledger(self.store.path(job_id), time.time())
         stores = [target["store"] for target in record.document["spec"]["targets"]]
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
         code = run_task(self.gateway, task)
@@ -276,13 +299,6 @@ class Client:
             summary = replace(summary, progress=replace(summary.progress, cost_usd=usd))
         return replace(record, progress=progress, summary=summary)
 
-    def _end_ledger(self, job_id: str, journal: FleetJournal) -> None:
-        """Machines of a job whose owner was killed have just been ended. An owner that lives does this itself."""
-        folder = self.store.path(job_id)
-        ledger = None if has_fleet(journal, job_id) else read_ledger(folder)
-        if ledger is not None:
-            write_ledger(folder, ledger.ended(time.time()))
-
     def _launch(
         self,
         job_id: str,
@@ -290,6 +306,7 @@ class Client:
         way: Way,
         settings: Mapping[str, Any],
         counted: Ledger,
+        lock: FileLock,
         *,
         folder: str,
         keep_logs: bool,
@@ -356,6 +373,7 @@ class Client:
                 keep_logs=keep_logs,
                 catalog_folder=catalog_folder,
                 ledger=ledger,
+                lock=lock,
                 adaptation=adaptation,
             )
         except BaseException:

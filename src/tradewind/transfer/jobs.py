@@ -1,6 +1,7 @@
 """The state folder: one folder per job in its `jobs`.
 
-`job.json` is written here before the start; `journal`, `status.json` and `lock` are the lead's. While a lead lives it
+`job.json` is written here before the start; `journal`, `status.json` and `lock` are the lead's. The process that runs a
+job holds the lock of `client.lock` from before it starts machines until they are gone. While a lead lives it
 holds an exclusive lock on `lock`: that, and not what `status.json` says, decides whether a job is running.
 
 A job's folder does not name itself: it is where it was found. So a copied or moved state folder works on its own
@@ -22,7 +23,7 @@ from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.job import JobSpec
-from tradewind.model.locks import is_locked, try_lock, wait_unlocked
+from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
 from tradewind.model.private import FOLDER_MODE, private_folder, state_folder
 from tradewind.model.regular import open_regular, read_regular
 from tradewind.model.state import state_home
@@ -30,8 +31,11 @@ from tradewind.transfer.name_list import LIST_FILE
 
 #: A lead that works in the folder, or has, made it, and holds its lock while it lives.
 LOCK_FILE = "lock"
-#: Files that a lead opens in a job's folder.
-LEAD_FILES = (LOCK_FILE, "status.json", "journal.sqlite", "spent")
+#: Locked by the process that runs the job, from before it reads the ledger until its machines are gone. So only one
+#: process at a time writes the ledger and starts machines.
+CLIENT_LOCK_FILE = "client.lock"
+#: Files that a client or a lead opens in a job's folder.
+OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, "status.json", "journal.sqlite", "spent")
 #: In a job's folder while `jobs cancel` stops it: whoever runs it must not advise to resume it.
 CANCELLING_FILE = "cancelling"
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
@@ -42,6 +46,9 @@ LATEST_JOBS = 100
 LED_MAX_S = 120.0
 #: Jobs are created before the year 10000: later times have no date.
 CREATED_UNIX_MS_MAX = 253_402_300_799_999
+#: A folder without a job that has not changed for so long is removed, unless a client has its lock. Clients of earlier
+#: versions take no lock, and their dry runs write no job.
+MADE_S_MAX = 3600.0
 #: Looking through the folder costs a read per job, so it is done only when so many more have gathered.
 FINISHED_JOBS_SLACK = 100
 
@@ -114,7 +121,7 @@ class JobStore:
         path = os.path.join(self.path(job_id), "job.json")
         try:
             document = _checked(_read_json(path)) if _is_id(job_id) else None
-            for path in (os.path.join(self.path(job_id), name) for name in LEAD_FILES):
+            for path in (os.path.join(self.path(job_id), name) for name in OPENED_FILES):
                 _require_regular(path)
         except (FileNotFoundError, NotADirectoryError):
             document = None
@@ -179,9 +186,25 @@ class JobStore:
         if self.is_led(job_id):
             raise JobBusy(f"job {job_id} is running", hint=f"stop it with `tradewind jobs cancel {job_id}`")
 
+    def hold(self, job_id: str) -> FileLock:
+        """Return the lock that the process which runs a job holds. Raises JobBusy if another one does, OSError."""
+        lock = client_lock(self.path(job_id))
+        if lock is None:
+            raise JobBusy(
+                f"another process works on job {job_id}",
+                hint=f"wait until it ends, or stop it with `tradewind jobs cancel {job_id}`",
+            )
+        return lock
+
     def prune(self) -> int:
-        """Removes the oldest finished jobs beyond FINISHED_JOBS_MAX; returns how many."""
+        """Removes the oldest finished jobs beyond FINISHED_JOBS_MAX; returns how many.
+
+        Also removes what is left of jobs whose client was killed before they were written down, uncounted.
+        """
         ids = self._ids()
+        for job_id in ids:
+            if self._was_never_made(job_id):
+                shutil.rmtree(self.path(job_id), ignore_errors=True)
         if len(ids) < FINISHED_JOBS_MAX + FINISHED_JOBS_SLACK:
             return 0
         finished = [record.id for record in self.records() if record.state in ("done", "failed", "cancelled")]
@@ -189,6 +212,15 @@ class JobStore:
         for job_id in excess:
             shutil.rmtree(self.path(job_id), ignore_errors=True)
         return len(excess)
+
+    def _was_never_made(self, job_id: str) -> bool:
+        """Return whether a folder has no job in it, and nobody is making one or, for a dry run, works in it."""
+        folder = self.path(job_id)
+        with suppress(OSError):
+            is_old = time.time() - os.stat(folder).st_mtime > MADE_S_MAX
+            is_empty = not os.path.lexists(os.path.join(folder, "job.json"))
+            return is_empty and is_old and not is_locked(os.path.join(folder, CLIENT_LOCK_FILE))
+        return False
 
     def _ids(self) -> list[str]:
         try:
@@ -206,6 +238,11 @@ class JobStore:
         if status is not None and status.state not in ("running", "interrupted"):
             return status.state
         return "running" if self.is_led(job_id) else "interrupted"
+
+
+def client_lock(folder: str) -> FileLock | None:
+    """Return the lock of the process that runs the job of a folder; None if another one has it. Raises OSError."""
+    return FileLock.take(os.path.join(folder, CLIENT_LOCK_FILE))
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,14 @@ from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePri
 from tradewind.model.plan import Plan
 from tradewind.model.regular import read_regular
 from tradewind.model.units import format_count
+from tradewind.transfer.jobs import client_lock
 
 __all__ = [
     "LEDGER_FILE",
     "SAVE_S",
     "JobLedger",
     "end_fleet_in_ledger",
+    "end_machines_in_ledger",
     "is_damaged",
     "read_ledger",
     "stored_ledger",
@@ -289,15 +291,39 @@ def write_ledger(folder: str, ledger: Ledger) -> None:
 
 
 def end_fleet_in_ledger(folder: str, fleet: str, now_s: float) -> None:
-    """Write down that the machines of a fleet have ended, where the owner of the job is gone. Raises OSError."""
-    ledger = read_ledger(folder)
-    if ledger is None:
-        return
-    machines = tuple(
-        replace(use, ended_s=ledger.end_of(use, now_s)) if use.fleet == fleet else use for use in ledger.machines
-    )
-    if machines != ledger.machines:
-        write_ledger(folder, replace(ledger, machines=machines))
+    """Write down that the machines of a fleet have ended, unless a process runs the job and counts them itself.
+
+    Raises OSError.
+    """
+    with _nobody_elses(folder) as ledger:
+        if ledger is None:
+            return
+        machines = tuple(
+            replace(use, ended_s=ledger.end_of(use, now_s)) if use.fleet == fleet else use for use in ledger.machines
+        )
+        if machines != ledger.machines:
+            write_ledger(folder, replace(ledger, machines=machines))
+
+
+def end_machines_in_ledger(folder: str, now_s: float) -> None:
+    """Write down that all machines of a job have ended, unless a process runs it and counts them itself.
+
+    Raises OSError.
+    """
+    with _nobody_elses(folder) as ledger:
+        if ledger is not None:
+            write_ledger(folder, ledger.ended(now_s))
+
+
+@contextmanager
+def _nobody_elses(folder: str) -> Iterator[Ledger | None]:
+    """Within the block nobody else writes the ledger; None where there is none, or a process runs the job."""
+    lock = None if read_ledger(folder) is None else client_lock(folder)
+    try:
+        yield None if lock is None else read_ledger(folder)
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, int]:

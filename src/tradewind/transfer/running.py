@@ -35,6 +35,7 @@ from tradewind.gateway.process import STOP_S
 from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec
 from tradewind.model.ledger import Ledger
+from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
 from tradewind.model.units import format_count
 from tradewind.transfer.event_log import EventLog
@@ -133,6 +134,7 @@ class RunningJob:
         keep_logs: bool,
         catalog_folder: Path | None = None,
         ledger: JobLedger,
+        lock: FileLock,
         adaptation: Adaptation | None = None,
     ) -> None:
         self.id = job_id
@@ -145,6 +147,8 @@ class RunningJob:
         self._gateways, self._log, self._restart = gateways, log, restart
         self._keep_logs, self._catalog_folder = keep_logs, catalog_folder
         self._ledger, self._adaptation = ledger, adaptation
+        #: The job's, released when its machines are gone and the ledger says so.
+        self._lock = lock
         self._teaching = teaching_hops(plan, gateways.deployment())
         self._watch = RouteWatch()
         self._inbox: queue.Queue[SupervisorEvent] = queue.Queue(INBOX_MAX)
@@ -389,6 +393,7 @@ class RunningJob:
             self._closing_error = error
         finally:
             self._ledger.save()
+            self._lock.release()
             self._over.set()
             _unclosed.discard(self)
 
