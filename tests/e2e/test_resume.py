@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,6 +168,51 @@ def test_a_temporary_file_that_was_emptied_is_written_again(command: Command, tm
     progress = command.run("jobs", "resume", job_id, "--json").expect(0).summary["progress"]
     assert copy.read_bytes() == source.read_bytes()
     assert progress["bytes_earlier"] == 0
+
+
+def test_a_resumed_job_writes_into_no_file_that_was_linked_to_its_temporary_name(
+    command: Command, tmp_path: Path
+) -> None:
+    source, copy, victim = tmp_path / "large", tmp_path / "to" / "copy", tmp_path / "victim"
+    write_large(source, 48 * MIB)
+    write_large(victim, 20 * MIB)
+    kept, content = victim.read_bytes(), source.read_bytes()
+    job_id = interrupted(command, "mv", source, copy)
+    (temporary,) = copy.parent.iterdir()
+    temporary.unlink()
+    os.link(victim, temporary)
+    command.run("jobs", "resume", job_id).expect(0)
+    assert copy.read_bytes() == content
+    assert not source.exists()
+    assert victim.read_bytes() == kept
+    assert sorted(copy.parent.iterdir()) == sorted([copy, temporary]), "the link stays"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("nowhere", path)])
+def test_a_resumed_job_gets_past_what_else_has_its_temporary_name(
+    make: Callable[[Path], None], command: Command, tmp_path: Path
+) -> None:
+    source, copy = tmp_path / "large", tmp_path / "to" / "copy"
+    write_large(source, 48 * MIB)
+    job_id = interrupted(command, "cp", source, copy)
+    (temporary,) = copy.parent.iterdir()
+    temporary.unlink()
+    make(temporary)
+    command.run("jobs", "resume", job_id).expect(0)
+    assert copy.read_bytes() == source.read_bytes()
+    assert sorted(copy.parent.iterdir()) == sorted([copy, temporary])
+
+
+def test_a_resumed_move_reads_earlier_parts_back_before_it_deletes_the_source(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "large", tmp_path / "to" / "copy"
+    write_large(source, 48 * MIB)
+    content = source.read_bytes()
+    job_id = interrupted(command, "mv", source, copy)
+    (temporary,) = copy.parent.iterdir()
+    zero(temporary, 4096, 4096)
+    command.run("jobs", "resume", job_id, "--json").expect(0)
+    assert copy.read_bytes() == content
+    assert not source.exists()
 
 
 @pytest.mark.parametrize("verb", [["cp", "-r"], ["sync"]], ids=["cp", "sync"])

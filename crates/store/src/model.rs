@@ -144,7 +144,7 @@ pub struct ListPage {
     pub continuation: Option<String>,
 }
 
-/// Names an open multipart upload. For files: the name of the temporary file.
+/// Names an open multipart upload. For files: the name of the temporary file, and its inode after a `/`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UploadId(pub String);
 

@@ -10,7 +10,7 @@
 //! - A sync of a file says nothing of its name, and a sync of a directory nothing of its files' bytes.
 
 use nix::errno::Errno;
-use nix::sys::stat::fstat;
+use nix::sys::stat::{FileStat, fstat};
 use nix::unistd::UnlinkatFlags;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -48,7 +48,11 @@ struct Log {
     /// By device and inode. An inode may be used again after its file is removed; then it is another node.
     nodes: HashMap<(u64, u64), Node>,
     next: Node,
+    numbers: HashMap<Node, u64>,
 }
+
+/// The number that a file had before the power loss, by its device and inode after it: a real disk keeps the inodes.
+pub(crate) type Numbers = HashMap<(u64, u64), u64>;
 
 /// See the module's head.
 pub(crate) struct LosingDisk {
@@ -77,15 +81,16 @@ impl std::fmt::Debug for LosingDisk {
 }
 
 impl LosingDisk {
-    /// A disk that holds the tree `root` safely.
+    /// A disk that holds the tree `root` safely, whose files have these numbers if they came back from a power loss.
     pub(crate) fn new(
         root: &Path,
+        numbers: &Numbers,
         boot: String,
         changes_max: usize,
         watch: impl Fn(Moment<'_>) + Send + Sync + 'static,
     ) -> Self {
         let mut log = Log { next: ROOT + 1, ..Log::default() };
-        log.read_base(root, ROOT);
+        log.read_base(root, ROOT, numbers);
         let (log, off) = (Mutex::new(log), CancellationToken::new());
         Self { boot, changes_max, log, off, watch: Box::new(watch) }
     }
@@ -124,10 +129,12 @@ impl LosingDisk {
     }
 
     /// Makes a tree in the empty directory `root` that may come back after the power loss.
-    pub(crate) fn come_back(&self, root: &Path, random: &mut StdRng) {
+    pub(crate) fn come_back(&self, root: &Path, random: &mut StdRng) -> Numbers {
         let log = self.log();
         let (entries, bytes) = (log.entries(random), log.bytes(random));
-        write_tree(root, ROOT, &entries, &bytes);
+        let mut written = HashMap::new();
+        write_tree(root, ROOT, &entries, &bytes, &mut written);
+        written.into_iter().filter_map(|(after, node)| Some((after, *log.numbers.get(&node)?))).collect()
     }
 }
 
@@ -137,6 +144,7 @@ impl Log {
         self.next += 1;
         if let Some(identity) = identity(file) {
             self.nodes.insert(identity, node);
+            self.numbers.insert(node, identity.1);
         }
         node
     }
@@ -145,16 +153,20 @@ impl Log {
         self.nodes.get(&identity(file)?).copied()
     }
 
-    fn read_base(&mut self, path: &Path, node: Node) {
+    fn read_base(&mut self, path: &Path, node: Node, numbers: &Numbers) {
         let directory = File::open(path).unwrap();
         self.nodes.insert(identity(directory.as_fd()).unwrap(), node);
         let mut entries = BTreeMap::new();
         for entry in std::fs::read_dir(path).unwrap() {
             let entry = entry.unwrap();
-            let child = self.new_node(File::open(entry.path()).unwrap().as_fd());
+            let file = File::open(entry.path()).unwrap();
+            let child = self.new_node(file.as_fd());
+            if let Some(number) = numbers.get(&identity(file.as_fd()).unwrap()) {
+                self.numbers.insert(child, *number);
+            }
             entries.insert(entry.file_name().into_string().unwrap(), child);
             if entry.file_type().unwrap().is_dir() {
-                self.read_base(&entry.path(), child);
+                self.read_base(&entry.path(), child, numbers);
             } else {
                 self.base_bytes.insert(child, std::fs::read(entry.path()).unwrap());
             }
@@ -261,6 +273,7 @@ fn write_tree(
     node: Node,
     entries: &BTreeMap<Node, BTreeMap<String, Node>>,
     bytes: &BTreeMap<Node, (Vec<u8>, Option<SystemTime>)>,
+    written: &mut HashMap<(u64, u64), Node>,
 ) {
     for (name, child) in entries.get(&node).into_iter().flatten() {
         let path = path.join(name);
@@ -273,9 +286,10 @@ fn write_tree(
             }
             None => {
                 std::fs::create_dir(&path).unwrap();
-                write_tree(&path, *child, entries, bytes);
+                write_tree(&path, *child, entries, bytes, written);
             }
         }
+        written.insert(identity(File::open(&path).unwrap().as_fd()).unwrap(), *child);
     }
 }
 
@@ -286,6 +300,12 @@ fn identity(file: BorrowedFd<'_>) -> Option<(u64, u64)> {
 impl Disk for LosingDisk {
     fn boot(&self) -> &str {
         &self.boot
+    }
+
+    fn file_number(&self, stat: &FileStat) -> u64 {
+        let log = self.log();
+        let node = log.nodes.get(&(stat.st_dev, stat.st_ino));
+        node.and_then(|node| log.numbers.get(node)).copied().unwrap_or(stat.st_ino)
     }
 
     fn create(&self, directory: &OwnedFd, name: &str) -> Result<File, Errno> {

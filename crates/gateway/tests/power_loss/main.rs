@@ -14,7 +14,7 @@
 
 mod disk;
 
-use disk::{LosingDisk, Moment};
+use disk::{LosingDisk, Moment, Numbers};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 use std::collections::{BTreeMap, HashMap};
@@ -70,6 +70,7 @@ struct World {
     /// True if a restart shows in the boot; otherwise it looks as if only the process had ended.
     tells_boots: bool,
     generation: usize,
+    numbers: Numbers,
     /// The disk of a process that was killed while the machine lived.
     lives_on: Option<Arc<LosingDisk>>,
 }
@@ -101,8 +102,18 @@ impl World {
         }
         let verb = [Verb::Copy, Verb::Move, Verb::Sync][random.random_range(0..3)];
         let fsync = random.random_bool(0.25);
-        let world =
-            Self { random, folder, verb, fsync, files, boot: 0, tells_boots: true, generation: 0, lives_on: None };
+        let world = Self {
+            random,
+            folder,
+            verb,
+            fsync,
+            files,
+            boot: 0,
+            tells_boots: true,
+            generation: 0,
+            numbers: Numbers::new(),
+            lives_on: None,
+        };
         std::fs::create_dir(world.target()).unwrap();
         std::fs::create_dir(world.state()).unwrap();
         world
@@ -160,7 +171,7 @@ impl World {
         };
         let disk = Arc::new(match self.lives_on.take() {
             Some(before) => LosingDisk::under_another_process(&before, changes_max, watch),
-            None => LosingDisk::new(&self.target(), format!("boot-{}", self.boot), changes_max, watch),
+            None => LosingDisk::new(&self.target(), &self.numbers, format!("boot-{}", self.boot), changes_max, watch),
         });
         let job = self.job(resume);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -198,7 +209,7 @@ impl World {
         self.generation += 1;
         self.boot += u64::from(self.tells_boots);
         std::fs::create_dir(self.target()).unwrap();
-        disk.come_back(&self.target(), &mut self.random);
+        self.numbers = disk.come_back(&self.target(), &mut self.random);
     }
 
     /// As when only the process was killed: nothing of the destination is lost, and the boot is the same.

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::libc;
-use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::stat::{FileStat, Mode, mkdirat};
 use nix::sys::uio::pwritev;
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
 use std::fmt::Debug;
@@ -17,6 +17,12 @@ use std::time::SystemTime;
 pub trait Disk: Debug + Send + Sync {
     /// Names the time since the machine was started. Another value means that unsynced changes may be lost.
     fn boot(&self) -> &str;
+
+    /// A number that the file keeps as long as it exists, over restarts too, and that no other file has meanwhile. Its
+    /// inode; the device is left out, because its number may be another after a mount.
+    fn file_number(&self, stat: &FileStat) -> u64 {
+        stat.st_ino
+    }
 
     /// Creates a file that must not exist yet, open for writing.
     fn create(&self, directory: &OwnedFd, name: &str) -> Result<File, Errno>;

@@ -8,8 +8,9 @@
 //! - Symbolic links are followed only when the configuration says so. Otherwise no operation passes through one, so
 //!   nothing below the root leads out of it; listings report links as refused. A link that leads to the other side of
 //!   the job is never followed ([`links`]).
-//! - Writes go to a temporary file beside the target and become visible by `rename`. Its name is the upload id, so any
-//!   process on the machine may write parts. Listings never show such files.
+//! - Writes go to a temporary file beside the target and become visible by `rename`. Its name and its inode are the upload
+//!   id ([`temporary`]), so any process on the machine may write parts, but never into another file that has got the name.
+//!   Listings never show such files.
 //! - A write replaces a regular file and nothing else: a device, FIFO, socket, directory or symbolic link (followed or
 //!   not) that has the name stays as it is, and the write is refused.
 //! - A write is acked when the kernel has the bytes. Only durable writes wait for the disk ([`durable`]); parts carry the
@@ -27,6 +28,7 @@ mod links;
 mod own_links;
 mod path;
 mod read;
+mod temporary;
 mod walk;
 mod write;
 

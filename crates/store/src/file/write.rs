@@ -9,13 +9,14 @@ use super::links::Blocked;
 use super::own_links::Witness;
 use super::path::{Split, is_temporary_of, temporary_name};
 use super::read::{identity_of, is_kind, object_info, special_name};
+use super::temporary::{TemporaryFile, errno_of_another};
 use crate::precondition::stays;
 use crate::{Doomed, ErrorKind, Expect, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, fstatat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use nix::unistd::UnlinkatFlags;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -254,9 +255,10 @@ impl Tree {
             self.make_directory(split.parent).map_err(|blocked| self.blocked_error("open upload", key, blocked))?;
         // Better now than after all parts are written.
         self.stat_replaceable("open upload", key, &directory, split.name)?;
-        let (_, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
+        let (file, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
+        let number = self.disk.file_number(&fstat(&file).map_err(fail)?);
         temporary.kept = true;
-        Ok(UploadId(temporary.name.clone()))
+        Ok(TemporaryFile { name: &temporary.name, number: Some(number) }.upload_id())
     }
 
     fn file_split<'a>(&self, operation: &'static str, key: &'a str) -> Result<Split<'a>> {
@@ -267,8 +269,8 @@ impl Tree {
         Ok(split)
     }
 
-    /// Opens the temporary file of an upload. It is never created here: a part that comes after completion or abort
-    /// finds nothing.
+    /// Opens the temporary file of an upload, and no other file that has its name meanwhile. It is never created here: a
+    /// part that comes after completion or abort finds nothing.
     pub(super) fn open_temporary(
         &self,
         operation: &'static str,
@@ -278,17 +280,19 @@ impl Tree {
     ) -> Result<(OwnedFd, File)> {
         let split = self.file_split(operation, key)?;
         let gone = || self.error(ErrorKind::UploadNotFound, operation, key, "no such upload");
-        if !is_temporary_of(&upload.0, split.name) {
-            return Err(gone());
-        }
+        let Some(temporary) = TemporaryFile::of(upload, split.name) else { return Err(gone()) };
         let fail = |blocked: Blocked| match blocked {
             Blocked::System(Errno::ENOENT) => gone(),
             other => self.blocked_error(operation, key, other),
         };
         let directory = self.open_directory(split.parent).map_err(fail)?;
-        let flags = access | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let file = openat(&directory, upload.0.as_str(), flags, Mode::empty()).map_err(|errno| fail(errno.into()))?;
-        Ok((directory, file.into()))
+        // Without O_NONBLOCK a FIFO waits for its other end.
+        let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let opened = openat(&directory, temporary.name, flags, Mode::empty());
+        let opened = opened.map_err(|errno| if errno_of_another(errno) { gone() } else { fail(errno.into()) });
+        let file = File::from(opened?);
+        let stat = fstat(&file).map_err(|errno| fail(errno.into()))?;
+        if temporary.may_be_written(self.disk.as_ref(), &stat) { Ok((directory, file)) } else { Err(gone()) }
     }
 
     pub(super) fn put_part(&self, key: &str, upload: &UploadId, offset: u64, payload: &Payload) -> Result<()> {
@@ -319,19 +323,23 @@ impl Tree {
         }
         self.refuse_lost_parts(key, &file, parts)?;
         let disk = self.disk.as_ref();
-        let temporary = Temporary { disk, directory: &directory, name: upload.0.clone(), kept: true };
         let split = self.file_split(OPERATION, key)?;
+        let gone = || self.error(ErrorKind::UploadNotFound, OPERATION, key, "no such upload");
+        let name = TemporaryFile::of(upload, split.name).ok_or_else(gone)?.name.to_owned();
+        let temporary = Temporary { disk, directory: &directory, name, kept: true };
         self.publish(OPERATION, key, split, &file, &temporary, options)
     }
 
     pub(super) fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
         let split = self.file_split("abort upload", key)?;
-        if !is_temporary_of(&upload.0, split.name) {
-            return Ok(());
-        }
-        let removed = self
-            .open_directory(split.parent)
-            .and_then(|directory| Ok(self.disk.remove(&directory, &upload.0, UnlinkatFlags::NoRemoveDir)?));
+        let Some(temporary) = TemporaryFile::of(upload, split.name) else { return Ok(()) };
+        let removed = self.open_directory(split.parent).and_then(|directory| {
+            let stat = fstatat(&directory, temporary.name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            if temporary.may_be_removed(self.disk.as_ref(), &stat) {
+                self.disk.remove(&directory, temporary.name, UnlinkatFlags::NoRemoveDir)?;
+            }
+            Ok(())
+        });
         match removed {
             Ok(()) | Err(Blocked::System(Errno::ENOENT)) => Ok(()),
             Err(blocked) => Err(self.blocked_error("abort upload", key, blocked)),
@@ -355,8 +363,10 @@ impl Tree {
         .map_err(fail)?;
         let pending = names.into_iter().filter_map(|name| {
             let stat = fstatat(&directory, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+            let found = TemporaryFile { name: &name, number: Some(self.disk.file_number(&stat)) };
             let opened_unix_ms = object_info(String::new(), &stat).modified_unix_ms;
-            Some(PendingUpload { upload: UploadId(name), opened_unix_ms })
+            let pending = PendingUpload { upload: found.upload_id(), opened_unix_ms };
+            found.may_be_written(self.disk.as_ref(), &stat).then_some(pending)
         });
         Ok(pending.collect())
     }

@@ -6,9 +6,9 @@ use nix::unistd::mkfifo;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, symlink};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tradewind_store::{
     Checksums, Doomed, ErrorKind, ListRequest, Payload, Precondition, PutOptions, Store, StoreConfig, UploadId,
@@ -218,7 +218,8 @@ async fn temporary_files_are_never_listed_nor_left() {
         let long = "n".repeat(255);
         for name in ["short", long.as_str()] {
             let upload = s.store.open_upload(&s.key(name), &PutOptions::default()).await.unwrap();
-            assert!(upload.0.len() <= 255);
+            let (temporary, _) = upload.0.split_once('/').unwrap();
+            assert!(temporary.len() <= 255);
             assert!(s.names("").await.iter().all(|listed| listed != name));
             let pending = s.store.pending_uploads(&s.key(name)).await.unwrap();
             assert_eq!(pending.len(), 1);
@@ -230,6 +231,99 @@ async fn temporary_files_are_never_listed_nor_left() {
         }
         let on_disk = std::fs::read_dir(root(s).join(&s.prefix)).unwrap().count();
         assert_eq!(on_disk, 2);
+    })
+    .await;
+}
+
+/// Who has the name of a temporary file after its upload was interrupted.
+#[derive(Clone, Copy, Debug)]
+enum StandIn {
+    HardLink,
+    Moved,
+    Symlink,
+    Fifo,
+    Socket,
+    Directory,
+}
+
+const STAND_INS: [StandIn; 6] =
+    [StandIn::HardLink, StandIn::Moved, StandIn::Symlink, StandIn::Fifo, StandIn::Socket, StandIn::Directory];
+
+impl StandIn {
+    fn take(self, temporary: &Path, victim: &Path) {
+        // A removed file would leave its inode to the next one.
+        std::fs::rename(temporary, victim.with_extension("kept")).unwrap();
+        match self {
+            StandIn::HardLink => std::fs::hard_link(victim, temporary).unwrap(),
+            StandIn::Moved => std::fs::rename(victim, temporary).unwrap(),
+            StandIn::Symlink => symlink(victim, temporary).unwrap(),
+            StandIn::Fifo => mkfifo(temporary, Mode::from_bits_truncate(0o644)).unwrap(),
+            StandIn::Socket => drop(UnixListener::bind(temporary).unwrap()),
+            StandIn::Directory => std::fs::create_dir(temporary).unwrap(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upload_is_never_written_into_what_else_has_its_name() {
+    on_files(async |s| {
+        for stand_in in STAND_INS {
+            let (key, name) = (s.key("d/f"), "d/f");
+            let upload = s.store.open_upload(&key, &PutOptions::default()).await.unwrap();
+            let payload = Payload::from(bytes(1000, 1));
+            let sums = Checksums::of_segments(payload.segments());
+            let tag = s.store.put_part(&key, &upload, 1, 0, payload.clone(), &sums).await.unwrap();
+            let directory = root(s).join(&s.prefix).join("d");
+            let (temporary, _) = upload.0.split_once('/').unwrap();
+            let (temporary, outside) = (directory.join(temporary), tempfile::tempdir_in(root(s)).unwrap());
+            let victim = outside.path().join("victim");
+            std::fs::write(&victim, bytes(2000, 2)).unwrap();
+            stand_in.take(&temporary, &victim);
+            let metadata = std::fs::symlink_metadata(&temporary).unwrap();
+            let gone = Some(ErrorKind::UploadNotFound);
+
+            let part = s.store.put_part(&key, &upload, 2, 1000, payload.clone(), &sums).await;
+            assert_eq!(kind(part), gone, "{stand_in:?}");
+            assert_eq!(kind(s.store.has_part(&key, &upload, 0, &tag).await), gone, "{stand_in:?}");
+            let options = PutOptions::default();
+            let done = s.store.complete_upload(&key, &upload, std::slice::from_ref(&tag), &sums, &options).await;
+            assert_eq!(kind(done), gone, "{stand_in:?}");
+            s.store.abort_upload(&key, &upload).await.unwrap();
+
+            assert!(s.names("").await.is_empty(), "{stand_in:?}: {name} is not there");
+            let now = std::fs::symlink_metadata(&temporary).unwrap();
+            assert_eq!((now.ino(), now.file_type()), (metadata.ino(), metadata.file_type()), "{stand_in:?} stays");
+            let kept = if victim.exists() { &victim } else { &temporary };
+            assert_eq!(std::fs::read(kept).unwrap(), bytes(2000, 2), "{stand_in:?}");
+            match stand_in {
+                StandIn::Directory => std::fs::remove_dir(&temporary).unwrap(),
+                _ => std::fs::remove_file(&temporary).unwrap(),
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_upload_of_an_older_version_is_continued_unless_its_file_has_other_names() {
+    on_files(async |s| {
+        let key = s.key("f");
+        let upload = s.store.open_upload(&key, &PutOptions::default()).await.unwrap();
+        let (name, _) = upload.0.split_once('/').unwrap();
+        let (older, temporary) = (UploadId(name.to_owned()), root(s).join(&s.prefix).join(name));
+        let payload = Payload::from(bytes(1000, 1));
+        let sums = Checksums::of_segments(payload.segments());
+        let other_name = root(s).join(&s.prefix).join("other");
+        std::fs::hard_link(&temporary, &other_name).unwrap();
+        let part = s.store.put_part(&key, &older, 1, 0, payload.clone(), &sums).await;
+        assert_eq!(kind(part), Some(ErrorKind::UploadNotFound));
+        s.store.abort_upload(&key, &older).await.unwrap();
+        std::fs::remove_file(&other_name).unwrap();
+
+        let tag = s.store.put_part(&key, &older, 1, 0, payload, &sums).await.unwrap();
+        s.store.complete_upload(&key, &older, &[tag], &sums, &PutOptions::default()).await.unwrap();
+        assert_eq!(s.read("f", None).await.unwrap(), bytes(1000, 1));
+        assert!(!temporary.exists());
     })
     .await;
 }

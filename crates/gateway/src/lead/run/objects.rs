@@ -132,7 +132,8 @@ impl Running {
         {
             let store = &self.setup.targets[usize::from(cargo.item.target)];
             let (boot, local) = (store.volatile_boot(), self.local);
-            let is_doubtful = cargo.parts_are_doubtful;
+            // Bytes that another program wrote into the temporary file meanwhile must not become the only copy.
+            let is_doubtful = cargo.parts_are_doubtful || self.setup.job.delete_source;
             let survives = |part: &PartTag| boot.is_none() || local && !is_doubtful && boot == Some(&part.tag);
             cargo.go_on_with(upload, survives);
             self.tally.acked_earlier(cargo.item.target, cargo.acked_bytes());
