@@ -3,9 +3,11 @@
 //! Participants: the [`lead`] finds what is to be moved and remembers what has been; [`task`] is work that needs no
 //! gateways (`ls`, `cat`, `check`, …); [`stores`] turns the contract's description of a store into an open one.
 //! [`control`] is the API by which all of it is told what to do; [`identity`] and [`tls`] let only one fleet in.
-//! [`node`] does the work, over the connections of [`net`].
+//! [`node`] does the work, over the connections of [`net`]. [`retry`] limits how often stores are asked, and [`drain`] how
+//! long work goes on after a wish to stop.
 
 pub mod control;
+pub mod drain;
 #[cfg(test)]
 mod drop_after;
 pub mod identity;

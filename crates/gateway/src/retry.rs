@@ -1,9 +1,11 @@
 //! Tries a store request again while that may help: exponential backoff with jitter, bounded in tries and in time.
 
+use crate::drain::drained;
 use rand::Rng;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tradewind_contract::{JobSpec, Limits};
 use tradewind_store::{Error, ErrorKind, Result, WorkLimits};
 
@@ -54,16 +56,34 @@ impl RetryPolicy {
 
     /// Runs `attempt` until it succeeds, fails for good, or the policy is exhausted; the last error is returned.
     /// `operation` and `url` name the request in the error of a try that never answered.
-    pub async fn run<T, F, Fut>(&self, operation: &'static str, url: &str, mut attempt: F) -> Result<T>
+    pub async fn run<T, F, Fut>(&self, operation: &'static str, url: &str, attempt: F) -> Result<T>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        let never = CancellationToken::new();
+        let ended = self.run_until_stopped(&never, operation, url, attempt).await;
+        ended.unwrap_or_else(|| unreachable!("nothing else holds the token"))
+    }
+
+    /// As [`RetryPolicy::run`], but begins no try after `stop`, and waits for one in flight no longer than
+    /// [`DRAIN_MAX`](crate::drain::DRAIN_MAX). Returns `None` if it was stopped: a try may have been carried out.
+    pub async fn run_until_stopped<T, F, Fut>(
+        &self,
+        stop: &CancellationToken,
+        operation: &'static str,
+        url: &str,
+        mut attempt: F,
+    ) -> Option<Result<T>>
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T>>,
     {
         let began = Instant::now();
         let mut tries = 0;
-        loop {
-            let error = match tokio::time::timeout(self.idle_max, attempt()).await {
-                Ok(Ok(value)) => return Ok(value),
+        while !stop.is_cancelled() {
+            let error = match drained(stop, tokio::time::timeout(self.idle_max, attempt())).await? {
+                Ok(Ok(value)) => return Some(Ok(value)),
                 Ok(Err(error)) => error,
                 Err(_) => {
                     let waited = format!("no answer for {} s", self.idle_max.as_secs());
@@ -71,10 +91,11 @@ impl RetryPolicy {
                 }
             };
             tries += 1;
-            let Some(wait) = self.wait_after(&error, tries, began.elapsed()) else { return Err(error) };
+            let Some(wait) = self.wait_after(&error, tries, began.elapsed()) else { return Some(Err(error)) };
             tracing::debug!(%error, tries, wait_ms = wait.as_millis() as u64, "store request is tried again");
-            tokio::time::sleep(wait).await;
+            stop.run_until_cancelled(tokio::time::sleep(wait)).await?;
         }
+        None
     }
 
     /// How long to wait after the `tries`th try, `spent` after the first began; `None` when it was the last.

@@ -115,8 +115,8 @@ pub struct DeletionRun {
     pub dry_run: bool,
     /// This run has written something, which may have come to lie under a key that is to be deleted.
     pub has_written: bool,
-    /// Stops between requests.
-    pub cancel: CancellationToken,
+    /// A wish to stop. No request begins after it; one in flight is waited for as [`drained`](crate::drain) says.
+    pub stop: CancellationToken,
 }
 
 impl Spool {
@@ -278,6 +278,7 @@ fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -
 
 impl DeletionRun {
     /// Deletes all that was put down and says of each key what became of it. Returns how many are gone (or would be).
+    /// After a stop nothing is said of the keys that were not tried, and of those whose answer did not arrive.
     ///
     /// # Errors
     /// The spool cannot be read. What a store refuses is a [`Deleted::Failed`].
@@ -299,13 +300,13 @@ impl DeletionRun {
     }
 
     async fn run_batch(&self, batch: Vec<Entry>, out: &mpsc::Sender<Deleted>) -> u64 {
-        if self.cancel.is_cancelled() {
-            return 0;
-        }
         let Some(index) = batch.first().map(|doomed| doomed.store) else { return 0 };
         let store = &self.stores[usize::from(index)];
-        let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
-        let batch = self.keep_what_may_be_ours(store.as_ref(), batch, out).await;
+        let looking = async {
+            let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
+            self.keep_what_may_be_ours(store.as_ref(), batch, out).await
+        };
+        let Some(batch) = self.stop.run_until_cancelled(looking).await else { return 0 };
         let verdicts = self.verdicts(store.as_ref(), batch).await;
         let mut gone = 0;
         for (key, verdict) in verdicts {
@@ -418,7 +419,7 @@ impl DeletionRun {
             key,
             condition: Precondition { not_after_unix_ms, ..condition },
         });
-        delete_objects(store, batch.collect(), self.policy).await
+        delete_until_stopped(&self.stop, store, batch.collect(), self.policy).await
     }
 }
 
@@ -451,6 +452,17 @@ pub async fn delete_keys(store: &dyn Store, keys: Vec<String>, policy: RetryPoli
 /// that may yet go. Every key is in the answer once, in no particular order.
 pub async fn delete_objects(
     store: &dyn Store,
+    objects: Vec<Doomed>,
+    policy: RetryPolicy,
+) -> Vec<(String, Result<()>)> {
+    delete_until_stopped(&CancellationToken::new(), store, objects, policy).await
+}
+
+/// As [`delete_objects`], as long as nobody wishes to stop. Keys that were not tried until then, and those whose answer
+/// did not arrive, are not in the answer.
+pub async fn delete_until_stopped(
+    stop: &CancellationToken,
+    store: &dyn Store,
     mut objects: Vec<Doomed>,
     policy: RetryPolicy,
 ) -> Vec<(String, Result<()>)> {
@@ -458,10 +470,12 @@ pub async fn delete_objects(
     let mut tries = 0;
     while !objects.is_empty() {
         tries += 1;
-        let answers = match policy.run("delete", store.url(), || store.delete(&objects)).await {
-            Ok(answers) => answers,
+        let ended = policy.run_until_stopped(stop, "delete", store.url(), || store.delete(&objects)).await;
+        let answers = match ended {
+            None => break,
+            Some(Ok(answers)) => answers,
             // Tried as often as it may be.
-            Err(error) => {
+            Some(Err(error)) => {
                 verdicts.extend(objects.into_iter().map(|doomed| (doomed.key, Err(error.clone()))));
                 break;
             }
@@ -479,7 +493,7 @@ pub async fn delete_objects(
         }
         objects = again;
         if !objects.is_empty() {
-            tokio::time::sleep(backoff(tries, slowest)).await;
+            stop.run_until_cancelled(tokio::time::sleep(backoff(tries, slowest))).await;
         }
     }
     verdicts

@@ -1,4 +1,6 @@
 use super::*;
+use crate::drain::DRAIN_MAX;
+use crate::stepped::{Stepped, Steps};
 use crate::trees::Tree;
 use tradewind_contract::Limits;
 
@@ -18,7 +20,7 @@ fn run_over(trees: &[&Tree]) -> DeletionRun {
         policy: RetryPolicy::from(&Limits::default()),
         dry_run: false,
         has_written: true,
-        cancel: CancellationToken::new(),
+        stop: CancellationToken::new(),
     }
 }
 
@@ -193,7 +195,26 @@ async fn a_stopped_run_deletes_nothing_more() {
     let tree = Tree::with(&[("a", b"1")]);
     let spool = spool_of(&[&tree], &[(0, "a")]).await;
     let stopped = run_over(&[&tree]);
-    stopped.cancel.cancel();
+    stopped.stop.cancel();
     assert_eq!(run(stopped, spool).await, (0, vec![]));
     assert_eq!(tree.keys(), ["a"]);
+}
+
+/// The store deletes and does not answer: nobody knows what became of the objects.
+#[tokio::test(start_paused = true)]
+async fn a_stopped_run_says_nothing_of_a_delete_that_is_not_answered() {
+    let tree = Tree::with(&[("a", b"1")]);
+    let spool = spool_of(&[&tree], &[(0, "a")]).await;
+    let steps = Steps::new(1);
+    let stores: Vec<Arc<dyn Store>> = vec![Stepped::with(&tree.store, &steps)];
+    let stopped = DeletionRun { stores, ..run_over(&[&tree]) };
+    let stop = stopped.stop.clone();
+    let stopping = async {
+        steps.over().await;
+        stop.cancel();
+        tokio::time::Instant::now()
+    };
+    let (said, stopped_at) = futures::join!(run(stopped, spool), stopping);
+    assert_eq!((said, tree.keys()), ((0, vec![]), vec![]));
+    assert_eq!(stopped_at.elapsed(), DRAIN_MAX);
 }

@@ -21,6 +21,7 @@ use crate::lead::survey::{SurveyError, WorkItem};
 use crate::node::work::{Failure, Placed, Side};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 use tradewind_store::{Doomed, ErrorKind, Precondition};
 use tradewind_wire::Fault;
 
@@ -51,7 +52,8 @@ impl Running {
     }
 
     /// Concludes what was doubted and is as it should be; the rest fails. To be called when no request is in flight.
-    pub(super) async fn settle_doubted(&mut self) -> Result<(), SurveyError> {
+    /// No look begins after `stop`: what was not looked at is copied again when the job is resumed.
+    pub(super) async fn settle_doubted(&mut self, stop: &CancellationToken) -> Result<(), SurveyError> {
         let (setup, doubted) = (self.setup.clone(), self.doubted.take().map_err(SurveyError::Spool)?);
         let looks = futures::stream::iter(doubted.map(|copied| {
             let setup = setup.clone();
@@ -61,7 +63,7 @@ impl Running {
                 Ok::<_, SurveyError>((copied, verdict))
             }
         }));
-        let mut looks = std::pin::pin!(looks.buffered(LOOKS_AT_ONCE_MAX));
+        let mut looks = std::pin::pin!(looks.take_until(stop.cancelled()).buffered(LOOKS_AT_ONCE_MAX));
         while let Some(looked) = looks.next().await {
             let (copied, verdict) = looked?;
             match verdict {

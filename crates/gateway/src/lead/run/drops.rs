@@ -1,8 +1,10 @@
 //! A lead that is dropped at any await and resumed: the job ends done, every byte is right, nothing is lost on the way and
-//! nothing is left open.
+//! nothing is left open. The same holds for a lead that is told to stop when its stores have ceased to answer, and it ends
+//! in time.
 
-use super::{LeadSetup, Way, begin};
+use super::{LeadSetup, PROGRESS_EVERY, Way, begin};
 use crate::control::events;
+use crate::drain::DRAIN_MAX;
 use crate::drop_after::DropAfter;
 use crate::lead::background::Background;
 use crate::lead::status;
@@ -56,6 +58,8 @@ enum Cut {
     DiesAtStep(usize),
     /// It goes on, but the task that makes this step panics.
     PanicsAtStep(usize),
+    /// Its stores answer nothing more when they have made so many steps, and it is told to stop.
+    StoppedAtStep(usize),
     Never,
 }
 
@@ -104,7 +108,7 @@ impl World {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let (polls, steps) = match cut {
             Cut::DiesAtPoll(polls) | Cut::LeadDroppedAtPoll(polls) => (polls, Steps::new(usize::MAX)),
-            Cut::DiesAtStep(steps) => (usize::MAX, Steps::new(steps)),
+            Cut::DiesAtStep(steps) | Cut::StoppedAtStep(steps) => (usize::MAX, Steps::new(steps)),
             Cut::PanicsAtStep(steps) => (usize::MAX, Steps::panicking(steps)),
             Cut::Never => (usize::MAX, Steps::new(usize::MAX)),
         };
@@ -112,6 +116,7 @@ impl World {
             let tasks = TaskTracker::new();
             let stores = [Stepped::with(&self.from.store, &steps), Stepped::with(&self.to.store, &steps)];
             let setup = setup(self.job(resume), stores, &tasks);
+            let stop = setup.stop.clone();
             let lead = async {
                 let work = begin(setup).await.unwrap_or_else(|cannot| panic!("{}", cannot.message));
                 work.await;
@@ -119,6 +124,9 @@ impl World {
             if let Cut::PanicsAtStep(_) = cut {
                 tokio::time::timeout(HANG, lead).await.unwrap_or_else(|_| panic!("the job hangs, {cut:?}"));
                 return !steps.are_over();
+            }
+            if let Cut::StoppedAtStep(_) = cut {
+                return ends_in_time(lead, &steps, &stop).await;
             }
             let ended = tokio::select! {
                 ended = DropAfter::new(polls, lead) => ended.is_some(),
@@ -150,11 +158,36 @@ impl World {
         (self.to.files(), self.from.files()) == (self.files.clone(), left)
     }
 
+    /// A job that was stopped says so, and counts nothing as deleted that is there.
+    fn check_stopped(&self, when: &str) {
+        let status = status::read(self.state.path()).unwrap().unwrap();
+        assert_eq!(status.state, JobState::Interrupted, "{when}: {:?}", status.summary);
+        let gone = match self.verb {
+            Verb::Copy => 0,
+            Verb::Move => self.files.len() - self.from.files().len(),
+            Verb::Sync => usize::from(!self.to.path("z").exists()),
+        };
+        let deleted = status.summary.map_or(0, |summary| summary.objects_deleted);
+        assert!(deleted <= gone as u64, "{when}: {deleted} of {gone} were deleted");
+    }
+
     fn check_end(&self, when: &str) {
         let status = status::read(self.state.path()).unwrap().unwrap();
         assert_eq!(status.state, JobState::Done, "{when}: {:?}", status.summary);
         assert!(self.is_complete(), "{when}: {:?} and {:?}", self.from.keys(), self.to.keys());
     }
+}
+
+/// Tells the lead to stop once its stores answer nothing more. Returns whether it ended before.
+async fn ends_in_time(lead: impl Future<Output = ()>, steps: &Steps, stop: &CancellationToken) -> bool {
+    let mut lead = std::pin::pin!(lead);
+    tokio::select! {
+        () = &mut lead => return true,
+        () = steps.over() => stop.cancel(),
+    }
+    let ended = tokio::time::timeout(DRAIN_MAX + PROGRESS_EVERY, lead).await;
+    ended.expect("a lead that is told to stop waits for its stores no longer than it may");
+    false
 }
 
 fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> LeadSetup {
@@ -203,6 +236,9 @@ fn cut_off(verb: Verb, cut: fn(usize) -> Cut, stride: usize) {
             assert_ne!(status.state, JobState::Running, "{when}: nobody is told that the job is over");
             assert!(ended || status.state != JobState::Done || world.is_complete(), "{when}: not all is done");
         }
+        if let (Cut::StoppedAtStep(_), false) = (cut(number), ended) {
+            world.check_stopped(&when);
+        }
         if ended {
             world.check_end(&when);
             assert!(number > 10, "{when}: it was never cut off");
@@ -214,8 +250,27 @@ fn cut_off(verb: Verb, cut: fn(usize) -> Cut, stride: usize) {
     panic!("it never ends");
 }
 
+/// A resumed job is stopped too, with what an earlier run has left open.
+#[test]
+fn a_job_that_is_resumed_and_stopped_ends_in_time() {
+    for number in (0..CUTS_MAX).step_by(3) {
+        let world = World::new(Verb::Move);
+        assert!(!world.run(false, Cut::DiesAtStep(60)), "it was to leave something open");
+        let when = format!("resumed, stopped at step {number}");
+        if world.run(true, Cut::StoppedAtStep(number)) {
+            return world.check_end(&when);
+        }
+        world.check(&when);
+        world.check_stopped(&when);
+        assert!(world.run(true, Cut::Never));
+        world.check_end(&when);
+    }
+    panic!("it never ends");
+}
+
 /// All ways to cut a job off.
-const CUTS: [fn(usize) -> Cut; 4] = [Cut::DiesAtPoll, Cut::LeadDroppedAtPoll, Cut::DiesAtStep, Cut::PanicsAtStep];
+const CUTS: [fn(usize) -> Cut; 5] =
+    [Cut::DiesAtPoll, Cut::LeadDroppedAtPoll, Cut::DiesAtStep, Cut::PanicsAtStep, Cut::StoppedAtStep];
 
 fn cut_off_in_all_ways(stride: usize) {
     for verb in VERBS {

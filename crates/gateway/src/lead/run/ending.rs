@@ -4,6 +4,7 @@ use super::causes::{Cause, Place};
 use super::emptied::{Emptied, is_empty_folder};
 use super::spending::SPENDING_FILE;
 use super::{Running, Stopping};
+use crate::drain::drained;
 use crate::lead::deletion::{self, Deleted, DeletionRun, EMPTY_SOURCE_HINT, Refusal, Spool};
 use crate::lead::journal::{Entry, JOURNAL_FILE};
 use crate::lead::report::{ObjectVerdict, Verdict};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Event, Outcome, Summary};
-use tradewind_store::{ErrorKind, Store};
+use tradewind_store::{Doomed, ErrorKind, Store};
 
 /// Deletions told to the lead and not yet taken in.
 const DELETED_QUEUE_MAX: usize = 1024;
@@ -44,9 +45,10 @@ impl Running {
         let mut ending = match (self.stopping.take(), ended) {
             (Some(Stopping { closed: true, .. }), _) => self.after_failures(true),
             (Some(Stopping { outcome, message, hint, .. }), _) => Ending { outcome, message, hint },
-            (None, Ok(end)) => match self.settle_doubted().await {
-                Ok(()) => self.after_all(end, stop).await,
-                Err(error) => self.after_error(&error),
+            (None, Ok(end)) => match drained(stop, self.settle_doubted(stop)).await {
+                Some(Err(error)) => self.after_error(&error),
+                Some(Ok(())) if !stop.is_cancelled() => self.after_all(end, stop).await,
+                _ => Ending::plain(Outcome::Interrupted),
             },
             (None, Err(error)) => self.after_error(&error),
         };
@@ -104,7 +106,9 @@ impl Running {
     }
 
     async fn after_all(&mut self, end: SurveyEnd, stop: &CancellationToken) -> Ending {
-        self.abort_leftovers().await;
+        if stop.run_until_cancelled(self.abort_leftovers()).await.is_none() {
+            return Ending::plain(Outcome::Interrupted);
+        }
         let ending = self.after_failures(false);
         let (ask, dry_run) = (self.setup.job.delete.is_some_and(|rules| rules.ask), self.setup.job.dry_run);
         if let (Some(rules), Some(_)) = (&self.setup.job.delete, &end.extraneous)
@@ -139,8 +143,8 @@ impl Running {
         if let Some(spool) = end.extraneous {
             let mut emptied = Emptied::of(&self.setup.job);
             left += self.delete(targets, spool, stop, |store, key| emptied.add(store, key)).await;
-            if !dry_run {
-                self.remove_emptied_targets(emptied).await;
+            if !dry_run && left == 0 && !self.remove_emptied_targets(emptied, stop).await {
+                return Ending::plain(Outcome::Interrupted);
             }
         }
         if let Some(moved) = self.moved.take() {
@@ -154,49 +158,63 @@ impl Running {
                 return ending;
             }
             left += self.delete(vec![self.setup.source.clone()], spool, stop, |_, _| ()).await;
-            if left == 0 {
-                self.remove_emptied(directories).await;
+            if left == 0 && !self.remove_emptied(directories, stop).await {
+                return Ending::plain(Outcome::Interrupted);
             }
         }
         if left > 0 {
-            self.notice(format!("{left} objects are still to be deleted"));
+            self.notice(format!("{left} objects may still have to be deleted"));
             return Ending::plain(Outcome::Interrupted);
         }
         if ending.outcome == Outcome::Done { self.after_failures(false) } else { ending }
     }
 
-    /// Directories that `mv` took the last entry of. A store of files leaves one that holds anything as it is.
-    async fn remove_emptied(&self, directories: impl Iterator<Item = String>) {
-        let source = &self.setup.source;
+    /// Directories that `mv` took the last entry of. A store of files leaves one that holds anything as it is. Returns
+    /// false if it was stopped before all were tried.
+    async fn remove_emptied(&self, directories: impl Iterator<Item = String>, stop: &CancellationToken) -> bool {
         for directory in directories {
-            for (_, removed) in deletion::delete_keys(source.as_ref(), vec![directory], self.setup.policy).await {
-                if let Err(error) = removed {
-                    self.notice(format!("an emptied directory stays behind: {error}"));
-                }
+            if !self.remove_directory(self.setup.source.as_ref(), directory, stop).await {
+                return false;
             }
         }
+        true
     }
 
-    /// Directories of destinations that `--delete` took the last file of. Those that the source has stay, empty.
-    async fn remove_emptied_targets(&self, emptied: Emptied) {
+    /// Directories of destinations that `--delete` took the last file of. Those that the source has stay, empty. Returns
+    /// false if it was stopped before all were tried.
+    async fn remove_emptied_targets(&self, emptied: Emptied, stop: &CancellationToken) -> bool {
         let (setup, policy) = (&self.setup, self.setup.policy);
         for (index, name) in emptied.deepest_first() {
             let store = &setup.targets[index];
             let key = format!("{}{name}", setup.job.targets[index].key);
-            if !is_empty_folder(store.as_ref(), &key, policy).await {
-                continue;
-            }
             let at_source = emptied.at_source(&name);
-            let found = policy.run("head", setup.source.url(), || setup.source.head(&at_source)).await;
-            if !found.is_err_and(|error| error.kind == ErrorKind::NotFound) {
-                continue;
-            }
-            for (_, removed) in deletion::delete_keys(store.as_ref(), vec![key], policy).await {
-                if let Err(error) = removed {
-                    self.notice(format!("an emptied directory stays behind: {error}"));
+            let looking = async {
+                if !is_empty_folder(store.as_ref(), &key, policy).await {
+                    return false;
                 }
+                let found = policy.run("head", setup.source.url(), || setup.source.head(&at_source)).await;
+                found.is_err_and(|error| error.kind == ErrorKind::NotFound)
+            };
+            match stop.run_until_cancelled(looking).await {
+                None => return false,
+                Some(false) => {}
+                Some(true) if self.remove_directory(store.as_ref(), key, stop).await => {}
+                Some(true) => return false,
             }
         }
+        true
+    }
+
+    /// Removes a directory if it is empty. Returns false if nobody knows, because of a wish to stop.
+    async fn remove_directory(&self, store: &dyn Store, directory: String, stop: &CancellationToken) -> bool {
+        let doomed = vec![Doomed::any(directory)];
+        let verdicts = deletion::delete_until_stopped(stop, store, doomed, self.setup.policy).await;
+        for (_, removed) in &verdicts {
+            if let Err(error) = removed {
+                self.notice(format!("an emptied directory stays behind: {error}"));
+            }
+        }
+        !verdicts.is_empty()
     }
 
     /// Uploads of an earlier run whose objects are no longer as they were: nobody will finish them.
@@ -253,7 +271,8 @@ impl Running {
         }
     }
 
-    /// Deletes what was put down, and returns how many objects were not tried because the job was stopped.
+    /// Deletes what was put down. Returns of how many objects nobody knows whether they are gone, because the job was
+    /// stopped: most of them were not tried.
     /// `gone` is told the store's index and the key of each object that is deleted.
     async fn delete(
         &mut self,
@@ -270,7 +289,7 @@ impl Running {
         let (out, mut deleted) = mpsc::channel(DELETED_QUEUE_MAX);
         let (targets, policy) = (self.setup.targets.clone(), self.setup.policy);
         let has_written = self.tally.has_written();
-        let run = DeletionRun { stores, targets, policy, dry_run, has_written, cancel: stop.clone() };
+        let run = DeletionRun { stores, targets, policy, dry_run, has_written, stop: stop.clone() };
         let running = tokio::spawn(run.run(spool, out));
         while let Some(deleted) = deleted.recv().await {
             untried = untried.saturating_sub(1);

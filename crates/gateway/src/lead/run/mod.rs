@@ -31,6 +31,7 @@ mod tally;
 mod trouble;
 
 use crate::control::events::EventSender;
+use crate::drain::DRAIN_MAX;
 use crate::lead::background::Background;
 use crate::lead::backlog::Backlog;
 use crate::lead::journal::{Entry, Intent, Journal, UnfinishedUpload};
@@ -82,8 +83,6 @@ const BUNDLE_OBJECTS_MEMORY: usize = 16;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Progress is written to the status file at every so many of its ticks.
 const STATUS_TICKS: u64 = 4;
-/// A stopped job waits so long for what is in flight.
-const DRAIN_MAX: Duration = Duration::from_secs(4);
 /// Why a job under a ceiling ends.
 const OUT_OF_BYTES: &str =
     "the ceiling on bytes does not leave enough for the rest: bytes that were lost on the way count";
@@ -204,8 +203,12 @@ async fn work(
         Ok(()) => tokio::select! {
             prepared = running.prepare_to_run(&limits) => prepared,
             Ok(lost) = &mut lost => Err(SurveyError::Unreachable(Box::new(lost))),
+            () = stop.cancelled() => Err(SurveyError::Cancelled),
         },
     };
+    if stop.is_cancelled() {
+        running.stop(Outcome::Interrupted, None, None);
+    }
     let ended = match prepared {
         Ok(surveying) => running.run(surveying, replies, &stop, &mut lost, state.as_ref()).await,
         Err(error) => Err(error),
