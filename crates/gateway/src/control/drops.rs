@@ -56,8 +56,7 @@ impl Running for SlowNode {
         yields().await;
     }
 
-    async fn reroute(&self, _program: &Program) -> Result<(), Refusal> {
-        yields().await;
+    fn reroute(&self, _program: &Program) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -138,7 +138,7 @@ impl Gateway {
         };
         let (program, past) = job.with(routes).map_err(Refused::unprocessable)?;
         check_program(&program, self.setting()).map_err(Refused::unprocessable)?;
-        job.node.reroute(&program).await.map_err(Refused::unprocessable)?;
+        job.node.reroute(&program).map_err(Refused::unprocessable)?;
         tracing::info!(job = program.job_id, node = program.node, routes = program.routes.len(), "routes changed");
         *life = Life::Running(Arc::new(Job { program, past, first: job.first.clone(), node: job.node.clone() }));
         Ok(())

@@ -29,11 +29,12 @@ pub trait Running: Send + Sync {
     /// Checkpoints and stops; returns when that is done. Every call after the first only waits for the first.
     async fn drain(&self);
 
-    /// Other routes from now on: `program` is the one it runs, with them in it, and has passed [`super::validate`].
+    /// Other routes from now on: `program` is the one it runs, with them in it, and has passed [`super::validate`]. Waits
+    /// for nothing, for nobody else can control the gateway meanwhile.
     ///
     /// # Errors
     /// They cannot be taken; of the hops some may have been added.
-    async fn reroute(&self, program: &Program) -> Result<(), Refusal>;
+    fn reroute(&self, program: &Program) -> Result<(), Refusal>;
 
     /// The node's figures now.
     fn metrics(&self) -> MetricsSnapshot;

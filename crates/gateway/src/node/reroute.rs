@@ -123,7 +123,7 @@ fn nowhere(route: &RouteSpec, what: &str) -> Refusal {
 }
 
 impl Node {
-    pub(super) async fn take_routes(&self, program: &Program) -> Result<(), Refusal> {
+    pub(super) fn take_routes(&self, program: &Program) -> Result<(), Refusal> {
         let hops = self.change_hops(program)?;
         let Stations { stations, leads, upstream } = stations(program, &hops, self.sink.as_ref());
         if let Some(inbound) = &self.inbound {
@@ -142,7 +142,7 @@ impl Node {
             rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
         };
         let over = |_| Refusal { error: "the job is over".to_owned(), hint: None };
-        lead.rerouted.send(change).await.map_err(over)
+        lead.rerouted.send(Some(change)).map_err(over)
     }
 
     /// The hops that the program names, those that are there already widened where it says so.

@@ -23,7 +23,7 @@ use async_trait::async_trait;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tradewind_contract::{JobSpec, Program, Refusal, StoreSpec};
@@ -55,7 +55,7 @@ pub(super) struct LeadHandle {
     stop: CancellationToken,
     /// Says when it has.
     done: CancellationToken,
-    pub(super) rerouted: mpsc::Sender<Rerouted>,
+    pub(super) rerouted: watch::Sender<Option<Rerouted>>,
 }
 
 /// A node that runs.
@@ -230,7 +230,7 @@ impl<'a> Building<'a> {
         events: EventSender,
     ) -> Result<LeadHandle, Refusal> {
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
-        let (rerouted, changes) = mpsc::channel(1);
+        let (rerouted, changes) = watch::channel(None);
         let setup = LeadSetup {
             job: Arc::new(job.clone()),
             limits: program.limits.clone(),
@@ -304,8 +304,8 @@ impl Running for Node {
         self.stop.cancel();
     }
 
-    async fn reroute(&self, program: &Program) -> Result<(), Refusal> {
-        self.take_routes(program).await
+    fn reroute(&self, program: &Program) -> Result<(), Refusal> {
+        self.take_routes(program)
     }
 
     fn metrics(&self) -> MetricsSnapshot {

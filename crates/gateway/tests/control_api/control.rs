@@ -65,7 +65,7 @@ impl Running for StagedNode {
         self.0.drained.fetch_add(1, Ordering::SeqCst);
     }
 
-    async fn reroute(&self, program: &Program) -> Result<(), Refusal> {
+    fn reroute(&self, program: &Program) -> Result<(), Refusal> {
         self.0.rerouted.lock().unwrap().push(program.clone());
         Ok(())
     }

@@ -33,7 +33,13 @@ struct Serving {
 
 impl Serving {
     async fn start(arguments: &[&str]) -> Self {
-        let mut child = gateway(&[&["serve"], arguments].concat()).spawn().unwrap();
+        Self::start_with(arguments, &[]).await
+    }
+
+    /// With these variables in its environment.
+    async fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = gateway(&[&["serve"], arguments].concat());
+        let mut child = command.envs(variables.iter().copied()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let log = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = stdout.next_line().await.unwrap().expect("a readiness line");
@@ -511,4 +517,53 @@ async fn two_gateways_measure_what_the_way_between_them_carries() {
     for gateway in [near, far] {
         assert_eq!(gateway.end_of_stdin().await.code(), Some(0));
     }
+}
+
+/// A job that moves objects within a store that accepts connections and never answers.
+fn silent_move(endpoint: &str) -> Value {
+    let store = |bucket: &str| json!({ "url": format!("s3://{bucket}"), "endpoint": endpoint, "path_style": true });
+    json!({
+        "contract": 1,
+        "job_id": "silent",
+        "node": "local",
+        "routes": [{ "id": 0, "nodes": ["local", "local", "local"], "share": 1.0 }],
+        "lead": {
+            "source": store("from"),
+            "delete_source": true,
+            "selection": { "kind": "prefix", "prefix": "" },
+            "targets": [{ "store": store("to"), "key": "" }],
+            "stall_s": 3600,
+        },
+        "source": store("from"),
+        "sinks": [store("to")],
+    })
+}
+
+#[tokio::test]
+async fn a_job_whose_stores_never_answer_takes_any_number_of_route_changes_and_is_drained() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let folder = Folder::new();
+    let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_REGION", "us-east-1")];
+    let _serving = Serving::start_with(&["--control", &folder.socket()], &keys).await;
+    let mut client = Client::unix(&folder.path("socket")).await;
+    let program = silent_move(&endpoint);
+    assert_eq!(client.put_program(&program).await, (StatusCode::OK, json!({})));
+    // It has asked, and waits for the answer.
+    let _asked = silent.accept().await.unwrap();
+    for share in [0.9, 0.8, 0.7] {
+        let mut routes = json!({ "routes": program["routes"] });
+        routes["routes"][0]["share"] = share.into();
+        let put = client.call(Method::PUT, "/v1/routes", routes.to_string()).await;
+        assert_eq!(put, (StatusCode::OK, json!({})));
+    }
+    let mut events = Client::unix(&folder.path("socket")).await.events().await;
+    assert_eq!(client.call(Method::POST, "/v1/drain", "").await.0, StatusCode::NO_CONTENT);
+    let done = loop {
+        match events.next().await.expect("the job says how it ended") {
+            event if event["event"] == "done" => break event,
+            _ => {}
+        }
+    };
+    assert_eq!(done["outcome"], "interrupted", "{done}");
 }

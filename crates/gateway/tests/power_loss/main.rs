@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tradewind_contract::{JobSpec, JobState, Limits, RouteSpec};
@@ -266,7 +266,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
     });
     let nodes = ["local"; 3].map(str::to_owned).to_vec();
     let (events, _log) = events::channel();
-    let (_reroutes, rerouted) = mpsc::channel(1);
+    let (_reroutes, rerouted) = watch::channel(None);
     let setup = LeadSetup {
         job: Arc::new(job),
         limits,

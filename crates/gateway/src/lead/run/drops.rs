@@ -20,7 +20,7 @@ use crate::trees::Tree;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tradewind_contract::{JobSpec, JobState, Limits, RouteSpec};
@@ -219,7 +219,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         source: from,
         targets: vec![to],
         events: events::channel().0,
-        rerouted: mpsc::channel(1).1,
+        rerouted: watch::channel(None).1,
         stop: CancellationToken::new(),
         background: Background::Inline,
     }

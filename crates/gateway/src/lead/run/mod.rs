@@ -61,7 +61,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tally::Tally;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -111,8 +111,8 @@ pub struct LeadSetup {
     pub targets: Vec<Arc<dyn Store>>,
     /// Tells the story.
     pub events: EventSender,
-    /// Other routes, while the job runs.
-    pub rerouted: mpsc::Receiver<Rerouted>,
+    /// Other routes, while the job runs. Only the latest change counts, for each names all routes.
+    pub rerouted: watch::Receiver<Option<Rerouted>>,
     /// A wish to stop.
     pub stop: CancellationToken,
     /// Where blocking work runs.
@@ -150,7 +150,7 @@ struct Running {
     /// What a gateway said of a store that it cannot reach, until something is done again.
     unreachable: Option<String>,
     clock: Clock,
-    rerouted: mpsc::Receiver<Rerouted>,
+    rerouted: watch::Receiver<Option<Rerouted>>,
     /// Why the job stops before its end.
     stopping: Option<Stopping>,
 }
@@ -378,7 +378,7 @@ impl Running {
                 found = surveying.found.recv(), if takes_more => self.found(found, &mut surveying).await,
                 Some(prepared) = self.prepared.1.recv() => self.prepared(prepared).await,
                 Some(looked) = self.outdated.next() => self.looked(looked).await?,
-                Some(change) = self.rerouted.recv() => self.take_routes(change),
+                Ok(()) = self.rerouted.changed() => self.take_routes(),
                 () = stop.cancelled(), if self.stopping.is_none() => {
                     self.stop(Outcome::Interrupted, None, None);
                 }

@@ -23,6 +23,7 @@ const WINDOW_REQUESTS: usize = 256;
 const DOWN_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// The routes of a running job from now on.
+#[derive(Clone)]
 pub struct Rerouted {
     /// All that are given work.
     pub routes: Vec<RouteSpec>,
@@ -35,8 +36,9 @@ pub struct Rerouted {
 }
 
 impl Running {
-    /// From now on these routes, at these limits.
-    pub(super) fn take_routes(&mut self, change: Rerouted) {
+    /// From now on the routes of the latest change, at its limits.
+    pub(super) fn take_routes(&mut self) {
+        let Some(change) = self.rerouted.borrow_and_update().clone() else { return };
         let chunk_bytes = self.setup.job.chunk_bytes;
         let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
         self.tally.know(&change.routes);
