@@ -11,8 +11,15 @@ pub const WORKERS_MIN: usize = 2;
 /// Threads that wait for files. Further file operations queue.
 pub const BLOCKING_THREADS_MAX: usize = 64;
 
-/// Connections to the control port at once. Further ones are answered 503 and closed.
+/// Connections of controllers to the control port at once. Further ones are answered 503 and closed.
 pub const CONTROL_CONNECTIONS_MAX: usize = 64;
+/// The same for all other gateways of the fleet together. They have no need of many, and take none of the controllers'.
+pub const CONTROL_PEER_CONNECTIONS_MAX: usize = 16;
+/// The same for each of them.
+pub const CONTROL_CONNECTIONS_PER_PEER_MAX: usize = 4;
+/// A connection of such a gateway takes no further request after this, and is closed when this has passed once more,
+/// whether or not its answers were read.
+pub const CONTROL_PEER_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// TLS handshakes at once on the control port. For a further client the longest-waiting handshake of the address that
 /// has most of them ends; addresses that are known give way last (see `net::gate`).
 pub const CONTROL_HANDSHAKES_MAX: usize = 64;

@@ -11,6 +11,7 @@
 //! its life. `docs/reference/control-api.md` is the description for users.
 
 mod answer;
+mod connections;
 #[cfg(test)]
 mod drops;
 pub mod events;

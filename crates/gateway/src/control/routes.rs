@@ -36,6 +36,25 @@ pub(super) enum Peer {
     Fleet(String),
 }
 
+impl Peer {
+    /// Whether it may do more than read version and metrics.
+    pub(super) fn may_control(&self, controllers: &[String]) -> bool {
+        match self {
+            Self::Local => true,
+            Self::Fleet(name) => controllers.contains(name),
+        }
+    }
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Local => formatter.write_str("a process on this machine"),
+            Self::Fleet(name) => formatter.write_str(name),
+        }
+    }
+}
+
 /// What all handlers share.
 #[derive(Clone)]
 pub(super) struct Api {
@@ -90,10 +109,9 @@ impl FromRequestParts<Api> for Controller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refused> {
         match parts.extensions.get::<Peer>() {
-            Some(Peer::Local) => Ok(Self),
-            Some(Peer::Fleet(name)) if api.controllers.contains(name) => Ok(Self),
-            Some(Peer::Fleet(name)) => {
-                let error = format!("{name} may not control this gateway");
+            Some(peer) if peer.may_control(&api.controllers) => Ok(Self),
+            Some(peer) => {
+                let error = format!("{peer} may not control this gateway");
                 Err(Refused::new(StatusCode::FORBIDDEN, error, "the gateway's --controller names who may"))
             }
             None => Err(Refused::new(StatusCode::FORBIDDEN, "nobody knows who you are", API_HINT)),

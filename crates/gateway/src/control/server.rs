@@ -1,10 +1,11 @@
 //! The sockets below the control API: who gets in, how many, and for how long.
 
+use super::connections::{ConnectionPlace, ConnectionPlaces};
 use super::gateway::Gateway;
 use super::routes::{self, Peer};
 use crate::limits::{
-    ACCEPT_RETRY_PAUSE, CONNECTIONS_AT_EXIT_TIMEOUT, CONTROL_CONNECTIONS_MAX, CONTROL_HANDSHAKES_MAX,
-    CONTROL_HANDSHAKES_PER_ADDRESS_MAX, REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
+    ACCEPT_RETRY_PAUSE, CONNECTIONS_AT_EXIT_TIMEOUT, CONTROL_HANDSHAKES_MAX, CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
+    CONTROL_PEER_CONNECTION_TIMEOUT, REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
 };
 use crate::net::gate::{Gate, GateLimits, Place};
 use crate::tls::{self, Identity};
@@ -16,7 +17,6 @@ use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,7 +40,8 @@ pub struct Server {
 #[derive(Clone)]
 struct Shared {
     router: Router,
-    places: Arc<Semaphore>,
+    controllers: Arc<[String]>,
+    places: ConnectionPlaces,
     gate: Gate,
     stop: CancellationToken,
 }
@@ -50,8 +51,9 @@ impl Server {
     pub fn start(listener: Listener, gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let shared = Shared {
-            router: routes::router(gateway, controllers),
-            places: Arc::new(Semaphore::new(CONTROL_CONNECTIONS_MAX)),
+            router: routes::router(gateway, controllers.clone()),
+            controllers,
+            places: ConnectionPlaces::new(),
             gate: Gate::new(GateLimits {
                 handshakes_max: CONTROL_HANDSHAKES_MAX,
                 per_address_max: CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
@@ -121,14 +123,18 @@ async fn serve<S>(mut stream: S, peer: Peer, shared: Shared)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Ok(_place) = shared.places.clone().try_acquire_owned() else {
-        tracing::warn!("control connection refused: {CONTROL_CONNECTIONS_MAX} are open");
-        if let Err(error) = stream.write_all(BUSY).await {
+    let Some(place) = shared.enter(&peer) else {
+        tracing::warn!(%peer, "control connection refused: too many are open");
+        let refusing = async {
+            stream.write_all(BUSY).await?;
+            stream.shutdown().await
+        };
+        if let Err(error) = refusing.await {
             tracing::debug!(%error, "nobody reads the refusal");
         }
         return;
     };
-    let service = TowerToHyperService::new(shared.router.layer(Extension(peer)));
+    let service = TowerToHyperService::new(shared.router.clone().layer(Extension(peer.clone())));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_HEAD_TIMEOUT)
@@ -142,9 +148,32 @@ where
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = long_enough(&place) => {
+            connection.as_mut().graceful_shutdown();
+            let ending = tokio::time::timeout(CONTROL_PEER_CONNECTION_TIMEOUT, connection);
+            ending.await.unwrap_or_else(|_elapsed| Ok(tracing::debug!(%peer, "control connection cut off")))
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "control connection ended");
+    }
+}
+
+/// Returns when a connection has lasted for as long as its peer may have one.
+async fn long_enough(place: &ConnectionPlace) {
+    match place {
+        // Reads events for as long as the job runs.
+        ConnectionPlace::Controller { .. } => std::future::pending().await,
+        ConnectionPlace::Peer { .. } => tokio::time::sleep(CONTROL_PEER_CONNECTION_TIMEOUT).await,
+    }
+}
+
+impl Shared {
+    fn enter(&self, peer: &Peer) -> Option<ConnectionPlace> {
+        match peer {
+            Peer::Fleet(name) if !peer.may_control(&self.controllers) => self.places.enter_peer(name),
+            _ => self.places.enter_controller(),
+        }
     }
 }
 
@@ -155,7 +184,46 @@ const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nc
 
 #[cfg(test)]
 mod tests {
-    use super::BUSY;
+    use super::*;
+    use crate::control::gateway::Equipment;
+    use crate::limits::CONTROL_CONNECTIONS_MAX;
+    use crate::node::NodeRunner;
+    use tokio::io::AsyncReadExt;
+
+    fn shared(controllers: &[&str]) -> Shared {
+        let gateway = Gateway::new(Box::new(NodeRunner::default()), Equipment::default()).unwrap();
+        let controllers: Arc<[String]> = controllers.iter().map(ToString::to_string).collect();
+        Shared {
+            router: routes::router(Arc::new(gateway), controllers.clone()),
+            controllers,
+            places: ConnectionPlaces::new(),
+            gate: Gate::new(GateLimits { handshakes_max: 1, per_address_max: 1 }),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// The peer asks much and reads nothing, so hyper waits to write and reads no further request.
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_reads_no_answer_gives_its_place_back_and_controllers_have_places_meanwhile() {
+        let shared = shared(&["lead"]);
+        let relay = || Peer::Fleet("relay".to_owned());
+        let mut clients = Vec::new();
+        let mut serving = tokio::task::JoinSet::new();
+        for _ in 0..CONTROL_CONNECTIONS_MAX {
+            let (mut client, stream) = tokio::io::duplex(1 << 10);
+            serving.spawn(serve(stream, relay(), shared.clone()));
+            client.write_all(&b"GET /v1/version HTTP/1.1\r\nhost: x\r\n\r\n".repeat(20)).await.unwrap();
+            // The first byte of an answer, or of a refusal.
+            client.read_u8().await.unwrap();
+            clients.push(client);
+        }
+        assert!(shared.enter(&relay()).is_none());
+        assert!(shared.enter(&Peer::Fleet("lead".to_owned())).is_some() && shared.enter(&Peer::Local).is_some());
+        let ended = tokio::time::timeout(3 * CONTROL_PEER_CONNECTION_TIMEOUT, serving.join_all());
+        ended.await.expect("its connections stay open");
+        assert!(shared.enter(&relay()).is_some());
+        drop(clients);
+    }
 
     #[test]
     fn the_busy_answer_says_its_own_length() {

@@ -450,11 +450,7 @@ pub async fn delete_keys(store: &dyn Store, keys: Vec<String>, policy: RetryPoli
 
 /// Deletes the objects (at most the store's `delete_keys_max`) that are in the state of their condition, retrying those
 /// that may yet go. Every key is in the answer once, in no particular order.
-pub async fn delete_objects(
-    store: &dyn Store,
-    objects: Vec<Doomed>,
-    policy: RetryPolicy,
-) -> Vec<(String, Result<()>)> {
+pub async fn delete_objects(store: &dyn Store, objects: Vec<Doomed>, policy: RetryPolicy) -> Vec<(String, Result<()>)> {
     delete_until_stopped(&CancellationToken::new(), store, objects, policy).await
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::process::{Child, ChildStderr, Command};
+use tradewind_gateway::limits::CONTROL_CONNECTIONS_PER_PEER_MAX;
 use tradewind_gateway::tls::{self, Identity};
 
 fn gateway(arguments: &[&str]) -> Command {
@@ -566,4 +567,30 @@ async fn a_job_whose_stores_never_answer_takes_any_number_of_route_changes_and_i
         }
     };
     assert_eq!(done["outcome"], "interrupted", "{done}");
+}
+
+#[tokio::test]
+async fn a_stolen_key_of_a_relay_does_not_keep_a_lease_from_being_renewed() {
+    let folder = Folder::new();
+    folder.fleet("fleet", &["lead", "relay", "sink"]).await;
+    let identity = folder.text("fleet/sink");
+    let ports = ["--control", "127.0.0.1:0", "--data", "127.0.0.1:0"];
+    let flags = ["--identity", &identity, "--lease-s", "3600", "--exit-with-stdin"];
+    let serving = Serving::start(&[&ports[..], &flags[..]].concat()).await;
+    let mut held = Vec::new();
+    for _ in 0..CONTROL_CONNECTIONS_PER_PEER_MAX {
+        let mut relay = mutual(&serving, &folder.path("fleet/relay"), "sink").await.unwrap();
+        assert_eq!(relay.get("/v1/version").await.0, StatusCode::OK);
+        held.push(relay);
+    }
+    let tcp = TcpStream::connect(serving.control()).await.unwrap();
+    let relay = Identity::load(&folder.path("fleet/relay")).unwrap();
+    let mut answer = String::new();
+    tls::connect(&relay, "sink", tcp).await.unwrap().read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many control connections"), "{answer}");
+    let mut lead = mutual(&serving, &folder.path("fleet/lead"), "sink").await.unwrap();
+    let renewed = lead.call(Method::POST, "/v1/lease", json!({ "lease_s": 60 }).to_string()).await;
+    assert_eq!(renewed.0, StatusCode::NO_CONTENT);
+    drop(held);
+    assert_eq!(serving.end_of_stdin().await.code(), Some(0));
 }
