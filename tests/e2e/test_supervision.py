@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -174,3 +176,39 @@ def test_a_resume_that_finds_the_job_taken_changes_nothing(client: tradewind.Cli
     assert os.listdir(Path(client.store.state_dir) / "fleets") == []
     lock.release()
     assert client.resume(job.id).wait().progress.objects_done == 1
+
+
+CLIENT = """
+import sys
+from pathlib import Path
+import tradewind
+from tests.e2e.test_supervision import priced_way
+folder, state, gateway = map(Path, sys.argv[1:])
+client = tradewind.Client(state_dir=str(state), gateway=str(gateway))
+options = tradewind.Options(recursive=True, limit_bytes_per_s=16_000_000)
+job = client.start(folder / "source", folder / "copy", options, way=priced_way(folder, 0.01, 0.60))
+print(job.id, *job.gateway_pids.values(), flush=True)
+job.wait()
+print(job.spent_usd(), flush=True)
+"""
+
+
+def test_a_client_that_stands_still_keeps_no_machines_beyond_its_ceiling(
+    client: tradewind.Client, source: Path
+) -> None:
+    """Its machines end with their leases, and what was done meanwhile is done when it continues."""
+    words = [sys.executable, "-c", CLIENT, str(source.parent), client.store.state_dir, client.gateway]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        job_id, *pids = other.stdout.readline().split()
+        processes = [find_process(int(pid)) for pid in pids]
+        other.send_signal(signal.SIGSTOP)
+        try:
+            assert all(process.wait(PATIENCE_S) for process in processes), "its machines outlived the ceiling"
+            assert client.job(job_id).state == "done"
+        finally:
+            other.send_signal(signal.SIGCONT)
+        spent_usd = float(other.stdout.readline())
+    assert other.returncode == 0
+    assert spent_usd <= 0.60
+    assert client.job(job_id).progress.cost_usd == pytest.approx(spent_usd)

@@ -12,7 +12,7 @@ from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.locks import try_lock
 from tradewind.model.store import StoreSpec
 from tradewind.transfer import jobs
-from tradewind.transfer.jobs import JobStore, new_job_id
+from tradewind.transfer.jobs import JobStore, done_line, new_job_id
 
 SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
 REQUEST = {"verb": "cp", "source": "s3://s/k", "destinations": ["s3://d/k"], "argv": [], "settings": {}}
@@ -139,6 +139,17 @@ def test_what_a_killed_client_left_of_a_job_is_removed(store: JobStore) -> None:
     store.prune()
     assert sorted(os.listdir(store.folder)) == ["a-job", "fresh", "used"]
     used.release()
+
+
+def test_the_last_line_of_a_job_that_is_done_is_found_again(store: JobStore) -> None:
+    make(store, "job-1")
+    folder = store.path("job-1")
+    assert done_line(folder) is None
+    summary = {"outcome": "done", "progress": {"objects_done": 3}}
+    for state, found in (("running", None), ("failed", None), ("done", {"event": "done", **summary})):
+        status = {"state": state, "progress": {}, "summary": summary, "updated_unix_ms": 1}
+        Path(folder, "status.json").write_text(json.dumps(status))
+        assert done_line(folder) == found
 
 
 def test_one_process_at_a_time_runs_a_job(store: JobStore) -> None:

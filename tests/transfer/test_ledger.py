@@ -16,9 +16,10 @@ import pytest
 from tests.fleet.fake_provider import FakeProvider
 from tests.fleet.test_fleet_seeds import RELAYS, plan_over
 from tradewind.errors import CeilingReached, GatewayError
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import LEASE_S, LEASE_S_MIN, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine, MachineOrder
+from tradewind.gateway.process import STOP_S
 from tradewind.model.deployment import GatewayAddress
 from tradewind.model.event import HopActivity, Progress, Summary
 from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
@@ -458,3 +459,50 @@ def test_a_ledger_whose_job_another_process_runs_is_left_to_it(tmp_path: Path) -
     ended = read_ledger(str(job.folder))
     assert ended is not None and all(use.ended_s is not None for use in ended.machines)
     end_fleet_in_ledger(str(tmp_path / "nowhere"), fleet.id, job.clock.now_s)
+
+
+def test_machines_may_live_as_long_as_the_ceiling_pays(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
+
+    def ledger(usd_max: float | None) -> JobLedger:
+        made = JobLedger(Ledger(billed), None, usd_max=usd_max, clock=job.clock, unix_s=job.clock.now_s)
+        made.begin_run()
+        for name in ("a", "b"):
+            made.launched("a-fleet", name, "site:a")
+        return made
+
+    assert ledger(None).left_s(900.0) == 900.0
+    paid = ledger(2 * 70 * USD_PER_S)
+    assert paid.left_s(900.0) == pytest.approx(70.0, abs=0.1), "the least that is billed is not billed again"
+    assert paid.left_s(20.0) == 20.0
+    job.clock.now_s += 65
+    assert paid.left_s(900.0) == pytest.approx(5.0, abs=0.1)
+    job.clock.now_s += 10
+    assert paid.left_s(900.0) == pytest.approx(0.0, abs=0.1)
+    paid.ended("a-fleet")
+    assert paid.left_s(900.0) == 900.0, "nothing is left that costs more"
+
+
+def test_leases_end_before_the_ceiling_but_are_never_short(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.provider.start_s_max = 0.0
+    ledger = job.begin(usd_max=2 * 300 * USD_PER_S)
+    fleet = job.fleet(ledger, plan_over([]))
+    assert fleet._lease_s() == 300 - STOP_S
+    assert fleet._lease_s(least_s=295.0) == 295
+    job.clock.now_s += 280
+    assert fleet._lease_s() == LEASE_S_MIN
+    fleet.close()
+    assert fleet._lease_s() == LEASE_S
+
+
+def test_a_machine_is_charged_no_longer_than_its_lease_let_it_live(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    ledger.launched("a-fleet", "source", "site:a")
+    ledger.launched("a-fleet", "sink", "site:a")
+    job.clock.now_s += 100
+    ledger.ended("a-fleet", {"source"}, 60.0)
+    ledger.ended("a-fleet", {"sink"}, 1000.0)
+    assert [(use.ended_s or 0.0) - use.launched_s for use in ledger.ledger.machines] == [40.0, 0.0]

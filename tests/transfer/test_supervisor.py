@@ -14,7 +14,6 @@ import pytest
 
 from tradewind.errors import GatewayError
 from tradewind.transfer.supervisor import (
-    CEILING_END_S,
     CEILING_STOP_S,
     DRAIN_AGAIN_S,
     DRAIN_END_S,
@@ -338,14 +337,3 @@ def test_a_job_that_does_not_drain_at_its_ceiling_is_ended_there() -> None:
     assert ended[0].at_once
     assert supervisor.over_ceiling
     assert ceiling.spent_usd(0.0, now_s) <= 1.0 + 1e-9
-
-
-def test_machines_get_as_much_time_to_end_as_the_ceiling_pays() -> None:
-    def grace_s(budget: Budget, now_s: float) -> float:
-        return Supervisor(budget, restartable=True, now_s=0.0).grace_s(now_s, 10.0)
-
-    assert grace_s(Budget(), 90.0) == 10.0
-    assert grace_s(Budget(1.0, usd_per_s=0.01), 80.0) == 10.0
-    assert grace_s(Budget(1.0, usd_per_s=0.01), 95.0) == pytest.approx(5.0 - CEILING_END_S, abs=0.25)
-    assert grace_s(Budget(1.0, usd_per_s=0.01), 99.8) == grace_s(Budget(1.0, usd_per_s=0.01), 150.0) == 0.0
-    assert grace_s(Budget(1.0, requests=[2.0]), 10.0) == 10.0, "machines that cost nothing may take their time"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import threading
 import time
@@ -24,11 +25,13 @@ from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.plan import Plan, PlannedGateway
 from tradewind.sky.folders import remove_left
 
-__all__ = ["LEASE_S", "Fleet", "FleetSettings", "Meter", "end_fleet"]
+__all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter", "end_fleet"]
 
 #: A machine ends so long after the last renewal. Long enough for a client that was stopped (Ctrl-Z) for a while, short
 #: enough that a client which stands still for good costs no more than minutes of machines.
 LEASE_S = 900
+#: Under a ceiling a lease is no shorter: the machines of a busy client must not end.
+LEASE_S_MIN = 15
 #: Leases are renewed so many times before they lapse.
 RENEWALS_PER_LEASE = 3
 #: So many leases of one fleet are renewed at the same time.
@@ -58,8 +61,15 @@ class Meter(Protocol):
         """A machine is about to be ordered; nothing for one that lives already."""
         ...
 
-    def ended(self, fleet: str, names: Collection[str] | None = None) -> None:
-        """Machines of a fleet are gone, all of them without `names`; nothing for those that were gone before."""
+    def ended(self, fleet: str, names: Collection[str] | None = None, ago_s: float = 0.0) -> None:
+        """Machines of a fleet are gone, all of them without `names`; nothing for those that were gone before.
+
+        They ended `ago_s` before now.
+        """
+        ...
+
+    def left_s(self, most_s: float) -> float:
+        """Return how long the machines that live may run on, up to `most_s`, because of what they cost."""
         ...
 
 
@@ -92,6 +102,8 @@ class Fleet:
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._meter = meter
+        #: When the leases of machines lapse at the latest, on the monotonic clock.
+        self._lapses_s: dict[str, float] = {}
         #: Machines whose last renewal failed.
         self._unrenewed: set[str] = set()
         self._ended = threading.Event()
@@ -131,7 +143,8 @@ class Fleet:
                 self._check_capabilities()
                 self._write_down()
                 self._identify(fresh)
-                orders = [order for order in self._orders() if order.name in fresh]
+                lease_s = self._lease_s(min(ready_s_max, self._settings.ready_s))
+                orders = [replace(order, lease_s=lease_s) for order in self._orders() if order.name in fresh]
             for order in orders:
                 with self._changing():
                     self._create(order)
@@ -184,8 +197,15 @@ class Fleet:
         self.machines[order.name] = self._provider.create(order)
 
     def _told_gone(self, names: Collection[str]) -> None:
-        if self._meter is not None and names:
-            self._meter.ended(self.id, names)
+        """Tell the meter of machines that are gone: now, unless their leases have lapsed before.
+
+        Nobody may have looked when they lapsed, because this process stood still.
+        """
+        if self._meter is None:
+            return
+        now_s = time.monotonic()
+        for name in names:
+            self._meter.ended(self.id, {name}, max(0.0, now_s - self._lapses_s.get(name, now_s) - STOP_S))
 
     def last_words(self, name: str, timeout_s: float) -> str:
         """Describe how a machine ended that should be running."""
@@ -255,9 +275,12 @@ class Fleet:
         shutil.rmtree(self._identities, ignore_errors=True)
         self._identify(_named(self.plan))
         self.reconcile()
-        self._wait_ready(set(self.machines), self._settings.ready_s)
+        # The first machines that are ready wait for the last one.
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.id}", daemon=True)
         self._renewer.start()
+        self._wait_ready(set(self.machines), self._settings.ready_s)
+        if self._lease_s() < self._settings.lease_s:
+            self._renew_all()  # While they started, a ceiling was no reason to end them.
 
     def _identify(self, names: set[str]) -> None:
         """Makes certificates, for those who need one and have none."""
@@ -273,6 +296,7 @@ class Fleet:
             try:
                 left_s = max(0.0, deadline_s - time.monotonic())
                 self._addresses[name] = self._provider.wait_ready(machine, left_s)
+                self._lapses_s[name] = time.monotonic() + self._settings.lease_s
             except GatewayError as error:
                 raise GatewayError(
                     f"machine {name} in {machine.region} did not answer within {ready_s:.0f} s: {error}"
@@ -338,29 +362,44 @@ class Fleet:
     def _identities(self) -> Path:
         return self.folder / "identities"
 
+    def _lease_s(self, least_s: float = 0.0) -> int:
+        """Return for how long machines may live if this process stands still, but `least_s` or more.
+
+        A machine ends by itself within STOP_S after its lease. What they cost by then is below a ceiling, if there is
+        one, unless that leaves them less than LEASE_S_MIN.
+        """
+        longest_s = self._settings.lease_s
+        if self._meter is None:
+            return longest_s
+        left_s = self._meter.left_s(longest_s + STOP_S) - STOP_S
+        return math.ceil(min(longest_s, max(left_s, least_s, LEASE_S_MIN)))
+
     def _renew(self) -> None:
         """Renew all leases, all at the same time, and the record's heartbeat, until the fleet ends."""
-        renew_every_s = self._settings.lease_s / RENEWALS_PER_LEASE
-        due_s = time.monotonic() + renew_every_s
-        while not self._ended.wait(min(HEARTBEAT_S, renew_every_s)):
+        due_s = time.monotonic() + self._settings.lease_s / RENEWALS_PER_LEASE
+        while not self._ended.wait(min(HEARTBEAT_S, max(0.0, due_s - time.monotonic()))):
             with self._ordering:
                 if not self._ended.is_set():
                     self._journal.beat(self.id)
                     self._look_for_dead()
             if time.monotonic() < due_s:
                 continue
-            due_s = time.monotonic() + renew_every_s
-            names = list(self._addresses)
-            for first in range(0, len(names), RENEWALS_AT_ONCE_MAX):
-                # No executor: at the end of the process it would wait for a machine that does not answer.
-                calls = [
-                    threading.Thread(target=self._renew_one, args=(name,), daemon=True)
-                    for name in names[first : first + RENEWALS_AT_ONCE_MAX]
-                ]
-                for call in calls:
-                    call.start()
-                for call in calls:
-                    call.join()
+            due_s = time.monotonic() + self._renew_all() / RENEWALS_PER_LEASE
+
+    def _renew_all(self) -> int:
+        """Renew all leases, and return for how long."""
+        lease_s, names = self._lease_s(), list(self._addresses)
+        for first in range(0, len(names), RENEWALS_AT_ONCE_MAX):
+            # No executor: at the end of the process it would wait for a machine that does not answer.
+            calls = [
+                threading.Thread(target=self._renew_one, args=(name, lease_s), daemon=True)
+                for name in names[first : first + RENEWALS_AT_ONCE_MAX]
+            ]
+            for call in calls:
+                call.start()
+            for call in calls:
+                call.join()
+        return lease_s
 
     def _look_for_dead(self) -> None:
         """Tell the meter of machines that died: they are charged until this is noticed, HEARTBEAT_S at most."""
@@ -369,11 +408,13 @@ class Fleet:
                 living = {machine.name for machine in self._provider.machines(self.id)}
                 self._told_gone(self.machines.keys() - living)
 
-    def _renew_one(self, name: str) -> None:
+    def _renew_one(self, name: str, lease_s: int) -> None:
         """Renew one lease. The first failure in a row is reported; who needs the machine notices when it ends."""
+        self._lapses_s.pop(name, None)  # Unknown until it answers.
         try:
             client = GatewayClient.of(self.deployment(), name)
-            client.renew_lease(self._settings.lease_s, min(RENEWAL_S_MAX, self._settings.lease_s / RENEWALS_PER_LEASE))
+            client.renew_lease(lease_s, min(RENEWAL_S_MAX, lease_s / RENEWALS_PER_LEASE))
+            self._lapses_s[name] = time.monotonic() + lease_s
         except KeyError:
             return  # Its machine was ended meanwhile.
         except GatewayError as error:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import shutil
@@ -25,10 +26,12 @@ from tradewind.errors import (
     JobUnreadable,
     UsageError,
 )
+from tradewind.fleet.fleet import LEASE_S_MIN
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.processes import ControlFolder
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.find import find_gateway
+from tradewind.gateway.process import STOP_S
 from tradewind.gateway.task import run_task, try_task
 from tradewind.model.amounts import format_usd
 from tradewind.model.document import to_document
@@ -329,6 +332,8 @@ class Client:
         def deploy(spec: JobSpec, plan: Plan) -> JobGateways:
             ledger.begin_run()
             room_s = ledger.room_s(plan)
+            ready_s = min(way.settings.ready_s, room_s)
+            lease_s = math.ceil(min(way.settings.lease_s, max(room_s - STOP_S, ready_s, LEASE_S_MIN)))
             try:
                 gateways = JobGateways(
                     self.gateway,
@@ -336,7 +341,7 @@ class Client:
                     folder,
                     self.store.state_dir,
                     way.provider,
-                    replace(way.settings, ready_s=min(way.settings.ready_s, room_s)),
+                    replace(way.settings, ready_s=ready_s, lease_s=lease_s),
                     report=log.notice,
                     meter=ledger,
                 )

@@ -274,6 +274,17 @@ def is_cancelled(folder: str) -> bool:
         return False
 
 
+def done_line(folder: str) -> dict[str, Any] | None:
+    """Return the lead's last line, as an event, of a job that is done; None of any other. A done job is not resumed."""
+    try:
+        status = _read_json(os.path.join(folder, "status.json"))
+        if JobStatus.from_document(status).state != "done" or not status.get("summary"):
+            return None
+        return {"event": "done", **status["summary"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 #: In the order of their codes, so that ids sort by age.
 _LETTERS = "23456789abcdefghijkmnpqrstuvwxyz"
 

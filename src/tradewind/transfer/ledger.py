@@ -49,6 +49,8 @@ SAVE_S = 5.0
 ALIVE_S_MAX = LEASE_S + SAVE_S
 #: Written by the lead before it sends anything (lead/run/spending.rs): US dollars and bytes, over all runs.
 SPENT_FILE = "spent"
+#: Precision of the time that a ceiling leaves to machines.
+LEFT_STEP_S = 0.05
 _FREE = MachinePrice(0.0)
 
 
@@ -151,6 +153,25 @@ class JobLedger:
             )
         return left_usd / usd_per_s if usd_per_s > 0 else float("inf")
 
+    def left_s(self, most_s: float) -> float:
+        """Return how long the machines that live may run on, up to `most_s`, before they cost more than the ceiling.
+
+        What is over the ceiling already, or costs nothing more, ends no machine.
+        """
+        now_s = self._clock()
+        allowed_usd = max(self.usd, self.spent_usd(at_s=now_s))
+        if self.spent_usd(at_s=now_s + most_s) <= allowed_usd:
+            return most_s
+        # Machines that are within their minimum cost nothing more, so the cost has corners, and is searched.
+        least_s = 0.0
+        while most_s - least_s > LEFT_STEP_S:
+            middle_s = (least_s + most_s) / 2
+            if self.spent_usd(at_s=now_s + middle_s) <= allowed_usd:
+                least_s = middle_s
+            else:
+                most_s = middle_s
+        return least_s
+
     def begin_run(self) -> None:
         """A lead is about to begin, the first one or another one; no machine of an earlier process lives.
 
@@ -184,14 +205,14 @@ class JobLedger:
             self._ledger = replace(self._ledger, machines=(*self._ledger.machines, use))
             self._save()
 
-    def ended(self, fleet: str, names: Collection[str] | None = None) -> None:
+    def ended(self, fleet: str, names: Collection[str] | None = None, ago_s: float = 0.0) -> None:
         """Machines of a fleet are gone; all of them without `names`. Those that ended before keep their end."""
         with self._lock:
-            now_s = self.unix_s
+            end_s = self.unix_s - ago_s
 
             def as_ended(use: MachineUse) -> MachineUse:
                 gone = use.fleet == fleet and use.ended_s is None and (names is None or use.name in names)
-                return replace(use, ended_s=now_s) if gone else use
+                return replace(use, ended_s=max(use.launched_s, end_s)) if gone else use
 
             before = self._ledger.machines
             self._ledger = replace(self._ledger, machines=tuple(as_ended(use) for use in before))

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,12 +39,13 @@ from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
 from tradewind.model.units import format_count
 from tradewind.transfer.event_log import EventLog
-from tradewind.transfer.jobs import is_cancelled
+from tradewind.transfer.jobs import done_line, is_cancelled
 from tradewind.transfer.launch import JobGateways
 from tradewind.transfer.learning import RouteWatch, learn, teaching_hops
 from tradewind.transfer.ledger import JobLedger
 from tradewind.transfer.name_list import LIST_FILE
 from tradewind.transfer.supervisor import (
+    CEILING_END_S,
     RESTARTS_MAX,
     Action,
     Drain,
@@ -295,11 +296,25 @@ class RunningJob:
         elif isinstance(action, Restart):
             self._restarting = self._in_background(self._start_again, action)
         else:
-            if action.done is not None:
-                self._watch.see(action.done["progress"])
-                self._sum_up(action.done)
-            return action
+            return self._finish(action)
         return None
+
+    def _finish(self, finish: Finish) -> Finish:
+        if finish.done is None and (stored := self._stored_end()) is not None:
+            # The job was done while this process stood still, or its last line was lost.
+            finish = replace(finish, done=stored)
+            self._ledger.see(stored["progress"])
+            self._sum_up(stored)
+            self._log.append(_line(self.summary_document or stored))
+        elif finish.done is not None:
+            self._sum_up(finish.done)
+        if finish.done is not None:
+            self._watch.see(finish.done["progress"])
+        return finish
+
+    def _stored_end(self) -> Mapping[str, Any] | None:
+        """Return the last line of a lead that has stored that the job is done."""
+        return None if self.spec.state_dir is None else done_line(self.spec.state_dir)
 
     def _sum_up(self, done: Mapping[str, Any]) -> None:
         """Keep the lead's last line, with what the job has cost by now."""
@@ -382,8 +397,8 @@ class RunningJob:
             if self._at_once:
                 self._gateways.kill()
             else:
-                grace_s = self._supervisor.grace_s(time.monotonic(), STOP_S)
-                self._gateways.stop(keep_logs=self._keep_logs or not well, grace_s=grace_s)
+                grace_s = self._ledger.left_s(STOP_S + CEILING_END_S) - CEILING_END_S
+                self._gateways.stop(keep_logs=self._keep_logs or not well, grace_s=max(0.0, grace_s))
             self._forget()
             if self.summary_document is not None:
                 self._sum_up(self.summary_document)  # Machines were paid until now.

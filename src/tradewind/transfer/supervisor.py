@@ -47,8 +47,6 @@ RESTARTS_MAX = 2
 CEILING_STOP_S = 3.0
 #: A draining job is ended this long before its ceiling: the next tick may be as late.
 CEILING_END_S = 0.5
-#: Machines that end are given a multiple of this time, as much as the ceiling can pay.
-GRACE_STEP_S = 0.25
 #: Egress continues for this time after a tick: until the next tick, and until the lead has the order.
 EGRESS_STOP_S = 1.0
 #: Requests continue for longer: what is in flight then is still written, and counted when it is done.
@@ -209,15 +207,6 @@ class Supervisor:
     def elapsed_s(self, now_s: float) -> float:
         """Return the running time of the present lead, by the supervisor's clock: its own reports may be late."""
         return max(0.0, now_s - self._began_s)
-
-    def grace_s(self, now_s: float, most_s: float) -> float:
-        """Return the time in which machines may end by themselves, at most `most_s`: the ceiling pays for no more."""
-        spent_usd = self._budget.spent_usd
-        allowed_usd = max(self._budget.usd, spent_usd(self._egress_usd, now_s))
-        steps = range(int(most_s / GRACE_STEP_S), 0, -1)
-        last_s = now_s + CEILING_END_S
-        fits = (n for n in steps if spent_usd(self._egress_usd, last_s + n * GRACE_STEP_S) <= allowed_usd)
-        return next(fits, 0) * GRACE_STEP_S
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Return the actions for an event. There are none after Finish."""
