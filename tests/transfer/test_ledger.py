@@ -506,3 +506,11 @@ def test_a_machine_is_charged_no_longer_than_its_lease_let_it_live(tmp_path: Pat
     ledger.ended("a-fleet", {"source"}, 60.0)
     ledger.ended("a-fleet", {"sink"}, 1000.0)
     assert [(use.ended_s or 0.0) - use.launched_s for use in ledger.ledger.machines] == [40.0, 0.0]
+
+
+def test_a_job_with_a_ceiling_does_not_start_without_a_ledger_on_disk(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    (job.folder / LEDGER_FILE).mkdir()
+    with pytest.raises(OSError, match=LEDGER_FILE):
+        job.begin(usd_max=1.0)
+    job.begin()

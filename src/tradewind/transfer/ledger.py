@@ -175,7 +175,8 @@ class JobLedger:
     def begin_run(self) -> None:
         """A lead is about to begin, the first one or another one; no machine of an earlier process lives.
 
-        What the lead takes over from earlier runs, it reads from the same file, so it is not counted twice.
+        What the lead takes over from earlier runs, it reads from the same file, so it is not counted twice. Raises
+        OSError if the ledger of a job with a ceiling cannot be written: a later process could not keep the ceiling.
         """
         with self._lock:
             carried_usd, is_exact = _carried_over_usd(self._folder)
@@ -185,7 +186,10 @@ class JobLedger:
             self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
             # A client that is killed before its first machine is ordered must not leave a job without prices.
             self._kept = self._kept or counted.prices.cost_anything
-            self._save()
+            if self._usd_max is None:
+                self._save()
+            else:
+                self._write()
 
     def add_prices(self, prices: JobPrices) -> None:
         """Another plan has machines in other regions."""
@@ -255,14 +259,17 @@ class JobLedger:
         return replace(self._ledger, heartbeat_s=max(self.unix_s, self._ledger.heartbeat_s))
 
     def _save(self) -> None:
+        # A full disk must not end the job; the sums in memory are right, and so is the ceiling.
+        with suppress(OSError):
+            self._write()
+
+    def _write(self) -> None:
         self._saved_s = self._clock()
         self._ledger = self._present()
         # A machine that has just been launched costs nothing yet.
         self._kept = self._kept or self._ledger.total_usd(self._ledger.heartbeat_s + SAVE_S) > 0
         if self._folder is not None and self._kept:
-            # A full disk must not end the job; the sums in memory are right, and so is the ceiling.
-            with suppress(OSError):
-                write_ledger(self._folder, self._ledger)
+            write_ledger(self._folder, self._ledger)
 
 
 def read_ledger(folder: str) -> Ledger | None:
