@@ -216,9 +216,14 @@ def test_a_machine_that_never_answered_gets_no_time_to_end(tmp_path: Path) -> No
     provider, fleet = hooked(tmp_path, "relay-0")
     graced: list[str] = []
     provider.on_delete = lambda: graced.append("relay-0")
-    provider.on_wait = fleet.close
-    with pytest.raises(GatewayError, match="is gone"):
-        fleet.grow(plan_over(["relay-0"]))
+
+    def fail() -> None:
+        raise GatewayError("it is late")
+
+    for on_wait, error in ((fail, "is late"), (fleet.close, "is gone")):
+        provider.on_wait = on_wait
+        with pytest.raises(GatewayError, match=error):
+            fleet.grow(plan_over(["relay-0"]))
     assert graced == []
 
 

@@ -192,6 +192,7 @@ class Fleet:
             self._create(order)
 
     def _create(self, order: MachineOrder) -> None:
+        self._lapses_s.pop(order.name, None)  # An earlier machine may have had the name.
         if self._meter is not None and not self.plan.is_guest(order.name):
             self._meter.launched(self.id, order.name, order.region)
         self.machines[order.name] = self._provider.create(order)
@@ -226,18 +227,21 @@ class Fleet:
             # There may be others, so the fleet stays written down; those that we know of must not wait for that.
             self._delete(known, grace_s)
             raise
-        # A machine that never answered holds nothing, and may not hear that it is to end.
-        unready = [machine for machine in machines.values() if machine.name not in self._addresses]
-        self._delete(unready, 0.0)
-        self._delete([machine for machine in machines.values() if machine not in unready], grace_s)
+        self._delete(list(machines.values()), grace_s)
         self.machines = {}
         if self._meter is not None:
             self._meter.ended(self.id)
         self._journal.close(self.id)
 
     def _delete(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
-        if machines:
-            self._provider.delete(machines, grace_s=grace_s, on_gone=lambda machine: self._told_gone({machine.name}))
+        """End machines. One that never answered holds nothing, and may not hear that it is to end: it gets no grace."""
+        ready = [machine for machine in machines if machine.name in self._addresses]
+        unready = [machine for machine in machines if machine not in ready]
+        for ending, its_grace_s in ((unready, 0.0), (ready, grace_s)):
+            if ending:
+                self._provider.delete(
+                    ending, grace_s=its_grace_s, on_gone=lambda machine: self._told_gone({machine.name})
+                )
 
     def _write_down(self) -> Path:
         wanted = {gateway.name: gateway.region for gateway in self.plan.gateways}
