@@ -1,10 +1,16 @@
 //! Bounds on what a gateway holds: object bytes in memory, and requests to a store.
+//!
+//! Each route may hold its share of the memory and no more, so that one that is slow, or whose gateways are hostile, leaves
+//! the others theirs.
 
 use super::climb::{Climb, Step};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use tradewind_wire::RouteId;
 
 /// Permits are handed out in units of this size, so that a semaphore can count any budget.
 const UNIT_BYTES: u64 = 4 << 10;
@@ -12,12 +18,79 @@ const UNIT_BYTES: u64 = 4 << 10;
 /// What a climbing budget begins with: this part of the whole.
 const CLIMB_START: u32 = 4;
 
-/// Bytes that may be held at once. What is over the whole budget waits until it is alone.
+/// Bytes that may be held at once, for some routes in equal shares. What is over the whole share of its route waits until
+/// it is alone there.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     units: Arc<Semaphore>,
     units_total: u32,
     level: Option<Arc<Mutex<Level>>>,
+    shares: Arc<Shares>,
+}
+
+/// The parts of a budget that its routes hold.
+#[derive(Debug)]
+struct Shares {
+    routes: AtomicU32,
+    by_route: Mutex<HashMap<RouteId, Arc<Share>>>,
+}
+
+/// What one route holds.
+#[derive(Debug, Default)]
+struct Share {
+    units: Mutex<u32>,
+    freed: Notify,
+    /// Whoever came first waits with it, the others for it.
+    turn: AsyncMutex<()>,
+}
+
+/// Units of a route's share; given back on drop.
+#[derive(Debug)]
+struct Claim {
+    share: Arc<Share>,
+    units: u32,
+}
+
+impl Shares {
+    fn one() -> Arc<Self> {
+        Arc::new(Self { routes: AtomicU32::new(1), by_route: Mutex::default() })
+    }
+
+    fn of(&self, route: RouteId) -> Arc<Share> {
+        self.by_route.lock().unwrap_or_else(PoisonError::into_inner).entry(route).or_default().clone()
+    }
+}
+
+impl Share {
+    /// Waits until the route holds no more than `units_max` with these, or nothing else.
+    async fn claim(self: Arc<Self>, units: u32, units_max: impl Fn() -> u32) -> Claim {
+        let _turn = self.turn.lock().await;
+        loop {
+            let freed = self.freed.notified();
+            if self.try_claim(units, units_max()) {
+                return Claim { share: self.clone(), units };
+            }
+            freed.await;
+        }
+    }
+
+    fn try_claim(&self, units: u32, units_max: u32) -> bool {
+        let mut held = self.held();
+        let fits = *held == 0 || *held + units <= units_max;
+        *held += if fits { units } else { 0 };
+        fits
+    }
+
+    fn held(&self) -> MutexGuard<'_, u32> {
+        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        *self.share.held() -= self.units;
+        self.share.freed.notify_one();
+    }
 }
 
 /// Of a budget that uses as much of itself as pays.
@@ -37,13 +110,16 @@ struct Level {
 pub struct Held {
     permit: Option<OwnedSemaphorePermit>,
     budget: MemoryBudget,
+    /// None where one route has all.
+    _claim: Option<Claim>,
 }
 
 impl MemoryBudget {
     /// A budget of `bytes`.
     pub fn new(bytes: u64) -> Self {
         let units_total = (bytes / UNIT_BYTES).clamp(1, u64::from(u32::MAX >> 4)) as u32;
-        Self { units: Arc::new(Semaphore::new(units_total as usize)), units_total, level: None }
+        let units = Arc::new(Semaphore::new(units_total as usize));
+        Self { units, units_total, level: None, shares: Shares::one() }
     }
 
     /// A budget of `bytes` that begins with a part of it and takes more while that makes the work faster.
@@ -55,12 +131,28 @@ impl MemoryBudget {
             units: Arc::new(Semaphore::new(units as usize)),
             units_total: whole.units_total,
             level: Some(Arc::new(Mutex::new(level))),
+            shares: whole.shares,
         }
     }
 
-    /// Waits for room, first come first served.
-    pub async fn hold(&self, bytes: u64) -> Held {
-        let units = bytes.div_ceil(UNIT_BYTES).clamp(1, u64::from(self.units_total)) as u32;
+    /// From now on so many routes have equal shares.
+    pub fn divide_among(&self, routes: usize) {
+        self.shares.routes.store(u32::try_from(routes).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
+    }
+
+    /// Units that one route may hold.
+    fn share_units(&self) -> u32 {
+        (self.units_total / self.shares.routes.load(Ordering::Relaxed)).max(1)
+    }
+
+    /// Waits for room in the share of `route`, first come first served.
+    pub async fn hold(&self, route: RouteId, bytes: u64) -> Held {
+        let units = bytes.div_ceil(UNIT_BYTES).clamp(1, u64::from(self.share_units())) as u32;
+        let is_shared = self.share_units() < self.units_total;
+        let claim = match is_shared {
+            true => Some(self.shares.of(route).claim(units, || self.share_units()).await),
+            false => None,
+        };
         if let Some(mut level) = self.level() {
             level.units_min = level.units_min.max(units);
             let more = level.units_min.saturating_sub(level.units);
@@ -71,7 +163,7 @@ impl MemoryBudget {
         }
         let permit = self.units.clone().acquire_many_owned(units).await;
         let permit = permit.expect("the semaphore is never closed: nothing here closes it");
-        Held { permit: Some(permit), budget: self.clone() }
+        Held { permit: Some(permit), budget: self.clone(), _claim: claim }
     }
 
     /// Bytes held now, and the budget.
@@ -247,9 +339,43 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_route_that_holds_its_share_leaves_the_others_theirs() {
+        let (slow, fast) = (RouteId(0), RouteId(1));
+        let budget = MemoryBudget::new(8 * UNIT_BYTES);
+        budget.divide_among(2);
+        let body = 2 * UNIT_BYTES;
+        let held = [budget.hold(slow, body).await, budget.hold(slow, body).await];
+        let mut third = std::pin::pin!(budget.hold(slow, body));
+        let mut fourth = std::pin::pin!(budget.hold(slow, 1));
+        assert!(futures::poll!(&mut third).is_pending() && futures::poll!(&mut fourth).is_pending());
+        let of_fast = [budget.hold(fast, body).await, budget.hold(fast, body).await];
+        assert_eq!(budget.usage_bytes().0, 8 * UNIT_BYTES);
+        let [first, second] = held;
+        drop(first);
+        let third = third.await;
+        assert!(futures::poll!(&mut fourth).is_pending(), "the slow route has its share again");
+        // Longer than the share: it waits until its route holds nothing else.
+        let mut long = std::pin::pin!(budget.hold(slow, 100 * UNIT_BYTES));
+        drop((second, third));
+        let fourth = fourth.await;
+        assert!(futures::poll!(&mut long).is_pending());
+        drop(fourth);
+        drop((long.await, of_fast));
+        assert_eq!(budget.usage_bytes().0, 0);
+    }
+
+    #[tokio::test]
+    async fn one_route_has_the_whole_budget() {
+        let budget = MemoryBudget::new(8 * UNIT_BYTES);
+        budget.divide_among(1);
+        let _held = [budget.hold(RouteId(0), 4 * UNIT_BYTES).await, budget.hold(RouteId(0), 4 * UNIT_BYTES).await];
+        assert_eq!(budget.usage_bytes().0, 8 * UNIT_BYTES);
+    }
+
+    #[tokio::test]
     async fn more_than_the_budget_waits_to_be_alone() {
         let budget = MemoryBudget::new(1 << 20);
-        let held = budget.hold(1 << 30).await;
+        let held = budget.hold(RouteId(0), 1 << 30).await;
         assert_eq!(budget.usage_bytes().0, 1 << 20);
         drop(held);
         assert_eq!(budget.usage_bytes().0, 0);
@@ -259,11 +385,12 @@ mod tests {
     async fn a_climbing_budget_lets_everybody_in_and_never_passes_its_whole() {
         let budget = MemoryBudget::climbing(64 * UNIT_BYTES);
         assert_eq!(budget.units.available_permits(), 16);
-        let whole = budget.hold(64 * UNIT_BYTES).await;
+        let whole = budget.hold(RouteId(0), 64 * UNIT_BYTES).await;
         assert_eq!(budget.usage_bytes().0, 64 * UNIT_BYTES);
         drop(whole);
         for round in 0..200 {
-            let held = [budget.hold((round % 9 + 1) * UNIT_BYTES).await, budget.hold(UNIT_BYTES).await];
+            let route = RouteId(0);
+            let held = [budget.hold(route, (round % 9 + 1) * UNIT_BYTES).await, budget.hold(route, UNIT_BYTES).await];
             let mut level = budget.level().expect("it climbs");
             let (more, less) = (level.units.min(64 - level.units), (level.units / 2).min(level.units - 16));
             if round % 3 == 0 {
@@ -282,7 +409,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_taken_back_from_a_holder_is_not_handed_out_again() {
         let budget = MemoryBudget::climbing(64 * UNIT_BYTES);
-        let held = budget.hold(16 * UNIT_BYTES).await;
+        let held = budget.hold(RouteId(0), 16 * UNIT_BYTES).await;
         let mut level = budget.level().expect("it climbs");
         level.units_min = 1;
         budget.shrink(&mut level, 8);

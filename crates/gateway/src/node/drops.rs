@@ -244,7 +244,7 @@ pub(super) fn assert_done(verdict: &Verdict, when: &str) {
 async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when: &str) -> (bool, Verdict) {
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let owed = Owed::new(ReplyTo::memory(answers_in), parcel.request);
-    let held = ends.budget.hold(parcel.data.len().max(1)).await;
+    let held = ends.budget.hold(parcel.route, parcel.data.len().max(1)).await;
     let sink = ends.sink.clone();
     let ended = if over_hop {
         let coded = parcel.encode(false, None).unwrap();

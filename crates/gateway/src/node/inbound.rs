@@ -14,6 +14,7 @@ use super::table::RouteTable;
 use super::work::{Order, parse_exactly};
 use crate::limits::{
     DATA_CONNECTIONS_MAX, DATA_CONNECTIONS_PER_PEER_MAX, DATA_HANDSHAKES_MAX, DATA_HANDSHAKES_PER_ADDRESS_MAX,
+    HOP_CONNECTIONS_MAX,
 };
 use crate::net::gate::{Gate, GateLimits, Place};
 use crate::net::{Connection, ConnectionError, DataPort, FrameReader, FrameWriter, Incoming, Link, Security};
@@ -35,6 +36,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const REPLIES_PER_FRAME_MAX: usize = 256;
 /// Bytes of answers put into one frame at most, by estimate.
 const REPLY_BYTES_PER_FRAME_MAX: usize = CONTROL_BYTES_MAX / 2;
+
+/// A body that arrives more slowly over the time that a peer may be silent ends its connection: it holds memory, or a
+/// connection below. It is the slowest rate of a route, shared by all connections that a hop may have.
+const BODY_BYTES_PER_S_MIN: u64 = SLOWEST_BYTES_PER_S / HOP_CONNECTIONS_MAX as u64;
 
 /// Pieces of a body that are shorter are copied together.
 const PIECE_BYTES_MIN: usize = 8 << 10;
@@ -159,7 +164,9 @@ impl Inbound {
         let heard_ms = self.pulse.clock().now_ms();
         let liveness = Liveness::new(heard_ms, self.silence_max.as_millis() as u64);
         let pulse = self.pulse.clone();
-        let mut incoming = Reading { reader, pulse, liveness, heard_ms, silence_max: self.silence_max };
+        let silence_max = self.silence_max;
+        let mut incoming =
+            Reading { reader, pulse, liveness, heard_ms, silence_max, advance: Advance::since(heard_ms) };
         loop {
             let done = match incoming.next().await {
                 Ok(Incoming::Begin(head)) => self.request_in_time(head, &mut incoming, peer, reply).await,
@@ -191,7 +198,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// Ends also what a peer that only pings leaves unfinished, and with it the memory that it holds.
+    /// Ends also what a peer leaves unfinished although it sends some bytes now and then.
     async fn request_in_time(
         &self,
         head: Head,
@@ -199,6 +206,7 @@ impl Inbound {
         peer: &str,
         reply: &ReplyTo,
     ) -> Result<(), ConnectionError> {
+        incoming.advance = Advance::since(self.pulse.clock().now_ms());
         let moving = Duration::from_millis(head.wire_bytes.saturating_mul(1000) / SLOWEST_BYTES_PER_S);
         let limit = self.request_max.saturating_add(moving);
         let done = tokio::time::timeout(limit, self.request(head, incoming, peer, reply)).await;
@@ -230,7 +238,7 @@ impl Inbound {
         incoming: &mut Reading,
         reply: &ReplyTo,
     ) -> Result<(), ConnectionError> {
-        let held = self.budget.hold(bytes_to_decode(&head)).await;
+        let held = self.budget.hold(head.route, bytes_to_decode(&head)).await;
         incoming.was_busy();
         let mut body = Body::default();
         if head.wire_bytes > 0 && !incoming.body(|piece| body.push(piece)).await? {
@@ -296,6 +304,32 @@ struct Reading {
     liveness: Liveness,
     heard_ms: u64,
     silence_max: Duration,
+    advance: Advance,
+}
+
+/// What arrived of a body lately.
+#[derive(Clone, Copy, Debug)]
+struct Advance {
+    since_ms: u64,
+    bytes: u64,
+}
+
+impl Advance {
+    fn since(now_ms: u64) -> Self {
+        Self { since_ms: now_ms, bytes: 0 }
+    }
+
+    /// Counts what arrived at `now_ms`. Returns false if it was too little over the last `span_ms`.
+    fn arrived(&mut self, bytes: u64, now_ms: u64, span_ms: u64) -> bool {
+        self.bytes += bytes;
+        let waited_ms = now_ms.saturating_sub(self.since_ms);
+        if waited_ms < span_ms {
+            return true;
+        }
+        let enough = self.bytes.saturating_mul(1000) >= BODY_BYTES_PER_S_MIN.saturating_mul(waited_ms);
+        *self = Self::since(now_ms);
+        enough
+    }
 }
 
 impl Reading {
@@ -316,7 +350,24 @@ impl Reading {
 
     /// We did not read for a while, on purpose.
     fn was_busy(&mut self) {
-        self.liveness.not_listening(self.pulse.clock().now_ms());
+        let now_ms = self.pulse.clock().now_ms();
+        self.liveness.not_listening(now_ms);
+        self.advance = Advance::since(now_ms);
+    }
+
+    /// As [`Reading::next`], inside a body, which must advance: pings are no progress.
+    async fn next_of_body(&mut self) -> Result<Incoming, ConnectionError> {
+        let incoming = self.next().await?;
+        let (bytes, is_last) = match &incoming {
+            Incoming::Piece { bytes, last } => (bytes.len() as u64, *last),
+            _ => (0, false),
+        };
+        let (now_ms, span_ms) = (self.pulse.clock().now_ms(), self.silence_max.as_millis() as u64);
+        if self.advance.arrived(bytes, now_ms, span_ms) || is_last {
+            return Ok(incoming);
+        }
+        let seconds = self.silence_max.as_secs();
+        Err(ConnectionError::Peer(format!("a body did not advance at {BODY_BYTES_PER_S_MIN} bytes/s for {seconds} s")))
     }
 
     fn silent(&self) -> ConnectionError {
@@ -326,7 +377,7 @@ impl Reading {
     /// Reads the body begun last. Returns false if the sender gave it up.
     async fn body(&mut self, mut take: impl FnMut(Bytes)) -> Result<bool, ConnectionError> {
         loop {
-            match self.next().await? {
+            match self.next_of_body().await? {
                 Incoming::Piece { bytes, last } => {
                     take(bytes);
                     if last {
@@ -391,7 +442,7 @@ enum Pumped {
 
 async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumped, ConnectionError> {
     loop {
-        match incoming.next().await? {
+        match incoming.next_of_body().await? {
             Incoming::Piece { bytes, last } => {
                 if sending.piece(&bytes).await.is_err() {
                     incoming.was_busy();

@@ -4,7 +4,7 @@
 
 use super::hop::{Hop, HopSetup};
 use super::inbound::Station;
-use super::run::Node;
+use super::run::{Node, routes_held};
 use super::sink::Sink;
 use super::source::{Below, Source};
 use crate::lead::run::{Rerouted, Way};
@@ -125,6 +125,7 @@ fn nowhere(route: &RouteSpec, what: &str) -> Refusal {
 impl Node {
     pub(super) fn take_routes(&self, program: &Program) -> Result<(), Refusal> {
         let hops = self.change_hops(program)?;
+        self.budget.divide_among(routes_held(program));
         let Stations { stations, leads, upstream } = stations(program, &hops, self.sink.as_ref());
         if let Some(inbound) = &self.inbound {
             inbound.upstream.write().unwrap_or_else(PoisonError::into_inner).extend(upstream);

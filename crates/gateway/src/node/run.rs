@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tradewind_contract::{JobSpec, Program, Refusal, StoreSpec};
+use tradewind_contract::{JobSpec, Program, Refusal, RouteSpec, StoreSpec};
 use tradewind_store::Store;
 use tradewind_wire::WIRE_VERSION_MAJOR;
 use tradewind_wire::frame::{Frame, Hello};
@@ -67,7 +67,7 @@ pub(super) struct Node {
     pub(super) sink: Option<Arc<Sink>>,
     pub(super) inbound: Option<Arc<Inbound>>,
     peers: Peers,
-    budget: MemoryBudget,
+    pub(super) budget: MemoryBudget,
     pub(super) lead: Option<LeadHandle>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -279,7 +279,17 @@ impl<'a> Building<'a> {
 fn budget(program: &Program) -> MemoryBudget {
     let bytes = program.limits.memory_bytes;
     let is_local = program.hops.is_empty() && program.source.is_some() && !program.sinks.is_empty();
-    if is_local { MemoryBudget::climbing(bytes) } else { MemoryBudget::new(bytes) }
+    let budget = if is_local { MemoryBudget::climbing(bytes) } else { MemoryBudget::new(bytes) };
+    budget.divide_among(routes_held(program));
+    budget
+}
+
+/// Routes whose bodies are held here: those that begin or end at this gateway.
+pub(super) fn routes_held(program: &Program) -> usize {
+    let ends_here = |route: &&RouteSpec| {
+        route.nodes.get(1).is_some_and(|first| *first == program.node) || route.nodes.last() == Some(&program.node)
+    };
+    program.routes.iter().filter(ends_here).count()
 }
 
 fn refusal(error: impl Into<String>, hint: Option<String>) -> Refusal {

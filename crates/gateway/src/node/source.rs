@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::task::TaskTracker;
 use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, PartSource, Payload, Precondition, Store};
-use tradewind_wire::Fault;
+use tradewind_wire::{Fault, RouteId};
 
 /// Objects of one bundle that are read at the same time; the store's throttle bounds all bundles together.
 const BUNDLE_READS_MAX: usize = 32;
@@ -94,11 +94,11 @@ impl Source {
         let (manifest, data, held) = match task {
             SourceTask::Pass(manifest) => (manifest, Payload::default(), None),
             SourceTask::Part { source_key, condition, range, place } => {
-                let (manifest, data, held) = self.part(&source_key, &condition, range, place, copies).await?;
+                let (manifest, data, held) = self.part(&source_key, &condition, range, place, (route, copies)).await?;
                 (manifest, data, Some(held))
             }
             SourceTask::Bundle(fetches) => {
-                let (entries, data, held) = self.bundle(fetches, copies).await;
+                let (entries, data, held) = self.bundle(fetches, (route, copies)).await;
                 (Manifest::Bundle(entries), data, held)
             }
         };
@@ -111,19 +111,23 @@ impl Source {
         condition: &Precondition,
         range: Range<u64>,
         place: PartPlace,
-        copies: u64,
+        (route, copies): (RouteId, u64),
     ) -> Result<(Manifest, Payload, Held), Failure> {
-        let held = self.budget.hold(copies * (range.end - range.start)).await;
+        let held = self.budget.hold(route, copies * (range.end - range.start)).await;
         let (_, data) = self.read(key, Some(range), condition).await?;
         let checksums = Checksums::of_segments(data.segments());
         Ok((Manifest::Part { place, checksums }, data, held))
     }
 
     /// One object that cannot be read does not stop the others: its entry says why.
-    async fn bundle(&self, fetches: Vec<Fetch>, copies: u64) -> (Vec<Entry>, Payload, Option<Held>) {
+    async fn bundle(
+        &self,
+        fetches: Vec<Fetch>,
+        (route, copies): (RouteId, u64),
+    ) -> (Vec<Entry>, Payload, Option<Held>) {
         let is_read = |fetch: &&Fetch| fetch.copy_from_bucket.is_none() && fetch.check.is_none();
         let bytes: u64 = fetches.iter().filter(is_read).map(|fetch| fetch.size_bytes).sum();
-        let held = if bytes > 0 { Some(self.budget.hold(copies * bytes).await) } else { None };
+        let held = if bytes > 0 { Some(self.budget.hold(route, copies * bytes).await) } else { None };
         let read: Vec<(Entry, Payload)> =
             stream::iter(fetches).map(|fetch| self.whole(fetch)).buffered(BUNDLE_READS_MAX).collect().await;
         let mut segments = Vec::new();

@@ -96,7 +96,8 @@ async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Re
     let connection = Connection::accept(tcp.into(), &Security::Plain, hello("here")).await.unwrap();
     let pulse = Pulse::start(HANG, CancellationToken::new());
     let liveness = Liveness::new(0, HANG.as_millis() as u64);
-    let mut incoming = Reading { reader: connection.reader, pulse, liveness, heard_ms: 0, silence_max: HANG };
+    let advance = Advance::since(0);
+    let mut incoming = Reading { reader: connection.reader, pulse, liveness, heard_ms: 0, silence_max: HANG, advance };
     let head = loop {
         match incoming.next().await.unwrap() {
             Incoming::Begin(head) => break head,
@@ -270,28 +271,47 @@ fn a_request_that_comes_a_second_time_is_answered_and_not_done_again() {
 }
 
 #[test]
-fn a_peer_that_begins_a_request_and_then_only_pings_is_given_up() {
+fn a_peer_that_begins_a_request_and_then_only_pings_or_drips_is_given_up() {
     block_on(async {
         let gate = Gate::new(GateLimits { handshakes_max: 8, per_address_max: 8 });
         let places = Arc::new(Semaphore::new(1));
-        let ends = Ends::new();
-        let inbound = inbound_of(&ends);
-        let (above, here) = crate::pipes::pipe();
-        let place = gate.enter(address_of(&here));
-        let connection = tokio::spawn(inbound.clone().connection(here, place, places.clone()));
-        let mut above = Connection::open(above, &Security::Plain, hello("above"), "here").await.unwrap();
-        let Coded { head, .. } = coded(1);
-        let longest = HANG + Duration::from_millis(head.wire_bytes * 1000 / SLOWEST_BYTES_PER_S);
-        above.writer.frame(&Frame::Head(head)).await.unwrap();
-        let pinging = async {
-            while above.writer.frame(&Frame::Ping(0)).await.is_ok() {
-                tokio::time::sleep(HANG / 4).await;
-            }
-        };
-        tokio::time::timeout(2 * longest, pinging).await.expect("its connection stays open");
-        connection.await.unwrap();
-        ends.assert_nothing_is_held("after the connection");
+        for drips in [false, true] {
+            let ends = Ends::new();
+            // So long that only the lack of progress ends the request.
+            let inbound =
+                Arc::new(Inbound { request_max: 1_000 * HANG, ..Arc::into_inner(inbound_of(&ends)).unwrap() });
+            let (above, here) = crate::pipes::pipe();
+            let place = gate.enter(address_of(&here));
+            let connection = tokio::spawn(inbound.clone().connection(here, place, places.clone()));
+            let mut above = Connection::open(above, &Security::Plain, hello("above"), "here").await.unwrap();
+            let Coded { head, .. } = coded(1);
+            above.writer.frame(&Frame::Head(head)).await.unwrap();
+            let going_on = async {
+                loop {
+                    let sent = match drips {
+                        true => above.writer.data(b"1").await,
+                        false => above.writer.frame(&Frame::Ping(0)).await,
+                    };
+                    if sent.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(HANG / 4).await;
+                }
+            };
+            tokio::time::timeout(3 * HANG, going_on).await.expect("its connection stays open");
+            connection.await.unwrap();
+            ends.assert_nothing_is_held("after the connection");
+        }
     });
+}
+
+#[test]
+fn a_body_that_is_slow_but_advances_is_not_given_up() {
+    let (span_ms, mut advance) = (15_000, Advance::since(0));
+    let piece_bytes = BODY_BYTES_PER_S_MIN * 5;
+    assert!((1..100).all(|round| advance.arrived(piece_bytes, 5_000 * round, span_ms)));
+    let mut advance = Advance::since(0);
+    assert!(!(1..100).all(|round| advance.arrived(piece_bytes - 1, 5_000 * round, span_ms)));
 }
 
 #[test]
