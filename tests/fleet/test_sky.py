@@ -46,6 +46,6 @@ class TestSky(ProviderConformance):
             fleet.close()
 
     def test_more_machines_than_the_sky_has_are_refused_before_anything_starts(self, world: World) -> None:
-        with pytest.raises(GatewayError, match="wants 1 machines in site:c, the sky provider has 0"):
+        with pytest.raises(GatewayError, match="needs 1 machines in site:c, the sky provider has 0"):
             Fleet(world.provider, world.journal, plan_between("site:a", "site:c"), world.binary, purpose="a test")
         assert list(world.journal.records()) == []
