@@ -56,8 +56,9 @@ def test_the_lock_tells_running_from_interrupted(store: JobStore, state: str | N
     assert store.load("job-1").state == "interrupted"
     with led(store, "job-1"):
         assert store.load("job-1").state == "running"
-        with pytest.raises(JobBusy):
+        with pytest.raises(JobBusy) as busy:
             store.require_unled("job-1")
+        assert "resume" in (busy.value.hint or ""), "the lead of a killed command ends by itself"
     assert store.load("job-1").state == "interrupted"
     store.require_unled("job-1")
 

@@ -184,7 +184,9 @@ class JobStore:
     def require_unled(self, job_id: str) -> None:
         """Raises JobBusy if a lead works on it."""
         if self.is_led(job_id):
-            raise JobBusy(f"job {job_id} is running", hint=f"stop it with `tradewind jobs cancel {job_id}`")
+            # The lead of a command that was killed drains first.
+            hint = f"if its command was killed, resume it in 10 s; `tradewind jobs cancel {job_id}` stops it for good"
+            raise JobBusy(f"job {job_id} is running", hint=hint)
 
     def hold(self, job_id: str) -> FileLock:
         """Return the lock that the process which runs a job holds. Raises JobBusy if another one does, OSError."""
