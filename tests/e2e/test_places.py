@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
-from testbed.faults import HttpProxy
+from testbed.faults import Call, HttpProxy, Rule
 from testbed.odd_stores import Habits, OddPlace, OddStore
 from testbed.places import FilePlace, Place, S3Place
 from testbed.servers import versitygw
@@ -156,6 +156,98 @@ def test_a_proxy_to_the_same_bucket_is_found_out(command: Command, s3: S3Place, 
         sides = [f"{s3.url}/{source}", f"{s3.url}/{destination}", *s3.flags("src"), *other]
         assert "cannot be told apart" in assert_refused(command, verb, *flags, *sides)
     assert_untouched(s3)
+
+
+def through(proxy: HttpProxy, place: S3Place, side: str) -> list[str]:
+    """The flags of one side that goes through the proxy."""
+    flags = place.flags(side)
+    flags[flags.index(place.endpoint)] = proxy.endpoint
+    return flags
+
+
+def test_sources_that_are_missing_prove_nothing(
+    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    """A name that is at neither place says nothing about whether the places are one."""
+    fill(s3)
+    sides = [*s3.flags("src"), *through(proxy, s3, "dst")]
+    named = [f"{s3.url}/par/{name}" for name in ("aa-missing", "a")]
+    assert "cannot be told apart" in assert_refused(command, "mv", *named, f"{s3.url}/par/", *sides)
+    names = tmp_path / "names"
+    missing = "".join(f"missing-{index}\n" for index in range(20))
+    names.write_text(f"{missing}ss/a\nss/b\n")
+    words = ["--files-from", names, f"{s3.url}/par/", f"{s3.url}/par/"]
+    assert "cannot be told apart" in assert_refused(command, "mv", *words, *sides)
+    names.write_text("".join(f"missing-{index}\n" for index in range(80)) + "ss/a\n")
+    assert "nothing proves" in assert_refused(command, "mv", *words, *sides)
+    assert_untouched(s3)
+    command.run("mv", f"{s3.url}/nowhere", f"{s3.url}/par/", *sides).expect(3)
+
+
+def test_sources_that_change_prove_nothing(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
+    """A source that is written between the two looks differs from itself."""
+    fill(s3)
+    sides = [*s3.flags("src"), *through(proxy, s3, "dst")]
+    contents = iter(range(1, 1000))
+
+    def rewrite() -> None:
+        s3.put("par/a", b"x" * next(contents))
+
+    looked_at = Rule(Call(rewrite), when=lambda request: request.method == "HEAD" and request.path.endswith("/par/a"))
+    proxy.add(looked_at)
+    words = ["-r", f"{s3.url}/par/", f"{s3.url}/par/"]
+    assert "cannot be told apart" in assert_refused(command, "mv", *words, *sides)
+    assert "nothing proves" in assert_refused(command, "mv", f"{s3.url}/par/a", f"{s3.url}/par/a", *sides)
+    assert {key: size for key, size in s3.sizes().items() if key != "par/a"} == {
+        key: size for key, size in SIZES.items() if key != "par/a"
+    }
+    assert "par/a" in s3.sizes()
+
+
+def test_a_source_that_appears_after_the_proof_is_not_deleted(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
+    """It was at neither place when the places were compared, and its copy is the source itself."""
+    looks = iter(range(1000))
+
+    def write_late() -> None:
+        if next(looks) == 1:
+            s3.put("par/late", b"only copy")
+
+    proxy.add(Rule(Call(write_late), when=lambda request: request.method == "HEAD"))
+    sides = [*through(proxy, s3, "src"), *s3.flags("dst")]
+    command.run("mv", f"{s3.url}/par/late", f"{s3.url}/par/late", *sides).expect(4)
+    assert s3.get("par/late") == b"only copy"
+
+
+def test_an_overlay_and_its_upper_directory_are_one_place(command: Command, tmp_path: Path) -> None:
+    """A file of the lower directory is not in the upper one, which proves nothing."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount an overlay")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    # The upper directory of an overlay cannot lie on another overlay, as in a container.
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(disk)], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"this machine lets nobody mount: {mounted.stderr.strip()}")
+    lower, upper, work, merged = (disk / name for name in ("lower", "upper", "work", "merged"))
+    for folder in (lower / "below", upper, work, merged):
+        folder.mkdir(parents=True)
+    (lower / "only in lower").write_text("low")
+    (lower / "below" / "a").write_text("low")
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    try:
+        words = ["mount", "-t", "overlay", "overlay", "-o", options, str(merged)]
+        mounted = subprocess.run(words, capture_output=True, text=True)
+        if mounted.returncode != 0:
+            pytest.skip(f"this machine lets nobody mount an overlay: {mounted.stderr.strip()}")
+        for source, destination in [(merged, upper), (upper, merged), (merged / "below", upper / "below")]:
+            assert_refused(command, "mv", "-r", source, destination)
+        assert_refused(command, "mv", merged / "only in lower", upper / "only in lower")
+        assert (merged / "only in lower").read_text() == (merged / "below" / "a").read_text() == "low"
+        command.run("mv", "-r", merged, tmp_path / "elsewhere").expect(0)
+        assert (tmp_path / "elsewhere" / "below" / "a").read_text() == "low"
+    finally:
+        subprocess.run(["umount", "--lazy", str(merged)], check=False)
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def test_another_name_in_another_place_is_moved(command: Command, place: Callable[[str], Place]) -> None:

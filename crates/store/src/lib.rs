@@ -42,7 +42,8 @@ pub use model::{
     PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
 pub use place::{
-    BucketIdentity, Identity, Kinship, Relation, keep_out_of, kinship, may_be_same_object, object_kinship, respelled,
+    BucketIdentity, Identity, Kinship, Likeness, Relation, compare_objects, follow_no_directories, keep_out_of,
+    kinship, object_kinship, respelled,
 };
 pub use precondition::{FileIdentity, Precondition, stays};
 pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
@@ -219,6 +220,11 @@ pub trait Store: Debug + Send + Sync {
     /// check the condition while they delete are asked to. The others look at the object right before they delete it;
     /// a write between the two is lost. Each back end documents which it is.
     async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>>;
+
+    /// Returns whether [`Store::delete`] checks the state that a listing describes without a request of its own.
+    fn checks_listed_deletes(&self) -> bool {
+        false
+    }
 
     /// For downcasting in [`Store::can_copy_from`].
     fn as_any(&self) -> &dyn std::any::Any;

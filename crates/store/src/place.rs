@@ -2,10 +2,10 @@
 //!
 //! A place is a store and a prefix in it. [`kinship`] compares two places by identity, not by the strings that name them.
 //! It makes no request. Where the names cannot decide (another host name, another bucket of a private server, a file
-//! system behind a server), [`Kinship::proven`] is false, and [`may_be_same_object`] compares single objects.
+//! system behind a server), [`Kinship::proven`] is false, and [`compare_objects`] compares single objects.
 
 use crate::file::{self, FileStore};
-use crate::{ErrorKind, Result, Store};
+use crate::{ErrorKind, ObjectInfo, Result, Store};
 use icu_normalizer::DecomposingNormalizerBorrowed;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -159,32 +159,57 @@ fn folded(name: &str) -> String {
     normalizer.normalize(&lower).into_owned()
 }
 
-/// Returns whether nothing that the stores state of two objects tells them apart: length, ETag, version and time
-/// (files: inode times). An object that is not there is another one. Costs a `HEAD` each.
+/// What a look at an object and at its counterpart in another place shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likeness {
+    /// Nothing tells them apart: length, ETag, version and time (files: inode times) are equal.
+    Alike,
+    /// They are two objects, or the second is not there. The first was in one state before and after the look.
+    Different,
+    /// The first is not there, which says nothing of the second.
+    Absent,
+    /// The first changed or vanished meanwhile, which says nothing either.
+    Unstable,
+}
+
+/// Compares an object with its counterpart in another place. Costs a `HEAD` each, and another one of the first object if
+/// they differ.
 ///
 /// # Errors
 /// The store's answer to a `head`.
-pub async fn may_be_same_object(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> Result<bool> {
+pub async fn compare_objects(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> Result<Likeness> {
     if let (Some(one), Some(other)) = (as_files(first.0), as_files(second.0)) {
-        return Ok(file::have_one_state(one.path_of(first.1), other.path_of(second.1)).await);
+        return Ok(file::compare_states(one.path_of(first.1), other.path_of(second.1)).await);
     }
-    let theirs = match second.0.head(second.1).await {
-        Err(error) if is_absent(error.kind) => return Ok(false),
-        answer => answer?,
-    };
-    let ours = match first.0.head(first.1).await {
-        Err(error) if is_absent(error.kind) => return Ok(false),
-        answer => answer?,
-    };
-    let one_kind = std::mem::discriminant(&first.0.identity()) == std::mem::discriminant(&second.0.identity());
+    let Some(ours) = if_there(first).await? else { return Ok(Likeness::Absent) };
+    let theirs = if_there(second).await?;
+    let is_one_kind = std::mem::discriminant(&first.0.identity()) == std::mem::discriminant(&second.0.identity());
+    if theirs.is_some_and(|theirs| may_be_one(&ours, &theirs, is_one_kind)) {
+        return Ok(Likeness::Alike);
+    }
+    let is_stable = if_there(first).await?.is_some_and(|again| may_be_one(&ours, &again, true));
+    Ok(if is_stable { Likeness::Different } else { Likeness::Unstable })
+}
+
+async fn if_there(object: (&dyn Store, &str)) -> Result<Option<ObjectInfo>> {
+    match object.0.head(object.1).await {
+        Ok(info) => Ok(Some(info)),
+        // Some servers answer 400 to a name that they do not allow.
+        Err(error) if is_absent(error.kind) || error.kind == ErrorKind::BadRequest => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// ETags and versions of two kinds of store cannot be compared.
+fn may_be_one(one: &ObjectInfo, other: &ObjectInfo, is_one_kind: bool) -> bool {
     let may_be_equal = |one: &Option<String>, other: &Option<String>| match (one, other) {
-        (Some(one), Some(other)) if one_kind => one == other,
+        (Some(one), Some(other)) if is_one_kind => one == other,
         _ => true,
     };
-    Ok(ours.size_bytes == theirs.size_bytes
-        && ours.modified_unix_ms.div_euclid(1000) == theirs.modified_unix_ms.div_euclid(1000)
-        && may_be_equal(&ours.etag, &theirs.etag)
-        && may_be_equal(&ours.version, &theirs.version))
+    one.size_bytes == other.size_bytes
+        && one.modified_unix_ms.div_euclid(1000) == other.modified_unix_ms.div_euclid(1000)
+        && may_be_equal(&one.etag, &other.etag)
+        && may_be_equal(&one.version, &other.version)
 }
 
 /// Makes `store` refuse symbolic links that lead to the place `other` (store and prefix or key), or to a directory above
@@ -192,6 +217,14 @@ pub async fn may_be_same_object(first: (&dyn Store, &str), second: (&dyn Store, 
 pub fn keep_out_of(store: &dyn Store, other: (&dyn Store, &str)) {
     if let (Some(files), Some(others)) = (as_files(store), as_files(other.0)) {
         files.keep_out_of(others.path_of(other.1));
+    }
+}
+
+/// Makes `store` refuse symbolic links to directories, of which those to files are still followed: what lies behind one
+/// belongs to another place, and is not to be deleted. Of interest only for files. Makes no request.
+pub fn follow_no_directories(store: &dyn Store) {
+    if let Some(files) = as_files(store) {
+        files.follow_no_directories();
     }
 }
 

@@ -33,16 +33,16 @@ pub enum NotThere {
 }
 
 impl ProvenCopy {
-    /// Asks `store`, which must be the destination, for the copy.
+    /// Asks `store`, which must be the destination, for the copy, and returns what it says of it.
     ///
     /// # Errors
     /// The copy cannot be found there as it was written.
-    pub async fn look(&self, store: &dyn Store, policy: RetryPolicy) -> Result<(), NotThere> {
+    pub async fn look(&self, store: &dyn Store, policy: RetryPolicy) -> Result<ObjectInfo, NotThere> {
         let url = || object_url(store, &self.key);
         match policy.run("head", store.url(), || store.head(&self.key)).await {
-            Ok(now) if is_as_written(self.size_bytes, &self.written, &now) => Ok(()),
+            Ok(now) if is_as_written(self.size_bytes, &self.written, &now) => Ok(now),
             Ok(now) if self.differs_in_etag_alone(&now) => Err(NotThere::Lost(of_another_etag(&url()))),
-            Ok(_) => Err(NotThere::Lost(lost(&url(), "has been replaced"))),
+            Ok(_) => Err(NotThere::Lost(replaced(&url()))),
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
                 Err(NotThere::Lost(lost(&url(), "is not there")))
             }
@@ -57,6 +57,18 @@ impl ProvenCopy {
             && state.difference(now).is_none()
             && self.written.checksums.agrees_with(&now.checksums).is_none()
     }
+}
+
+/// The failure of an object whose copy at `url` may be the object itself.
+pub fn not_told_apart(url: &str) -> Failure {
+    lost(url, "may be the source under another name: both have one ETag and version, and were written in one second")
+}
+
+/// By another writer, or by this job under a name that the store takes for the same one.
+fn replaced(url: &str) -> Failure {
+    let hint =
+        "resume the job to copy it again; if the destination takes two names for one, copy it under another name";
+    Failure { hint: Some(hint.to_owned()), ..lost(url, "has been replaced") }
 }
 
 fn of_another_etag(url: &str) -> Failure {

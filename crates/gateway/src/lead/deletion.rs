@@ -4,7 +4,7 @@
 //! [`refusal`] says when not. An object that is no longer in the state in which it was seen stays, and so does a source
 //! one of whose [copies](crate::lead::copies) is not there when the batch that it belongs to is about to be deleted.
 
-use crate::lead::copies::{NotThere, ProvenCopy};
+use crate::lead::copies::{NotThere, ProvenCopy, not_told_apart};
 use crate::lead::failure::{failed_object, kind_name, object_url};
 use crate::lead::survey::SurveyEnd;
 use crate::retry::{RetryPolicy, backoff};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Deletion, FailedObject, ToDelete};
-use tradewind_store::{Doomed, ErrorKind, ListRequest, ObjectInfo, Precondition, Result, Store, stays};
+use tradewind_store::{Doomed, ErrorKind, Identity, ListRequest, ObjectInfo, Precondition, Result, Store, stays};
 
 /// Delete requests in flight to all stores together.
 pub const BATCHES_AT_ONCE_MAX: usize = 4;
@@ -109,6 +109,8 @@ pub struct DeletionRun {
     pub stores: Vec<Arc<dyn Store>>,
     /// The destinations that hold the copies.
     pub targets: Vec<Arc<dyn Store>>,
+    /// Of each destination, whether its name proves that it is not the source.
+    pub proven_apart: Vec<bool>,
     /// How often a request is tried.
     pub policy: RetryPolicy,
     /// Say what would be deleted, delete nothing.
@@ -335,7 +337,7 @@ impl DeletionRun {
             return batch;
         }
         let looks = futures::stream::iter(batch.into_iter().map(|doomed| async {
-            let missing = self.missing_copies(&doomed.copies).await;
+            let missing = self.missing_copies(store, &doomed).await;
             (doomed, missing)
         }));
         let mut looks = std::pin::pin!(looks.buffered(LOOKS_AT_ONCE_MAX));
@@ -384,11 +386,9 @@ impl DeletionRun {
 
     /// A listing states milliseconds where a `HEAD` has seconds.
     async fn list_again(&self, store: &dyn Store, doomed: &Entry) -> Result<()> {
-        let request = ListRequest { prefix: doomed.key.clone(), max_keys: Some(1), ..ListRequest::default() };
-        let page = self.policy.run("list", store.url(), || store.list(&request)).await?;
-        let Some(now) = page.objects.into_iter().find(|object| object.key == doomed.key) else { return Ok(()) };
+        let Some(modified_unix_ms) = self.listed_unix_ms(store, &doomed.key).await? else { return Ok(()) };
         let why = match doomed.not_after_unix_ms {
-            Some(listed) if listed != now.modified_unix_ms => "its time of modification differs",
+            Some(listed) if listed != modified_unix_ms => "its time of modification differs",
             Some(listed) if listed % 1000 != 0 => return Ok(()),
             _ => {
                 "it was written in the second in which this job began, so this job may have written it under another name"
@@ -397,11 +397,17 @@ impl DeletionRun {
         Err(stays(object_url(store, &doomed.key), why))
     }
 
-    async fn missing_copies(&self, copies: &[ProvenCopy]) -> Missing {
+    async fn missing_copies(&self, source: &dyn Store, doomed: &Entry) -> Missing {
         let mut missing = Missing { first: None, lost: Vec::new() };
-        for copy in copies {
+        for copy in &doomed.copies {
             let store = &self.targets[usize::from(copy.target)];
-            if let Err(found) = copy.look(store.as_ref(), self.policy).await {
+            let found = match copy.look(store.as_ref(), self.policy).await {
+                Ok(now) if self.may_be_source(source, doomed, copy, &now).await => {
+                    Err(NotThere::Lost(not_told_apart(&object_url(store.as_ref(), &copy.key))))
+                }
+                found => found,
+            };
+            if let Err(found) = found {
                 if matches!(found, NotThere::Lost(_)) {
                     missing.lost.push((copy.target, copy.key.clone()));
                 }
@@ -409,6 +415,27 @@ impl DeletionRun {
             }
         }
         missing
+    }
+
+    /// Returns whether a copy, of which its store says `now`, may be the source under another name. Two writes of the same
+    /// bytes in one second differ in nothing but the milliseconds that listings state.
+    async fn may_be_source(&self, source: &dyn Store, doomed: &Entry, copy: &ProvenCopy, now: &ObjectInfo) -> bool {
+        let target = self.targets[usize::from(copy.target)].as_ref();
+        let is_proven = self.proven_apart.get(usize::from(copy.target)).copied().unwrap_or(false);
+        let is_bucket = |store: &dyn Store| matches!(store.identity(), Identity::Bucket(_));
+        // A copy that is a file has another identity than a file that was the source.
+        if is_proven || !is_bucket(source) || !is_bucket(target) || doomed.condition.difference(now).is_some() {
+            return false;
+        }
+        let times = futures::join!(self.listed_unix_ms(source, &doomed.key), self.listed_unix_ms(target, &copy.key));
+        !matches!(times, (Ok(Some(ours)), Ok(Some(theirs))) if ours != theirs)
+    }
+
+    /// When the object was modified according to a listing, milliseconds since the Unix epoch.
+    async fn listed_unix_ms(&self, store: &dyn Store, key: &str) -> Result<Option<i64>> {
+        let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
+        let page = self.policy.run("list", store.url(), || store.list(&request)).await?;
+        Ok(page.objects.into_iter().find(|object| object.key == key).map(|object| object.modified_unix_ms))
     }
 
     async fn verdicts(&self, store: &dyn Store, batch: Vec<Entry>) -> Vec<(String, Result<()>)> {

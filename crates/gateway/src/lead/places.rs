@@ -11,14 +11,15 @@ use std::sync::Arc;
 use tokio::io::AsyncBufReadExt;
 use tradewind_contract::{JobSpec, Member, Selection};
 use tradewind_store::{
-    Kinship, ListRequest, Relation, Store, keep_out_of, kinship, may_be_same_object, object_kinship, respelled,
+    Kinship, Likeness, ListRequest, Relation, Store, compare_objects, follow_no_directories, keep_out_of, kinship,
+    object_kinship, respelled,
 };
 
-/// Source objects that are looked up at a destination of which it is not known whether it is the source. If none is absent
-/// or different there, the places are taken for one.
+/// Source objects that are looked up at once at a destination of which it is not known whether it is the source. If none
+/// is absent or different there, the places are taken for one.
 const SAMPLE_OBJECTS_MAX: usize = 8;
-/// They are chosen among so many that are listed first.
-const SAMPLE_LISTED_MAX: u32 = 64;
+/// So many are listed or read from the list of names; those that are not at the source, or change, make way for others.
+const SAMPLE_CANDIDATES_MAX: usize = 64;
 
 /// The stores of a job.
 #[derive(Debug)]
@@ -40,6 +41,15 @@ struct Place<'a> {
     key: &'a str,
 }
 
+/// An object of the source that may be looked up at a destination.
+struct Candidate {
+    key: String,
+    /// After the destination's own key.
+    name: String,
+    /// It was there a moment ago; others are only named by the user.
+    is_listed: bool,
+}
+
 /// A part of the selection: an object, or all below a prefix.
 struct Part<'a> {
     key: &'a str,
@@ -50,11 +60,12 @@ struct Part<'a> {
 
 impl Places<'_> {
     /// Refuses overlapping places. `is_fresh`: nothing has been copied yet; a resumed job is not compared by sample, for
-    /// its own copies are at the destination.
+    /// its own copies are at the destination. Returns for each destination whether its name proves that it is not the
+    /// source.
     ///
     /// # Errors
-    /// [`SurveyError::Overlap`], [`SurveyError::NotApart`], or what a store says.
-    pub async fn refuse_overlaps(&self, is_fresh: bool) -> Result<(), SurveyError> {
+    /// [`SurveyError::Overlap`], [`SurveyError::NotApart`], [`SurveyError::Undecided`], or what a store says.
+    pub async fn refuse_overlaps(&self, is_fresh: bool) -> Result<Vec<bool>, SurveyError> {
         let targets: Vec<Place<'_>> =
             self.targets.iter().zip(&self.job.targets).map(|(store, to)| Place { store, key: &to.key }).collect();
         let is_tree = !matches!(self.job.selection, Selection::Object { .. });
@@ -64,9 +75,11 @@ impl Places<'_> {
             }
         }
         let parts = self.parts();
+        let mut proven_apart = Vec::with_capacity(targets.len());
         for target in targets {
             self.bar_links(&parts, target);
             let found = self.relate_parts(&parts, target).await?;
+            proven_apart.push(found.is_none());
             if let Some(relation) = found
                 && is_fresh
                 && self.needs_proof(relation)
@@ -74,13 +87,17 @@ impl Places<'_> {
                 self.prove_apart(&parts, target, relation).await?;
             }
         }
-        Ok(())
+        Ok(proven_apart)
     }
 
-    /// Lets no symbolic link below the source lead to a place that is written. A link that is itself the source is compared
+    /// Lets no symbolic link below the source lead to a place that is written, nor, where sources are deleted, to any
+    /// directory. A link that is itself the source is compared
     /// by [`compared`].
     fn bar_links(&self, parts: &[Part<'_>], target: Place<'_>) {
         let is_one_object = matches!(self.job.selection, Selection::Object { .. });
+        if self.job.delete_source && !is_one_object {
+            follow_no_directories(self.source.as_ref());
+        }
         for part in parts.iter().filter(|_| !is_one_object) {
             let to = format!("{}{}", target.key, part.name);
             keep_out_of(self.source.as_ref(), (target.store.as_ref(), &to));
@@ -142,54 +159,75 @@ impl Places<'_> {
     /// may overlap, under their own, spelled as the destination is.
     async fn prove_apart(&self, parts: &[Part<'_>], target: Place<'_>, relation: Relation) -> Result<(), SurveyError> {
         let sample = self.sample(parts).await?;
-        let renamed: Vec<_> = sample.iter().map(|(key, name)| (key, format!("{}{name}", target.key))).collect();
+        let renamed: Vec<_> = sample.iter().map(|one| format!("{}{}", target.key, one.name)).collect();
         // In one bucket the question is whether the server takes two spellings for one name.
         let is_one_bucket = self.source.identity() == target.store.identity();
-        let own = |(key, name): &'_ (String, String)| match is_one_bucket {
+        let own = |Candidate { key, name, .. }: &'_ Candidate| match is_one_bucket {
             true => respelled(key, key.strip_suffix(name.as_str()).unwrap_or_default(), target.key),
             false => key.clone(),
         };
-        let kept: Vec<_> = sample.iter().map(|one| (&one.0, own(one))).collect();
+        let kept: Vec<_> = sample.iter().map(own).collect();
         let keeps = relation != Relation::Apart && renamed != kept;
         for view in std::iter::once(renamed).chain(keeps.then_some(kept)) {
-            if self.are_all_the_same(target, &view).await? {
-                let first = parts.first().map_or("", |part| part.key);
-                return Err(SurveyError::NotApart {
-                    source_url: object_url(self.source.as_ref(), first),
-                    destination: object_url(target.store.as_ref(), target.key),
-                });
-            }
+            self.prove_view_apart(parts, target, &sample, &view).await?;
         }
         Ok(())
     }
 
-    /// Returns whether nothing tells any of the objects from its counterpart. One that is absent or different is proof.
-    async fn are_all_the_same(&self, target: Place<'_>, view: &[(&String, String)]) -> Result<bool, SurveyError> {
-        let asked = view.iter().map(|(key, at_target)| {
-            self.policy.run("head", target.store.url(), move || {
-                may_be_same_object((self.source.as_ref(), key), (target.store.as_ref(), at_target))
-            })
-        });
-        let answers = futures::future::try_join_all(asked).await.map_err(SurveyError::Target)?;
-        Ok(!answers.is_empty() && !answers.contains(&false))
+    /// Compares the sample with the objects of these keys at the destination. One that is absent or different there is
+    /// proof. One that is not at the source, or changes meanwhile, is none: others are looked at in its place.
+    async fn prove_view_apart(
+        &self,
+        parts: &[Part<'_>],
+        target: Place<'_>,
+        sample: &[Candidate],
+        view: &[String],
+    ) -> Result<(), SurveyError> {
+        let (mut alike, mut nothing_to_move) = (0, sample.len() < SAMPLE_CANDIDATES_MAX);
+        let pairs: Vec<_> = sample.iter().zip(view).collect();
+        for pairs in pairs.chunks(SAMPLE_OBJECTS_MAX) {
+            let asked = pairs.iter().map(|(ours, at_target)| {
+                self.policy.run("head", target.store.url(), move || {
+                    compare_objects((self.source.as_ref(), &ours.key), (target.store.as_ref(), at_target))
+                })
+            });
+            let answers = futures::future::try_join_all(asked).await.map_err(SurveyError::Target)?;
+            if answers.contains(&Likeness::Different) {
+                return Ok(());
+            }
+            alike += answers.iter().filter(|likeness| **likeness == Likeness::Alike).count();
+            nothing_to_move &=
+                pairs.iter().zip(answers).all(|((ours, _), likeness)| likeness == Likeness::Absent && !ours.is_listed);
+            if alike >= SAMPLE_OBJECTS_MAX {
+                break;
+            }
+        }
+        let source_url = object_url(self.source.as_ref(), parts.first().map_or("", |part| part.key));
+        let destination = object_url(target.store.as_ref(), target.key);
+        match alike {
+            // That none of them is there is said where they are looked for to be copied.
+            0 if nothing_to_move => Ok(()),
+            0 => Err(SurveyError::Undecided { source_url, destination }),
+            _ => Err(SurveyError::NotApart { source_url, destination }),
+        }
     }
 
-    /// Some objects of the source: key, and name at the destination.
-    async fn sample(&self, parts: &[Part<'_>]) -> Result<Vec<(String, String)>, SurveyError> {
+    /// Some objects of the source.
+    async fn sample(&self, parts: &[Part<'_>]) -> Result<Vec<Candidate>, SurveyError> {
         if let Selection::List { prefix, list_file, .. } = &self.job.selection {
             return sample_of_list(prefix, list_file).await;
         }
         let mut sample = Vec::new();
         for part in parts {
-            let left = SAMPLE_OBJECTS_MAX - sample.len();
+            let left = SAMPLE_CANDIDATES_MAX - sample.len();
             if left == 0 {
                 break;
             }
             if !part.is_tree {
-                sample.push((part.key.to_owned(), part.name.clone()));
+                sample.push(Candidate { key: part.key.to_owned(), name: part.name.clone(), is_listed: false });
                 continue;
             }
-            let (prefix, max_keys) = (part.key.to_owned(), Some(SAMPLE_LISTED_MAX));
+            let (prefix, max_keys) = (part.key.to_owned(), Some(SAMPLE_CANDIDATES_MAX as u32));
             let request = ListRequest { prefix, max_keys, ..ListRequest::default() };
             let page = self.policy.run("list", self.source.url(), || self.source.list(&request)).await;
             let keys = page.map_err(SurveyError::Source)?.objects.into_iter().map(|object| object.key);
@@ -198,7 +236,7 @@ impl Places<'_> {
             let chosen = if plain.is_empty() { special } else { plain };
             sample.extend(chosen.into_iter().take(left).map(|key| {
                 let name = format!("{}{}", part.name, &key[part.key.len()..]);
-                (key, name)
+                Candidate { key, name, is_listed: true }
             }));
         }
         Ok(sample)
@@ -211,15 +249,15 @@ fn is_plain(name: &str) -> bool {
     !name.ends_with('/') && !name.split('/').any(|part| part.starts_with('.'))
 }
 
-async fn sample_of_list(prefix: &str, list_file: &str) -> Result<Vec<(String, String)>, SurveyError> {
+async fn sample_of_list(prefix: &str, list_file: &str) -> Result<Vec<Candidate>, SurveyError> {
     let failed = |error| SurveyError::ListFile { path: list_file.into(), error };
     let mut lines = tokio::io::BufReader::new(tokio::fs::File::open(list_file).await.map_err(failed)?).lines();
     let mut sample = Vec::new();
-    while sample.len() < SAMPLE_OBJECTS_MAX
+    while sample.len() < SAMPLE_CANDIDATES_MAX
         && let Some(name) = lines.next_line().await.map_err(failed)?
     {
         if !name.is_empty() {
-            sample.push((format!("{prefix}{name}"), name));
+            sample.push(Candidate { key: format!("{prefix}{name}"), name, is_listed: false });
         }
     }
     Ok(sample)

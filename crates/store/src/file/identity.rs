@@ -3,7 +3,7 @@
 //! Two things are compared: device and inode of each path and of every directory above it, and the part of a file system
 //! that each path shows, as the kernel lists its mounts. The second also finds a bind mount below one of the paths.
 
-use crate::place::{Kinship, Relation};
+use crate::place::{Kinship, Likeness, Relation};
 use nix::sys::stat::FileStat;
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -17,6 +17,13 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// Device and inode.
 type Inode = (u64, u64);
+
+/// When a file or directory was modified and changed, in seconds and nanoseconds. No program can set the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
 
 /// A part of a file system: all below a path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +50,8 @@ struct Directory {
     missing: PathBuf,
     /// Inodes from the root directory down to `existing`.
     inodes: Vec<Inode>,
+    /// Their times.
+    times: Vec<Times>,
 }
 
 /// How two directories, which need not exist yet, relate.
@@ -79,7 +88,8 @@ pub(crate) async fn file_kinship(one: PathBuf, other: PathBuf) -> Kinship {
         let parents = (Directory::find(&parent(&one)), Directory::find(&parent(&other)));
         // Directories that are the same at their ends are so all the way up.
         let one_parent = parents.0.inodes.last() == parents.1.inodes.last() && parents.0.missing == parents.1.missing;
-        let same = one_parent && one.file_name() == other.file_name();
+        let one_view = parents.0.is_seen_to_hold(&parents.1) && parents.1.is_seen_to_hold(&parents.0);
+        let same = (one_parent || one_view) && one.file_name() == other.file_name();
         let one_device = parents.0.inodes.last().map(|inode| inode.0) == parents.1.inodes.last().map(|inode| inode.0);
         Kinship { relation: if same { Relation::Same } else { Relation::Apart }, proven: same || one_device }
     });
@@ -87,20 +97,28 @@ pub(crate) async fn file_kinship(one: PathBuf, other: PathBuf) -> Kinship {
     compared.await.unwrap_or(Kinship { relation: Relation::Apart, proven: false })
 }
 
-/// Returns whether two files have one length and the same times, of which the last cannot be set by any program: two
-/// views of one file, as of a directory that is mounted twice over different file systems.
-pub(crate) async fn have_one_state(one: PathBuf, other: PathBuf) -> bool {
-    let state = |meta: Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
-    let compared = blocking(move || match (fs::metadata(one), fs::metadata(other)) {
-        (Ok(one), Ok(other)) => state(one) == state(other),
-        // What is not there, or hidden, is no view of the other.
-        _ => false,
+/// Compares two files by their lengths and times, of which the last cannot be set by any program: two views of one file,
+/// as of a directory that is mounted twice over different file systems, have them in common.
+pub(crate) async fn compare_states(one: PathBuf, other: PathBuf) -> Likeness {
+    let state = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.len(), Times::of(&meta)));
+    let compared = blocking(move || match state(&one) {
+        None => Likeness::Absent,
+        Some(ours) if state(&other) == Some(ours) => Likeness::Alike,
+        Some(ours) if state(&one) == Some(ours) => Likeness::Different,
+        Some(_) => Likeness::Unstable,
     });
-    compared.await.unwrap_or(false)
+    // The work cannot panic; if it did, nothing would be known.
+    compared.await.unwrap_or(Likeness::Unstable)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+}
+
+impl Times {
+    fn of(meta: &Metadata) -> Self {
+        Self { modified: (meta.mtime(), meta.mtime_nsec()), changed: (meta.ctime(), meta.ctime_nsec()) }
+    }
 }
 
 fn inode(meta: &Metadata) -> Inode {
@@ -124,19 +142,38 @@ impl Directory {
                 }
             }
         };
-        let mut inodes: Vec<Inode> =
-            existing.ancestors().filter_map(|path| fs::metadata(path).ok()).map(|meta| inode(&meta)).collect();
-        inodes.reverse();
-        Self { existing, missing, inodes }
+        let mut above: Vec<Metadata> = existing.ancestors().filter_map(|path| fs::metadata(path).ok()).collect();
+        above.reverse();
+        let (inodes, times) = above.iter().map(|meta| (inode(meta), Times::of(meta))).unzip();
+        Self { existing, missing, inodes, times }
     }
 
     fn relation_to(&self, other: &Self) -> io::Result<Relation> {
-        Ok(match inode_relation(self, other) {
-            Relation::Apart => {
-                let mounts = read_mounts()?;
-                region_relation(&self.regions(&mounts), &other.regions(&mounts))
-            }
+        match inode_relation(self, other) {
+            Relation::Apart => {}
+            relation => return Ok(relation),
+        }
+        let mounts = read_mounts()?;
+        Ok(match region_relation(&self.regions(&mounts), &other.regions(&mounts)) {
+            Relation::Apart => relation(self.is_seen_to_hold(other), other.is_seen_to_hold(self)),
             relation => relation,
+        })
+    }
+
+    /// Returns whether `inner` lies within this directory as another file system shows it: a merged directory of overlayfs
+    /// has the times of the upper one, and a directory that is mounted twice has them at both places. Their files need not
+    /// be the same: the upper directory lacks those of the lower.
+    fn is_seen_to_hold(&self, inner: &Self) -> bool {
+        let (Some(device), Some(times)) = (self.inodes.last().map(|inode| inode.0), self.times.last()) else {
+            return false;
+        };
+        let views = inner.inodes.iter().zip(&inner.times).enumerate();
+        // Times in whole seconds are those of a file system that makes them up, or that has no finer ones.
+        let mut views =
+            views.filter(|(_, (inode, of_view))| inode.0 != device && *of_view == times && times.changed.1 != 0);
+        views.any(|(depth, _)| {
+            let below: PathBuf = inner.existing.components().skip(depth + 1).collect();
+            below.join(&inner.missing).starts_with(&self.missing)
         })
     }
 

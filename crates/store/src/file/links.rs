@@ -17,11 +17,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 /// Directories behind links that are known to lie apart. At the limit all are forgotten and compared again, which costs
 /// time only.
 const CLEARED_MAX: usize = 65_536;
+const NOT_MOVED: &str =
+    "a symbolic link to a directory: mv does not delete what lies behind it, so use cp and remove the link";
 const CHANGED: &str = "a symbolic link that was changed while it was followed";
 
 /// Why a path below the root was not followed to its end.
@@ -55,6 +58,8 @@ pub(super) struct Entered {
 /// Places that no link may lead to, and the directories that were compared with them.
 #[derive(Debug, Default)]
 pub(super) struct KeptOut {
+    /// No link to a directory is passed, wherever it leads.
+    no_directories: AtomicBool,
     places: RwLock<Vec<PathBuf>>,
     /// Canonical paths, and whether files in them (or the directories themselves) were compared.
     cleared: Mutex<HashSet<(PathBuf, Entry)>>,
@@ -73,6 +78,10 @@ impl KeptOut {
         if !places.contains(&place) {
             places.push(place);
         }
+    }
+
+    pub(super) fn add_directories(&self) {
+        self.no_directories.store(true, Ordering::Relaxed);
     }
 
     fn places(&self) -> Vec<PathBuf> {
@@ -143,7 +152,8 @@ impl Tree {
     /// Refuses the link `key`, which leads to `end`, if that lies at the other side of the job.
     fn refuse_link(&self, end: &FileStat, key: &str, entry: Entry) -> Result<(), Blocked> {
         let places = self.kept_out.places();
-        if places.is_empty() {
+        let no_directories = entry == Entry::Directory && self.kept_out.no_directories.load(Ordering::Relaxed);
+        if places.is_empty() && !no_directories {
             return Ok(());
         }
         let path = fs::canonicalize(self.root.join(key.trim_end_matches('/')))?;
@@ -158,6 +168,7 @@ impl Tree {
         let same_file = || places.iter().find(|place| entry == Entry::File && is_same_inode(place, end));
         match refused.or_else(|| same_file().map(|place| refusal("to", place))) {
             Some(why) => Err(Blocked::Link(why)),
+            None if no_directories => Err(Blocked::Link(NOT_MOVED.to_owned())),
             None => Ok(()),
         }
     }

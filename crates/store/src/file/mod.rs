@@ -32,7 +32,7 @@ mod temporary;
 mod walk;
 mod write;
 
-pub(crate) use identity::{directory_kinship, file_kinship, have_one_state};
+pub(crate) use identity::{compare_states, directory_kinship, file_kinship};
 pub(crate) use own_links::is_own_unlinking;
 
 use crate::{
@@ -111,6 +111,11 @@ impl FileStore {
     /// Where a key lies.
     pub(crate) fn path_of(&self, key: &str) -> PathBuf {
         self.0.root.join(key)
+    }
+
+    /// Refuses from now on to follow a link to a directory.
+    pub(crate) fn follow_no_directories(&self) {
+        self.0.kept_out.add_directories();
     }
 
     /// Refuses from now on to follow a link that leads into `place`, or to a directory above it.
@@ -271,6 +276,10 @@ impl Store for FileStore {
         }
         let objects = objects.to_vec();
         self.blocking("delete", move |tree| Ok(objects.iter().map(|doomed| tree.delete(doomed)).collect())).await
+    }
+
+    fn checks_listed_deletes(&self) -> bool {
+        true
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

@@ -17,6 +17,7 @@ fn run_over(trees: &[&Tree]) -> DeletionRun {
     DeletionRun {
         stores: trees.iter().map(|tree| tree.store.clone()).collect(),
         targets: Vec::new(),
+        proven_apart: Vec::new(),
         policy: RetryPolicy::from(&Limits::default()),
         dry_run: false,
         has_written: true,

@@ -16,7 +16,7 @@ async fn check(job: &JobSpec, source: &Tree, targets: &[(&Tree, &str)]) -> Resul
     let stores: Vec<_> = targets.iter().map(|(tree, _)| tree.store.clone()).collect();
     let policy = RetryPolicy::of_job(&Limits::default(), job);
     let places = Places { job, source: &source.store, targets: &stores, policy };
-    places.refuse_overlaps(true).await
+    places.refuse_overlaps(true).await.map(drop)
 }
 
 #[tokio::test]

@@ -289,7 +289,8 @@ impl Running {
         let (out, mut deleted) = mpsc::channel(DELETED_QUEUE_MAX);
         let (targets, policy) = (self.setup.targets.clone(), self.setup.policy);
         let has_written = self.tally.has_written();
-        let run = DeletionRun { stores, targets, policy, dry_run, has_written, stop: stop.clone() };
+        let proven_apart = self.proven_apart.clone();
+        let run = DeletionRun { stores, targets, proven_apart, policy, dry_run, has_written, stop: stop.clone() };
         let running = tokio::spawn(run.run(spool, out));
         while let Some(deleted) = deleted.recv().await {
             untried = untried.saturating_sub(1);

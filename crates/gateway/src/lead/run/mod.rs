@@ -136,6 +136,8 @@ struct Running {
     journal: Journal,
     report: Option<Report>,
     moved: Option<Moved>,
+    /// See [`Places::refuse_overlaps`].
+    proven_apart: Vec<bool>,
     /// Objects and bytes that a dry run would delete, or that wait for a confirmation.
     to_delete: Option<ToDelete>,
     /// None without a folder.
@@ -258,6 +260,7 @@ impl Running {
             journal,
             report,
             moved: None,
+            proven_apart: Vec::new(),
             to_delete: None,
             spending: None,
             causes: Causes::default(),
@@ -312,7 +315,7 @@ impl Running {
         let setup = self.setup.clone();
         let is_fresh = self.journal.done_set()?.is_empty();
         let Shared { job, source, targets, policy, .. } = setup.as_ref();
-        Places { job, source, targets, policy: *policy }.refuse_overlaps(is_fresh).await?;
+        self.proven_apart = Places { job, source, targets, policy: *policy }.refuse_overlaps(is_fresh).await?;
         let shut = probe::shut_targets(&setup.job, &setup.targets).await;
         if let Some(Some(error)) = shut.first()
             && shut.iter().all(Option::is_some)

@@ -66,6 +66,16 @@ pub enum SurveyError {
         /// The destination.
         destination: String,
     },
+    /// No object of the source stayed as it was long enough to be compared with its counterpart.
+    #[error(
+        "nothing proves that {source_url} and {destination} are two places: every object looked at was missing or changing"
+    )]
+    Undecided {
+        /// The source.
+        source_url: String,
+        /// The destination.
+        destination: String,
+    },
     /// `delete` with a selection that is no prefix.
     #[error("only a whole prefix can be compared for deletion")]
     DeletionNeedsPrefix,
@@ -124,7 +134,7 @@ impl SurveyError {
             }
             Self::Source(error) | Self::Target(error) => outcome_of(error),
             Self::NothingSelected { .. } => Outcome::SourceNotFound,
-            Self::Overlap { .. } | Self::NotApart { .. } => Outcome::Refused,
+            Self::Overlap { .. } | Self::NotApart { .. } | Self::Undecided { .. } => Outcome::Refused,
             Self::Unreachable(_) => Outcome::Unavailable,
             Self::Cancelled => Outcome::Interrupted,
             _ => Outcome::Failed,
@@ -147,6 +157,7 @@ impl SurveyError {
             Self::NotApart { .. } => Some(
                 "name both by one endpoint and bucket; if they are two places, remove what is at the destination first",
             ),
+            Self::Undecided { .. } => Some("try again when nothing writes to the source, or use `cp` and `rm`"),
             Self::DeletionNeedsPrefix => Some("leave out --delete, or sync a whole prefix"),
             Self::Journal(error) => Some(error.hint()),
             Self::Spool(_) => Some("free some space for temporary files"),
