@@ -203,7 +203,7 @@ def test_what_the_filter_leaves_out_hides_no_half(command: Command, sides: tuple
         source.put(f"other/{number}", b"1")
         there.put(f"other/{number}", b"1")
         there.put(f"more/{number}", b"1")
-    for rules in (("--include", "/*"), ("--exclude", "other/", "--exclude", "more/")):
+    for rules in (("--include", "/*", "--exclude", "*/"), ("--exclude", "other/", "--exclude", "more/")):
         refused = command.run("sync", "--delete", source.url, there.url, *rules).expect(1)
         assert "3 of the 5 objects" in refused.stderr
     assert set("abcde") <= set(there.sizes())

@@ -81,7 +81,8 @@ def test_mv_keeps_an_object_that_was_rewritten_after_it_was_copied(
     if moment == "before the look":
         # A server that ignores conditions on deletes: only the look can tell.
         store.habits.ignores_delete_conditions = True
-        store.add(Rule(rewrite, when=during("head", "d/0"), count=1))
+        # It comes after two looks before anything is copied, which prove that the places differ.
+        store.add(Rule(rewrite, when=during("head", "d/0"), skip=2, count=1))
     else:
         deletes = [during("delete", "d/0"), during("delete many")]
         store.add(Rule(rewrite, when=lambda asking: any(each(asking) for each in deletes), count=1))
@@ -122,6 +123,35 @@ def test_sync_keeps_an_extraneous_object_that_was_rewritten_with_the_same_bytes(
     done = command.run("sync", "--delete", "--json", str(source), place.url, *place.flags("dst")).expect(4)
     assert kinds(done) == ["changed"]
     assert place.contents()["extra"] == b"old"
+
+
+def test_rm_keeps_an_object_that_was_filled_after_it_was_listed(store: OddStore, command: Command) -> None:
+    place = OddPlace(store, command)
+    for key in ("p/empty", "p/filled"):
+        place.put(key, b"")
+    place.put("p/full", b"full")
+    store.add(Rule(Call(lambda: place.put("p/filled", b"new")), when=during("head", "p/filled"), count=1))
+    words = ("rm", "-r", f"{place.url}/p/", "--max-size", "0", "--json", *place.flags())
+    done = command.run(*words).expect(4)
+    assert '"kind":"changed"' in done.stdout.replace(" ", "")
+    assert place.contents() == {"p/filled": b"new", "p/full": b"full"}
+
+
+def test_an_excluded_folder_is_not_deleted(command: Command, tmp_path: Path) -> None:
+    source, there = tmp_path / "source", tmp_path / "there"
+    for name in ("a", "b", "c", "extra", "node_modules/p/q", "deep/node_modules/r"):
+        for folder in (source, there) if len(name) == 1 else (there,):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(b"content")
+    left = {"a", "b", "c", "deep/node_modules/r", "node_modules/p/q"}
+
+    def names() -> set[str]:
+        return {str(path.relative_to(there)) for path in there.rglob("*") if path.is_file()}
+
+    command.run("sync", "--delete", source, there, "--exclude", "node_modules").expect(0)
+    assert names() == left
+    command.run("rm", "-r", there, "--exclude", "node_modules").expect(0)
+    assert names() == {name for name in left if "node_modules" in name}
 
 
 def test_sync_keeps_what_it_wrote_under_another_name_of_the_same_object(

@@ -314,6 +314,10 @@ impl Store for MemStore {
         Ok(objects.iter().map(|_| Ok(())).collect())
     }
 
+    fn checks_listed_deletes(&self) -> bool {
+        true
+    }
+
     fn as_any(&self) -> &dyn std::any::Any {
         self
     }

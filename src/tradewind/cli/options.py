@@ -44,9 +44,9 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
         "which objects",
         "Rules are read in order and the last match wins. An object without a match is taken, unless the first rule\n"
         "is --include. Globs follow .gitignore and match the name relative to the source: *.log matches in any\n"
-        "folder, /*.log only at the top, a/*.log only in a; tmp/ matches everything below any folder tmp. * and ?\n"
-        "stay within a folder, ** crosses folders. {a,b} and [a-z] are alternatives; a backslash quotes the next\n"
-        "character.",
+        "folder, /*.log only at the top, a/*.log only in a. A match of a folder includes everything below it: tmp\n"
+        "matches files and folders of that name, tmp/ only folders. * and ? stay within a folder, ** crosses\n"
+        "folders. {a,b} and [a-z] are alternatives; a backslash quotes the next character.",
     )
     group.add_argument("--include", dest="rules", metavar="GLOB", action=RuleAction, help="take matching objects")
     group.add_argument("--exclude", dest="rules", metavar="GLOB", action=RuleAction, help="leave matching objects out")

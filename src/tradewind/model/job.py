@@ -25,8 +25,9 @@ MIN_FILE_CHUNK_BYTES = 64 << 10
 class FilterRule:
     """One `--include` or `--exclude` rule: a glob as in `.gitignore`, matched with the relative name.
 
-    Without `/` it matches a name in any folder, with `/` from the top; a last `/` matches everything below a folder.
-    `*` and `?` stay within a folder, `**` crosses folders. Raises UsageError for an empty glob.
+    Without `/` it matches a name in any folder, with `/` from the top. A match of a folder includes everything below
+    it; a last `/` matches folders only. `*` and `?` stay within a folder, `**` crosses folders. Raises UsageError for
+    an empty glob.
     """
 
     rule: Literal["include", "exclude"]

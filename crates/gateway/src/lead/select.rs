@@ -68,8 +68,9 @@ pub enum Because {
 impl Selector {
     /// Compiles the rules, which are read as `.gitignore` reads them: `*` and `?` stay within a folder and `**` crosses
     /// folders, wherever it stands. A glob without `/` is matched against the last part of a name, in every folder; one
-    /// with `/` against the whole name, and a first `/` does no more than say so. A last `/` takes all below every
-    /// folder of that name. A backslash takes the next character as it is.
+    /// with `/` against the whole name, and a first `/` does no more than say so. A glob that matches a folder matches
+    /// all below it; with a last `/` it matches folders only. A backslash takes the next character as it is. Unlike
+    /// there, a later rule may match again what lies below a folder.
     ///
     /// # Errors
     /// The first rule that is no glob.
@@ -96,6 +97,11 @@ impl Selector {
     /// Returns whether an object of this relative name, size and modification time is taken.
     pub fn takes(&self, name: &str, size_bytes: u64, modified_unix_ms: i64) -> bool {
         self.takes_name(name) && self.refusal_by_measure(Some(size_bytes), Some(modified_unix_ms)).is_none()
+    }
+
+    /// Returns whether sizes or times decide too, so that an object that changes may not be taken any more.
+    pub fn has_measures(&self) -> bool {
+        ObjectFilter { rules: Vec::new(), ..self.filter.clone() } != ObjectFilter::default()
     }
 
     /// Returns whether the rules take this relative name, whatever its size and time.
@@ -152,9 +158,15 @@ impl Selector {
         }
     }
 
-    /// Index of the last rule that matches. The set takes names for paths: to it a last segment `..` is no file name, so
-    /// its shortcuts by file name pass over a key like `a/..`. Such keys, which are rare, are matched against each glob.
+    /// Index of the last rule that matches the name or a folder above it.
     fn last_match(&self, name: &str) -> Option<usize> {
+        name_and_folders(name).filter_map(|path| self.last_match_of(path)).max()
+    }
+
+    /// Index of the last rule that matches exactly this. The set takes names for paths: to it a last segment `..` is no
+    /// file name, so its shortcuts by file name pass over a key like `a/..`. Such keys, which are rare, are matched
+    /// against each glob.
+    fn last_match_of(&self, name: &str) -> Option<usize> {
         if name.rsplit('/').next() == Some("..") {
             return self.globs.iter().rposition(|glob| glob.compile_matcher().is_match(name));
         }
@@ -181,6 +193,12 @@ impl Selector {
     }
 }
 
+/// A name, and the folders above it, without their last `/`.
+fn name_and_folders(name: &str) -> impl Iterator<Item = &str> {
+    let folders = name.match_indices('/').filter(|(end, _)| *end > 0).map(|(end, _)| &name[..end]);
+    std::iter::once(name).chain(folders)
+}
+
 fn glob_of(rule: &FilterRule) -> &str {
     match rule {
         FilterRule::Include(glob) | FilterRule::Exclude(glob) => glob,
@@ -195,20 +213,23 @@ fn build_whole(glob: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
 }
 
-/// False only if no name that begins with `folder` matches this glob for whole names.
+/// False only if this glob for whole names matches no name that begins with `folder`, nor a folder above one.
 fn may_match_below(glob: &str, folder: &str) -> bool {
     let literal = &glob[..glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len())];
-    literal.starts_with(folder) || literal.len() < glob.len() && folder.starts_with(literal)
+    literal.starts_with(folder) || folder.starts_with(literal)
 }
 
-/// True only if every name that begins with `folder` matches this glob for whole names.
+/// True only if this glob for whole names matches every name that begins with `folder`, or a folder above it.
 fn matches_all_below(glob: &str, folder: &str) -> bool {
     if ["**", "**/*", "**/**"].contains(&glob) {
         return true;
     }
-    let Some(above) = glob.strip_suffix("/**").and_then(|above| build_whole(above).ok()) else { return false };
-    let above = above.compile_matcher();
-    folder.match_indices('/').any(|(end, _)| above.is_match(&folder[..end]))
+    [Some(glob), glob.strip_suffix("/**")].into_iter().flatten().filter_map(|above| build_whole(above).ok()).any(
+        |above| {
+            let above = above.compile_matcher();
+            folder.match_indices('/').any(|(end, _)| above.is_match(&folder[..end]))
+        },
+    )
 }
 
 /// The glob that says for whole names what `glob` says to users; see [`Selector::new`].
@@ -281,6 +302,9 @@ impl fmt::Display for Because {
 }
 
 #[cfg(test)]
+mod gitignore;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -316,11 +340,32 @@ mod tests {
         for glob in ["*.log", "**.log", "**/*.log"] {
             let logs = selector(vec![include(glob)]);
             assert!(logs.takes_name("a.log") && logs.takes_name("d/a.log") && logs.takes_name("d/e/.log"), "{glob}");
-            assert!(!logs.takes_name("a.log/b") && !logs.takes_name("a.logs"), "{glob}");
+            assert!(!logs.takes_name("a.logs") && !logs.takes_name("a.log.d/b"), "{glob}");
         }
         assert!(!selector(vec![exclude("*")]).takes_name("d/e/f"));
         let top = selector(vec![include("/*.log")]);
         assert!(top.takes_name("a.log") && !top.takes_name("d/a.log"));
+    }
+
+    #[test]
+    fn a_glob_that_matches_a_folder_means_all_below_it() {
+        for glob in [".git", "node_modules", "/tmp", "x/y", ".*", "tmp*", "**/y"] {
+            let (kept, taken) = (selector(vec![exclude(glob)]), selector(vec![include(glob)]));
+            for name in [".git/a", "d/node_modules/p/q", "tmp/a", "x/y/z", "tmp/"] {
+                let is_below = match glob {
+                    ".git" => name == ".git/a",
+                    ".*" => name == ".git/a",
+                    "node_modules" => name == "d/node_modules/p/q",
+                    "/tmp" | "tmp*" => name.starts_with("tmp/"),
+                    _ => name == "x/y/z",
+                };
+                assert_eq!((kept.takes_name(name), taken.takes_name(name)), (!is_below, is_below), "{glob} {name}");
+            }
+        }
+        let again = selector(vec![exclude("logs"), include("logs/keep")]);
+        assert!(again.takes_name("logs/keep/a") && !again.takes_name("logs/a"));
+        let top = selector(vec![include("/*"), exclude("*/")]);
+        assert!(top.takes_name("a") && !top.takes_name("d/a"));
     }
 
     #[test]
@@ -345,7 +390,7 @@ mod tests {
         for name in ["a/bd.txt", "a/bcd.txt", "a/b/d.txt", "a/bx/y/zd.txt"] {
             assert!(filter.takes_name(name), "{name}");
         }
-        assert!(!filter.takes_name("a/c/bd.txt") && !filter.takes_name("a/b/d.txt/e"));
+        assert!(!filter.takes_name("a/c/bd.txt") && !filter.takes_name("a/b/d.txts/e"));
         let classes = selector(vec![include("/x[*]**\\*"), include("/[]*]**z")]);
         assert!(classes.takes_name("x*/a/b*") && !classes.takes_name("xy/a/b*") && !classes.takes_name("x*/a/b"));
         assert!(classes.takes_name("]/a/z") && classes.takes_name("*z"));
@@ -387,7 +432,7 @@ mod tests {
             vec![include("a")],
             vec![exclude("/a/*"), include("/a/keep/**")],
             vec![exclude("/a/*")],
-            vec![exclude("a")],
+            vec![exclude("a"), include("a")],
             vec![exclude("a/**"), include("a/x")],
             vec![exclude("a/b/")],
             vec![exclude("b/")],
@@ -398,6 +443,8 @@ mod tests {
         }
         for rules in [
             vec![exclude("a/")],
+            vec![exclude("a")],
+            vec![exclude("/a")],
             vec![exclude("/a/**")],
             vec![exclude("*")],
             vec![exclude("**")],
@@ -433,7 +480,7 @@ mod tests {
     fn keys_that_end_in_two_dots_are_names_like_others() {
         let filter = selector(vec![exclude("**/..")]);
         assert!(!filter.takes_name("..") && !filter.takes_name("a/.."));
-        assert!(filter.takes_name("a/...") && filter.takes_name("../a"));
+        assert!(filter.takes_name("a/...") && !filter.takes_name("../a"));
     }
 
     #[test]
@@ -497,7 +544,8 @@ mod tests {
         fn decides_as_the_rules_one_by_one(rules in prop::collection::vec(any_rule(), 0..6), name in any_name()) {
             let mut expected = !matches!(rules.first(), Some(FilterRule::Include(_)));
             for rule in &rules {
-                if build_glob(glob_of(rule)).unwrap().compile_matcher().is_match(&name) {
+                let glob = build_glob(glob_of(rule)).unwrap().compile_matcher();
+                if name_and_folders(&name).any(|path| glob.is_match(path)) {
                     expected = matches!(rule, FilterRule::Include(_));
                 }
             }

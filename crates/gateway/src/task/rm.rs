@@ -2,22 +2,25 @@
 //!
 //! A folder is listed to its end before anything is deleted: a listing that turns out to be wrong or incomplete deletes
 //! nothing. The keys wait in a temporary file, so any number fits.
+//!
+//! An object that has changed since it was listed stays, wherever its store checks that without another request, and
+//! everywhere if a size or time selected it: it may not be one that the user meant.
 
 use super::refused::Refused;
 use super::text::escaped;
 use super::{Streams, TaskError, TaskResult, folder_of};
-use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, delete_keys};
+use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, CONDITIONAL_KEYS_MAX, delete_objects};
 use crate::lead::failure::{kind_name, object_url};
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use futures::StreamExt;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 use tradewind_contract::{ObjectFilter, Outcome};
-use tradewind_store::{Error, ErrorKind, ListPage, Store};
+use tradewind_store::{Doomed, Error, ErrorKind, ObjectInfo, Precondition, Store};
 
 /// Deletes from one store.
 pub(super) struct Rm {
@@ -58,7 +61,9 @@ impl Rm {
         let selector = Selector::new(filter)?;
         let mut tally = Tally::default();
         let refused = if recursive {
-            self.remove_folder(&folder_of(key), &selector, &mut tally, streams).await?
+            let (listed, refused) = self.list_folder(&folder_of(key), &selector, streams).await?;
+            self.remove_listed(listed, &mut tally, streams).await?;
+            refused
         } else {
             self.remove_object(key, &mut tally, streams).await?;
             Refused::default()
@@ -87,7 +92,7 @@ impl Rm {
         // A store deletes what is not there without a word, so it is asked first.
         match self.policy.run("head", self.store.url(), || self.store.head(key)).await {
             Ok(_) => {
-                let verdicts = self.delete(vec![key.to_owned()]).await;
+                let verdicts = self.delete(vec![Doomed::any(key)]).await;
                 Ok(self.print(verdicts, tally, streams)?)
             }
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
@@ -103,39 +108,47 @@ impl Rm {
         first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))
     }
 
-    async fn remove_folder(
+    async fn list_folder(
         &self,
         folder: &str,
         selector: &Selector,
-        tally: &mut Tally,
         streams: &mut Streams,
-    ) -> Result<Refused, TaskError> {
+    ) -> Result<(Listed, Refused), TaskError> {
         let listing = Listing { store: self.store.clone(), prefix: folder.to_owned(), policy: self.policy };
         let mut pages = std::pin::pin!(listing.in_any_order().await?);
-        let (mut keys, mut left) = (Keys::create()?, Refused::default());
+        let states_matter = self.store.checks_listed_deletes() || selector.has_measures();
+        let (mut listed, mut left) = (Listed::create(states_matter)?, Refused::default());
         while let Some(page) = pages.next().await {
             let page = page?;
-            selected_keys(&page, folder, selector).try_for_each(|key| keys.push(key))?;
+            for object in &page.objects {
+                let name = object.key.strip_prefix(folder).unwrap_or(&object.key);
+                if selector.takes(name, object.size_bytes, object.modified_unix_ms) {
+                    listed.push(object)?;
+                }
+            }
             left.take(&page.refused, streams);
         }
-        let batches = futures::stream::iter(keys.into_batches(self.batch_keys())?);
+        Ok((listed, left))
+    }
+
+    async fn remove_listed(&self, listed: Listed, tally: &mut Tally, streams: &mut Streams) -> TaskResult {
+        let is_looked_at = listed.states_matter && !self.store.checks_listed_deletes();
+        let keys_max = if is_looked_at { CONDITIONAL_KEYS_MAX } else { BATCH_KEYS_MAX };
+        let keys_max = self.store.limits().delete_keys_max.clamp(1, keys_max);
+        let batches = futures::stream::iter(listed.into_batches(keys_max)?);
         let deletions = batches.map(|batch| async { Ok::<_, io::Error>(self.delete(batch?).await) });
         let mut deletions = std::pin::pin!(deletions.buffer_unordered(BATCHES_AT_ONCE_MAX));
         while let Some(verdicts) = deletions.next().await {
             self.print(verdicts?, tally, streams)?;
         }
-        Ok(left)
+        Ok(())
     }
 
-    fn batch_keys(&self) -> usize {
-        self.store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX)
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Vec<(String, Result<(), Error>)> {
+    async fn delete(&self, objects: Vec<Doomed>) -> Vec<(String, Result<(), Error>)> {
         if self.dry_run {
-            return keys.into_iter().map(|key| (key, Ok(()))).collect();
+            return objects.into_iter().map(|doomed| (doomed.key, Ok(()))).collect();
         }
-        delete_keys(self.store.as_ref(), keys, self.policy).await
+        delete_objects(self.store.as_ref(), objects, self.policy).await
     }
 
     fn print(
@@ -171,35 +184,53 @@ impl Rm {
     }
 }
 
-fn selected_keys<'a>(page: &'a ListPage, folder: &str, selector: &Selector) -> impl Iterator<Item = &'a str> {
-    let taken = page.objects.iter().filter(move |object| {
-        let name = object.key.strip_prefix(folder).unwrap_or(&object.key);
-        selector.takes(name, object.size_bytes, object.modified_unix_ms)
-    });
-    taken.map(|object| object.key.as_str())
+/// Objects to delete, in a temporary file without a name: one line of JSON each.
+struct Listed {
+    file: BufWriter<File>,
+    /// An object that is in another state than it was listed in stays.
+    states_matter: bool,
 }
 
-/// Keys to delete, in a temporary file without a name: one JSON string a line.
-struct Keys(BufWriter<File>);
+/// One line of [`Listed`].
+#[derive(Serialize, Deserialize)]
+struct ListedObject {
+    key: String,
+    #[serde(default, skip_serializing_if = "Precondition::is_any")]
+    condition: Precondition,
+    /// `Precondition::not_after_unix_ms`, which is not serialized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_after_unix_ms: Option<i64>,
+}
 
-impl Keys {
-    fn create() -> io::Result<Self> {
-        Ok(Self(BufWriter::new(tempfile::tempfile()?)))
+impl Listed {
+    fn create(states_matter: bool) -> io::Result<Self> {
+        Ok(Self { file: BufWriter::new(tempfile::tempfile()?), states_matter })
     }
 
-    fn push(&mut self, key: &str) -> io::Result<()> {
-        serde_json::to_writer(&mut self.0, key)?;
-        self.0.write_all(b"\n")
+    fn push(&mut self, object: &ObjectInfo) -> io::Result<()> {
+        let key = object.key.clone();
+        let line = match self.states_matter {
+            true => {
+                let not_after_unix_ms = Precondition::exact(object).modified_unix_ms;
+                ListedObject { key, condition: Precondition::listed(object), not_after_unix_ms }
+            }
+            false => ListedObject { key, condition: Precondition::default(), not_after_unix_ms: None },
+        };
+        serde_json::to_writer(&mut self.file, &line)?;
+        self.file.write_all(b"\n")
     }
 
-    /// The keys again, at most `keys_max` at once.
-    fn into_batches(self, keys_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<String>>>> {
-        let mut file = self.0.into_inner().map_err(io::IntoInnerError::into_error)?;
+    /// The objects again, at most `keys_max` at once.
+    fn into_batches(self, keys_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<Doomed>>>> {
+        let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.rewind()?;
         let mut lines = BufReader::new(file).lines();
-        let key = |line: io::Result<String>| Ok(serde_json::from_str(&line?)?);
+        let doomed = |line: io::Result<String>| {
+            let ListedObject { key, condition, not_after_unix_ms } = serde_json::from_str(&line?)?;
+            Ok(Doomed { key, condition: Precondition { not_after_unix_ms, ..condition } })
+        };
         Ok(std::iter::from_fn(move || {
-            let batch: io::Result<Vec<String>> = lines.by_ref().take(keys_max).map(key).collect();
+            let batch: io::Result<Vec<Doomed>> = lines.by_ref().take(keys_max).map(doomed).collect();
             batch.map(|batch| (!batch.is_empty()).then_some(batch)).transpose()
         }))
     }
@@ -231,5 +262,30 @@ impl Tally {
         } else {
             Err(TaskError::ended(Outcome::SomeFailed, message, None))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::streams::Talk;
+    use super::*;
+    use crate::trees::Tree;
+    use tradewind_contract::Limits;
+
+    /// What is written between the listing and the deletion may not be what the filter meant.
+    #[tokio::test]
+    async fn a_file_that_is_filled_after_it_was_listed_stays() {
+        let tree = Tree::with(&[("d/empty", b""), ("d/filled", b""), ("d/long", b"long")]);
+        let policy = RetryPolicy::from(&Limits::default());
+        let rm = Rm { store: tree.store.clone(), dry_run: false, json: true, allow_empty: false, policy };
+        let filter = ObjectFilter { size_max_bytes: Some(0), ..ObjectFilter::default() };
+        let mut streams = Streams { input: None, data: Box::new(io::sink()), talk: Talk::new(io::sink()) };
+        let selector = Selector::new(&filter).unwrap();
+        let (listed, _) = rm.list_folder("d/", &selector, &mut streams).await.unwrap();
+        tree.write("d/filled", b"new");
+        let mut tally = Tally::default();
+        rm.remove_listed(listed, &mut tally, &mut streams).await.unwrap();
+        assert_eq!(tree.keys(), ["d/filled", "d/long"]);
+        assert_eq!((tally.gone, tally.failed), (1, 1));
     }
 }

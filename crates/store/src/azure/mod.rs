@@ -199,6 +199,10 @@ impl Store for AzureStore {
         self.delete_blobs(objects).await
     }
 
+    fn checks_listed_deletes(&self) -> bool {
+        self.is_azure_itself()
+    }
+
     fn as_any(&self) -> &dyn std::any::Any {
         self
     }

@@ -308,7 +308,7 @@ impl AzureStore {
         }
     }
 
-    fn is_azure_itself(&self) -> bool {
+    pub(super) fn is_azure_itself(&self) -> bool {
         self.origin.starts_with("https://") && self.origin.ends_with(".windows.net")
     }
 }

@@ -60,10 +60,18 @@ impl Bucket {
 
     /// Returns whether the cloud itself, which keeps its word, checks all of the condition when it deletes.
     fn is_checked_by_cloud(&self, condition: &Precondition) -> bool {
-        let at_google = self.place().origin == "https://storage.googleapis.com";
-        let by_generation = self.dialect.if_version.is_some() && condition.version.is_some() && at_google;
+        let by_generation = condition.version.is_some() && self.is_generation_checked_by_cloud();
         let by_etag = condition.etag.is_some() && condition.version.is_none() && condition.modified_unix_ms.is_none();
         by_generation || self.at_aws && by_etag
+    }
+
+    fn is_generation_checked_by_cloud(&self) -> bool {
+        self.dialect.if_version.is_some() && self.place().origin == "https://storage.googleapis.com"
+    }
+
+    /// Returns whether the cloud itself checks the state that its listing describes.
+    pub(super) fn is_delete_checked_by_cloud(&self) -> bool {
+        self.at_aws || self.is_generation_checked_by_cloud()
     }
 
     async fn delete_seen(&self, objects: &[&Doomed]) -> Result<Vec<Result<()>>> {

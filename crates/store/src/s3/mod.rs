@@ -195,6 +195,10 @@ impl Store for Bucket {
         self.delete_objects(objects).await
     }
 
+    fn checks_listed_deletes(&self) -> bool {
+        self.is_delete_checked_by_cloud()
+    }
+
     fn as_any(&self) -> &dyn std::any::Any {
         self
     }
