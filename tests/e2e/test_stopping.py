@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import time
@@ -16,7 +17,7 @@ import pytest
 from testbed.chains import chain, write
 from testbed.drive import Command, Running
 from testbed.servers.process import guarded
-from testbed.trees import MIB, write_large
+from testbed.trees import MIB, tree_hashes, write_large, write_tree
 from tests.fleet.conformance import late_binary
 from tradewind.cli.signals import ONE_WISH_S
 
@@ -52,6 +53,31 @@ def frozen(pids: list[int]) -> Iterator[None]:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def files_of_at_most(bytes_max: int) -> Iterator[None]:
+    """Processes that are started within the block cannot write longer files."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_journal_that_cannot_grow_leaves_no_temporary_files(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "from", tmp_path / "to"
+    write_tree(source, {str(number): 10 for number in range(6000)})
+    with files_of_at_most(100 << 10):
+        running = command.start("cp", "-r", source, copy)
+    done = running.finish().expect(1)
+    assert "journal" in done.summary["message"]
+    written = [path.name for path in copy.iterdir()]
+    assert 0 < len(written) < 6000
+    assert not [name for name in written if ".tradewind-" in name]
+    command.run("jobs", "resume", str(command.jobs()[0]["id"])).expect(0)
+    assert tree_hashes(copy) == tree_hashes(source)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

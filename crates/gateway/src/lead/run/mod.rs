@@ -358,11 +358,45 @@ impl Running {
         lost: &mut AbortOnDropHandle<Lost>,
         state: Option<&StateDir>,
     ) -> Result<SurveyEnd, SurveyError> {
+        let worked = self.work_through(&mut surveying, &mut replies, stop, lost, state).await;
+        surveying.cancel_unless_listed();
+        if worked.is_err() {
+            self.let_land(&mut replies).await;
+        }
+        let surveyed = surveying.task.await.unwrap_or(Err(SurveyError::Cancelled));
+        worked.and(surveyed)
+    }
+
+    /// After a failure of the lead's own files: begins no more, and waits for the requests in flight, so that no sink in
+    /// this process ends in the middle of a write. What they did is not counted.
+    async fn let_land(&mut self, replies: &mut mpsc::UnboundedReceiver<Reply>) {
+        self.lead.drain();
+        self.dispatch.drop_batches();
+        let landed = async {
+            while self.lead.flights() > 0
+                && let Some(reply) = replies.recv().await
+            {
+                // The failure that is known already comes again.
+                drop(self.answer(reply).await);
+            }
+        };
+        drop(tokio::time::timeout(DRAIN_MAX, landed).await);
+    }
+
+    /// Works until all is done or the job stops.
+    async fn work_through(
+        &mut self,
+        surveying: &mut Surveying,
+        replies: &mut mpsc::UnboundedReceiver<Reply>,
+        stop: &CancellationToken,
+        lost: &mut AbortOnDropHandle<Lost>,
+        state: Option<&StateDir>,
+    ) -> Result<(), SurveyError> {
         let mut ticks = tokio::time::interval(PROGRESS_EVERY);
         loop {
             let idle = self.act_while_possible().await?;
-            if self.is_over(idle, &surveying) {
-                break;
+            if self.is_over(idle, surveying) {
+                return Ok(());
             }
             let now_ms = self.clock.now_ms();
             let wake = Duration::from_millis(self.wake_ms(idle).saturating_sub(now_ms));
@@ -378,7 +412,7 @@ impl Running {
                         self.answer(reply).await?;
                     }
                 }
-                found = surveying.found.recv(), if takes_more => self.found(found, &mut surveying).await,
+                found = surveying.found.recv(), if takes_more => self.found(found, surveying).await,
                 Some(prepared) = self.prepared.1.recv() => self.prepared(prepared).await,
                 Some(looked) = self.outdated.next() => self.looked(looked).await?,
                 Ok(()) = self.rerouted.changed() => self.take_routes(),
@@ -396,8 +430,6 @@ impl Running {
                 surveying.found.close();
             }
         }
-        surveying.cancel_unless_listed();
-        surveying.task.await.unwrap_or(Err(SurveyError::Cancelled))
     }
 
     async fn act_while_possible(&mut self) -> Result<Idle, SurveyError> {

@@ -172,6 +172,15 @@ impl Dispatch {
         });
     }
 
+    /// Answers the orders of all batches instead of sending them.
+    pub(super) fn drop_batches(&mut self) {
+        let reply = ReplyTo::memory(self.replies.clone());
+        let message = "the job ends before it was sent";
+        for order in self.batches.values_mut().flat_map(std::mem::take) {
+            reply.fail_unsent(order.request, Failure::new(Fault::Lost, "unavailable", message));
+        }
+    }
+
     /// Sends all batches.
     pub(super) fn flush(&mut self) {
         for (route, orders) in &mut self.batches {
