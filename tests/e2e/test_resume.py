@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -213,6 +214,50 @@ def test_a_resumed_move_reads_earlier_parts_back_before_it_deletes_the_source(co
     command.run("jobs", "resume", job_id, "--json").expect(0)
     assert copy.read_bytes() == content
     assert not source.exists()
+
+
+def reported(report: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in report.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+def test_a_resumed_job_reports_what_was_lost_of_the_report(verb: str, command: Command, tmp_path: Path) -> None:
+    source, copy, report = tmp_path / "from", tmp_path / "to", tmp_path / "report"
+    names = [f"a/{number}" for number in range(20)]
+    write_tree(source, dict.fromkeys(names, 1000))
+    write_large(source / "z-large", 48 * MIB)
+    running = command.start(verb, "-r", source, copy, "--limit-rate", "20MB/s", "--report", report)
+    running.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= 20)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    lines = report.read_text().splitlines(keepends=True)
+    assert len(lines) == 20
+    report.write_text("".join(lines[:8]) + lines[8][:30])
+
+    command.run("jobs", "resume", str(command.jobs()[0]["id"])).expect(0)
+    copied = [line for line in reported(report) if line["verdict"] == "copied"]
+    pairs = sorted((line["source"], line["destination"]) for line in copied)
+    assert pairs == sorted((f"file://{source}/{name}", f"file://{copy}/{name}") for name in [*names, "z-large"])
+    earlier = [line for line in copied if line["proof"]["destination"] == "earlier run"]
+    assert [line["size_bytes"] for line in earlier] == [1000] * 12
+
+
+def test_a_report_on_a_full_disk_is_complete_after_the_job_is_resumed(
+    command: Command, tmp_path: Path, small_disk: Path
+) -> None:
+    source, copy, report, filler = tmp_path / "from", tmp_path / "to", small_disk / "report", small_disk / "filler"
+    write_tree(source, {str(number): 10 for number in range(2000)})
+    disk = os.statvfs(small_disk)
+    filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize - 100_000))
+    message = command.run("cp", "-r", source, copy, "--report", report, "--json").expect(1).summary["message"]
+    assert message == f"report {report}: No space left on device (os error 28)"
+    assert 0 < len(reported(report)) < 2000, "whole lines only"
+
+    filler.unlink()
+    command.run("jobs", "resume", str(command.jobs()[0]["id"])).expect(0)
+    assert sorted(line["destination"] for line in reported(report)) == sorted(
+        f"file://{copy}/{number}" for number in range(2000)
+    )
 
 
 @pytest.mark.parametrize("verb", [["cp", "-r"], ["sync"]], ids=["cp", "sync"])

@@ -1,11 +1,16 @@
 //! The report: one JSON line per object with its verdict and its proof, written off the hot path.
+//!
+//! A killed process, or a full disk, may cost lines of objects that the journal has. So a resumed run adds, at its end, a
+//! line for each object of the journal that the file does not name.
 
 use serde::{Deserialize, Serialize};
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tradewind_contract::FailedObject;
 
 /// Verdicts that wait to be written; at the limit [`Report::add`] waits for the disk.
@@ -13,6 +18,15 @@ pub const REPORT_QUEUE_MAX: usize = 4096;
 
 /// Bytes gathered for one write.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// A longer line is none of ours.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// How each line begins.
+const LINE_START: &[u8] = br#"{"source":""#;
+
+/// Lines remembered, 8 bytes each. Objects of earlier runs whose lines lie behind them may be listed a second time.
+const LISTED_MAX: usize = 1 << 26;
 
 /// What became of one object at one destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,36 +95,56 @@ impl From<&FailedObject> for ObjectVerdict {
 /// Writes verdicts to a file from its own thread.
 #[derive(Debug)]
 pub struct Report {
-    sender: mpsc::Sender<ObjectVerdict>,
+    sender: mpsc::Sender<Command>,
     writer: JoinHandle<io::Result<()>>,
     path: PathBuf,
+    /// Length of the file when this run began.
+    begins_at: u64,
+}
+
+#[derive(Debug)]
+enum Command {
+    Add(ObjectVerdict),
+    /// Says when all before it is in the file.
+    Flush(oneshot::Sender<()>),
 }
 
 impl Report {
-    /// Opens the file: empties it, or appends to it when the job is `resumed`.
+    /// Opens the file: empties it, or appends to it when the job is `resumed`, after the last whole line of earlier runs.
     ///
     /// # Errors
     /// What the file system says.
     pub fn open(path: &Path, resumed: bool) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.create(true);
-        let file = if resumed { options.append(true) } else { options.write(true).truncate(true) }.open(path)?;
-        let (sender, mut receiver) = mpsc::channel::<ObjectVerdict>(REPORT_QUEUE_MAX);
-        let writer = std::thread::Builder::new().name("report".into()).spawn(move || {
-            let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
-            while let Some(verdict) = receiver.blocking_recv() {
-                serde_json::to_writer(&mut file, &verdict).map_err(io::Error::from)?;
-                file.write_all(b"\n")?;
-            }
-            file.flush()
-        })?;
-        Ok(Self { sender, writer, path: path.to_owned() })
+        let file = OpenOptions::new().create(true).append(true).read(resumed).open(path)?;
+        let lines = if resumed { Lines::after_earlier(file)? } else { Lines::of_empty(file)? };
+        let begins_at = lines.whole_bytes;
+        let (sender, receiver) = mpsc::channel(REPORT_QUEUE_MAX);
+        let write = move || write_all(lines, receiver);
+        let writer = std::thread::Builder::new().name("report".into()).spawn(write)?;
+        Ok(Self { sender, writer, path: path.to_owned(), begins_at })
     }
 
     /// Adds a verdict. After a failed write verdicts are dropped and [`Report::finish`] says why.
     pub async fn add(&self, verdict: ObjectVerdict) {
         // An error means that the writer has ended with one of its own, which `finish` returns.
-        self.sender.send(verdict).await.ok();
+        self.sender.send(Command::Add(verdict)).await.ok();
+    }
+
+    /// The destinations that need no line of an earlier run: those that have one of this run, and those that an earlier
+    /// run reported as copied.
+    ///
+    /// # Errors
+    /// What the file system says. [`Report::finish`] says why nothing more can be written.
+    pub async fn listed(&self) -> io::Result<Listed> {
+        let (sender, written) = oneshot::channel();
+        let ended = || io::Error::other("nothing more can be written");
+        self.sender.send(Command::Flush(sender)).await.map_err(|_| ended())?;
+        let (path, begins_at) = (self.path.clone(), self.begins_at);
+        let read = tokio::task::spawn_blocking(move || {
+            written.blocking_recv().map_err(|_| ended())?;
+            Listed::read(&path, begins_at)
+        });
+        read.await.map_err(io::Error::other)?.map_err(|error| named(&self.path, &error))
     }
 
     /// Writes all that was added.
@@ -118,11 +152,157 @@ impl Report {
     /// # Errors
     /// The first write that failed, with the file's name.
     pub async fn finish(self) -> io::Result<()> {
-        drop(self.sender);
-        let writer = self.writer;
+        let Self { sender, writer, path, .. } = self;
+        drop(sender);
         let ended = tokio::task::spawn_blocking(move || writer.join()).await.map_err(io::Error::other)?;
         let written = ended.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
-        written.map_err(|error| io::Error::new(error.kind(), format!("report {}: {error}", self.path.display())))
+        written.map_err(|error| named(&path, &error))
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("report {}: {error}", path.display()))
+}
+
+fn write_all(mut lines: Lines, mut receiver: mpsc::Receiver<Command>) -> io::Result<()> {
+    while let Some(command) = receiver.blocking_recv() {
+        let mut next = Some(command);
+        while let Some(command) = next {
+            match command {
+                Command::Add(verdict) => lines.add(&verdict)?,
+                Command::Flush(written) => {
+                    lines.write()?;
+                    written.send(()).ok();
+                }
+            }
+            next = receiver.try_recv().ok();
+        }
+        // Nobody knows when the next one comes, and a killed process writes nothing more.
+        lines.write()?;
+    }
+    Ok(())
+}
+
+/// The part of a line that says what became of which object.
+#[derive(Deserialize)]
+struct DestinationVerdict {
+    destination: String,
+    verdict: Verdict,
+}
+
+/// Destinations that a report names, as hashes in ascending order.
+#[derive(Debug)]
+pub struct Listed(Vec<u64>);
+
+impl Listed {
+    fn read(path: &Path, begins_at: u64) -> io::Result<Self> {
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
+        let (mut listed, mut line, mut at) = (Vec::new(), Vec::new(), 0);
+        while listed.len() < LISTED_MAX {
+            line.clear();
+            let read = file.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+            if read == 0 {
+                break;
+            }
+            // A line that does not parse is none of ours.
+            if let Ok(found) = serde_json::from_slice::<DestinationVerdict>(&line)
+                && (at >= begins_at || found.verdict == Verdict::Copied)
+            {
+                listed.push(hash_of(&found.destination));
+            }
+            at += read;
+        }
+        listed.sort_unstable();
+        Ok(Self(listed))
+    }
+
+    /// Returns whether the report names the destination.
+    pub fn contains(&self, destination: &str) -> bool {
+        self.0.binary_search(&hash_of(destination)).is_ok()
+    }
+}
+
+fn hash_of(destination: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    destination.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The open file. It has whole lines only, unless the process is killed in the middle of a write.
+#[derive(Debug)]
+struct Lines {
+    file: File,
+    /// Whole lines.
+    buffer: Vec<u8>,
+    /// Where the last whole line in the file ends.
+    whole_bytes: u64,
+}
+
+impl Lines {
+    fn of_empty(file: File) -> io::Result<Self> {
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(Self { file, buffer: Vec::new(), whole_bytes: 0 })
+    }
+
+    fn after_earlier(file: File) -> io::Result<Self> {
+        let whole_bytes = file.metadata()?.len();
+        let mut lines = Self { file, buffer: Vec::new(), whole_bytes };
+        lines.mend_end()?;
+        Ok(lines)
+    }
+
+    /// Cuts a line off that a killed run began. The end of a line that is none of ours stays.
+    fn mend_end(&mut self) -> io::Result<()> {
+        let mut end = vec![0; self.whole_bytes.min(LINE_BYTES_MAX) as usize];
+        let from = self.whole_bytes - end.len() as u64;
+        self.file.read_exact_at(&mut end, from)?;
+        let line_at = end.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+        let line = &end[line_at.unwrap_or(0)..];
+        let begins_like_ours = line.starts_with(LINE_START) || LINE_START.starts_with(line);
+        if line.is_empty() {
+            return Ok(());
+        }
+        if begins_like_ours && serde_json::from_slice::<ObjectVerdict>(line).is_err() {
+            self.whole_bytes -= line.len() as u64;
+            return self.file.set_len(self.whole_bytes);
+        }
+        self.buffer.push(b'\n');
+        self.write()
+    }
+
+    fn add(&mut self, verdict: &ObjectVerdict) -> io::Result<()> {
+        serde_json::to_writer(&mut self.buffer, verdict).map_err(io::Error::from)?;
+        self.buffer.push(b'\n');
+        if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let mut written = 0;
+        while written < self.buffer.len() {
+            match self.file.write(&self.buffer[written..]) {
+                Ok(0) => return self.cut(written, io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => written += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.cut(written, error),
+            }
+        }
+        self.whole_bytes += written as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// After a write that failed: takes the piece of a line back that was written.
+    fn cut(&mut self, written: usize, error: io::Error) -> io::Result<()> {
+        let whole = self.buffer[..written].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.whole_bytes += whole as u64;
+        self.buffer.clear();
+        if whole < written {
+            // If it stays, the next run finds it.
+            drop(self.file.set_len(self.whole_bytes));
+        }
+        Err(error)
     }
 }
 
@@ -162,6 +342,51 @@ mod tests {
             report.finish().await.unwrap();
             assert_eq!(read(&path), expected.into_iter().map(verdict).collect::<Vec<_>>());
         }
+    }
+
+    #[tokio::test]
+    async fn a_torn_line_of_ours_is_cut_off_and_any_other_end_stays() {
+        let line = serde_json::to_string(&verdict(1)).unwrap();
+        let whole = format!("{line}\n");
+        let torn = [1, 5, line.len() / 2, line.len() - 1].map(|bytes| line[..bytes].to_owned());
+        let cases = torn.into_iter().map(|torn| (torn, String::new()));
+        let cases = cases.chain([("".into(), "".into()), (line.clone(), whole.clone()), ("x".into(), "x\n".into())]);
+        for (end, kept) in cases {
+            for before in ["", &whole, "a note\n"] {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("report.jsonl");
+                std::fs::write(&path, format!("{before}{end}")).unwrap();
+                let report = Report::open(&path, true).unwrap();
+                report.add(verdict(1)).await;
+                report.finish().await.unwrap();
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert_eq!(text, format!("{before}{kept}{whole}"), "{before:?} {end:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_resumed_report_knows_what_it_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.jsonl");
+        let of = |name: &str, verdict| ObjectVerdict { destination: name.to_owned(), verdict, ..Default::default() };
+        for (resumed, verdicts) in [
+            (false, [of("copied", Verdict::Copied), of("failed", Verdict::Failed)]),
+            (true, [of("failed now", Verdict::Failed), of("copied now", Verdict::Copied)]),
+        ] {
+            let report = Report::open(&path, resumed).unwrap();
+            for verdict in verdicts {
+                report.add(verdict).await;
+            }
+            if resumed {
+                let listed = report.listed().await.unwrap();
+                let names = ["copied", "failed", "failed now", "copied now", "never"];
+                assert_eq!(names.map(|name| listed.contains(name)), [true, false, true, true, false]);
+                report.add(of("failed", Verdict::Copied)).await;
+            }
+            report.finish().await.unwrap();
+        }
+        assert_eq!(read(&path).len(), 5);
     }
 
     #[tokio::test]

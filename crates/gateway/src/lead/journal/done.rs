@@ -49,6 +49,17 @@ pub struct DoneSet {
     background: Background,
 }
 
+/// An object that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoneObject {
+    /// Index of the destination.
+    pub target: u16,
+    /// Key there.
+    pub target_key: String,
+    /// Length.
+    pub size_bytes: u64,
+}
+
 /// What is done at one destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DoneTotals {
@@ -93,6 +104,30 @@ impl DoneSet {
             let mut statement = connection.prepare_cached(sql)?;
             let length = |row: &Row<'_>| row.get::<_, i64>(0).map(i64::cast_unsigned);
             objects.iter().map(|(target, key)| statement.query_row(params![target, key], length).optional()).collect()
+        })
+        .await
+    }
+
+    /// The next objects after `last`, `objects_max` at most, in the order of the journal.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub async fn objects_after(
+        &self,
+        last: Option<DoneObject>,
+        objects_max: usize,
+    ) -> Result<Vec<DoneObject>, JournalError> {
+        self.ask(Ok(Vec::new()), move |connection| {
+            let sql = "SELECT target, target_key, size_bytes FROM done WHERE (target, target_key) > (?1, ?2)
+                       ORDER BY target, target_key LIMIT ?3";
+            let mut statement = connection.prepare_cached(sql)?;
+            let (target, target_key) = last.map_or((-1, String::new()), |last| (last.target.into(), last.target_key));
+            let object = |row: &Row<'_>| {
+                let size_bytes = row.get::<_, i64>(2)?.cast_unsigned();
+                Ok(DoneObject { target: row.get(0)?, target_key: row.get(1)?, size_bytes })
+            };
+            let objects_max = i64::try_from(objects_max).unwrap_or(i64::MAX);
+            statement.query_map(params![target, target_key, objects_max], object)?.collect()
         })
         .await
     }

@@ -16,7 +16,7 @@ mod entry;
 mod schema;
 mod writer;
 
-pub use done::{Done, DoneSet, DoneTotals, fingerprint};
+pub use done::{Done, DoneObject, DoneSet, DoneTotals, fingerprint};
 pub use entry::{Entry, Intent, UnfinishedUpload};
 pub use writer::{BATCH_ENTRIES_MAX, BATCH_MS_MAX, QUEUE_MAX};
 
@@ -86,7 +86,9 @@ impl JournalError {
         match self {
             Self::Exists(_) => "resume the job with `tradewind jobs resume`",
             Self::Missing(_) => "start the transfer again",
-            Self::Corrupt { .. } => "start the transfer again; `tradewind sync` skips what is there already",
+            Self::Corrupt { .. } => {
+                "start the transfer again; `tradewind sync` skips what is there already"
+            }
             Self::OtherSchema { .. } => "finish the job with the version that began it, or start it again",
             Self::Io { .. } => "check the folder's owner and mode, and the space left on its disk",
         }

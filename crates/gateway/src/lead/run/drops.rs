@@ -7,6 +7,7 @@ use crate::control::events;
 use crate::drain::DRAIN_MAX;
 use crate::drop_after::DropAfter;
 use crate::lead::background::Background;
+use crate::lead::report::{ObjectVerdict, Verdict};
 use crate::lead::status;
 use crate::node::attempts::Attempts;
 use crate::node::budget::MemoryBudget;
@@ -17,7 +18,8 @@ use crate::node::source::{Below, Source};
 use crate::node::table::RouteTable;
 use crate::stepped::{Stepped, Steps};
 use crate::trees::Tree;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -97,10 +99,25 @@ impl World {
             "delete": (self.verb == Verb::Sync).then_some(serde_json::json!({ "over_half": true })),
             "chunk_bytes": CHUNK_BYTES,
             "state_dir": self.state.path(),
+            "report_file": self.report(),
             "allow_empty": true,
             "resume": resume,
         });
         serde_json::from_value(job).unwrap()
+    }
+
+    fn report(&self) -> PathBuf {
+        self.state.path().join("report.jsonl")
+    }
+
+    /// Files that the report names as copied. Directories that a move has emptied are copied too, if it is cut off then.
+    fn reported(&self) -> BTreeSet<String> {
+        let text = std::fs::read_to_string(self.report()).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<ObjectVerdict>(line).unwrap());
+        let copied = lines.filter(|line| line.verdict == Verdict::Copied);
+        let root = format!("{}/", self.to.store.url());
+        let keys = copied.map(|line| line.destination.strip_prefix(&root).unwrap().to_owned());
+        keys.filter(|key| !key.ends_with('/')).collect()
     }
 
     /// Runs the job until it ends or is cut off. Returns whether it ended.
@@ -175,6 +192,10 @@ impl World {
         let status = status::read(self.state.path()).unwrap().unwrap();
         assert_eq!(status.state, JobState::Done, "{when}: {:?}", status.summary);
         assert!(self.is_complete(), "{when}: {:?} and {:?}", self.from.keys(), self.to.keys());
+        // A `sync` skips what it has copied and not yet written down.
+        if self.verb != Verb::Sync {
+            assert_eq!(self.reported(), self.files.keys().cloned().collect(), "{when}");
+        }
     }
 }
 

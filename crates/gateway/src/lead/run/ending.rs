@@ -7,7 +7,7 @@ use super::{Running, Stopping};
 use crate::drain::drained;
 use crate::lead::deletion::{self, Deleted, DeletionRun, EMPTY_SOURCE_HINT, Refusal, Spool};
 use crate::lead::journal::{Entry, JOURNAL_FILE};
-use crate::lead::report::{ObjectVerdict, Verdict};
+use crate::lead::report::{ObjectVerdict, Report, Verdict};
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
 use crate::lead::survey::{SurveyEnd, SurveyError};
@@ -60,7 +60,7 @@ impl Running {
             };
         }
         if let Some(report) = self.report.take()
-            && let Err(error) = report.finish().await
+            && let Err(error) = self.finish_report(report, ending.outcome).await
             && ending.outcome == Outcome::Done
         {
             ending = Ending { outcome: Outcome::Failed, message: Some(error.to_string()), hint: None };
@@ -72,6 +72,13 @@ impl Running {
             self.notice(format!("the cost of the job could not be written to disk: {error}"));
         }
         self.tell(ending, state);
+    }
+
+    /// A run that was told to stop leaves the lines of earlier runs to the next.
+    async fn finish_report(&self, report: Report, outcome: Outcome) -> std::io::Result<()> {
+        let completes = self.setup.job.resume && outcome != Outcome::Interrupted;
+        let completed = if completes { self.report_earlier(&report).await } else { Ok(()) };
+        report.finish().await.and(completed)
     }
 
     fn after_error(&self, error: &SurveyError) -> Ending {

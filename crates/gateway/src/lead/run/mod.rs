@@ -6,8 +6,8 @@
 //! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
 //! objects failed, [`trouble`](self::trouble) closes stores that answer nothing but errors, [`doubted`](self::doubted) keeps
 //! those that a late write may replace, [`outdated`](self::outdated) looks for sources that changed before their copies were
-//! complete, [`moved`](self::moved) what `mv` deletes, [`outlook`](self::outlook) guesses what is at the destinations,
-//! [`spending`](self::spending) what was paid for,
+//! complete, [`earlier`](self::earlier) reports what earlier runs copied, [`moved`](self::moved) keeps what `mv` deletes,
+//! [`outlook`](self::outlook) guesses what is at the destinations, [`spending`](self::spending) what was paid for,
 //! [`routes`](self::routes) which routes there are and which are down; [`opening`](self::opening) begins the job,
 //! [`ending`](self::ending) ends it.
 
@@ -17,6 +17,7 @@ mod causes;
 mod doubted;
 #[cfg(test)]
 mod drops;
+mod earlier;
 mod emptied;
 mod ending;
 mod moved;

@@ -205,7 +205,7 @@ impl Running {
             self.tally.finished(item.target, &placed);
         }
         let (source, destination) = self.urls(&item);
-        // The run that wrote it has reported it.
+        // The run that wrote it has reported it, or its line is added at the end.
         if let Some(report) = self.report.as_ref().filter(|_| item.check.is_none()) {
             let proof = ProofRecord {
                 source: placed.source_proof.name().to_owned(),
