@@ -260,6 +260,36 @@ def test_a_report_on_a_full_disk_is_complete_after_the_job_is_resumed(
     )
 
 
+def test_a_job_without_a_ceiling_is_resumed_without_its_status(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "large", tmp_path / "copy"
+    write_large(source, 48 * MIB)
+    job_id = interrupted(command, "cp", source, copy)
+    for text in ["", "{}"]:
+        (command.state / "jobs" / job_id / "status.json").write_text(text)
+        assert [job["id"] for job in command.jobs()] == [job_id]
+    done = command.run("jobs", "resume", job_id, "--json").expect(0)
+    assert done.summary["progress"]["bytes_earlier"] > 0
+    assert copy.read_bytes() == source.read_bytes()
+
+
+def test_a_job_with_a_ceiling_is_not_resumed_if_nothing_says_what_it_has_spent(
+    command: Command, tmp_path: Path
+) -> None:
+    source, copy = tmp_path / "large", tmp_path / "copy"
+    write_large(source, 48 * MIB)
+    job_id = interrupted(command, "cp", "--max-bytes", "1GB", source, copy)
+    folder = command.state / "jobs" / job_id
+    (folder / "status.json").write_text("")
+    spent = (folder / "spent").read_bytes()
+    (folder / "spent").unlink()
+    refused = command.run("jobs", "resume", job_id).expect(1)
+    assert f"{folder / 'status.json'}" in refused.stderr
+    assert "spent" not in refused.stderr.replace("what earlier runs have spent", "")
+    (folder / "spent").write_bytes(spent)
+    command.run("jobs", "resume", job_id).expect(0)
+    assert copy.read_bytes() == source.read_bytes()
+
+
 @pytest.mark.parametrize("verb", [["cp", "-r"], ["sync"]], ids=["cp", "sync"])
 def test_copies_that_were_removed_or_replaced_meanwhile_are_made_again(
     command: Command, tmp_path: Path, verb: list[str]

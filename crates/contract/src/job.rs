@@ -93,6 +93,11 @@ impl JobSpec {
         }
     }
 
+    /// Returns whether what it sends or spends is limited.
+    pub fn has_ceiling(&self) -> bool {
+        self.ceiling_usd_per_gb.is_some() || self.ceiling_usd.is_some() || self.ceiling_bytes.is_some()
+    }
+
     /// The keys that its objects may have at each destination.
     pub fn writes(&self) -> Vec<KeyScope> {
         let is_one = matches!(self.selection, Selection::Object { .. });

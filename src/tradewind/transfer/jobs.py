@@ -301,11 +301,13 @@ def new_job_id() -> str:
 
 
 def write_json(path: str, document: Any) -> None:
-    """Writes by rename: a reader sees the old file or the new one."""
+    """Writes by rename: a reader finds the old file or the new one, also after a power loss."""
     fresh = f"{path}.{os.getpid()}.new"
     with open(fresh, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1, ensure_ascii=False)
         file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(fresh, path)
 
 

@@ -1,7 +1,7 @@
 //! `status.json`: how far the job is, for `jobs list` and `jobs show`. Written by rename, so a reader sees a whole one.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tradewind_contract::{JobState, JobStatus, Outcome, Progress, Summary};
@@ -31,14 +31,19 @@ pub fn ended(summary: Summary) -> JobStatus {
     JobStatus { state, progress: summary.progress.clone(), summary: Some(summary), updated_unix_ms: now_unix_ms() }
 }
 
-/// Puts `status` in the place of the one before. Small and quick, but a blocking call.
+/// Puts `status` in the place of the one before. Small and quick, but a blocking call. The last status of a run is synced;
+/// a power loss may leave an earlier one empty.
 ///
 /// # Errors
 /// What the file system says; the status before stays.
 pub fn write(dir: &Path, status: &JobStatus) -> io::Result<()> {
     let json = serde_json::to_vec(status).map_err(io::Error::other)?;
     let fresh = dir.join("status.json.new");
-    fs::write(&fresh, json)?;
+    let mut file = File::create(&fresh)?;
+    file.write_all(&json)?;
+    if status.summary.is_some() {
+        file.sync_data()?;
+    }
     fs::rename(fresh, dir.join(STATUS_FILE))
 }
 

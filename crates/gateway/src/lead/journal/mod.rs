@@ -70,6 +70,14 @@ pub enum JournalError {
         /// Ours.
         expected: i64,
     },
+    /// The sums of earlier runs cannot be read.
+    #[error("{} cannot be read, so it is not known what earlier runs have spent: {message}", .path.display())]
+    Spent {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
     /// It cannot be read or written now.
     #[error("the journal {} cannot be used: {message}", .path.display())]
     Io {
@@ -86,7 +94,7 @@ impl JournalError {
         match self {
             Self::Exists(_) => "resume the job with `tradewind jobs resume`",
             Self::Missing(_) => "start the transfer again",
-            Self::Corrupt { .. } => {
+            Self::Corrupt { .. } | Self::Spent { .. } => {
                 "start the transfer again; `tradewind sync` skips what is there already"
             }
             Self::OtherSchema { .. } => "finish the job with the version that began it, or start it again",

@@ -196,10 +196,11 @@ async fn work(
 ) {
     let stop = setup.stop.clone();
     let (limits, background) = (setup.limits.clone(), setup.background);
+    let counts = setup.job.has_ceiling() || setup.routes.iter().any(|route| route.usd_per_gb > 0.0);
     let (mut running, replies) = Running::new(setup, journal, report, unfinished);
     running.spending = state.as_ref().map(|state| Spending::of(state.path(), background));
     let resumed = state.as_ref().filter(|_| running.setup.job.resume);
-    let carried = resumed.map_or(Ok(()), |state| running.carry_over(state));
+    let carried = resumed.map_or(Ok(()), |state| running.carry_over(state, counts));
     let mut lost = running.watch_reach();
     let prepared = match carried {
         Err(error) => Err(error.into()),

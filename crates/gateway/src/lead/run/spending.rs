@@ -122,20 +122,28 @@ fn sync(file: &File, written: Booked, synced: &Mutex<Booked>) -> io::Result<()> 
 }
 
 impl Running {
-    /// Ceilings cover all runs of the job together, and so does the reported cost.
+    /// Ceilings cover all runs of the job together, and so does the reported cost. `counts`: the job has a ceiling, or a
+    /// route with a price.
     ///
     /// # Errors
     /// If the bookings of earlier runs cannot be read, because no ceiling could then be kept.
-    pub(super) fn carry_over(&mut self, state: &StateDir) -> Result<(), JournalError> {
+    pub(super) fn carry_over(&mut self, state: &StateDir, counts: bool) -> Result<(), JournalError> {
         let spending = Spending::of(state.path(), Background::default());
-        let unknown = |error: io::Error| JournalError::Io {
-            path: spending.path.clone(),
-            message: format!("the cost of earlier runs cannot be read: {error}"),
+        let unknown = |path: PathBuf, error: &io::Error| JournalError::Spent { path, message: error.to_string() };
+        let booked = spending.before().map_err(|error| unknown(spending.path.clone(), &error))?;
+        let status = match status::read(state.path()) {
+            Err(error) if counts && booked.is_none() => {
+                return Err(unknown(state.path().join(status::STATUS_FILE), &error));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the status of the earlier run cannot be read, and is not needed");
+                None
+            }
+            Ok(status) => status,
         };
-        let status = status::read(state.path()).map_err(unknown)?;
         let (carried_bytes, usd) =
             status.map_or((0, 0.0), |status| (status.progress.bytes_done, status.progress.cost_usd));
-        let booked = spending.before().map_err(unknown)?.unwrap_or(Booked { usd, bytes: carried_bytes });
+        let booked = booked.unwrap_or(Booked { usd, bytes: carried_bytes });
         self.lead.carried_before(Before { carried_bytes, sent_bytes: booked.bytes, spent_usd: booked.usd });
         Ok(())
     }
