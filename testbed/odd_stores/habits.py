@@ -77,6 +77,10 @@ class Habits:
     folds_names: bool = False
     """Takes keys that differ in case or in Unicode form for one, as macOS and Windows do. Listings state the key that
     was written first."""
+    merges_segments: bool = False
+    """Takes ``a//b``, ``/a/b``, ``a/./b`` and ``a/x/../b`` for ``a/b``, as a server of files does, and lists that."""
+    constant_etag: str = ""
+    """States this ETag for every object."""
     versioned: bool = False
     """Keeps every version and states its id (S3; GCS states generations always and keeps one)."""
     pending_copies: int = 0

@@ -178,11 +178,15 @@ class Objects:
 
     def _stored(self, bucket: str, key: str) -> str:
         """The key under which an object of this name is kept."""
+        if self._habits.merges_segments:
+            key = _merged(key)
         if not self._habits.folds_names:
             return key
         return next((known for known in self._bucket(bucket) if _folded(known) == _folded(key)), key)
 
     def _etag(self, body: bytes) -> str:
+        if self._habits.constant_etag:
+            return self._habits.constant_etag
         match self._habits.etags:
             case "md5":
                 return hashlib.md5(body).hexdigest()
@@ -190,6 +194,16 @@ class Objects:
                 return os.urandom(16).hex()
             case "none":
                 return ""
+
+
+def _merged(key: str) -> str:
+    segments: list[str] = []
+    for segment in key.split("/"):
+        if segment == "..":
+            segments = segments[:-1]
+        elif segment not in ("", "."):
+            segments.append(segment)
+    return "/".join(segments) + ("/" if key.endswith("/") and segments else "")
 
 
 def _folded(key: str) -> str:

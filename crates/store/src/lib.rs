@@ -29,7 +29,7 @@ mod s3;
 mod written;
 mod xml;
 
-pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme};
+pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme, may_be_md5};
 pub use cloud::{CloudReport, CredentialState, look_at_cloud};
 pub use config::{StoreConfig, open, open_on};
 pub use error::{Error, ErrorKind, Result};
@@ -42,8 +42,8 @@ pub use model::{
     PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
 pub use place::{
-    BucketIdentity, Identity, Kinship, Likeness, Relation, compare_objects, follow_no_directories, keep_out_of,
-    kinship, object_kinship, respelled,
+    BucketIdentity, Identity, Kinship, Likeness, Relation, compare_objects, follow_no_directories,
+    goes_by_another_name, keep_out_of, kinship, name_form, object_kinship, respelled,
 };
 pub use precondition::{FileIdentity, Precondition, stays};
 pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};

@@ -5,8 +5,8 @@
 //! system behind a server), [`Kinship::proven`] is false, and [`compare_objects`] compares single objects.
 
 use crate::file::{self, FileStore};
-use crate::{ErrorKind, ObjectInfo, Result, Store};
-use icu_normalizer::DecomposingNormalizerBorrowed;
+use crate::{ErrorKind, ListRequest, ObjectInfo, Result, Store};
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -157,6 +157,68 @@ fn folded(name: &str) -> String {
     // Upper case first: `ß` and `SS` are one name where case does not matter.
     let lower = normalizer.normalize(name).to_uppercase().to_lowercase();
     normalizer.normalize(&lower).into_owned()
+}
+
+/// One form for all keys that the server of `store` may take for `key`; `None` where each key is a name of its own, as it is
+/// at the clouds, in memory and in files. A server that keeps objects as files may take `a//b`, `a/./b`, `a/x/../b` and
+/// `A/B` for `a/b`.
+pub fn name_form(store: &dyn Store, key: &str) -> Option<String> {
+    is_undecided(store).then(|| as_path(key))
+}
+
+/// Returns whether the object that a `head` finds as `key` goes by another name: the listing does not name that key, or
+/// the object is found under other spellings of it too, which the listing does not name. Costs up to two requests for
+/// each spelling.
+///
+/// # Errors
+/// What the store answers to a `head` or a listing, unless it forbids it.
+pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> {
+    if !is_listed(store, key).await?.unwrap_or(true) {
+        return Ok(true);
+    }
+    for other in respellings(key) {
+        let is_there = match store.head(&other).await {
+            Ok(_) => true,
+            // A store whose listing is forbidden answers 403 of what is missing, and some answer 400 to a name that they do
+            // not allow.
+            Err(error) if matches!(error.kind, ErrorKind::Forbidden | ErrorKind::BadRequest) => false,
+            Err(error) if is_absent(error.kind) => false,
+            Err(error) => return Err(error),
+        };
+        if is_there && !is_listed(store, &other).await?.unwrap_or(false) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a listing names exactly this key; `None` if listing is forbidden.
+async fn is_listed(store: &dyn Store, key: &str) -> Result<Option<bool>> {
+    let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
+    match store.list(&request).await {
+        Ok(page) => Ok(Some(page.objects.iter().any(|object| object.key == key))),
+        Err(error) if error.kind == ErrorKind::Forbidden => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Other spellings of a key, one for each way in which servers take two names for one.
+fn respellings(key: &str) -> Vec<String> {
+    let (folder, name) = key.split_at(key.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
+    let other_case = |letter: char| match letter.is_lowercase() {
+        true => letter.to_uppercase().collect::<String>(),
+        false => letter.to_lowercase().collect(),
+    };
+    let mut spellings = vec![
+        key.chars().map(other_case).collect(),
+        DecomposingNormalizerBorrowed::new_nfd().normalize(key).into_owned(),
+        ComposingNormalizerBorrowed::new_nfc().normalize(key).into_owned(),
+        format!("{folder}//{name}"),
+        format!("{folder}././{name}"),
+        format!("{folder}.../../{name}"),
+    ];
+    spellings.retain(|spelling| spelling != key);
+    spellings
 }
 
 /// What a look at an object and at its counterpart in another place shows.
@@ -356,6 +418,27 @@ mod tests {
         assert_eq!(found, Kinship { relation: Relation::Apart, proven: false });
         let found = object_kinship((private.as_ref(), "a/k"), (private.as_ref(), "a/l")).await.unwrap();
         assert_eq!(found, Kinship { relation: Relation::Apart, proven: true });
+    }
+
+    #[test]
+    fn each_other_spelling_is_another_key_of_the_same_form() {
+        for key in ["k", "/k", "dir/Name", "dir//name", "dir/", "caf\u{e9}", "cafe\u{301}", "a/./b", "123"] {
+            let spellings = respellings(key);
+            assert!(spellings.len() >= 3, "{key}");
+            for other in spellings {
+                assert_ne!(other, key);
+                assert_eq!(as_path(&other), as_path(key), "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_server_of_its_own_may_take_two_keys_for_one() {
+        let private = store("s3://b", Some("http://127.0.0.1:9"), None);
+        let form = |key| name_form(private.as_ref(), key).unwrap();
+        assert_eq!(form("/Y//./z"), form("y/Z"));
+        assert_ne!(form("y/z"), form("y/z/"));
+        assert_eq!(name_form(store("s3://b", None, None).as_ref(), "y//z"), None);
     }
 
     #[test]

@@ -1,7 +1,13 @@
 //! Whether a destination has an object already. Reads no object: sizes, times and the checksums that stores state.
 
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use tradewind_contract::Comparison;
-use tradewind_store::{ObjectInfo, Store};
+use tradewind_store::{Checksums, ObjectInfo, Store, may_be_md5};
+
+/// ETags of one store that are remembered at once.
+const TAGS_MAX: usize = 1024;
 
 const MILLISECOND_NS: i64 = 1_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
@@ -16,6 +22,39 @@ pub enum Verdict {
     /// The descriptions have no checksum in common and the rule demands one, their ETags differ and may be MD5s, or their
     /// times are too close to tell: ask for each object (`HEAD`), then [`decide_headed`].
     NeedsChecksums,
+}
+
+/// Whether the ETags of one store say anything of the bytes. A server that states the same one for objects of different
+/// lengths states no MD5.
+#[derive(Debug, Default)]
+pub struct Tags {
+    /// ETags and the lengths of their objects. Each has one place, so that a constant is always found again.
+    seen: Mutex<Vec<(u128, u64)>>,
+    are_worthless: AtomicBool,
+}
+
+impl Tags {
+    /// Takes note of what a listing says of an object. To be called before it is compared.
+    pub fn see(&self, object: &ObjectInfo) {
+        let Some(tag) = md5_tag(object) else { return };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // 0 is no tag.
+        seen.resize(TAGS_MAX, (0, 0));
+        let place = (tag % TAGS_MAX as u128) as usize;
+        let (earlier, size_bytes) = std::mem::replace(&mut seen[place], (tag, object.size_bytes));
+        if earlier == tag && size_bytes != object.size_bytes {
+            self.are_worthless.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The object, without what its ETag says if that is worth nothing.
+    pub fn trusted<'a>(&self, object: &'a ObjectInfo) -> Cow<'a, ObjectInfo> {
+        if !self.are_worthless.load(Ordering::Relaxed) {
+            return Cow::Borrowed(object);
+        }
+        let checksums = Checksums { md5: None, ..object.checksums };
+        Cow::Owned(ObjectInfo { etag: None, checksums, ..object.clone() })
+    }
 }
 
 /// What the modification times of two stores have to do with each other.
@@ -97,13 +136,18 @@ pub fn decide_headed(rule: Comparison, times: Times, source: &ObjectInfo, destin
 
 /// What two ETags that look like an MD5 of the whole say. Equal ones are equal bytes.
 fn by_tag(source: &ObjectInfo, destination: &ObjectInfo) -> Option<bool> {
-    let plain = |tag: &&String| tag.len() == 32 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let (ours, theirs) = (source.etag.as_ref().filter(plain)?, destination.etag.as_ref().filter(plain)?);
-    Some(ours.eq_ignore_ascii_case(theirs))
+    Some(md5_tag(source)? == md5_tag(destination)?)
+}
+
+/// The ETag as an MD5, if it can be one.
+fn md5_tag(object: &ObjectInfo) -> Option<u128> {
+    let tag = object.etag.as_ref().filter(|tag| tag.len() == 32 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u128::from_str_radix(tag, 16).ok().filter(|md5| may_be_md5(*md5, object.size_bytes))
 }
 
 fn by_checksum(source: &ObjectInfo, destination: &ObjectInfo) -> Option<Verdict> {
-    let same = source.checksums.agrees_with(&destination.checksums)?;
+    let plausible = |object: &ObjectInfo| object.checksums.plausible(object.size_bytes);
+    let same = plausible(source).agrees_with(&plausible(destination))?;
     Some(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
 }
 
@@ -153,7 +197,7 @@ fn modified_unix_ns(object: &ObjectInfo) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tradewind_store::{Checksums, FileIdentity};
+    use tradewind_store::FileIdentity;
 
     const KEPT: Times = Times::Kept { grain_ns: 1 };
     const OF_WRITING: Times = Times::OfWriting { shift_ms: 0 };
@@ -243,6 +287,34 @@ mod tests {
             Verdict::Same,
             "both encrypted: by time"
         );
+    }
+
+    #[test]
+    fn a_constant_is_no_proof_of_equal_bytes() {
+        let object =
+            |tag: &str, size_bytes, at| ObjectInfo { etag: Some(tag.to_owned()), ..object(size_bytes, at, None, None) };
+        for tag in ["d41d8cd98f00b204e9800998ecf8427e", "00000000000000000000000000000000"] {
+            let verdict = decide(Comparison::Checksum, OF_WRITING, &object(tag, 1, 1), &object(tag, 1, 5));
+            assert_eq!(verdict, Verdict::NeedsChecksums, "{tag}");
+        }
+        let nothing = 0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e_u128.to_be_bytes();
+        let headed =
+            ObjectInfo { checksums: Checksums { md5: Some(nothing), ..Checksums::default() }, ..object("", 1, 1) };
+        let verdict = decide_headed(Comparison::Checksum, OF_WRITING, &headed, &headed);
+        assert_eq!(verdict, Verdict::Differs(Difference::Unproven));
+    }
+
+    #[test]
+    fn a_tag_of_two_lengths_makes_all_tags_of_its_store_worthless() {
+        let tagged =
+            |tag: &str, size_bytes| ObjectInfo { etag: Some(tag.repeat(32)), ..object(size_bytes, 1, None, Some(7)) };
+        let tags = Tags::default();
+        for object in [tagged("a", 1), tagged("b", 2), tagged("a", 1)] {
+            tags.see(&object);
+            assert_eq!(*tags.trusted(&object), object);
+        }
+        tags.see(&tagged("b", 3));
+        assert_eq!(*tags.trusted(&tagged("a", 1)), ObjectInfo { etag: None, ..object(1, 1, None, None) });
     }
 
     #[test]

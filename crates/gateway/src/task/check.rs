@@ -3,7 +3,7 @@
 use super::refused::Refused;
 use super::text::{escaped, one_line};
 use super::{Streams, TaskError, TaskResult, folder_of};
-use crate::lead::compare::{Difference, Times, Verdict, decide};
+use crate::lead::compare::{Difference, Tags, Times, Verdict, decide};
 use crate::lead::failure::object_url;
 use crate::lead::join::{Join, JoinError, Joined, Side};
 use crate::lead::local_sums::decide_reading;
@@ -46,6 +46,7 @@ pub(super) struct Check {
     pub(super) one_way: bool,
     pub(super) json: bool,
     pub(super) policy: RetryPolicy,
+    pub(super) tags: [Tags; 2],
 }
 
 /// What was found of one name.
@@ -187,6 +188,10 @@ impl Check {
         pairs: &Semaphore,
         sender: &mpsc::Sender<Finding>,
     ) -> TaskResult {
+        for (_, ours, theirs) in &batch {
+            self.tags[0].see(ours);
+            theirs.iter().for_each(|theirs| self.tags[1].see(theirs));
+        }
         let findings = futures::stream::iter(batch.into_iter().map(|(name, ours, theirs)| async move {
             match theirs {
                 None => Finding::Missing(name),
@@ -221,10 +226,13 @@ impl Check {
             Rule::Stated(rule) => {
                 // A time proves nothing: here only a checksum does.
                 let rule = if rule == Comparison::Auto { Comparison::Checksum } else { rule };
-                match decide(rule, Times::between(source.as_ref(), target.as_ref()), ours, theirs) {
+                let trusted = (self.tags[0].trusted(ours), self.tags[1].trusted(theirs));
+                match decide(rule, Times::between(source.as_ref(), target.as_ref()), &trusted.0, &trusted.1) {
                     Verdict::NeedsChecksums => {
                         let _permit = pairs.acquire().await;
                         let (ours, theirs) = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
+                        let ours = self.tags[0].trusted(&ours).into_owned();
+                        let theirs = self.tags[1].trusted(&theirs).into_owned();
                         decide_reading(rule, (source, ours), (target, theirs), self.policy).await
                     }
                     verdict => Ok(verdict),

@@ -185,7 +185,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             // Files state no checksum; on one machine reading them costs little.
             let reads = read || are_files && matches!(compare, Comparison::Auto | Comparison::Checksum);
             let rule = if reads { check::Rule::Read } else { check::Rule::Stated(compare) };
-            check::Check { sides, rule, one_way, json, policy }.run(&filter, streams).await
+            check::Check { sides, rule, one_way, json, policy, tags: Default::default() }.run(&filter, streams).await
         }
         Task::Explain { name, size_bytes, filter, job } => {
             explain::Explain { name, size_bytes, filter, job, opened, policy: prompt }.run(streams).await

@@ -45,6 +45,12 @@ impl Checksums {
         }
     }
 
+    /// Without an MD5 that cannot be one of `size_bytes` bytes: some servers state one constant for all objects, such as
+    /// zeros or the MD5 of nothing.
+    pub fn plausible(self, size_bytes: u64) -> Self {
+        Self { md5: self.md5.filter(|md5| may_be_md5(u128::from_be_bytes(*md5), size_bytes)), ..self }
+    }
+
     /// `Some(true)` when at least one checksum is known on both sides and all such agree, `Some(false)` when one
     /// differs, `None` when the two have nothing in common to compare.
     pub fn agrees_with(&self, other: &Self) -> Option<bool> {
@@ -55,6 +61,12 @@ impl Checksums {
         ];
         verdicts.into_iter().flatten().reduce(|a, b| a && b)
     }
+}
+
+/// Whether a number can be the MD5 of so many bytes.
+pub fn may_be_md5(md5: u128, size_bytes: u64) -> bool {
+    const OF_NOTHING: u128 = 0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e;
+    md5 != 0 && (md5 == OF_NOTHING) == (size_bytes == 0)
 }
 
 /// CRC-64/NVME of a concatenation.
@@ -70,6 +82,18 @@ pub fn combine_crc32c(first: Crc32c, second: Crc32c, second_bytes: u64) -> Crc32
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_constant_is_no_md5() {
+        let nothing = Checksums {
+            md5: Some(0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e_u128.to_be_bytes()),
+            crc32c: Some(1),
+            ..Checksums::default()
+        };
+        assert_eq!(nothing.plausible(0), nothing);
+        assert_eq!(nothing.plausible(1), Checksums { md5: None, ..nothing });
+        assert!(!may_be_md5(0, 0) && !may_be_md5(0, 1) && may_be_md5(1, 1));
+    }
 
     #[test]
     fn known_vectors() {

@@ -132,6 +132,22 @@ impl DoneSet {
         .await
     }
 
+    /// Tells every key that is done, with the index of its destination.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub async fn each_key(&self, mut tell: impl FnMut(u16, &str) + Send + 'static) -> Result<(), JournalError> {
+        self.ask(Ok(()), move |connection| {
+            let mut statement = connection.prepare("SELECT target, target_key FROM done")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                tell(row.get(0)?, row.get_ref(1)?.as_str()?);
+            }
+            Ok(())
+        })
+        .await
+    }
+
     pub(super) fn open(path: &Path, background: Background) -> Result<Self, JournalError> {
         let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(path, &error);
         let connection = open_read_only(path)?;

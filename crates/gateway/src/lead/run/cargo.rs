@@ -58,6 +58,8 @@ pub(super) struct Cargo {
 pub(super) enum Prepared {
     /// Can be moved.
     Ready(Box<Cargo>),
+    /// Leads to no object of another name, and whether the destination has it as it should be.
+    Judged(Box<(WorkItem, bool)>),
     /// Cannot.
     Failed(Box<(WorkItem, Failure)>),
 }

@@ -5,7 +5,7 @@
 //! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
 //! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
 //! objects failed, [`trouble`](self::trouble) closes stores that answer nothing but errors, [`doubted`](self::doubted) keeps
-//! those that a late write may replace, [`outdated`](self::outdated) looks for sources that changed before their copies were
+//! those that a late write may replace, [`twins`](self::twins) those whose names may be taken for others, [`outdated`](self::outdated) looks for sources that changed before their copies were
 //! complete, [`earlier`](self::earlier) reports what earlier runs copied, [`moved`](self::moved) keeps what `mv` deletes,
 //! [`outlook`](self::outlook) guesses what is at the destinations, [`spending`](self::spending) what was paid for,
 //! [`routes`](self::routes) which routes there are and which are down; [`opening`](self::opening) begins the job,
@@ -30,6 +30,7 @@ mod routes;
 mod spending;
 mod tally;
 mod trouble;
+mod twins;
 
 use crate::control::events::EventSender;
 use crate::drain::DRAIN_MAX;
@@ -60,6 +61,7 @@ use spending::Spending;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tally::Tally;
 use tokio::sync::{mpsc, watch};
@@ -71,6 +73,7 @@ use tradewind_store::{Store, WORK_BYTES_PER_S_MIN};
 use tradewind_wire::frame::Reply;
 use tradewind_wire::lead::{Action, Config, Idle, Lead, Work};
 use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
+use twins::Twins;
 
 /// Objects being looked up (`HEAD`) before they are given to the state machine.
 const PREPARING_MAX: usize = 64;
@@ -146,6 +149,7 @@ struct Running {
     tally: Tally,
     causes: Causes,
     doubted: Backlog<Copied>,
+    twins: Twins,
     outdated: Outdated,
     outlook: Outlook,
     /// Routes that are down, since when (ms), and whether that was told.
@@ -167,6 +171,8 @@ struct Shared {
     events: EventSender,
     /// A request without an answer is given up after this time.
     request_s: u32,
+    /// By index of the destination: it was seen not to take one name for another.
+    tells_names_apart: Vec<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -242,7 +248,9 @@ impl Running {
         });
         let policy = RetryPolicy::of_job(&limits, &job);
         let dir = job.state_dir.as_ref().map(PathBuf::from);
-        let shared = Shared { job, source, targets, policy, events, request_s: limits.request_s };
+        let tells_names_apart = targets.iter().map(|_| AtomicBool::new(false)).collect();
+        let request_s = limits.request_s;
+        let shared = Shared { job, source, targets, policy, events, request_s, tells_names_apart };
         let running = Self {
             dispatch: Dispatch::new(ways, replies.0),
             tally: Tally::new(&shared.job, &routes),
@@ -267,6 +275,7 @@ impl Running {
             spending: None,
             causes: Causes::default(),
             doubted: Backlog::new(dir.as_deref()),
+            twins: Twins::new(dir.as_deref()),
             outdated: Outdated::new(),
             down: HashMap::new(),
             unreachable: None,
@@ -397,7 +406,8 @@ impl Running {
         let mut ticks = tokio::time::interval(PROGRESS_EVERY);
         loop {
             let idle = self.act_while_possible().await?;
-            if self.is_over(idle, surveying) {
+            self.load_twins()?;
+            if self.is_over(idle, surveying) && (self.stopping.is_some() || !self.begin_round_of_twins()?) {
                 return Ok(());
             }
             let now_ms = self.clock.now_ms();
@@ -414,7 +424,7 @@ impl Running {
                         self.answer(reply).await?;
                     }
                 }
-                found = surveying.found.recv(), if takes_more => self.found(found, surveying).await,
+                found = surveying.found.recv(), if takes_more => self.found(found, surveying).await?,
                 Some(prepared) = self.prepared.1.recv() => self.prepared(prepared).await,
                 Some(looked) = self.outdated.next() => self.looked(looked).await?,
                 Ok(()) = self.rerouted.changed() => self.take_routes(),

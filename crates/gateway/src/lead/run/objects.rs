@@ -4,12 +4,12 @@ use super::cargo::{self, Cargo, Prepared};
 use super::causes::{Cause, Place};
 use super::doubted::Copied;
 use super::outdated::Fresh;
-use super::{DRY_RUN_EVENTS_MAX, Running, Surveying};
+use super::{DRY_RUN_EVENTS_MAX, Running, Surveying, twins};
 use crate::lead::copies::ProvenCopy;
 use crate::lead::failure::object_url;
 use crate::lead::journal::{Entry, fingerprint};
 use crate::lead::report::{ObjectVerdict, ProofRecord, Verdict};
-use crate::lead::survey::{Found, SurveyError, WorkItem};
+use crate::lead::survey::{Found, SurveyError, Twin, WorkItem};
 use crate::node::work::{Failure, Placed, Proof, Side};
 use tokio::sync::mpsc;
 use tradewind_contract::{Event, FailedObject, Outcome};
@@ -48,9 +48,9 @@ impl Drop for Look {
 }
 
 impl Running {
-    pub(super) async fn found(&mut self, found: Option<Found>, surveying: &mut Surveying) {
+    pub(super) async fn found(&mut self, found: Option<Found>, surveying: &mut Surveying) -> Result<(), SurveyError> {
         match found {
-            Some(Found::Item(item)) => self.item(item).await,
+            Some(Found::Item(item)) => self.item(item).await?,
             Some(Found::Skipped { target, objects, .. }) => self.tally.skipped(target, objects),
             Some(Found::AlreadyDone { target, objects, bytes }) => self.tally.already_done(target, objects, bytes),
             Some(Found::CopiedBefore { source, copy }) => self.copied(&source, copy).await,
@@ -66,24 +66,36 @@ impl Running {
             }
             None => surveying.listed = true,
         }
+        Ok(())
     }
 
-    pub(super) async fn item(&mut self, item: WorkItem) {
-        self.tally.found(item.info.size_bytes);
+    pub(super) async fn item(&mut self, item: WorkItem) -> Result<(), SurveyError> {
+        match item.twin {
+            Some(Twin::Same) if self.setup.job.dry_run => {
+                self.tally.skipped(item.target, 1);
+                return Ok(());
+            }
+            Some(Twin::Same) => return self.wait_for_twin(&item),
+            Some(Twin::New) | None => self.tally.found(item.info.size_bytes),
+        }
         if let Some(cause) = self.causes.closed(Place::Target(item.target)).cloned() {
             let Cause { kind, message, hint, .. } = cause;
             let failure =
                 Failure { fault: Fault::Permanent, kind, message, hint, side: Some(Side::Target), leaves: None };
-            return self.object_failed(&item, &failure, 0).await;
+            self.object_failed(&item, &failure, 0).await;
+            return Ok(());
         }
         if self.setup.job.listed_bytes_max().is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
             let message = "more bytes are to be moved than the ceiling allows".to_owned();
-            return self.stop(Outcome::Ceiling, Some(message), Some("raise --max-bytes or --max-cost"));
+            self.stop(Outcome::Ceiling, Some(message), Some("raise --max-bytes or --max-cost"));
+            return Ok(());
         }
-        if self.setup.job.dry_run {
-            return self.would_copy(&item);
+        match item.twin {
+            _ if self.setup.job.dry_run => self.would_copy(&item),
+            Some(_) => self.wait_for_twin(&item)?,
+            None => self.load(item, false),
         }
-        self.load(item, false);
+        Ok(())
     }
 
     pub(super) fn would_copy(&mut self, item: &WorkItem) {
@@ -95,6 +107,12 @@ impl Running {
 
     /// Gives an object to the state machine, after a look at it where more must be known than a listing tells.
     pub(super) fn load(&mut self, item: WorkItem, restarted: bool) {
+        if item.twin.is_some() {
+            self.preparing += 1;
+            let (setup, look) = (self.setup.clone(), Look::begin(self.prepared.0.clone(), &item));
+            tokio::spawn(async move { look.end(twins::judge(item, &setup).await) });
+            return;
+        }
         let looks_at_target = self.outlook.wants_look(&item);
         if item.check.is_some() || !looks_at_target && !restarted && cargo::is_whole(&item, &self.setup) {
             return self.take_on(Cargo::whole(item, &self.setup));
@@ -116,7 +134,11 @@ impl Running {
                 }
                 self.take_on(*cargo);
             }
+            Prepared::Judged(judged) => self.judged(judged.0, judged.1),
             Prepared::Failed(failed) => {
+                if failed.0.twin == Some(Twin::Same) {
+                    self.tally.found(failed.0.info.size_bytes);
+                }
                 self.outlook.not_looked(failed.0.target);
                 self.object_failed(&failed.0, &failed.1, 0).await;
             }

@@ -65,7 +65,7 @@ impl Outlook {
 
     /// Whether the destination of `item` is to be looked at before it is taken on.
     pub(super) fn wants_look(&mut self, item: &WorkItem) -> bool {
-        if item.expect.is_some() || item.check.is_some() {
+        if item.expect.is_some() || item.check.is_some() || item.twin.is_some() {
             return false;
         }
         let target = &mut self.targets[usize::from(item.target)];
@@ -160,6 +160,7 @@ mod tests {
             may_land_late: false,
             expect: None,
             orphans_since_unix_ms: None,
+            twin: None,
         }
     }
 

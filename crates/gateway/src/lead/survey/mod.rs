@@ -51,6 +51,18 @@ pub struct WorkItem {
     pub expect: Option<Expect>,
     /// Uploads of this key that were opened by this run since then (Unix ms) may be ours, and nobody knows their names.
     pub orphans_since_unix_ms: Option<i64>,
+    /// The destination may take its name for that of another object of this job.
+    pub twin: Option<Twin>,
+}
+
+/// An object with a name that the destination may take for another one, see [`names`](crate::lead::names). It waits until the
+/// others are written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Twin {
+    /// It is to be moved.
+    New,
+    /// The destination had it when it was listed. It stays as it is, unless the job has written the other one over it.
+    Same,
 }
 
 /// What the survey finds.

@@ -1,14 +1,15 @@
 //! A survey under way: from listings to work.
 
 use super::error::SurveyError;
-use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, WorkItem};
-use crate::lead::compare::{self, Times, Verdict};
+use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, Twin, WorkItem};
+use crate::lead::compare::{self, Tags, Times, Verdict};
 use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::{Seen, Spool, is_folder};
 use crate::lead::failure::{failed_object, object_url};
 use crate::lead::join::{Join, Joined, Side};
 use crate::lead::journal::{Done, DoneTotals, fingerprint};
 use crate::lead::local_sums;
+use crate::lead::names::Names;
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
 use crate::node::work::Unsynced;
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
 use tradewind_contract::{Comparison, FailedObject, Member, ObjectFilter, Selection};
-use tradewind_store::{Error, ErrorKind, Expect, ListRequest, ObjectInfo, Store, Written};
+use tradewind_store::{Error, ErrorKind, Expect, ListRequest, ObjectInfo, Store, Written, name_form};
 
 /// A survey under way. Shared by the ranges that are listed at once.
 struct Walk {
@@ -43,6 +44,10 @@ struct Walk {
     extraneous: Option<Spool>,
     /// By destination: what earlier runs have done and the source still has. Counted only after a deletion has begun.
     still_there: Mutex<Vec<DoneTotals>>,
+    /// Names at the destinations that may be taken for others.
+    names: Arc<Names>,
+    source_tags: Tags,
+    target_tags: Vec<Tags>,
 }
 
 /// The clock may have been set back by so much while a run wrote.
@@ -55,6 +60,8 @@ struct Candidate {
     ours: ObjectInfo,
     theirs: Option<ObjectInfo>,
     check: Option<Unsynced>,
+    /// The destination may take its name for that of another object.
+    is_twin: bool,
 }
 
 /// How the keys of one listing become names: `prefix` is cut off and `put` takes its place.
@@ -74,6 +81,7 @@ struct Tally {
 /// Looks at all that is selected.
 pub(super) async fn look(survey: Survey) -> Result<SurveyEnd, SurveyError> {
     let walk = Walk::new(survey)?;
+    walk.know_moved_names().await?;
     match &walk.survey.job.selection {
         Selection::Object { key } => walk.look_at_object(key).await?,
         Selection::Prefix { .. } => walk.look_at_prefix(walk.naming()).await?,
@@ -117,8 +125,25 @@ impl Walk {
             target_objects: survey.targets.iter().map(|_| AtomicU64::new(0)).collect(),
             extraneous,
             still_there: Mutex::new(vec![DoneTotals::default(); survey.targets.len()]),
+            names: Arc::default(),
+            source_tags: Tags::default(),
+            target_tags: survey.targets.iter().map(|_| Tags::default()).collect(),
             survey,
         })
+    }
+
+    /// Sources that an earlier run has deleted are not found again. Their copies must not be written over.
+    async fn know_moved_names(&self) -> Result<(), SurveyError> {
+        if self.survey.done_before_deletion.is_none() {
+            return Ok(());
+        }
+        let (names, targets) = (self.names.clone(), self.survey.targets.clone());
+        let know = move |target: u16, key: &str| {
+            if let Some(form) = targets.get(usize::from(target)).and_then(|store| name_form(store.as_ref(), key)) {
+                names.has_twin(target, &form);
+            }
+        };
+        Ok(self.survey.done.each_key(know).await?)
     }
 
     async fn end(self) -> Result<SurveyEnd, SurveyError> {
@@ -399,6 +424,15 @@ impl Walk {
         naming: Naming<'_>,
     ) -> Result<(), SurveyError> {
         self.source_objects.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        if self.survey.job.compare.is_some() {
+            for (ours, theirs) in &batch {
+                self.source_tags.see(ours);
+                let listed = theirs.iter().zip(&self.target_tags);
+                listed
+                    .filter_map(|(theirs, tags)| Some((theirs.as_ref()?, tags)))
+                    .for_each(|(theirs, tags)| tags.see(theirs));
+            }
+        }
         let mut candidates = Vec::with_capacity(batch.len() * self.survey.targets.len());
         for (ours, theirs) in batch {
             self.add_candidates(ours, theirs, naming, &mut candidates).await?;
@@ -411,10 +445,10 @@ impl Walk {
         }));
         let mut verdicts = std::pin::pin!(verdicts.buffered(HEADS_AT_ONCE_MAX));
         while let Some((candidate, same)) = verdicts.next().await {
-            if same {
+            if same && !candidate.is_twin {
                 skipped[usize::from(candidate.target)].add(&candidate.ours);
             } else {
-                self.say(Found::Item(self.work(candidate))).await?;
+                self.say(Found::Item(self.work(candidate, same))).await?;
             }
         }
         self.say_tallies(&skipped, |target, Tally { objects, bytes }| Found::Skipped { target, objects, bytes }).await
@@ -453,7 +487,9 @@ impl Walk {
                 self.refuse(failed, Some(target), ours.size_bytes).await?;
                 continue;
             }
-            candidates.push(Candidate { target, target_key, ours: ours.clone(), theirs, check: None });
+            let form = name_form(store.as_ref(), &target_key);
+            let is_twin = form.is_some_and(|form| self.names.has_twin(target, &form));
+            candidates.push(Candidate { target, target_key, ours: ours.clone(), theirs, check: None, is_twin });
         }
         Ok(())
     }
@@ -553,7 +589,8 @@ impl Walk {
         let (Some(rule), Some(theirs)) = (self.survey.job.compare, &candidate.theirs) else { return false };
         let target = &self.survey.targets[usize::from(candidate.target)];
         let times = Times::between(self.survey.source.as_ref(), target.as_ref());
-        match compare::decide(rule, times, &candidate.ours, theirs) {
+        let (source_tags, target_tags) = (&self.source_tags, &self.target_tags[usize::from(candidate.target)]);
+        match compare::decide(rule, times, &source_tags.trusted(&candidate.ours), &target_tags.trusted(theirs)) {
             Verdict::Same => !self.is_suspect(candidate).await,
             Verdict::Differs(_) => false,
             Verdict::NeedsChecksums => {
@@ -562,6 +599,8 @@ impl Walk {
                     self.ask(target, &candidate.target_key)
                 );
                 let (Ok(ours), Ok(theirs)) = asked else { return false };
+                let (ours, theirs) =
+                    (source_tags.trusted(&ours).into_owned(), target_tags.trusted(&theirs).into_owned());
                 let (source, policy) = (&self.survey.source, self.policy);
                 let decided = local_sums::decide_reading(rule, (source, ours), (target, theirs), policy).await;
                 matches!(decided, Ok(Verdict::Same))
@@ -584,7 +623,8 @@ impl Walk {
         is_compared && self.is_open(target.into())
     }
 
-    fn work(&self, candidate: Candidate) -> WorkItem {
+    fn work(&self, candidate: Candidate, same: bool) -> WorkItem {
+        let twin = candidate.is_twin.then_some(if same { Twin::Same } else { Twin::New });
         WorkItem {
             target: candidate.target,
             source_key: candidate.ours.key.clone(),
@@ -595,6 +635,7 @@ impl Walk {
             may_land_late: false,
             expect: self.is_listed(candidate.target).then(|| Expect::seen(candidate.theirs.as_ref())),
             orphans_since_unix_ms: None,
+            twin,
         }
     }
 

@@ -1,0 +1,71 @@
+//! Names that a destination may take for one.
+//!
+//! A server that keeps objects as files may take `a//b`, `a/./b` or `A/B` for `a/b`
+//! ([`name_form`](tradewind_store::name_form)). Of two such names of one job the one that is found later is a twin: it waits
+//! until everything else is written, and is written only if it does not lead to an object that goes by another name.
+//!
+//! The names are kept as bits of their hashes, so that any number of them fits into [`FILTER_BYTES`]. None is overlooked;
+//! a name that is taken for a twin of another by chance costs a look at the destination.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Memory for all names of a job. Of 10 million names it takes less than one in 50 for a twin by chance.
+pub const FILTER_BYTES: usize = 16 << 20;
+/// The bits of one name lie within so many, so that a job of few names touches little of the memory.
+const BLOCK_BITS: usize = 512;
+const WORD_BITS: usize = 64;
+const BLOCKS: usize = FILTER_BYTES * 8 / BLOCK_BITS;
+const BITS_OF_A_NAME: usize = 5;
+
+/// The names that were seen.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// Empty until the first name.
+    words: Mutex<Vec<u64>>,
+}
+
+impl Names {
+    /// Adds the form of a name at the destination with index `target`. Returns whether it may have been there already.
+    pub fn has_twin(&self, target: u16, form: &str) -> bool {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&target.to_le_bytes()).update(form.as_bytes());
+        let hash = *hasher.finalize().as_bytes();
+        let number =
+            |at: usize| usize::from(hash[at]) | usize::from(hash[at + 1]) << 8 | usize::from(hash[at + 2]) << 16;
+        let block = number(0) % BLOCKS * (BLOCK_BITS / WORD_BITS);
+        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        if words.is_empty() {
+            // Not filled: the system gives memory of zeros, and none for what is never touched.
+            *words = vec![0; FILTER_BYTES / size_of::<u64>()];
+        }
+        let mut was_there = true;
+        for index in 0..BITS_OF_A_NAME {
+            let bit = number(3 + 2 * index) % BLOCK_BITS;
+            let (word, mask) = (block + bit / WORD_BITS, 1 << (bit % WORD_BITS));
+            was_there &= words[word] & mask != 0;
+            words[word] |= mask;
+        }
+        was_there
+    }
+
+    /// Forgets all names.
+    pub fn clear(&self) {
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_was_seen_is_never_overlooked_and_others_are_seldom_taken_for_it() {
+        let names = Names::default();
+        let by_chance = (0..200_000).filter(|index| names.has_twin(0, &format!("name {index}"))).count();
+        assert!(by_chance < 20, "{by_chance}");
+        assert!((0..200_000).all(|index| names.has_twin(0, &format!("name {index}"))));
+        assert!(!names.has_twin(1, "name 0"), "each destination has names of its own");
+        names.clear();
+        assert!(!names.has_twin(0, "name 0"));
+    }
+}

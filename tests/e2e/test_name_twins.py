@@ -1,0 +1,141 @@
+"""Two names of one job that a server takes for one: one of them fails, and nothing of the other is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.drive import Command, Finished
+from testbed.odd_stores import Habits, Kind, OddPlace, OddStore, during
+from testbed.places import S3Place
+from testbed.servers import versitygw
+
+KINDS: list[Kind] = ["s3", "gcs", "azure"]
+CASE = ("NAME", "name")
+SEGMENTS = [("y//z", "y/z"), ("A/./b", "A/b"), ("/k", "k"), ("d/../e", "e")]
+SAME, OTHER = (b"same bytes", b"same bytes"), (b"one content", b"another one")
+
+
+@pytest.fixture
+def source(command: Command) -> Iterator[OddPlace]:
+    with OddStore("s3") as store:
+        yield OddPlace(store, command)
+
+
+def transfer(command: Command, verb: str, source: OddPlace, there: OddPlace | S3Place) -> Finished:
+    recursive = [] if verb == "sync" else ["-r"]
+    sides = [*source.flags("src"), *there.flags("dst")]
+    return command.run(verb, *recursive, "--json", f"{source.url}/", f"{there.url}/", *sides)
+
+
+def assert_one_failed(done: Finished, source: OddPlace, there: OddPlace | S3Place, contents: dict[str, bytes]) -> None:
+    """The destination has the object that did not fail, and ``mv`` has kept the other one."""
+    done.expect(4)
+    (failure,) = done.failures
+    assert failure["kind"] == "occupied"
+    assert "takes this name for that of another object" in failure["message"]
+    (failed,) = (key for key in contents if failure["source"] == f"{source.url}/{key}")
+    (written,) = set(contents) - {failed}
+    (left,) = there.sizes()
+    assert there.get(left) == contents[written]
+    assert source.contents()[failed] == contents[failed]
+
+
+@pytest.mark.parametrize("contents", [SAME, OTHER], ids=["same", "other"])
+@pytest.mark.parametrize("verb", ["cp", "sync", "mv"])
+@pytest.mark.parametrize("ignores_conditions", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_that_differ_in_case(
+    command: Command,
+    source: OddPlace,
+    kind: Kind,
+    ignores_conditions: bool,
+    verb: str,
+    contents: tuple[bytes, bytes],
+) -> None:
+    named = dict(zip(CASE, contents, strict=True))
+    for key, content in named.items():
+        source.put(key, content)
+    with OddStore(kind, Habits(folds_names=True, ignores_write_conditions=ignores_conditions)) as store:
+        there = OddPlace(store, command)
+        done = transfer(command, verb, source, there)
+        assert_one_failed(done, source, there, named)
+        assert len(source.contents()) == (1 if verb == "mv" else 2)
+        if verb == "sync":
+            assert_one_failed(transfer(command, verb, source, there), source, there, named)
+
+
+@pytest.mark.parametrize("contents", [SAME, OTHER], ids=["same", "other"])
+@pytest.mark.parametrize("verb", ["cp", "sync", "mv"])
+@pytest.mark.parametrize("names", SEGMENTS)
+def test_names_that_a_server_merges(
+    command: Command, source: OddPlace, names: tuple[str, str], verb: str, contents: tuple[bytes, bytes]
+) -> None:
+    named = dict(zip(names, contents, strict=True))
+    for key, content in named.items():
+        source.put(key, content)
+    with OddStore("s3", Habits(merges_segments=True, ignores_write_conditions=True)) as store:
+        there = OddPlace(store, command)
+        assert_one_failed(transfer(command, verb, source, there), source, there, named)
+
+
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+def test_names_that_a_server_of_files_merges(command: Command, source: OddPlace, verb: str) -> None:
+    named = dict(zip(SEGMENTS[0], SAME, strict=True))
+    for key, content in named.items():
+        source.put(key, content)
+    with versitygw() as server:
+        there = S3Place(server, command)
+        assert_one_failed(transfer(command, verb, source, there), source, there, named)
+
+
+def test_a_name_that_is_written_over_another_ones_copy_is_found(command: Command, source: OddPlace) -> None:
+    """The destination has one of them already, as it should be, when the other one comes."""
+    source.put("y/z", b"only this at first")
+    with OddStore("s3", Habits(merges_segments=True, ignores_write_conditions=True)) as store:
+        there = OddPlace(store, command)
+        transfer(command, "sync", source, there).expect(0)
+        source.put("y//z", b"another one")
+        done = transfer(command, "sync", source, there).expect(4)
+        assert [failure["kind"] for failure in done.failures] == ["occupied"]
+
+
+def test_a_moved_object_is_not_written_over_when_the_job_is_resumed(command: Command, source: OddPlace) -> None:
+    named = dict(zip(SEGMENTS[0], OTHER, strict=True))
+    for key, content in named.items():
+        source.put(key, content)
+    with OddStore("s3", Habits(merges_segments=True)) as store:
+        there = OddPlace(store, command)
+        transfer(command, "mv", source, there).expect(4)
+        (moved,), (left,) = there.contents().values(), source.contents().values()
+        (job,) = command.jobs()
+        command.run("jobs", "resume", str(job["id"])).expect(4)
+        assert list(there.contents().values()) == [moved]
+        assert list(source.contents().values()) == [left]
+
+
+@pytest.mark.parametrize("verb", ["cp", "sync", "mv"])
+def test_a_server_that_tells_names_apart_gets_all_of_them(command: Command, source: OddPlace, verb: str) -> None:
+    keys = [f"{case}{slash}{number}" for case in CASE for slash in ("/", "//") for number in range(10)]
+    for key in keys:
+        source.put(key, f"content of {key}".encode())
+    before = source.contents()
+    with OddStore("s3") as store:
+        there = OddPlace(store, command)
+        transfer(command, verb, source, there).expect(0)
+        assert there.contents() == before
+        if verb != "mv":
+            store.clear()
+            transfer(command, verb, source, there).expect(0)
+            assert len(store.requests(during("put"))) == (0 if verb == "sync" else len(keys))
+            assert there.contents() == before
+
+
+def test_ordinary_names_cost_no_more_requests(command: Command, source: OddPlace) -> None:
+    for number in range(200):
+        source.put(f"README-{number}.md", b"content")
+    with OddStore("s3") as store:
+        there = OddPlace(store, command)
+        transfer(command, "cp", source, there).expect(0)
+        assert len(store.requests(during("head"))) <= 2
