@@ -10,9 +10,22 @@ import pytest
 
 from testbed.drive import Command, Finished
 from testbed.faults import Rule
-from testbed.odd_stores import Answer, Asking, Call, Edit, Instead, Kind, OddPlace, OddStore, Reply, Request, during
-from testbed.places import AzurePlace
-from testbed.servers import Server
+from testbed.odd_stores import (
+    Answer,
+    Asking,
+    Call,
+    Edit,
+    Habits,
+    Instead,
+    Kind,
+    OddPlace,
+    OddStore,
+    Reply,
+    Request,
+    during,
+)
+from testbed.places import AzurePlace, S3Place
+from testbed.servers import Server, versitygw
 from testbed.trees import MIB, payload
 
 KINDS: list[Kind] = ["s3", "gcs", "azure"]
@@ -324,3 +337,133 @@ def test_reading_back_finds_another_writers_object(s3_store: OddStore, command: 
     assert (done.code, kinds(done)) == (1, ["overwritten"])
     assert source.exists()
     assert place.contents() == {"k": payload("another", 12 * MIB)}
+
+
+@pytest.mark.parametrize("tag", ["d41d8cd98f00b204e9800998ecf8427e", "0" * 32, "abcdef" * 5 + "ab"])
+def test_an_etag_that_is_the_same_for_all_objects_proves_nothing(
+    s3_store: OddStore, command: Command, tag: str
+) -> None:
+    with OddStore("s3") as other:
+        place, there = OddPlace(s3_store, command), OddPlace(other, command)
+        s3_store.habits.constant_etag = other.habits.constant_etag = tag
+        for each in (place, there):
+            each.put("longer", b"of another length")
+        other.objects.put(there.bucket, "k", OLD, modified_s=1e9)
+        place.put("k", NEW)
+        sides = [*place.flags("src"), *there.flags("dst")]
+        command.run("check", place.url, there.url, *sides).expect(4)
+        for rule in ([], ["--compare", "checksum"]):
+            s3_store.clear()
+            done = command.run("sync", "--json", *rule, "--dry-run", place.url, there.url, *sides).expect(0)
+            copied = [event["source"] for event in done.events if event["event"] == "would_copy"]
+            assert f"{place.url}/k" in copied
+
+
+@pytest.mark.parametrize("verb", ["rm", "sync", "mv"])
+def test_a_key_that_is_listed_in_other_words_is_reported_and_stays(command: Command, tmp_path: Path, verb: str) -> None:
+    """A listing cannot carry a control character, and some servers state U+FFFD instead."""
+    with versitygw() as server:
+        place, source = S3Place(server, command), tmp_path / "from"
+        source.mkdir()
+        for key in ("a\x01b", "kept"):
+            place.put(key, OLD)
+        (source / "kept").write_bytes(OLD)
+        if verb == "rm":
+            done = command.run("rm", "-r", "-y", place.url, *place.flags("src"))
+        elif verb == "mv":
+            done = command.run("mv", "-r", place.url, tmp_path / "to", *place.flags("src"))
+        else:
+            done = command.run("sync", "--delete", "-y", source, place.url, *place.flags("dst"))
+        assert done.code == 4, done.stderr
+        assert "U+FFFD" in done.stderr
+        assert place.get("a\x01b") == OLD
+
+
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+def test_a_name_that_a_server_does_not_allow_fails_alone(s3_store: OddStore, command: Command, verb: str) -> None:
+    place = OddPlace(s3_store, command)
+    keys = ["L" * 300, *(f"k{number}" for number in range(5))]
+    for key in keys:
+        place.put(key, OLD)
+    with versitygw() as server:
+        there = S3Place(server, command)
+        sides = [*place.flags("src"), *there.flags("dst")]
+        done = command.run(verb, "-r", "--json", place.url, f"{there.url}/to/", *sides).expect(4)
+        assert kinds(done) == ["invalid_key"]
+        assert sorted(there.sizes()) == [f"to/k{number}" for number in range(5)]
+        assert list(place.contents()) == (keys[:1] if verb == "mv" else sorted(keys))
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusal"), [("s3", Answer(403, "InvalidObjectState")), ("azure", Answer(409, "BlobArchived"))]
+)
+def test_archived_objects_fail_and_the_others_are_copied(
+    command: Command, tmp_path: Path, kind: Kind, refusal: Answer
+) -> None:
+    with OddStore(kind) as store:
+        place = OddPlace(store, command)
+        for number in range(300):
+            place.put(f"a{number}", OLD)
+        place.put("z", NEW)
+        store.add(Rule(refusal, when=lambda asking: during("get")(asking) and asking.key.startswith("a")))
+        sides = ["--concurrency", "4", *place.flags("src")]
+        done = command.run("cp", "-r", "--json", place.url, tmp_path / "to", *sides).expect(4)
+        assert set(kinds(done)) == {"archived"}
+        assert len(done.failures) == 300
+        assert "restore" in done.failures[0]["hint"]
+        assert (tmp_path / "to" / "z").read_bytes() == NEW
+        command.run("cp", f"{place.url}/a1", tmp_path / "one", *place.flags("src")).expect(1)
+
+
+@pytest.mark.parametrize("kind", ["s3", "gcs"])
+@pytest.mark.parametrize("refusal", ["InvalidPart", "InvalidPartOrder"])
+def test_parts_that_the_store_has_lost_are_sent_again(
+    command: Command, tmp_path: Path, kind: Kind, refusal: str
+) -> None:
+    source = tmp_path / "k"
+    source.write_bytes(payload("k", 11 * MIB))
+    with OddStore(kind) as store:
+        place = OddPlace(store, command)
+        store.add(Rule(Answer(400, refusal), when=during("complete upload"), count=1))
+        command.run("cp", *CHUNK, source, f"{place.url}/k", *place.flags("dst")).expect(0)
+        assert place.contents() == {"k": source.read_bytes()}
+        assert place.unfinished() == []
+
+
+@pytest.mark.parametrize("kind", ["s3", "gcs"])
+def test_a_completion_that_is_refused_once_is_asked_for_again(command: Command, tmp_path: Path, kind: Kind) -> None:
+    source = tmp_path / "k"
+    source.write_bytes(payload("k", 11 * MIB))
+    with OddStore(kind) as store:
+        place = OddPlace(store, command)
+        store.add(Rule(Answer(501, "NotImplemented"), when=during("complete upload"), count=1))
+        command.run("cp", *CHUNK, source, f"{place.url}/k", *place.flags("dst")).expect(0)
+        assert place.contents() == {"k": source.read_bytes()}
+
+
+@pytest.mark.parametrize("size", ["-1", "1e3"])
+@pytest.mark.parametrize("verb", ["cp", "ls"])
+def test_a_listed_length_that_is_no_number_is_a_bad_listing(
+    s3_store: OddStore, command: Command, tmp_path: Path, verb: str, size: str
+) -> None:
+    place = OddPlace(s3_store, command)
+    place.put("k", b"hello")
+
+    def edit(reply: Reply) -> None:
+        reply.body = reply.body.replace(b"<Size>5<", f"<Size>{size}<".encode())
+
+    s3_store.add(Rule(Edit(edit), when=during("list")))
+    words = ["ls", place.url] if verb == "ls" else ["cp", "-r", place.url, tmp_path / "to"]
+    done = command.run(*words, *place.flags("src")).expect(1)
+    assert "bad listing" in done.stderr and size in done.stderr
+    assert len(s3_store.requests(during("list"))) <= 2
+
+
+def test_an_object_of_which_nothing_but_a_length_is_known_is_not_deleted(command: Command, tmp_path: Path) -> None:
+    with OddStore("s3", Habits(etags="none", no_times=True)) as store:
+        place = OddPlace(store, command)
+        place.put("d/k", OLD)
+        done = command.run("mv", "-r", "--json", f"{place.url}/d", tmp_path / "to", *place.flags()).expect(4)
+        assert kinds(done) == ["changed"]
+        assert place.contents() == {"d/k": OLD}
+        assert (tmp_path / "to" / "k").read_bytes() == OLD

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Occupied,
     /// The object has snapshots, which would be deleted with it (Azure).
     HasSnapshots,
+    /// The object is archived: it can be read only after it was restored.
+    Archived,
     /// The upload is unknown (aborted, completed or expired).
     UploadNotFound,
     /// The store asks for fewer requests (429, 503 SlowDown).
@@ -109,6 +111,7 @@ impl Error {
             Lost => "the store loses what it acknowledges: report this to its operator, or use another store",
             Occupied => "delete it there, or choose another destination name",
             Unfinished => "resume the job when the store is done; --store-work allows more time",
+            Archived => "restore the archived objects first, or leave them out with --exclude",
             HasSnapshots => "delete its snapshots first if nobody needs them, or leave the object out with --exclude",
             Link => "--follow-symlinks copies what symbolic links point to",
             BrokenLink => "mend or remove the link, or leave it and all below it out with --exclude",

@@ -13,7 +13,7 @@
 //!
 //! State that must last from page to page is part of the continuation, so a page can be requested again.
 
-use crate::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Store};
+use crate::{Error, ErrorKind, Identity, KeyRange, ListPage, ListRequest, Result, Store};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -63,6 +63,7 @@ pub(crate) async fn list<S: Store + ?Sized>(store: &S, request: &ListRequest) ->
         if cut(&mut page, request.end_at.as_deref()) {
             position.token = None;
         }
+        refuse_replaced(store, &mut page);
         calls += 1;
         let is_empty = page.objects.is_empty() && page.prefixes.is_empty() && page.refused.is_empty();
         if !is_empty || position.token.is_none() || calls == EMPTY_PAGES_PER_CALL_MAX {
@@ -74,6 +75,23 @@ pub(crate) async fn list<S: Store + ?Sized>(store: &S, request: &ListRequest) ->
             return Ok(page);
         }
     }
+}
+
+/// Takes out what the server may name in other words than it goes by: some write U+FFFD for what XML cannot carry, and
+/// what is read, written or deleted under that name is nothing, or another object.
+fn refuse_replaced<S: Store + ?Sized>(store: &S, page: &mut ListPage) {
+    if !matches!(store.identity(), Identity::Bucket(bucket) if !bucket.decisive) {
+        return;
+    }
+    let root = store.url();
+    let refused = |key: &str| {
+        let why = "the key holds U+FFFD, which this server may have put for a character that a listing cannot carry";
+        Error::new(ErrorKind::InvalidKey, "list", format!("{root}/{key}"), why)
+    };
+    let is_replaced = |key: &str| key.contains(char::REPLACEMENT_CHARACTER);
+    page.refused
+        .extend(page.objects.extract_if(.., |object| is_replaced(&object.key)).map(|object| refused(&object.key)));
+    page.refused.extend(page.prefixes.extract_if(.., |prefix| is_replaced(prefix)).map(|prefix| refused(&prefix)));
 }
 
 impl Position {

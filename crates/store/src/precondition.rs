@@ -100,11 +100,12 @@ impl Precondition {
     }
 
     /// Returns whether `now` says too little to tell this state from another: neither the ETag nor the version that was
-    /// seen, or where those were never known, not the time. No object may be deleted on such an answer.
+    /// seen, or where those were never known, not the time. A length alone tells nothing. No object may be deleted on such
+    /// an answer.
     pub(crate) fn is_undecided(&self, now: &ObjectInfo) -> bool {
         let has_name = self.etag.is_some() || self.version.is_some();
         let named = self.etag.is_some() && now.etag.is_some() || self.version.is_some() && now.version.is_some();
-        let timed = self.modified_unix_ms.is_none() || now.modified_unix_ms != 0;
+        let timed = self.modified_unix_ms.is_some() && now.modified_unix_ms != 0;
         self.file.is_none() && if has_name { !named } else { !timed }
     }
 
@@ -212,7 +213,7 @@ mod tests {
         assert!(Precondition::listed(&timed).check_doomed(url(), &timed).is_ok());
         assert!(Precondition::listed(&timed).check_doomed(url(), &silent).is_err());
         assert!(
-            Precondition::listed(&silent).check_doomed(url(), &silent).is_ok(),
+            Precondition::listed(&silent).check_doomed(url(), &silent).is_err(),
             "nothing but a length was ever known"
         );
     }

@@ -14,6 +14,7 @@ pub fn kind_name(kind: ErrorKind) -> &'static str {
         PreconditionFailed => "changed",
         Overwritten => "overwritten",
         Occupied => "occupied",
+        Archived => "archived",
         HasSnapshots => "has_snapshots",
         ChecksumMismatch | Lost => "mismatch",
         InvalidKey | Link | BrokenLink => "invalid_key",

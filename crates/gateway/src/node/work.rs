@@ -426,6 +426,7 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::Unfinished => (Fault::Permanent, "unavailable"),
         ErrorKind::Occupied => (Fault::Permanent, "occupied"),
         ErrorKind::Overwritten => (Fault::Permanent, "overwritten"),
+        ErrorKind::Archived => (Fault::Permanent, "archived"),
         ErrorKind::HasSnapshots => (Fault::Permanent, "has_snapshots"),
         ErrorKind::ChecksumMismatch | ErrorKind::Lost => (Fault::Corrupt, "mismatch"),
         ErrorKind::InvalidKey | ErrorKind::Link | ErrorKind::BrokenLink => (Fault::Permanent, "invalid_key"),

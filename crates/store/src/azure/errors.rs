@@ -25,10 +25,9 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         | "AuthorizationServiceMismatch"
         | "InsufficientAccountPermissions"
         | "PublicAccessNotPermitted"
-        | "BlobArchived"
-        | "BlobBeingRehydrated"
         | "BlobImmutableDueToPolicy"
         | "LeaseIdMissing" => ErrorKind::Forbidden,
+        "BlobArchived" | "BlobBeingRehydrated" => ErrorKind::Archived,
         "ServerBusy" => ErrorKind::SlowDown,
         "OperationTimedOut" => ErrorKind::Timeout,
         "InternalError" => ErrorKind::Server,
@@ -66,7 +65,7 @@ mod tests {
     #[test]
     fn the_code_says_more_than_the_status() {
         assert_eq!(meaning(StatusCode::NOT_FOUND, "ContainerNotFound"), ErrorKind::BucketNotFound);
-        assert_eq!(meaning(StatusCode::CONFLICT, "BlobArchived"), ErrorKind::Forbidden);
+        assert_eq!(meaning(StatusCode::CONFLICT, "BlobArchived"), ErrorKind::Archived);
         assert_eq!(meaning(StatusCode::CONFLICT, "SnapshotsPresent"), ErrorKind::HasSnapshots);
         assert!(says_gone("BlobNotFound", b"") && !says_gone("", b"<html>"));
         assert_eq!(meaning(StatusCode::PRECONDITION_FAILED, "LeaseIdMissing"), ErrorKind::Forbidden);

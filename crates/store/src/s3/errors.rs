@@ -10,10 +10,10 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     match code {
         "NoSuchKey" | "NoSuchVersion" => ErrorKind::NotFound,
         "NoSuchBucket" => ErrorKind::BucketNotFound,
-        "NoSuchUpload" => ErrorKind::UploadNotFound,
-        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" | "InvalidObjectState" | "UserProjectMissing" => {
-            ErrorKind::Forbidden
-        }
+        // Parts that the store no longer has, or has otherwise than it said.
+        "NoSuchUpload" | "InvalidPart" | "InvalidPartOrder" => ErrorKind::UploadNotFound,
+        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" | "UserProjectMissing" => ErrorKind::Forbidden,
+        "InvalidObjectState" => ErrorKind::Archived,
         "InvalidAccessKeyId"
         // versitygw, with status 404.
         | "XAdminUserNotFound"
@@ -123,6 +123,8 @@ mod tests {
         assert_eq!(meaning(StatusCode::FORBIDDEN, "SignatureDoesNotMatch"), ErrorKind::Unauthenticated);
         assert_eq!(meaning(StatusCode::NOT_FOUND, "XAdminUserNotFound"), ErrorKind::Unauthenticated);
         assert_eq!(meaning(StatusCode::FORBIDDEN, ""), ErrorKind::Forbidden);
+        assert_eq!(meaning(StatusCode::FORBIDDEN, "InvalidObjectState"), ErrorKind::Archived);
+        assert_eq!(meaning(StatusCode::BAD_REQUEST, "InvalidPart"), ErrorKind::UploadNotFound);
         assert_eq!(meaning(StatusCode::SERVICE_UNAVAILABLE, ""), ErrorKind::SlowDown);
         assert_eq!(meaning(StatusCode::INTERNAL_SERVER_ERROR, "Unheard"), ErrorKind::Server);
     }

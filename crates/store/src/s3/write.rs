@@ -8,7 +8,7 @@ use super::send::Refusal;
 use super::xml::{encode_crc32, encode_crc64, parse_write};
 use crate::rest::{Call, encode_path, header};
 use crate::{
-    Attributes, Checksums, ErrorKind, PartSource, PartTag, Payload, PutOptions, Result, UploadId, Written,
+    Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Payload, PutOptions, Result, UploadId, Written,
     look_at_written,
 };
 use bytes::Bytes;
@@ -203,7 +203,12 @@ impl Bucket {
                 }
                 Ok(())
             })
-            .await?;
+            .await
+            .map_err(|error| match error.kind {
+                // A store that has taken the parts knows how to complete an upload.
+                ErrorKind::Unsupported => Error { kind: ErrorKind::Server, ..error },
+                _ => error,
+            })?;
         let (head, body) = response.into_parts();
         let body = crate::rest::read_all(&call, body).await?;
         // The status came before the work was done; a failure of the work stands in the body.

@@ -32,6 +32,8 @@ pub(crate) struct Listing {
     pub(crate) prefixes: Vec<String>,
     /// Keys that are no text even after decoding, as the server wrote them.
     pub(crate) undecodable: Vec<String>,
+    /// What is wrong with the whole of it.
+    fault: Option<String>,
     /// True if there are more pages; `None` where the server does not say.
     pub(crate) truncated: Option<bool>,
     /// Token of the next page (version 2).
@@ -63,6 +65,9 @@ impl Listing {
     /// # Errors
     /// The server's fault: it says neither how to continue nor that this is the end.
     pub(crate) fn next(&self) -> Result<Option<Next>, String> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
         if let Some(token) = &self.token {
             return Ok(Some(Next::Token(token.clone())));
         }
@@ -95,7 +100,13 @@ pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
     walk(xml, "ListBucketResult", |at: Walk<'_>| {
         match (at.parent, at.name) {
             ("Contents", "Key") => at.text.clone_into(&mut entry.key),
-            ("Contents", "Size") => (entry.size_bytes, has_size) = (at.number()?, true),
+            ("Contents", "Size") => {
+                has_size = true;
+                match at.number() {
+                    Ok(size_bytes) => entry.size_bytes = size_bytes,
+                    Err(_) => listing.fault = Some(format!("the size of {:?} is {:?}", entry.key, at.text)),
+                }
+            }
             ("Contents", "LastModified") => entry.modified_unix_ms = parse_rfc3339(at.text).unwrap_or(0),
             ("Contents", "ETag") => entry.etag = unquote(at.text),
             ("Contents", "StorageClass") => entry.storage_class = Some(at.text.to_owned()),
@@ -416,7 +427,10 @@ mod tests {
         assert!(parse("<IsTruncated>maybe</IsTruncated>").is_err());
         assert!(parse("<Contents><Size>1</Size></Contents>").is_err());
         assert!(parse("<Contents><Key>a</Key><Size>1</Size></Contents><Contents><Key>b</Key></Contents>").is_err());
-        assert!(parse("<Contents><Key>a</Key><Size>-1</Size></Contents>").is_err());
+        for size in ["-1", "1e3", "", "18446744073709551616"] {
+            let listing = parse(&format!("<Contents><Key>a</Key><Size>{size}</Size></Contents>")).unwrap();
+            assert!(listing.next().unwrap_err().contains("size"), "{size}");
+        }
     }
 
     #[test]
