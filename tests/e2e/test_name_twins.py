@@ -23,6 +23,12 @@ def source(command: Command) -> Iterator[OddPlace]:
         yield OddPlace(store, command)
 
 
+def fill(source: OddPlace, contents: dict[str, bytes]) -> None:
+    """Objects of long ago, which nobody can take for their copies."""
+    for key, content in contents.items():
+        source.store.objects.put(source.bucket, key, content, modified_s=1e9)
+
+
 def transfer(command: Command, verb: str, source: OddPlace, there: OddPlace | S3Place) -> Finished:
     recursive = [] if verb == "sync" else ["-r"]
     sides = [*source.flags("src"), *there.flags("dst")]
@@ -55,8 +61,7 @@ def test_names_that_differ_in_case(
     contents: tuple[bytes, bytes],
 ) -> None:
     named = dict(zip(CASE, contents, strict=True))
-    for key, content in named.items():
-        source.put(key, content)
+    fill(source, named)
     with OddStore(kind, Habits(folds_names=True, ignores_write_conditions=ignores_conditions)) as store:
         there = OddPlace(store, command)
         done = transfer(command, verb, source, there)
@@ -73,8 +78,7 @@ def test_names_that_a_server_merges(
     command: Command, source: OddPlace, names: tuple[str, str], verb: str, contents: tuple[bytes, bytes]
 ) -> None:
     named = dict(zip(names, contents, strict=True))
-    for key, content in named.items():
-        source.put(key, content)
+    fill(source, named)
     with OddStore("s3", Habits(merges_segments=True, ignores_write_conditions=True)) as store:
         there = OddPlace(store, command)
         assert_one_failed(transfer(command, verb, source, there), source, there, named)
@@ -83,8 +87,7 @@ def test_names_that_a_server_merges(
 @pytest.mark.parametrize("verb", ["cp", "mv"])
 def test_names_that_a_server_of_files_merges(command: Command, source: OddPlace, verb: str) -> None:
     named = dict(zip(SEGMENTS[0], SAME, strict=True))
-    for key, content in named.items():
-        source.put(key, content)
+    fill(source, named)
     with versitygw() as server:
         there = S3Place(server, command)
         assert_one_failed(transfer(command, verb, source, there), source, there, named)
@@ -103,8 +106,7 @@ def test_a_name_that_is_written_over_another_ones_copy_is_found(command: Command
 
 def test_a_moved_object_is_not_written_over_when_the_job_is_resumed(command: Command, source: OddPlace) -> None:
     named = dict(zip(SEGMENTS[0], OTHER, strict=True))
-    for key, content in named.items():
-        source.put(key, content)
+    fill(source, named)
     with OddStore("s3", Habits(merges_segments=True)) as store:
         there = OddPlace(store, command)
         transfer(command, "mv", source, there).expect(4)
