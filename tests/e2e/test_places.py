@@ -176,7 +176,7 @@ def test_sources_that_are_missing_prove_nothing(
     names = tmp_path / "names"
     missing = "".join(f"missing-{index}\n" for index in range(20))
     names.write_text(f"{missing}ss/a\nss/b\n")
-    words = ["--files-from", names, f"{s3.url}/par/", f"{s3.url}/par/"]
+    words: list[str | Path] = ["--files-from", names, f"{s3.url}/par/", f"{s3.url}/par/"]
     assert "cannot be told apart" in assert_refused(command, "mv", *words, *sides)
     names.write_text("".join(f"missing-{index}\n" for index in range(80)) + "ss/a\n")
     assert "nothing proves" in assert_refused(command, "mv", *words, *sides)
