@@ -151,7 +151,10 @@ where
         () = long_enough(&place) => {
             connection.as_mut().graceful_shutdown();
             let ending = tokio::time::timeout(CONTROL_PEER_CONNECTION_TIMEOUT, connection);
-            ending.await.unwrap_or_else(|_elapsed| Ok(tracing::debug!(%peer, "control connection cut off")))
+            ending.await.unwrap_or_else(|_elapsed| {
+                tracing::debug!(%peer, "control connection cut off");
+                Ok(())
+            })
         }
     };
     if let Err(error) = ended {

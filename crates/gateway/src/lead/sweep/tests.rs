@@ -60,7 +60,7 @@ async fn uploads_opened_by_a_repeated_request_are_found_after_the_one_with_a_nam
     tree.store.abort_upload(&target_key, &upload).await.unwrap();
     journal.record(Entry::Abandoned { target, target_key, upload: Some(upload) }).await.unwrap();
 
-    let end = abort_orphans(&journal, &[tree.store.clone()], policy).await.unwrap();
+    let end = abort_orphans(&journal, std::slice::from_ref(&tree.store), policy).await.unwrap();
     assert_eq!((end.aborted, end.failed.len(), tree.keys().len()), (1, 0, 0));
     assert!(journal.pending_intents().await.unwrap().is_empty());
 }
