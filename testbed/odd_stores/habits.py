@@ -56,9 +56,9 @@ class Habits:
     """How far the clock is ahead of ours: shifts ``Date`` and every time that the store states."""
 
     # Objects.
-    etags: Literal["md5", "opaque", "none"] = "md5"
-    """``md5``: MD5 of the bytes, for uploads MD5 of the MD5s with ``-N`` (as S3). ``opaque``: random hex digits that
-    look like an MD5 and are none."""
+    etags: Literal["md5", "opaque", "none"] | None = None
+    """``md5``: MD5 of the bytes, for uploads MD5 of the MD5s with ``-N``. ``opaque``: random hex digits that look like
+    an MD5 and are none, new with each write. None: ``opaque`` for Azure and ``md5`` for the others, as the clouds do."""
     forgets_writes: bool = False
     """Answers every write as if it had stored the object, and stores nothing."""
     ignores_if_match: bool = False

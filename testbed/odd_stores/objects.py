@@ -192,7 +192,7 @@ class Objects:
                 return hashlib.md5(body).hexdigest()
             case "opaque":
                 return os.urandom(16).hex()
-            case "none":
+            case _:
                 return ""
 
 

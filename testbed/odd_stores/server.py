@@ -44,6 +44,8 @@ class OddStore:
     def __init__(self, kind: Kind, habits: Habits | None = None) -> None:
         self.kind = kind
         self.habits = habits or Habits()
+        if self.habits.etags is None:
+            self.habits.etags = "opaque" if kind == "azure" else "md5"
         self.objects = Objects(self.habits)
         self.dialect = (
             AzureDialect(self.objects, self.habits)
