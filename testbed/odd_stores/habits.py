@@ -58,7 +58,7 @@ class Habits:
     # Objects.
     etags: Literal["md5", "opaque", "none"] | None = None
     """``md5``: MD5 of the bytes, for uploads MD5 of the MD5s with ``-N``. ``opaque``: random hex digits that look like
-    an MD5 and are none, new with each write. None: ``opaque`` for Azure and ``md5`` for the others, as the clouds do."""
+    an MD5 and are none, new with each write. None: ``opaque`` for Azure, ``md5`` for the others, as the clouds do."""
     forgets_writes: bool = False
     """Answers every write as if it had stored the object, and stores nothing."""
     ignores_if_match: bool = False

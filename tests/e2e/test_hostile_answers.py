@@ -111,10 +111,11 @@ def test_xml_that_attacks_its_reader_is_refused(
     )
     place.store.add(Rule(Edit(lambda reply: Reply(200, reply.headers, body)), when=during("list")))
     done = command.run("ls", place.url, *place.flags())
-    assert done.code == 5, (done.code, done.stderr)
+    no_number = attack is huge_size and place.store.kind != "azure"
+    assert done.code == (1 if no_number else 5), (done.code, done.stderr)
     assert SECRET not in done.stdout + done.stderr
     assert done.stdout == ""
-    assert "unreadable answer" in done.stderr
+    assert ("bad listing: the size" if no_number else "unreadable answer") in done.stderr
 
 
 def watch(running: Running, command: Command) -> int:

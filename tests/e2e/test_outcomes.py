@@ -203,9 +203,7 @@ def test_a_lead_that_is_killed_is_started_again(command: Command, s3: S3Place, t
     before = running.gateways()
     os.kill(next(iter(before.values())) if len(before) == 1 else before["lead"], signal.SIGKILL)
     done = running.finish().expect(0)
-    assert [
-        event["message"] for event in done.events if event["event"] == "notice" and "started again" in event["message"]
-    ]
+    assert [event["message"] for event in done.events if event["event"] == "notice" and "restarted" in event["message"]]
     assert done.summary["progress"]["bytes_earlier"] > 0, "what was acked is not sent again"
     assert s3.client.sha256(s3.bucket, "large") == tree_hashes(source.folder)["large"]
     assert s3.unfinished() == []

@@ -4,7 +4,9 @@
 //! that each path shows, as the kernel lists its mounts. The second also finds a bind mount below one of the paths.
 
 use crate::place::{Kinship, Likeness, Relation};
+use nix::libc::{FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, SMB_SUPER_MAGIC};
 use nix::sys::stat::FileStat;
+use nix::sys::statfs::{FsType, statfs};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,6 +16,10 @@ use std::path::{Path, PathBuf};
 
 /// The mounts of this process. Not there outside Linux, and in a container without `/proc`: then the inodes decide.
 const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// File systems that may show files of another one, or of a server that is mounted twice, under devices of their own.
+const VIEWS: [FsType; 4] =
+    [FsType(OVERLAYFS_SUPER_MAGIC), FsType(NFS_SUPER_MAGIC), FsType(FUSE_SUPER_MAGIC), FsType(SMB_SUPER_MAGIC)];
 
 /// Device and inode.
 type Inode = (u64, u64);
@@ -121,6 +127,10 @@ impl Times {
     }
 }
 
+fn may_be_view(path: &Path) -> bool {
+    statfs(path).is_ok_and(|found| VIEWS.contains(&found.filesystem_type()))
+}
+
 fn inode(meta: &Metadata) -> Inode {
     (meta.dev(), meta.ino())
 }
@@ -172,8 +182,10 @@ impl Directory {
         let mut views =
             views.filter(|(_, (inode, of_view))| inode.0 != device && *of_view == times && times.changed.1 != 0);
         views.any(|(depth, _)| {
+            let view: PathBuf = inner.existing.components().take(depth + 1).collect();
             let below: PathBuf = inner.existing.components().skip(depth + 1).collect();
-            below.join(&inner.missing).starts_with(&self.missing)
+            // Two directories of other file systems have one time if they were made in one tick of the kernel's clock.
+            below.join(&inner.missing).starts_with(&self.missing) && (may_be_view(&self.existing) || may_be_view(&view))
         })
     }
 
@@ -297,6 +309,25 @@ mod tests {
         ] {
             assert_eq!(of(&path(one), &path(other)).await, relation, "{one} {other}");
         }
+    }
+
+    #[tokio::test]
+    async fn directories_of_two_disks_that_were_made_in_one_moment_are_apart() {
+        let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+        let disk = tempfile::tempdir().unwrap();
+        if may_be_view(memory.path()) || may_be_view(disk.path()) {
+            return;
+        }
+        for number in 0..1000 {
+            let (one, other) = (disk.path().join(number.to_string()), memory.path().join(number.to_string()));
+            fs::create_dir(&one).unwrap();
+            fs::create_dir(&other).unwrap();
+            assert_eq!(of(&one, &other).await, Relation::Apart);
+            if Times::of(&fs::metadata(&one).unwrap()) == Times::of(&fs::metadata(&other).unwrap()) {
+                return;
+            }
+        }
+        panic!("no two directories were made in one tick of the clock");
     }
 
     #[tokio::test]
