@@ -1,6 +1,6 @@
 """The three kinds of picture that the page needs, as SVG: curves, distributions side by side, and bars.
 
-Colours, font and text come from the planner's own pictures (`tradewind.planning.style`).
+Colours, font and text come from the planner's own pictures (`tradewind.render.style`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tradewind.planning import style
-from tradewind.planning.labels import text_width
+from tradewind.render import style
+from tradewind.render.labels import text_width
 
 WIDTH, HEIGHT = 860, 400
 LEFT, RIGHT, TOP, BOTTOM = 66, 24, 52, 56

@@ -18,7 +18,7 @@ from tradewind.planner.baseline import direct, gridftp, ron
 from tradewind.planner.frontier import Frontier
 from tradewind.planner.network import Limits, build_network
 from tradewind.planner.plan import Transfer, answer_goal, prepare, trace_transfer
-from tradewind.planning.picture import plan_picture
+from tradewind.render.picture import plan_picture
 
 FIGURE_1 = ("azure:canadacentral", "gcp:asia-northeast1")
 FIGURE_1_RELAYS = {"azure:westus2": "12.4 Gbit/s, 1.2×", "azure:japaneast": "13.9 Gbit/s, 1.9×"}

@@ -12,6 +12,11 @@ from benchmarks.sky.table import INVALID, Table
 from testbed.drive import find_binary
 from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
+from tradewind.engine.client import Client
+from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
+from tradewind.engine.replan import Question
+from tradewind.engine.request import Options
+from tradewind.engine.setup import planned_setup
 from tradewind.errors import SkyInvalid
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.model.event import Event, Notice, Progress
@@ -20,11 +25,6 @@ from tradewind.model.region import Region
 from tradewind.planner.network import Limits
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
-from tradewind.transfer.client import Client
-from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay, with_room_for
-from tradewind.transfer.replan import Question
-from tradewind.transfer.request import Options
-from tradewind.transfer.way import planned_way
 
 SOURCE, RELAY, OTHER, SINK = "azure:canadacentral", "azure:westus2", "azure:eastus", "gcp:asia-northeast1"
 #: Scaled by a hundred, on the wire: direct 50 Mbit/s for each of two pairs of machines, over a relay 64.
@@ -123,7 +123,7 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     volume_gb = GOAL.gbps / 8 * seconds
     plan = with_room_for(plan_overlay(catalog, *ends, volume_gb, GOAL, limits), OBJECT_BYTES)
     question = Question(catalog, *ends, GOAL, limits, OBJECT_BYTES, None, None)
-    way = planned_way(plan, {"kind": "sky", "sky": str(sky.folder)}, question=question, replan=replan)
+    setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)}, question=question, replan=replan)
     options = Options(recursive=True, chunk_bytes=OBJECT_BYTES, limit_bytes_per_s=pace_bytes_per_s(plan))
     seen = Seen()
 
@@ -139,7 +139,7 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     count = round(volume_gb * 1e9 / OBJECT_BYTES)
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
         client = Client(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
-        job = client.start(f"mem:?objects={count}&size_bytes={OBJECT_BYTES}", "mem:", options, way=way)
+        job = client.start(f"mem:?objects={count}&size_bytes={OBJECT_BYTES}", "mem:", options, setup=setup)
         seen.reports.append(job.wait(watch).progress)
     return seen
 

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from benchmarks.sky.table import INVALID, Figure
 from testbed.drive import find_binary
 from testbed.sky import valid
+from tradewind.engine.client import Client
+from tradewind.engine.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
+from tradewind.engine.request import Options
+from tradewind.engine.running import RunningJob
+from tradewind.engine.setup import Setup, planned_setup
 from tradewind.errors import SkyInvalid
 from tradewind.fleet.sky_catalog import data_per_wire
 from tradewind.model.event import Progress
@@ -18,11 +23,6 @@ from tradewind.model.overlay import OverlayPlan
 from tradewind.planner.gateways import gateway_plan
 from tradewind.sky.file import MTU_BYTES
 from tradewind.sky.running import Sky
-from tradewind.transfer.client import Client
-from tradewind.transfer.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
-from tradewind.transfer.request import Options
-from tradewind.transfer.running import RunningJob
-from tradewind.transfer.way import Way, planned_way
 
 #: Each gateway of a destination keeps what it gets, so an object must be whole in one chunk.
 OBJECT_BYTES = MIN_FILE_CHUNK_BYTES
@@ -48,14 +48,14 @@ def carry(sky: Sky, scale: float, overlay: OverlayPlan, seconds: float) -> Carri
     plan = gateway_plan(overlay, lead_region=str(overlay.source))
     count = max(64, math.ceil(overlay.throughput_gbps * 1e9 / 8 * seconds / OBJECT_BYTES))
     chunk_bytes = chunk_bytes_for(plan, scale, OBJECT_BYTES)
-    way = planned_way(with_room_for(plan, chunk_bytes), {"kind": "sky", "sky": str(sky.folder)})
+    setup = planned_setup(with_room_for(plan, chunk_bytes), {"kind": "sky", "sky": str(sky.folder)})
     marks: list[tuple[float, int]] = []
 
     def watch(_: RunningJob, report: Progress) -> None:
         if report.elapsed_s >= WARMUP_S and report.bytes_done <= STEADY_PART * count * OBJECT_BYTES:
             marks.append((report.elapsed_s, _arrived_bytes(sky, str(overlay.routes[0].regions[-1]))))
 
-    progress = carry_way(way, count, chunk_bytes, pace_bytes_per_s(plan), watch)
+    progress = carry_setup(setup, count, chunk_bytes, pace_bytes_per_s(plan), watch)
     if len(marks) < 2:
         raise RuntimeError(f"{count * OBJECT_BYTES} bytes are too few to see a rate in")
     (began_s, began), (ended_s, ended) = marks[0], marks[-1]
@@ -69,8 +69,8 @@ def _arrived_bytes(sky: Sky, region: str) -> int:
     return sum(path.wire_bytes for path in sky.stats().paths if path.dst in machines and path.src not in machines)
 
 
-def carry_way(
-    way: Way,
+def carry_setup(
+    setup: Setup,
     objects: int,
     chunk_bytes: int,
     limit_bytes_per_s: int | None,
@@ -80,7 +80,7 @@ def carry_way(
     options = Options(recursive=True, chunk_bytes=chunk_bytes, limit_bytes_per_s=limit_bytes_per_s)
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
         client = Client(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
-        job = client.start(f"mem:?objects={objects}&size_bytes={OBJECT_BYTES}", "mem:", options, way=way)
+        job = client.start(f"mem:?objects={objects}&size_bytes={OBJECT_BYTES}", "mem:", options, setup=setup)
 
         def see(event: object) -> None:
             if watch is not None and isinstance(event, Progress):

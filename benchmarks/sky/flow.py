@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from benchmarks.sky.carry import OBJECT_BYTES, carry_way
+from benchmarks.sky.carry import OBJECT_BYTES, carry_setup
 from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Table
 from testbed.sky import valid
+from tradewind.engine.running import RunningJob
+from tradewind.engine.setup import planned_setup
+from tradewind.engine.topology import topology_from_document
 from tradewind.errors import SkyInvalid
 from tradewind.model.event import Progress
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
-from tradewind.transfer.running import RunningJob
-from tradewind.transfer.topology import topology_from_document
-from tradewind.transfer.way import planned_way
 
 #: Of each hop, and what the sink's machine takes in once it is slow.
 RATE_MBPS, SLOW_MBPS = 200, 8
@@ -82,8 +82,8 @@ def _run(sky: Sky, slow_s: float) -> list[tuple[float, dict[str, float]]]:
         pids = job.gateway_pids
         samples.append((progress.elapsed_s, {name: _resident_mib(pids[name]) for name in GATEWAYS}))
 
-    way = planned_way(plan, {"kind": "sky", "sky": str(sky.folder)})
-    carry_way(way, round(bytes_wanted / OBJECT_BYTES), OBJECT_BYTES, None, watch)
+    setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)})
+    carry_setup(setup, round(bytes_wanted / OBJECT_BYTES), OBJECT_BYTES, None, watch)
     return samples
 
 

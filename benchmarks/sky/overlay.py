@@ -9,6 +9,10 @@ from typing import Any
 from benchmarks.sky.table import Table
 from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
+from tradewind.engine.client import Client
+from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay
+from tradewind.engine.request import Options
+from tradewind.engine.setup import planned_setup
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost
 from tradewind.model.region import Region
@@ -16,10 +20,6 @@ from tradewind.planner.network import Limits
 from tradewind.sky.file import network_from_document
 from tradewind.sky.network import Network
 from tradewind.sky.running import Sky
-from tradewind.transfer.client import Client
-from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay
-from tradewind.transfer.request import Options
-from tradewind.transfer.way import planned_way
 
 SOURCE, SINK = Region.parse("azure:canadacentral"), Region.parse("gcp:asia-northeast1")
 #: The example of Skyplane's Fig. 1, a hundredth of its rates; round trips as measured.
@@ -76,9 +76,9 @@ def _row(network: Network, name: str, goal: Goal, machines: int, seconds: float)
     options = Options(recursive=True, chunk_bytes=OBJECT_BYTES, limit_bytes_per_s=pace_bytes_per_s(plan))
     with tempfile.TemporaryDirectory(prefix="tradewind-overlay-") as state, Sky.up(network) as sky:
         client = Client(state_dir=state)
-        way = planned_way(plan, {"kind": "sky", "sky": str(sky.folder)})
+        setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)})
         source = f"mem:?objects={count}&size_bytes={OBJECT_BYTES}"
-        progress = valid(sky, lambda: client.start(source, "mem:", options, way=way).wait()).progress
+        progress = valid(sky, lambda: client.start(source, "mem:", options, setup=setup).wait()).progress
     carried = {hop.name: hop.bytes / progress.bytes_done for hop in progress.hops}
     off = max(abs(carried[" → ".join(route.nodes)] - route.share) for route in plan.routes)
     rate_gbps = progress.bytes_done * 8e-9 / progress.elapsed_s

@@ -14,18 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.sky.carry import OBJECT_BYTES, carry_way
+from benchmarks.sky.carry import OBJECT_BYTES, carry_setup
 from benchmarks.sky.gridftp import PORT, START_S, fetch_s
 from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Figure, Table, counted
 from testbed.sky import GOODPUT_PER_WIRE
 from testbed.sockets import connections_to, pace, process_tree
+from tradewind.engine.running import RunningJob
+from tradewind.engine.setup import Setup, planned_setup
+from tradewind.engine.topology import topology_from_document
 from tradewind.model.event import Progress
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
-from tradewind.transfer.running import RunningJob
-from tradewind.transfer.topology import topology_from_document
-from tradewind.transfer.way import Way, planned_way
 
 #: 5 Gbit/s, the egress cap of a machine on AWS, times 0.02.
 RATE_MBPS = 100
@@ -105,7 +105,7 @@ def _carry(sky: Sky, connections: int, objects: int, straggler: Straggler) -> Pr
     def watch(job: RunningJob, _: Progress) -> None:
         straggler.look([job.gateway_pids["source"]])
 
-    done = carry_way(_way(sky, connections), objects, CHUNK_BYTES, None, watch)
+    done = carry_setup(_way(sky, connections), objects, CHUNK_BYTES, None, watch)
     if not straggler.found:
         raise RuntimeError("the transfer was over before its connections were seen")
     return done
@@ -116,7 +116,7 @@ def _rate_mbps(parts: Sequence[Progress]) -> float:
     return sum(each.bytes_done for each in parts) * 8e-6 / max(each.elapsed_s for each in parts)
 
 
-def _way(sky: Sky, connections: int) -> Way:
+def _way(sky: Sky, connections: int) -> Setup:
     names = ("source", "sink")
     document = {
         "lead": {"region": "site:source"},
@@ -124,7 +124,7 @@ def _way(sky: Sky, connections: int) -> Way:
         "routes": [{"nodes": list(names), "share": 1.0}],
         "connections": connections,
     }
-    return planned_way(topology_from_document(document).plan, {"kind": "sky", "sky": str(sky.folder)})
+    return planned_setup(topology_from_document(document).plan, {"kind": "sky", "sky": str(sky.folder)})
 
 
 def _gridftp(sky: Sky, part: float, objects: int) -> float:

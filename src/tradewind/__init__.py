@@ -11,6 +11,11 @@ from tradewind._version import __version__
 
 if TYPE_CHECKING:
     from tradewind import errors
+    from tradewind.engine.client import Client, copy, sync
+    from tradewind.engine.jobs import JobRecord
+    from tradewind.engine.planning import frontier, plan
+    from tradewind.engine.request import Options
+    from tradewind.engine.running import Result, RunningJob
     from tradewind.model.event import (
         DestinationSummary,
         Event,
@@ -24,13 +29,8 @@ if TYPE_CHECKING:
     )
     from tradewind.model.job import FilterRule, ObjectFilter
     from tradewind.model.store import Access
-    from tradewind.planning.api import frontier, plan
-    from tradewind.planning.picture import Picture
-    from tradewind.planning.plans import DistributionPlan, TransferFrontier, TransferPlan
-    from tradewind.transfer.client import Client, copy, sync
-    from tradewind.transfer.jobs import JobRecord
-    from tradewind.transfer.request import Options
-    from tradewind.transfer.running import Result, RunningJob
+    from tradewind.render.picture import Picture
+    from tradewind.render.plans import DistributionPlan, TransferFrontier, TransferPlan
 
 __all__ = [
     "Access",
@@ -64,30 +64,30 @@ __all__ = [
 
 _HOMES = {
     "Access": "tradewind.model.store",
-    "Client": "tradewind.transfer.client",
+    "Client": "tradewind.engine.client",
     "DestinationSummary": "tradewind.model.event",
-    "DistributionPlan": "tradewind.planning.plans",
+    "DistributionPlan": "tradewind.render.plans",
     "Event": "tradewind.model.event",
     "FilterRule": "tradewind.model.job",
     "HopActivity": "tradewind.model.event",
-    "JobRecord": "tradewind.transfer.jobs",
+    "JobRecord": "tradewind.engine.jobs",
     "Notice": "tradewind.model.event",
     "ObjectFailed": "tradewind.model.event",
     "ObjectFilter": "tradewind.model.job",
-    "Options": "tradewind.transfer.request",
-    "Picture": "tradewind.planning.picture",
+    "Options": "tradewind.engine.request",
+    "Picture": "tradewind.render.picture",
     "Progress": "tradewind.model.event",
-    "Result": "tradewind.transfer.running",
-    "RunningJob": "tradewind.transfer.running",
+    "Result": "tradewind.engine.running",
+    "RunningJob": "tradewind.engine.running",
     "Summary": "tradewind.model.event",
-    "TransferFrontier": "tradewind.planning.plans",
-    "TransferPlan": "tradewind.planning.plans",
+    "TransferFrontier": "tradewind.render.plans",
+    "TransferPlan": "tradewind.render.plans",
     "WouldCopy": "tradewind.model.event",
     "WouldDelete": "tradewind.model.event",
-    "copy": "tradewind.transfer.client",
-    "frontier": "tradewind.planning.api",
-    "plan": "tradewind.planning.api",
-    "sync": "tradewind.transfer.client",
+    "copy": "tradewind.engine.client",
+    "frontier": "tradewind.engine.planning",
+    "plan": "tradewind.engine.planning",
+    "sync": "tradewind.engine.client",
 }
 
 

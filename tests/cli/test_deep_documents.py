@@ -6,9 +6,9 @@ import pytest
 
 from tradewind.catalog.problem import read_problem
 from tradewind.cli.config import Configuration
+from tradewind.engine.topology import read_topology
 from tradewind.errors import ConfigError, SkyFileError, TopologyError
 from tradewind.sky.file import read_sky_file
-from tradewind.transfer.topology import read_topology
 
 DEEP = "[" * 200_000
 

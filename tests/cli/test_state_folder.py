@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.test_jobs import make
 from tests.sky.world import RELAY, SINK, SOURCE, write_world
-from tests.transfer.test_jobs import make
 from tradewind.cli.main import main
+from tradewind.engine.jobs import JobStore
 from tradewind.sky.folders import sky_folder
-from tradewind.transfer.jobs import JobStore
 
 PAIR = [SOURCE, SINK]
 PLACES = ["variable", "profile", "configuration", "default"]

@@ -16,7 +16,7 @@ from testbed.drive import Command, Event, Finished
 from testbed.faults import Answer, HttpProxy, Rule
 from testbed.places import FilePlace, Place, S3Place
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
-from tradewind.transfer.supervisor import RESTARTS_MAX
+from tradewind.engine.supervisor import RESTARTS_MAX
 
 COUNT = 600
 """More objects than one bundle and than the failures in a row that close a store."""

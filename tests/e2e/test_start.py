@@ -12,7 +12,7 @@ from testbed.drive import Command
 NOT_FOR_A_LOCAL_JOB = {
     "tradewind.catalog",
     "tradewind.planner",
-    "tradewind.planning",
+    "tradewind.render",
     "tradewind.measure",
     "tradewind.sky.running",
     "tradewind.fleet.sky",
@@ -20,8 +20,8 @@ NOT_FOR_A_LOCAL_JOB = {
     "tradewind.model.catalog",
     "tradewind.model.overlay",
     "tradewind.model.price",
-    "tradewind.transfer.adapt",
-    "tradewind.transfer.replan",
+    "tradewind.engine.adapt",
+    "tradewind.engine.replan",
     "difflib",
     "email",
     "highspy",
@@ -51,7 +51,7 @@ def test_a_local_copy_loads_neither_planner_nor_tls(command: Command, tmp_path: 
     source.write_bytes(os.urandom(1000))
     modules = loaded(command, "cp", "-q", str(source), str(destination))
     assert destination.read_bytes() == source.read_bytes()
-    assert "tradewind.transfer.running" in modules
+    assert "tradewind.engine.running" in modules
     assert not modules & NOT_FOR_A_LOCAL_JOB
 
 

@@ -18,13 +18,13 @@ import pytest
 import tradewind
 from testbed.drive import find_binary
 from testbed.trees import MIB, tree_hashes, write_large
+from tradewind.engine.ledger import LEDGER_FILE, read_ledger
+from tradewind.engine.setup import Setup, topology_setup
+from tradewind.engine.supervisor import CEILING_STOP_S
 from tradewind.errors import CeilingReached, Interrupted, JobBusy
 from tradewind.fleet.running import find_process
 from tradewind.model.ledger import JobPrices, MachinePrice
 from tradewind.model.plan import local_plan
-from tradewind.transfer.ledger import LEDGER_FILE, read_ledger
-from tradewind.transfer.supervisor import CEILING_STOP_S
-from tradewind.transfer.way import Way, topology_way
 
 PATIENCE_S = 60.0
 LARGE_BYTES = 48 * MIB
@@ -48,15 +48,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def start(client: tradewind.Client, source: Path, rate: int, way: Way | None = None) -> tradewind.RunningJob:
+def start(client: tradewind.Client, source: Path, rate: int, setup: Setup | None = None) -> tradewind.RunningJob:
     options = tradewind.Options(recursive=True, limit_bytes_per_s=rate)
-    return client.start(source, source.parent / "copy", options, way=way)
+    return client.start(source, source.parent / "copy", options, setup=setup)
 
 
 def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(client: tradewind.Client, source: Path) -> None:
     usd, usd_per_s = 0.05, 0.01
     prices = JobPrices({"site:local": MachinePrice(usd_per_s, "a test")})
-    job = start(client, source, 1_000_000, Way(local_plan(), ceiling_usd=usd, prices=prices))
+    job = start(client, source, 1_000_000, Setup(local_plan(), ceiling_usd=usd, prices=prices))
     processes = [find_process(pid) for pid in job.gateway_pids.values()]
     assert all(process.alive for process in processes)
     # Nothing of the job is looked at until its processes are gone.
@@ -107,7 +107,7 @@ def test_a_lead_that_freezes_is_restarted(
     assert tree_hashes(source) == tree_hashes(source.parent / "copy")
 
 
-def priced_way(folder: Path, usd_per_s: float, usd: float) -> Way:
+def priced_setup(folder: Path, usd_per_s: float, usd: float) -> Setup:
     """A source and a sink, each a process here with a price, and a ceiling for both."""
     topology = {
         "gateways": {"a": {"role": "source"}, "b": {"role": "sink"}},
@@ -115,14 +115,14 @@ def priced_way(folder: Path, usd_per_s: float, usd: float) -> Way:
     }
     (folder / "topology.json").write_text(json.dumps(topology))
     prices = JobPrices({"site:local": MachinePrice(usd_per_s, "a test")})
-    return replace(topology_way(str(folder / "topology.json")), prices=prices, ceiling_usd=usd)
+    return replace(topology_setup(str(folder / "topology.json")), prices=prices, ceiling_usd=usd)
 
 
 def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradewind.Client, source: Path) -> None:
     """The lead drains and ends in order; the sink would be waited for."""
     usd, usd_per_s = 0.16, 0.01
-    way = priced_way(source.parent, usd_per_s, usd)
-    job = start(client, source, 1_000_000, way)
+    setup = priced_setup(source.parent, usd_per_s, usd)
+    job = start(client, source, 1_000_000, setup)
     next(event for event in job.events() if isinstance(event, tradewind.Progress))
     os.kill(job.gateway_pids["b"], signal.SIGSTOP)
     with pytest.raises(CeilingReached):
@@ -134,7 +134,7 @@ def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradew
 def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
     client: tradewind.Client, source: Path
 ) -> None:
-    job = start(client, source, 8_000_000, priced_way(source.parent, 0.001, 100.0))
+    job = start(client, source, 8_000_000, priced_setup(source.parent, 0.001, 100.0))
     with pytest.raises(JobBusy, match=rf"job {job.id}"):
         client.resume(job.id)
     job.drain()
@@ -163,7 +163,7 @@ def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
 
 
 def test_a_resume_that_finds_the_job_taken_changes_nothing(client: tradewind.Client, source: Path) -> None:
-    job = start(client, source, 8_000_000, priced_way(source.parent, 0.001, 100.0))
+    job = start(client, source, 8_000_000, priced_setup(source.parent, 0.001, 100.0))
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()
@@ -182,11 +182,11 @@ CLIENT = """
 import sys
 from pathlib import Path
 import tradewind
-from tests.e2e.test_supervision import priced_way
+from tests.e2e.test_supervision import priced_setup
 folder, state, gateway = map(Path, sys.argv[1:])
 client = tradewind.Client(state_dir=str(state), gateway=str(gateway))
 options = tradewind.Options(recursive=True, limit_bytes_per_s=16_000_000)
-job = client.start(folder / "source", folder / "copy", options, way=priced_way(folder, 0.01, 0.60))
+job = client.start(folder / "source", folder / "copy", options, setup=priced_setup(folder, 0.01, 0.60))
 print(job.id, *job.gateway_pids.values(), flush=True)
 job.wait()
 print(job.spent_usd(), flush=True)

@@ -18,6 +18,7 @@ import pytest
 from testbed.drive import Command
 from testbed.trees import MIB, write_large
 from tests.fleet.conformance import plan_between
+from tradewind.engine.ledger import read_ledger, write_ledger
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.fleet import Fleet, FleetSettings, end_fleet
@@ -29,7 +30,6 @@ from tradewind.gateway.find import find_gateway
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
 from tradewind.model.locks import try_lock
 from tradewind.model.private import private_folder, state_folder
-from tradewind.transfer.ledger import read_ledger, write_ledger
 
 STRANGER = 54321
 """Another user's id."""

@@ -9,7 +9,7 @@ from tradewind.model.goal import Cheapest, MaxCost
 from tradewind.model.region import parse_region
 from tradewind.model.requests import ObjectSet, RequestPrices, Requests, request_usd
 from tradewind.planner.plan import answer_goal, prepare
-from tradewind.planning.words import plan_lines
+from tradewind.render.words import plan_lines
 
 AWS = RequestPrices(0.0004, 0.005, 0.005, 0.0004)
 

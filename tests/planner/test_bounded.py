@@ -15,7 +15,7 @@ from tradewind.model.overlay_document import plan_document
 from tradewind.model.region import parse_region
 from tradewind.planner.linear import WORK_MAX, Meter, SolverSettings
 from tradewind.planner.plan import Transfer, answer_goal, prepare
-from tradewind.planning.words import plan_lines
+from tradewind.render.words import plan_lines
 
 SPENT = 1.2
 """Parts of the work that may be done: first answers and clean-up come after the limit too."""

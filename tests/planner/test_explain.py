@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.planner.worlds import random_world
-from tests.planning.small_world import TOKYO, TORONTO, small_world
+from tests.render.small_world import TOKYO, TORONTO, small_world
 from tradewind.errors import InfeasibleGoal, TradewindError
 from tradewind.model.amounts import format_usd
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput

@@ -10,6 +10,7 @@ import pytest
 
 from tests.planner.worlds import MADE, offer
 from tradewind.cli.main import main
+from tradewind.engine.topology import read_topology
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Fastest, MinThroughput
@@ -19,7 +20,6 @@ from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner.network import Limits
 from tradewind.planner.plan import answer_goal, prepare
-from tradewind.transfer.topology import read_topology
 
 SOURCE, SINK = Region("p", "source"), Region("q", "sink")
 TIERS = (PriceTier(0.0, 0.09), PriceTier(10_000.0, 0.05))

@@ -15,6 +15,8 @@ from testbed.drive import Command
 from testbed.sky import valid
 from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_files, write_world
 from tradewind.catalog.load import load_catalog
+from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay
+from tradewind.engine.topology import topology_document, topology_from_document
 from tradewind.fleet.sky_catalog import data_per_wire, sky_catalog
 from tradewind.model.goal import MaxCost
 from tradewind.model.origin import Origin
@@ -24,8 +26,6 @@ from tradewind.planner.network import Limits
 from tradewind.sky.file import read_sky_file
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
-from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay
-from tradewind.transfer.topology import topology_document, topology_from_document
 
 VOLUME_BYTES = 120_000_000
 

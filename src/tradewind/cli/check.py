@@ -6,9 +6,9 @@ from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.one_store import finish_as, place_of
 from tradewind.cli.options import access, add_filter_arguments, add_side_arguments, object_filter
+from tradewind.engine.request import directory_place
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
-from tradewind.transfer.request import directory_place
 
 USAGE = "[OPTION]… SRC DST"
 HELP = "Compare two trees without changing them, and name all missing, extra and different objects (exit code 6)."

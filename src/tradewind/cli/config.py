@@ -307,7 +307,7 @@ def _rows(configuration: Configuration) -> Iterator[tuple[str, Origin, str]]:
 
 
 def _endpoints_of_clouds(profile: str | None) -> Iterator[Origin]:
-    from tradewind.transfer.aws_profile import s3_endpoint
+    from tradewind.engine.aws_profile import s3_endpoint
 
     if endpoint := s3_endpoint(profile):
         yield Origin(_without_credentials(endpoint.url), f"{endpoint.place}, s3:// only")

@@ -54,11 +54,11 @@ def _put(args: Namespace) -> int:
     import os
     from dataclasses import replace
 
+    from tradewind.engine.request import object_place
     from tradewind.gateway.find import find_gateway
     from tradewind.gateway.task import become_task
     from tradewind.model.document import to_document
     from tradewind.model.url import parse_url
-    from tradewind.transfer.request import object_place
 
     if len(args.destinations) != 1 or len(args.sources) != 1 or args.recursive:
         raise UsageError("standard input is one object and goes to one destination")

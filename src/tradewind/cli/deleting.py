@@ -13,8 +13,8 @@ from tradewind.model.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from tradewind.cli.follow import Follower
-    from tradewind.transfer.client import Client
-    from tradewind.transfer.running import RunningJob
+    from tradewind.engine.client import Client
+    from tradewind.engine.running import RunningJob
 
 
 def asks_before_deleting(args: Namespace) -> bool:

@@ -18,13 +18,13 @@ from pathlib import Path
 from tradewind.cli.arguments import typed
 from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, require_same, trees_of
 from tradewind.cli.output import Talk
+from tradewind.engine.client import Client
+from tradewind.engine.report import summary_lines
+from tradewind.engine.request import Options
+from tradewind.engine.running import RunningJob
 from tradewind.errors import JobFailed, SkyError
 from tradewind.model.event import Progress, Summary
 from tradewind.model.units import format_bytes, format_rate, parse_bytes
-from tradewind.transfer.client import Client
-from tradewind.transfer.report import summary_lines
-from tradewind.transfer.request import Options
-from tradewind.transfer.running import RunningJob
 
 USAGE = "[OPTION]…"
 HELP = """\

@@ -17,6 +17,12 @@ from typing import Any
 from tradewind.catalog.load import load_catalog
 from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, require_same, trees_of
 from tradewind.cli.output import Talk
+from tradewind.engine.client import Client
+from tradewind.engine.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
+from tradewind.engine.report import proof_words
+from tradewind.engine.request import Options
+from tradewind.engine.running import RunningJob
+from tradewind.engine.setup import planned_setup
 from tradewind.errors import JobFailed, TradewindError
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.fleet.sky_world import sky_world
@@ -35,12 +41,6 @@ from tradewind.planner.plan import answer_goal, prepare
 from tradewind.sky.file import network_from_document
 from tradewind.sky.network import Network
 from tradewind.sky.running import Sky
-from tradewind.transfer.client import Client
-from tradewind.transfer.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
-from tradewind.transfer.report import proof_words
-from tradewind.transfer.request import Options
-from tradewind.transfer.running import RunningJob
-from tradewind.transfer.way import planned_way
 
 __all__ = ["run_in_sky"]
 
@@ -162,9 +162,9 @@ def _started(
                 chunk_bytes=chunk_bytes,
                 limit_bytes_per_s=pace_bytes_per_s(plan),
             )
-            way = planned_way(roomy, {"kind": "sky", "sky": str(sky.folder)})
+            setup = planned_setup(roomy, {"kind": "sky", "sky": str(sky.folder)})
             copy = place / "copy" / name
-            job = client.start("/", f"{copy}/", options, way=way, verb="demo")
+            job = client.start("/", f"{copy}/", options, setup=setup, verb="demo")
             racers.append(Racer(name, plan, job, sky, copy))
         yield racers
     except BaseException:

@@ -17,6 +17,8 @@ from tradewind.cli.config import unknown_variables
 from tradewind.cli.one_store import place_of
 from tradewind.cli.options import access, add_side_arguments
 from tradewind.cli.output import printable
+from tradewind.engine.jobs import JobStore
+from tradewind.engine.request import directory_place, store_spec
 from tradewind.errors import ConfigError, TradewindError
 from tradewind.gateway.find import find_gateway
 from tradewind.gateway.task import ask_task, run_task
@@ -25,8 +27,6 @@ from tradewind.model.private import private_folder, state_folder
 from tradewind.model.store import Access
 from tradewind.model.units import format_bytes
 from tradewind.model.url import Kind, Location
-from tradewind.transfer.jobs import JobStore
-from tradewind.transfer.request import directory_place, store_spec
 
 USAGE = "[OPTION]… [URL…]"
 HELP = """\

@@ -37,8 +37,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Lists or ends fleets."""
+    from tradewind.engine.jobs import JobStore
     from tradewind.fleet.journal import FleetJournal
-    from tradewind.transfer.jobs import JobStore
 
     journal = FleetJournal(JobStore(args.state_dir).state_dir)
     if args.action == "list":
@@ -116,9 +116,9 @@ def _down(args: Namespace, journal: FleetJournal, records: list[FleetRecord]) ->
 
 def _note_end(args: Namespace, record: FleetRecord) -> None:
     """Charge the job of a fleet for its machines until now. An owner that lives does this itself."""
-    from tradewind.transfer.jobs import JobStore
-    from tradewind.transfer.launch import job_of
-    from tradewind.transfer.ledger import end_fleet_in_ledger
+    from tradewind.engine.jobs import JobStore
+    from tradewind.engine.launch import job_of
+    from tradewind.engine.ledger import end_fleet_in_ledger
 
     job_id = job_of(record)
     if job_id is not None:

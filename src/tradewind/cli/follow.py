@@ -15,13 +15,13 @@ from types import FrameType, TracebackType
 from tradewind.cli.failures import Failures
 from tradewind.cli.output import Talk
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
+from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
+from tradewind.engine.running import RunningJob, kill_unclosed, resume_hint
 from tradewind.errors import Interrupted, TransferError
 from tradewind.gateway.process import kill_started
 from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection
 from tradewind.model.units import format_bytes, format_count
-from tradewind.transfer.report import JobCost, job_cost, plan_lines, summary_lines
-from tradewind.transfer.running import RunningJob, kill_unclosed, resume_hint
 
 #: After a second wish to stop all processes are killed at once; what is written down of them is removed within so long,
 #: or left for `fleet down`.

@@ -10,14 +10,14 @@ from typing import Any
 
 from tradewind.cli.arguments import add_setting
 from tradewind.cli.output import printable
+from tradewind.engine.client import Client
+from tradewind.engine.jobs import JobRecord
+from tradewind.engine.report import cost_lines, job_cost, ledger_table, summary_lines
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
 from tradewind.model.plan import local_plan
 from tradewind.model.units import format_bytes
-from tradewind.transfer.client import Client
-from tradewind.transfer.jobs import JobRecord
-from tradewind.transfer.report import cost_lines, job_cost, ledger_table, summary_lines
 
 #: States of jobs that `jobs resume` takes.
 RESUMABLE = ("interrupted", "failed")
@@ -144,7 +144,7 @@ def _agreed(args: Namespace, record: JobRecord) -> Deletion | None:
 
 
 def _plan(record: JobRecord) -> Any:
-    from tradewind.transfer.topology import topology_from_document
+    from tradewind.engine.topology import topology_from_document
 
     topology = record.document["topology"]
     return local_plan() if topology is None else topology_from_document(topology).plan

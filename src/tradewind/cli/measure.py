@@ -160,10 +160,10 @@ def _announce(args: Namespace, campaign: Campaign) -> None:
 
 def _measure(args: Namespace, campaign: Campaign, sky: Sky, links: list[MeasuredLink]) -> None:
     """Adds each link to `links` as soon as it is known."""
+    from tradewind.engine.jobs import JobStore
     from tradewind.fleet.journal import FleetJournal
     from tradewind.fleet.sky import SkyProvider
     from tradewind.gateway.find import find_gateway
-    from tradewind.transfer.jobs import JobStore
 
     journal = FleetJournal(JobStore(args.state_dir).state_dir)
     binary = args.gateway or find_gateway()

@@ -7,10 +7,10 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, NoReturn
 
 from tradewind.cli.options import access, add_side_arguments
+from tradewind.engine.request import directory_place, listing_place, object_place
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
 from tradewind.model.url import Location, parse_url
-from tradewind.transfer.request import directory_place, listing_place, object_place
 
 
 def add_store_arguments(parser: ArgumentParser, *, many: bool = False) -> None:

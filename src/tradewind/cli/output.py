@@ -9,9 +9,9 @@ from typing import TextIO
 
 from tradewind.cli.failures import Failures
 from tradewind.cli.streams import write_codes
+from tradewind.engine.progress import ProgressLines, plain_line
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 from tradewind.model.units import format_bytes
-from tradewind.transfer.progress import ProgressLines, plain_line
 
 #: Without a terminal, seconds between two lines.
 PLAIN_EVERY_S = 10.0

@@ -20,7 +20,7 @@ from tradewind.model.units import parse_bytes, parse_duration_s
 
 if TYPE_CHECKING:
     from tradewind.planner.plan import Transfer
-    from tradewind.planning.plans import DistributionPlan, TransferFrontier, TransferPlan
+    from tradewind.render.plans import DistributionPlan, TransferFrontier, TransferPlan
 
 HELP = """\
 Plan a transfer between two regions: relays, machines, rate and cost. With several destinations all of them receive
@@ -156,7 +156,7 @@ def parse_effort(text: str) -> float:
 
 def parse_plot(text: str) -> str:
     """The name of a picture. Raises UsageError unless it can be drawn."""
-    from tradewind.planning.picture import check_picture_path
+    from tradewind.render.picture import check_picture_path
 
     check_picture_path(text)
     return text
@@ -164,7 +164,7 @@ def parse_plot(text: str) -> str:
 
 def run(args: Namespace) -> int:
     """Plans and shows."""
-    from tradewind.planning.api import planned, with_effort
+    from tradewind.engine.planning import planned, with_effort
 
     started_s = time.perf_counter()
     transfer, goal = _problem(args) if args.problem else _asked(args)
@@ -226,8 +226,8 @@ def frontier_document(frontier: TransferFrontier) -> dict[str, object]:
 
 def _write_topology(path: str, plan: TransferPlan) -> None:
     """Raises TopologyError if the plan has more routes or connections than gateways take."""
+    from tradewind.engine.topology import topology_document
     from tradewind.planner.gateways import gateway_plan
-    from tradewind.transfer.topology import topology_document
 
     document = topology_document(gateway_plan(plan.overlay))
     try:
@@ -239,7 +239,7 @@ def _write_topology(path: str, plan: TransferPlan) -> None:
 
 def _asked(args: Namespace) -> tuple[Transfer, Goal]:
     from tradewind.catalog.load import catalog_folder
-    from tradewind.planning.api import MACHINES_PER_REGION, prepared
+    from tradewind.engine.planning import MACHINES_PER_REGION, prepared
 
     if not args.source or not args.destination:
         raise UsageError(
@@ -325,8 +325,8 @@ def _document(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | 
 def _show(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None) -> None:
     from shutil import get_terminal_size
 
-    from tradewind.planning import words
-    from tradewind.planning.api import outruns_boot
+    from tradewind.engine.planning import outruns_boot
+    from tradewind.render import words
 
     columns = get_terminal_size((words.COLUMNS, 24)).columns
     lines = words.plan_lines(plan.overlay, columns)

@@ -14,7 +14,7 @@ from tradewind.model.goal import Goal
 
 if TYPE_CHECKING:
     from tradewind.planner.plan import Transfer
-    from tradewind.planning.plans import DistributionPlan, TransferFrontier
+    from tradewind.render.plans import DistributionPlan, TransferFrontier
 
 
 def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
@@ -25,7 +25,7 @@ def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
         InfeasibleGoal: no plan meets the goal, and no JSON was asked for.
     """
     from tradewind.cli.plan import draw, frontier_document, infeasible_document, offers_document
-    from tradewind.planning.api import planned_trees
+    from tradewind.engine.planning import planned_trees
 
     if args.topology_file:
         raise UsageError("--topology takes one destination", hint="leave it out, or plan for each alone")
@@ -52,8 +52,8 @@ def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
 def _show(args: Namespace, plan: DistributionPlan, frontier: TransferFrontier | None) -> None:
     from shutil import get_terminal_size
 
-    from tradewind.planning import words
-    from tradewind.planning.tree_words import alternative_lines, tree_lines
+    from tradewind.render import words
+    from tradewind.render.tree_words import alternative_lines, tree_lines
 
     columns = get_terminal_size((words.COLUMNS, 24)).columns
     lines = tree_lines(plan.overlay, columns)

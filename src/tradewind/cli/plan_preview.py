@@ -17,17 +17,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.client import Client
+from tradewind.engine.regions import Side, asked_regions, known_region, named_region
+from tradewind.engine.request import Options
 from tradewind.errors import UsageError
 from tradewind.model.event import Summary
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
-from tradewind.transfer.client import Client
-from tradewind.transfer.request import Options
-from tradewind.transfer.where import Whereabouts, asked_whereabouts, named_region, said_whereabouts
 
 if TYPE_CHECKING:
     from tradewind.planner.plan import Transfer
-    from tradewind.planning.plans import TransferPlan
+    from tradewind.render.plans import TransferPlan
 
 __all__ = ["Preview", "goal_of", "goal_options", "preview_of"]
 
@@ -45,7 +45,7 @@ class Preview:
     args: Namespace
     options: Options
     client: Client
-    sides: tuple[Whereabouts, Whereabouts] | None
+    sides: tuple[Side, Side] | None
 
     def say_before(self) -> None:
         """Before a transfer that is no dry run: where it goes and, with a goal, what the plan for it would be.
@@ -110,10 +110,10 @@ class Preview:
         """The plan; None, and said why, where waiting for machines would take longer than the transfer."""
         from time import perf_counter
 
+        from tradewind.engine.planning import goal_of_direct, outruns_boot, planned
         from tradewind.model.amounts import format_volume
         from tradewind.model.units import format_duration
-        from tradewind.planning.api import goal_of_direct, outruns_boot, planned
-        from tradewind.planning.words import SHORTEST_S
+        from tradewind.render.words import SHORTEST_S
 
         started_s = perf_counter()
         transfer = self._prepared(volume_gb, objects)
@@ -129,7 +129,7 @@ class Preview:
     def _prepared(self, volume_gb: float, objects: int | None = None) -> Transfer:
         """The transfer between the two regions, which are known. Raises UsageError if the catalog does not have one."""
         from tradewind.catalog.load import catalog_folder
-        from tradewind.planning.api import MACHINES_PER_REGION, prepared
+        from tradewind.engine.planning import MACHINES_PER_REGION, prepared
 
         assert self.sides is not None
         return prepared(
@@ -157,7 +157,7 @@ class Preview:
     def _lines(self, plan: TransferPlan) -> Iterator[str]:
         from shutil import get_terminal_size
 
-        from tradewind.planning import words
+        from tradewind.render import words
 
         columns = get_terminal_size((words.COLUMNS, 24)).columns
         yield from words.plan_lines(plan.overlay, columns)
@@ -231,13 +231,13 @@ def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
     reached = options.destination if isinstance(options.destination, Access) else options.destination[0]
     pairs = list(zip(places, (options.source, reached), strict=True))
     if not goals and any(place.kind not in CLOUDS and not named_region(access.region) for place, access in pairs):
-        said = (said_whereabouts(*pairs[0]), said_whereabouts(*pairs[1]))
+        said = (known_region(*pairs[0]), known_region(*pairs[1]))
         one_is_known = any(side.region for side in said)
         return Preview(args, options, client, said if args.dry_run and one_is_known else None)
     if args.dry_run or goals:
-        source, destination = asked_whereabouts(pairs, client.gateway)
+        source, destination = asked_regions(pairs, client.gateway)
     else:
-        source, destination = (said_whereabouts(*pair) for pair in pairs)
+        source, destination = (known_region(*pair) for pair in pairs)
     preview = Preview(args, options, client, (source, destination))
     if args.dry_run or goals:
         preview.refuse_regions()

@@ -12,15 +12,15 @@ from tradewind.cli.amounts import COST_EXAMPLES, parse_cost, parse_machines
 from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.options import access, accesses, add_filter_arguments, add_side_arguments, object_filter
 from tradewind.cli.streams import require_input
+from tradewind.engine.name_list import STANDARD_INPUT
+from tradewind.engine.request import Options
 from tradewind.errors import UsageError
 from tradewind.model.amounts import parse_rate_gbps
 from tradewind.model.units import parse_bytes, parse_duration_s
-from tradewind.transfer.name_list import STANDARD_INPUT
-from tradewind.transfer.request import Options
 
 if TYPE_CHECKING:
     from tradewind.cli.detach import Keeper
-    from tradewind.transfer.client import Client
+    from tradewind.engine.client import Client
 
 
 #: So many sources are named in the first line of a job.
@@ -188,8 +188,8 @@ def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
     from tradewind.cli.deleting import run_with_question
     from tradewind.cli.follow import follow
     from tradewind.cli.plan_preview import preview_of
-    from tradewind.cli.via import chosen_way
-    from tradewind.transfer.client import Client
+    from tradewind.cli.via import chosen_setup
+    from tradewind.engine.client import Client
 
     client = Client(state_dir=args.state_dir, gateway=args.gateway)
     if args.via != "local":
@@ -198,13 +198,13 @@ def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
     preview = preview_of(args, options, client)
     preview.say_before()
     note = None if args.dry_run else _unfinished(client, args)
-    with chosen_way(args, options, client) as (way, options), follow(args, preview.after_dry_run) as follower:
+    with chosen_setup(args, options, client) as (setup, options), follow(args, preview.after_dry_run) as follower:
         job = client.start(
             args.sources,
             args.destinations,
             options,
             topology=args.topology,
-            way=way,
+            setup=setup,
             verb=args.verb,
             argv=[args.verb, *args.words],
             keep_logs=args.keep_logs,
@@ -233,13 +233,13 @@ def _unfinished(client: Client, args: Namespace) -> str | None:
 
 def explain(args: Namespace, options: Options) -> NoReturn:
     """Says why a key is taken or left and, for sync, how the destinations compare. Ends here. Raises UsageError."""
+    from tradewind.engine.request import resolve
+    from tradewind.engine.setup import local_setup
     from tradewind.gateway.find import find_gateway
     from tradewind.gateway.task import become_task
     from tradewind.model.document import to_document
-    from tradewind.transfer.request import resolve
-    from tradewind.transfer.way import local_way
 
-    job = resolve(args.sources, tuple(args.destinations), options, local_way().plan)
+    job = resolve(args.sources, tuple(args.destinations), options, local_setup().plan)
     become_task(
         args.gateway or find_gateway(),
         {
@@ -257,8 +257,8 @@ def confirm_cost(args: Namespace) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
+    from tradewind.engine.topology import read_topology
     from tradewind.model.amounts import format_usd
-    from tradewind.transfer.topology import read_topology
 
     price = read_topology(args.topology).plan.mean_usd_per_gb
     if price > 0:

@@ -11,26 +11,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.request import Options
 from tradewind.errors import SkyUnavailable, UsageError
 from tradewind.model.region import Region
 from tradewind.model.store import Access
-from tradewind.transfer.request import Options
 
 if TYPE_CHECKING:
+    from tradewind.engine.client import Client
+    from tradewind.engine.jobs import JobRecord
+    from tradewind.engine.setup import Setup
     from tradewind.model.plan import Plan
     from tradewind.sky.running import Sky
-    from tradewind.transfer.client import Client
-    from tradewind.transfer.jobs import JobRecord
-    from tradewind.transfer.way import Way
 
-__all__ = ["chosen_way", "provider_again", "sky_of"]
+__all__ = ["chosen_setup", "provider_again", "sky_of"]
 
 #: A plan that costs more than this is asked about on a terminal, unless -y or a ceiling was given.
 ASK_ABOVE_USD = 1.0
 
 
 @contextmanager
-def chosen_way(args: Namespace, options: Options, client: Client) -> Iterator[tuple[Way | None, Options]]:
+def chosen_setup(args: Namespace, options: Options, client: Client) -> Iterator[tuple[Setup | None, Options]]:
     """The way that `--via` asks for, planned, shown and agreed to, and the options with what follows from it.
 
     None where no overlay is asked for, or `auto` finds none. A sky that was started for the transfer ends with the
@@ -108,27 +108,27 @@ def _missing(file: str, regions: Iterable[str]) -> tuple[str | None, list[str]]:
 
 def _planned(
     args: Namespace, options: Options, client: Client, sky: Sky, regions: tuple[Region, Region]
-) -> tuple[Way, Options]:
+) -> tuple[Setup, Options]:
     from tradewind.catalog.load import catalog_folder, load_catalog
     from tradewind.cli.plan_preview import goal_of, goal_options
+    from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
+    from tradewind.engine.replan import Question
+    from tradewind.engine.setup import planned_setup, single_setup
     from tradewind.fleet.sky_catalog import sky_catalog
     from tradewind.model.goal import Fastest
     from tradewind.planner.network import Limits
     from tradewind.sky.file import read_sky_file
-    from tradewind.transfer.overlay import pace_bytes_per_s, plan_overlay, with_room_for
-    from tradewind.transfer.replan import Question
-    from tradewind.transfer.way import planned_way, single_way
 
     goals = goal_options(args)
     if len(goals) > 1:
         raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
     provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(args.sky)}
     counted = client.start(
-        args.sources, args.destinations, replace(options, dry_run=True), way=single_way(str(regions[0]), provider)
+        args.sources, args.destinations, replace(options, dry_run=True), setup=single_setup(str(regions[0]), provider)
     ).wait()
     volume_gb = counted.progress.bytes_total / 1e9
     if volume_gb <= 0:
-        return single_way(str(regions[0]), provider), options
+        return single_setup(str(regions[0]), provider), options
     network = read_sky_file(args.sky)
     catalog = sky_catalog(network, load_catalog(catalog_folder(args.state_dir)))
     limits = Limits(machines_per_region=args.max_vms or len(sky.machines))
@@ -138,7 +138,7 @@ def _planned(
     if args.dry_run:
         if not (args.quiet or args.json):
             print(f"plan    {plan.overlay}", file=sys.stderr)
-        return single_way(str(regions[0]), provider), options
+        return single_setup(str(regions[0]), provider), options
     _agree(args, plan)
     options = replace(options, chunk_bytes=_chunk_bytes(args, options, plan, network.scale))
     plan = with_room_for(plan, options.chunk_bytes)
@@ -157,8 +157,8 @@ def _planned(
     if pace is not None:
         options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
     options = replace(options, max_cost_usd=_egress_ceiling_usd(plan, ceiling_usd))
-    way = planned_way(plan, provider, ceiling_usd=ceiling_usd, question=question, replan=args.replan)
-    return way, options
+    setup = planned_setup(plan, provider, ceiling_usd=ceiling_usd, question=question, replan=args.replan)
+    return setup, options
 
 
 def _side(text: str | None, flag: str) -> Region:
@@ -223,9 +223,9 @@ def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
 
 def _chunk_bytes(args: Namespace, options: Options, plan: Plan, scale: float) -> int:
     """Return a chunk size for the plan and the destination's store; a requested size is kept."""
+    from tradewind.engine.overlay import chunk_bytes_for
     from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
     from tradewind.model.url import parse_url
-    from tradewind.transfer.overlay import chunk_bytes_for
 
     if options.chunk_bytes != DEFAULT_CHUNK_BYTES:
         return options.chunk_bytes

@@ -1,0 +1,304 @@
+"""Adapts a running transfer whose routes are slower than planned: reports it, or plans again and changes the routes.
+
+The lead's progress is read here line by line. Planning and starting machines take seconds and run in their own thread,
+while the transfer continues unchanged. The order of a change: new machines are started; all gateways get the new routes
+beside the old ones, the far end first; the lead gets them last, and from then on gives work to the new routes only.
+When the requests in flight on the old routes are answered, their hops and machines are ended. Acknowledged work is not
+sent again; work that is lost with a dead gateway would have been lost in any case.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from tradewind.engine.compile import RunSettings, compile_programs, push_order
+from tradewind.engine.launch import JobGateways
+from tradewind.engine.ledger import JobLedger
+from tradewind.engine.promise import PromiseWatch, Shortfall
+from tradewind.engine.replan import NewPlan, Question, RegionPair, State, ask_again, observed_links, unreachable
+from tradewind.engine.setup import plan_prices
+from tradewind.errors import GatewayError, GatewayLost, TradewindError
+from tradewind.gateway.client import GatewayClient
+from tradewind.model.amounts import format_gbps
+from tradewind.model.document import to_document
+from tradewind.model.job import JobSpec
+from tradewind.model.plan import Plan, PlannedHop
+from tradewind.model.program import Program, Routes
+from tradewind.model.region import Region
+
+__all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
+
+#: The planner is not asked again for so long, whatever it answered.
+REPLAN_PAUSE_S = 20.0
+#: A transfer is replanned at most so often.
+REPLANS_MAX = 5
+#: A gateway answers a change of its routes within so long. One that hangs must not hold up the others' change.
+ROUTES_S = 5.0
+
+#: Called when the plan was changed: the plan, and the job as it is to be resumed.
+Changed = Callable[[Plan, JobSpec], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Retired:
+    """Routes that stay, by gateway, once no request is in flight on the old routes."""
+
+    ids: frozenset[int]
+    last: Mapping[str, dict[str, Any]]
+    plan: Plan
+
+
+class Adaptation:
+    """Adaptation of one transfer. `replan` says whether the plan may be changed; without it a shortfall is only
+    reported, once.
+    """
+
+    def __init__(
+        self, question: Question, plan: Plan, spec: JobSpec, *, replan: bool, on_change: Changed, ledger: JobLedger
+    ) -> None:
+        self._question, self._replan, self._on_change, self._ledger = question, replan, on_change, ledger
+        self._notices: SimpleQueue[str] = SimpleQueue()
+        self._ended = threading.Event()
+        #: Held while a change becomes the plan: none does after an end.
+        self._adopting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._links: dict[RegionPair, float] = {}
+        self._dead: dict[str, Region] = {}
+        self._asked_s = 0.0
+        self._asked = 0
+        self._told: set[tuple[str, ...]] = set()
+        self.plan, self.spec = plan, spec
+        self.plan_of_all = plan
+        self._expected_usd = plan.overlay.cost.total_usd if plan.overlay else 0.0
+        self._ids: dict[tuple[str, ...], int] = {}
+        self._watch: PromiseWatch | None = None
+        self._retired: _Retired | None = None
+        self._seen_s = 0.0
+
+    def begin(self, gateways: JobGateways, run: RunSettings) -> None:
+        """The gateways run, by the present plan. After an end, they were started again, and time begins anew."""
+        self._gateways, self._run = gateways, run
+        self._seen_s = self._asked_s = 0.0
+        self._ids = {route.nodes: index for index, route in enumerate(self.plan.routes)}
+        self._retired = None
+        self._ended.clear()
+        self._follow(0.0)
+
+    def stop(self) -> None:
+        """Lets no change begin any more, and takes back one that is under way. Returns at once."""
+        with self._adopting:
+            self._ended.set()
+
+    def end(self) -> None:
+        """As `stop`, and waits for a change that is under way."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join()
+
+    def notices(self) -> list[str]:
+        """Lines for the user since the last call."""
+        lines = []
+        while True:
+            try:
+                lines.append(self._notices.get_nowait())
+            except Empty:
+                return lines
+
+    def see(self, progress: Mapping[str, Any]) -> None:
+        """One progress document."""
+        self._seen_s = float(progress["elapsed_s"])
+        if self._ended.is_set() or self._watch is None or (self._thread is not None and self._thread.is_alive()):
+            return
+        if self._retired is not None and not _under_way(progress, self._retired.ids):
+            self._in_background(self._finish, self._retired)
+            self._retired = None
+            return
+        seen = self._watch.see(progress)
+        if seen is None:
+            return
+        if not self._replan:
+            self._tell_once(seen, "--replan would plan again")
+        elif self._asked < REPLANS_MAX and (self._asked == 0 or self._seen_s >= self._asked_s + REPLAN_PAUSE_S):
+            self._asked, self._asked_s = self._asked + 1, self._seen_s
+            self._in_background(self._ask_and_change, seen, dict(progress))
+
+    def _follow(self, since_s: float) -> None:
+        self._watch = PromiseWatch(
+            self.plan,
+            self._ids,
+            limit_bytes_per_s=self.spec.rate_limit_bytes_per_s,
+            chunk_bytes=self.spec.chunk_bytes,
+            since_s=since_s,
+        )
+
+    def _in_background(self, work: Callable[..., None], *arguments: Any) -> None:
+        def guarded() -> None:
+            try:
+                work(*arguments)
+            except (TradewindError, OSError) as error:
+                if not self._ended.is_set():
+                    self._notices.put(f"the routes could not be changed: {error}")
+
+        self._thread = threading.Thread(target=guarded, name="replanning", daemon=True)
+        self._thread.start()
+
+    def _tell_once(self, seen: Shortfall, what_then: str) -> None:
+        if not self._told.issuperset(seen.under):
+            self._told.update(seen.under)
+            self._notices.put(f"{_words(self.plan, seen)}: {what_then}")
+
+    def _ask_and_change(self, seen: Shortfall, progress: Mapping[str, Any]) -> None:
+        places = {gateway.name: Region.parse(gateway.region) for gateway in self.plan.gateways}
+        living = self._gateways.living()
+        dead = unreachable(self.plan, seen, living)
+        self._dead |= {name: places[name] for name in dead}
+        # Of a route whose gateway ended nothing is learned of its links.
+        with_links = replace(seen, under=tuple(route for route in seen.under if set(route) <= living))
+        self._links |= observed_links(self._question.catalog, self.plan, with_links)
+        elapsed_s, ledger, now_s = self._seen_s, self._ledger.ledger, self._ledger.unix_s
+        state = State(
+            left_bytes=progress["bytes_total"] - progress["bytes_done"],
+            total_bytes=progress["bytes_total"],
+            elapsed_s=elapsed_s,
+            carried_gbps=seen.total_gbps,
+            egress_usd=ledger.usd_of("egress", now_s),
+            machines_usd=ledger.usd_of("machine", now_s),
+            requests_usd=ledger.usd_of("requests", now_s),
+            links=self._links,
+            dead=self._dead,
+            sent_gb=_by_regions(ledger.sent_gb()),
+        )
+        found = ask_again(self._question, state)
+        if found is None:
+            return self._tell_once(seen, "the planner found no better plan")
+        if self._ended.is_set():
+            return None  # It ended while the planner was at work: no machine is ordered any more.
+        words = _words(self.plan, seen)
+        try:
+            self._change(found)
+        except TradewindError:
+            self._gateways.shrink(self.plan)
+            raise
+        expected_usd = state.spent_usd + _cost_usd(found.plan)
+        more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
+        self._notices.put(f"{words}: replanned, now {_ways(found.plan)}; {more_usd:+.4f} USD")
+        return None
+
+    def _change(self, found: NewPlan) -> None:
+        """Starts what the plan needs, and gives all gateways their routes, the lead last."""
+        before, plan = self.plan, found.plan
+        self._ledger.add_prices(plan_prices(plan, self._question.catalog))
+        known = {gateway.name for gateway in before.gateways}
+        deployment = self._gateways.grow(plan, self._ledger.room_s(plan, without=known))
+        fresh = itertools.count(max(self._ids.values()) + 1)
+        ids = dict(self._ids)
+        for route in plan.routes:
+            if route.nodes not in ids:
+                ids[route.nodes] = next(fresh)
+        spec = replace(
+            self.spec,
+            ceiling_usd_per_gb=found.ceiling_usd_per_gb,
+            rate_limit_bytes_per_s=found.limit_bytes_per_s,
+        )
+        run = replace(self._run, route_ids=ids)
+        both = _joined(plan, before, without=frozenset(self._dead))
+        with_old = compile_programs(replace(deployment, plan=both), spec, run)
+        alone = compile_programs(deployment, spec, run)
+        staying = {gateway.name for gateway in plan.gateways}
+        for name in push_order(both):
+            client = GatewayClient.of(deployment, name)
+            if name == plan.lead:
+                client.put_routes(_routes(alone[name], spec), ROUTES_S)
+            elif name not in known:
+                client.put_program(to_document(with_old[name]))
+            elif name in staying:
+                client.put_routes(_routes(with_old[name]), ROUTES_S)
+            else:
+                # It ends soon and has its routes already. If it hangs, that may be why the plan is changed.
+                with suppress(GatewayLost):
+                    client.put_routes(_routes(with_old[name]), ROUTES_S)
+        old = frozenset(ids[route.nodes] for route in before.routes) - {ids[route.nodes] for route in plan.routes}
+        last = {name: _routes(program) for name, program in alone.items() if name != plan.lead and name in known}
+        with self._adopting:
+            if self._ended.is_set():
+                raise GatewayError("the job ended meanwhile")
+            self.plan, self.spec, self._ids = plan, spec, ids
+            self.plan_of_all = _joined(plan, self.plan_of_all, without=frozenset())
+            self._retired = _Retired(old, last, plan)
+            self._follow(self._seen_s)
+            self._on_change(plan, spec)
+
+    def _finish(self, retired: _Retired) -> None:
+        """End the hops and machines of the old routes, when no request is in flight on them."""
+        deployment, failed = self._gateways.deployment(), None
+        for name, routes in retired.last.items():
+            try:
+                GatewayClient.of(deployment, name).put_routes(routes, ROUTES_S)
+            except GatewayError as error:
+                failed = error
+        self._gateways.shrink(retired.plan)  # They are paid for, whatever the others answer.
+        if failed is not None:
+            raise failed
+
+
+def _by_regions(sent_gb: Mapping[str, float]) -> dict[RegionPair, float]:
+    """Return the volume sent over each edge, by its regions instead of its name."""
+    ends = ((what.split(" → "), volume_gb) for what, volume_gb in sent_gb.items())
+    return {(Region.parse(src), Region.parse(dst)): volume_gb for (src, dst), volume_gb in ends}
+
+
+def _under_way(progress: Mapping[str, Any], ids: Collection[int]) -> bool:
+    return any(hop["requests_in_flight"] for hop in progress["hops"] if hop["id"] in ids)
+
+
+def _routes(program: Program, lead: JobSpec | None = None) -> dict[str, Any]:
+    """Return the update of a running gateway's program."""
+    ceiling, limit = (lead.ceiling_usd_per_gb, lead.rate_limit_bytes_per_s) if lead else (None, None)
+    document: dict[str, Any] = to_document(Routes(program.routes, program.hops, ceiling, limit))
+    return document
+
+
+def _joined(plan: Plan, other: Plan, *, without: Collection[str]) -> Plan:
+    """The plan with the routes that another one has beside its own, but those over some gateways."""
+    known = {route.nodes for route in plan.routes}
+    more = [route for route in other.routes if route.nodes not in known and not set(route.nodes) & set(without)]
+    routes = (*plan.routes, *more)
+    taken = {pair for route in routes for pair in itertools.pairwise(route.nodes)}
+    taken |= {(plan.lead, route.nodes[0]) for route in routes}
+    connections: dict[tuple[str, str], int] = {}
+    for hop in (*plan.hops, *other.hops):
+        pair = hop.start, hop.end
+        if pair in taken:
+            connections[pair] = max(hop.connections, connections.get(pair, 0))
+    passed = {plan.lead, *(name for route in routes for name in route.nodes)}
+    gateways = {gateway.name: gateway for gateway in (*other.gateways, *plan.gateways) if gateway.name in passed}
+    hops = tuple(PlannedHop(*pair, count) for pair, count in connections.items())
+    return replace(plan, gateways=tuple(gateways.values()), hops=hops, routes=routes)
+
+
+def _words(plan: Plan, seen: Shortfall) -> str:
+    """Which route falls short most, and by how much."""
+    worst = seen.under[0]
+    places = {gateway.name: gateway.region for gateway in plan.gateways}
+    regions = [places[name] for name in worst]
+    kind = "link" if len(regions) == 2 else "route"
+    carried, promised = format_gbps(seen.carried_gbps[worst]), format_gbps(seen.promised_gbps[worst])
+    return f"{kind} {' → '.join(regions)} carries {carried} of {promised}"
+
+
+def _ways(plan: Plan) -> str:
+    """`60% over azure:westus2, 40% direct`."""
+    routes = sorted(plan.overlay.routes, key=lambda route: -route.share) if plan.overlay else []
+    relays = (" and ".join(map(str, route.regions[1:-1])) for route in routes)
+    ways = (f"over {names}" if names else "direct" for names in relays)
+    return ", ".join(f"{route.share:.0%} {way}" for route, way in zip(routes, ways, strict=True))
+
+
+def _cost_usd(plan: Plan) -> float:
+    return plan.overlay.cost.total_usd if plan.overlay else 0.0

@@ -1,0 +1,472 @@
+"""Running jobs: what the command line, notebooks and workflow engines call. No event loop is needed.
+
+>>> import tradewind
+>>> result = tradewind.copy("s3://bucket/data/", "/scratch/data", tradewind.Options(recursive=True))
+>>> result.progress.objects_done
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.compile import RunSettings, compile_programs
+from tradewind.engine.event_log import EventLog
+from tradewind.engine.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, new_job_id, write_json
+from tradewind.engine.launch import JobGateways, end_abandoned, has_fleet
+from tradewind.engine.learning import EMULATED
+from tradewind.engine.ledger import (
+    LEDGER_FILE,
+    JobLedger,
+    end_machines_in_ledger,
+    is_damaged,
+    stored_ledger,
+)
+from tradewind.engine.name_list import keep_list, opened_list
+from tradewind.engine.own_files import refuse_own_files
+from tradewind.engine.request import Options, resolve
+from tradewind.engine.running import OVER_CEILING, RUN_FILE, EventCallback, Result, RunningJob, kill_unclosed
+from tradewind.engine.setup import Setup, local_setup, stored_setup, topology_setup
+from tradewind.engine.topology import topology_document
+from tradewind.errors import (
+    CeilingReached,
+    GatewayError,
+    GatewayLost,
+    JobBusy,
+    JobUnreadable,
+    UsageError,
+)
+from tradewind.fleet.fleet import LEASE_S_MIN
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.processes import ControlFolder
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.find import find_gateway
+from tradewind.gateway.process import STOP_S
+from tradewind.gateway.task import run_task, try_task
+from tradewind.model.amounts import format_usd
+from tradewind.model.document import to_document
+from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter
+from tradewind.model.ledger import Ledger
+from tradewind.model.locks import FileLock
+from tradewind.model.plan import Plan
+from tradewind.model.private import private_folder, state_folder
+from tradewind.model.regular import read_regular
+from tradewind.model.units import format_count
+from tradewind.model.url import parse_url
+
+if TYPE_CHECKING:
+    from tradewind.engine.adapt import Adaptation
+
+#: Relative; a fleet that was given as long as the ceiling allows ends a little before.
+CEILING_ROUNDING = 1e-3
+
+#: A URL or a local path.
+Place = str | os.PathLike[str]
+
+
+class Client:
+    """Start, resume, cancel and list jobs.
+
+    `state_dir` defaults to `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the
+    gateway program, or None to find it automatically. A client holds no connection and may be shared by threads.
+    """
+
+    def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:
+        self.store = JobStore(state_dir)
+        self._gateway = gateway
+
+    @property
+    def gateway(self) -> str:
+        """Path of the gateway program. Raises GatewayError if it is missing."""
+        return self._gateway or find_gateway()
+
+    def copy(
+        self,
+        source: Place | Sequence[Place],
+        destination: Place | Sequence[Place],
+        options: Options | None = None,
+        *,
+        topology: str | None = None,
+        on_event: EventCallback | None = None,
+    ) -> Result:
+        """Copy, and return when every byte is proven. `topology` is the path of a topology file.
+
+        A place is a URL or a local path, as a string or as `pathlib.Path`. Several sources keep their names below a
+        destination that ends in `/`.
+
+        Raises UsageError before anything starts, or the TransferError of the job's outcome.
+        """
+        return self.start(source, destination, options, topology=topology).wait(on_event)
+
+    def sync(
+        self,
+        source: Place,
+        destination: Place | Sequence[Place],
+        options: Options | None = None,
+        *,
+        topology: str | None = None,
+        on_event: EventCallback | None = None,
+    ) -> Result:
+        """Copy what differs; with `Options(delete=True)` also delete what the source does not have."""
+        options = options or Options()
+        options = replace(options, recursive=True, compare=options.compare or "auto")
+        return self.start(source, destination, options, topology=topology, verb="sync").wait(on_event)
+
+    def start(
+        self,
+        source: Place | Sequence[Place],
+        destination: Place | Sequence[Place],
+        options: Options | None = None,
+        *,
+        topology: str | None = None,
+        setup: Setup | None = None,
+        verb: str = "cp",
+        argv: Sequence[str] = (),
+        keep_logs: bool = False,
+    ) -> RunningJob:
+        """Start a job and return at once. `setup` replaces `topology` for a planned transfer.
+
+        Raises UsageError, TopologyError, GatewayError.
+        """
+        options = options or Options()
+        sources, destinations = _texts(source), _texts(destination)
+        self.check_filter(options.filter)
+        if setup is None:
+            setup = local_setup() if topology is None else topology_setup(topology)
+        spec = resolve(sources, destinations, options, setup.plan)
+        refuse_own_files(spec, self.store.state_dir)
+        job_id = new_job_id()
+        settings = {
+            "concurrency": options.concurrency,
+            "store_work_s": options.store_work_s,
+            "seal": options.seal,
+        }
+        with opened_list(options.files_from) as names:
+            folder = self.store.make_folder(job_id)
+            lock = None
+            try:
+                lock = self.store.hold(job_id)
+                if names is not None and isinstance(spec.selection, ListSelection):
+                    spec = replace(spec, selection=replace(spec.selection, list_file=keep_list(names, folder)))
+                if not options.dry_run:
+                    spec = replace(spec, state_dir=folder)
+                    request = {
+                        "verb": verb,
+                        "source": shown_sources(sources),
+                        "destinations": [shown(destination) for destination in destinations],
+                        "argv": list(argv),
+                        "settings": settings,
+                        "provider": dict(setup.provider),
+                        "ceiling": None if setup.ceiling_usd is None else {"usd": setup.ceiling_usd},
+                    }
+                    self.store.create(job_id, spec, request, setup.document)
+                    self.store.prune()
+                overlay = setup.plan.overlay
+                ledger = Ledger(setup.prices, None if overlay is None else overlay.cost.total_usd)
+                return self._launch(job_id, spec, setup, settings, ledger, lock, folder=folder, keep_logs=keep_logs)
+            except BaseException:
+                if lock is not None:
+                    lock.release()
+                # Unless a lead has begun to work, there is nothing to resume, and no upload to abort.
+                if not os.path.exists(os.path.join(folder, LOCK_FILE)):
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+
+    def check_filter(self, filter: ObjectFilter) -> None:
+        """Raise UsageError if a rule is not a valid glob, GatewayError if the gateway program cannot be run."""
+        if filter.rules:
+            try_task(self.gateway, {"task": "explain", "name": "any", "filter": to_document(filter)})
+
+    def resume(
+        self,
+        job_id: str,
+        *,
+        keep_logs: bool = False,
+        provider: Mapping[str, Any] | None = None,
+        deletion: Deletion | None = None,
+    ) -> RunningJob:
+        """Resume an interrupted job, on machines of its old provider unless another is given.
+
+        `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
+        objects are deleted; this confirms a job with `ask_delete`.
+
+        Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
+        its ceiling.
+        """
+        self.require_resumable(self.store.load(job_id))
+        lock = self.store.hold(job_id)
+        try:
+            return self._resume(job_id, lock, keep_logs, provider, deletion)
+        except BaseException:
+            lock.release()
+            raise
+
+    def _resume(
+        self,
+        job_id: str,
+        lock: FileLock,
+        keep_logs: bool,
+        provider: Mapping[str, Any] | None,
+        deletion: Deletion | None,
+    ) -> RunningJob:
+        record = self.store.load(job_id)
+        self.require_resumable(record)
+        # Their machines are charged until now, so they end before the ledger is read.
+        end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
+        document = record.document
+        ledger = self.ledger(record)
+        spec = replace(JobSpec.from_document(document["spec"]), resume=True)
+        if deletion is not None and spec.delete is not None:
+            spec = replace(spec, delete=deletion)
+        refuse_own_files(spec, self.store.state_dir)
+        ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
+        now_s = time.time()
+        if ceiling_usd is not None and is_damaged(self.store.path(job_id)):
+            raise JobUnreadable(
+                f"job {job_id} is not resumed: its {LEDGER_FILE} cannot be read, so its ceiling could not be kept",
+                hint=f"inspect {self.store.path(job_id)}, or start a new job",
+            )
+        if ceiling_usd is not None and (spent_usd := ledger.total_usd(now_s)) >= ceiling_usd:
+            raise CeilingReached(
+                f"job {job_id} is not resumed: {OVER_CEILING}",
+                hint=f"it has cost {format_usd(spent_usd)} of {format_usd(ceiling_usd)}; copied objects stay",
+                job_id=job_id,
+            )
+        setup = stored_setup(document["topology"], provider or document.get("provider"), ceiling_usd)
+        folder = self.store.path(job_id)
+        settings, ended = document["settings"], ledger.ended(now_s)
+        return self._launch(job_id, spec, setup, settings, ended, lock, folder=folder, keep_logs=keep_logs)
+
+    def ledger(self, record: JobRecord) -> Ledger:
+        """Return the cost of a job so far, line by line, also while it runs in another process."""
+        return stored_ledger(self.store.path(record.id), record.document, record.progress)
+
+    def require_resumable(self, record: JobRecord) -> None:
+        """Raise JobBusy if the job runs, UsageError if it has nothing left to do."""
+        self.store.require_unled(record.id)
+        if record.state in ("done", "cancelled"):
+            raise UsageError(f"job {record.id} is {record.state}; there is nothing to resume")
+
+    def cancel(self, job_id: str) -> JobRecord:
+        """Stop a job if it runs, and abort its unfinished uploads. Copied objects stay. Raises JobNotFound."""
+        record = self.store.load(job_id)
+        if record.state in ("done", "cancelled"):
+            raise UsageError(f"job {job_id} is {record.state}; there is nothing to cancel")
+        with cancelling(self.store.path(job_id)):
+            self._cancel(record)
+        return self.store.load(job_id)
+
+    def _cancel(self, record: JobRecord) -> None:
+        job_id = record.id
+        if record.state == "running":
+            self._drain_running(job_id)
+        journal = FleetJournal(self.store.state_dir)
+        end_abandoned(journal, self.gateway, job_id)
+        if not has_fleet(journal, job_id):
+            end_machines_in_ledger(self.store.path(job_id), time.time())
+        stores = [target["store"] for target in record.document["spec"]["targets"]]
+        task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
+        code = run_task(self.gateway, task)
+        if code != 0:
+            raise GatewayError(f"job {job_id} could not be cancelled completely (exit code {code})")
+
+    def jobs(self) -> list[JobRecord]:
+        """Return all jobs of the state folder, oldest first."""
+        return [self._with_cost(record) for record in self.store.records()]
+
+    def unfinished(self, source: Place | Sequence[Place], destination: Place | Sequence[Place]) -> JobRecord | None:
+        """Return the latest interrupted job with this source and destination. Raises UsageError.
+
+        Only the last jobs are searched.
+        """
+        return self.store.unfinished(shown_sources(_texts(source)), [shown(place) for place in _texts(destination)])
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return one job. Raises JobNotFound."""
+        return self._with_cost(self.store.load(job_id))
+
+    def _with_cost(self, record: JobRecord) -> JobRecord:
+        """With the sum of the job's ledger as its cost, as its events tell it."""
+        usd = self.ledger(record).total_usd(time.time())
+        progress = replace(record.progress, cost_usd=usd)
+        summary = record.summary
+        if summary is not None:
+            summary = replace(summary, progress=replace(summary.progress, cost_usd=usd))
+        return replace(record, progress=progress, summary=summary)
+
+    def _launch(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        setup: Setup,
+        settings: Mapping[str, Any],
+        counted: Ledger,
+        lock: FileLock,
+        *,
+        folder: str,
+        keep_logs: bool,
+    ) -> RunningJob:
+        state_folder(self.store.state_dir)
+        private_folder(self.store.folder)
+        private_folder(folder)
+        ledger = JobLedger(
+            counted,
+            spec.state_dir,
+            usd_max=setup.ceiling_usd,
+            destinations=len(spec.targets),
+            chunk_bytes=spec.chunk_bytes,
+            moves=spec.delete_source,
+            compares=spec.compare is not None or spec.delete is not None,
+        )
+        adaptation = self._adaptation(job_id, spec, setup, ledger)
+        log = EventLog()
+
+        def deploy(spec: JobSpec, plan: Plan) -> JobGateways:
+            ledger.begin_run()
+            room_s = ledger.room_s(plan)
+            ready_s = min(setup.settings.ready_s, room_s)
+            lease_s = math.ceil(min(setup.settings.lease_s, max(room_s - STOP_S, ready_s, LEASE_S_MIN)))
+            try:
+                gateways = JobGateways(
+                    self.gateway,
+                    plan,
+                    folder,
+                    self.store.state_dir,
+                    setup.provider,
+                    replace(setup.settings, ready_s=ready_s, lease_s=lease_s),
+                    report=log.notice,
+                    meter=ledger,
+                )
+            except GatewayError as error:
+                if room_s < setup.settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
+                    raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
+                raise
+            run = RunSettings(
+                job_id,
+                settings.get("concurrency"),
+                secrets.token_hex(32) if _seals(settings, plan) else None,
+                store_work_s=settings.get("store_work_s"),
+            )
+            self._deploy(spec, gateways, run, plan)
+            if adaptation is not None:
+                adaptation.begin(gateways, run)
+            return gateways
+
+        def deploy_again(spec: JobSpec, plan: Plan) -> JobGateways:
+            return deploy(replace(spec, resume=True), plan)
+
+        # Without a journal there is nothing to go on from.
+        restart = None if spec.state_dir is None else deploy_again
+        catalog_folder = None if setup.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
+        gateways = deploy(spec, setup.plan)
+        try:
+            return RunningJob(
+                job_id,
+                spec,
+                setup.plan,
+                gateways,
+                log,
+                restart=restart,
+                keep_logs=keep_logs,
+                catalog_folder=catalog_folder,
+                ledger=ledger,
+                lock=lock,
+                adaptation=adaptation,
+            )
+        except BaseException:
+            kill_unclosed(job_id)
+            gateways.kill()
+            raise
+
+    def _adaptation(self, job_id: str, spec: JobSpec, setup: Setup, ledger: JobLedger) -> Adaptation | None:
+        """Return the adaptation that watches a planned job, and changes its plan if that is allowed."""
+        if setup.question is None:
+            return None
+        from tradewind.engine.adapt import Adaptation
+
+        def changed(plan: Plan, spec: JobSpec) -> None:
+            if spec.state_dir is not None:
+                self.store.update(job_id, {"topology": topology_document(plan), "spec": to_document(spec)})
+
+        return Adaptation(setup.question, setup.plan, spec, replan=setup.replan, on_change=changed, ledger=ledger)
+
+    @staticmethod
+    def _deploy(spec: JobSpec, gateways: JobGateways, run: RunSettings, plan: Plan) -> None:
+        """Gives the gateways their programs; the lead begins to work."""
+        try:
+            deployment = gateways.deployment()
+            for name, program in compile_programs(deployment, spec, run).items():
+                GatewayClient.of(deployment, name).put_program(to_document(program))
+            if spec.state_dir is not None:
+                write_json(os.path.join(spec.state_dir, RUN_FILE), {"lead": plan.lead, "fleet": gateways.fleet_id})
+        except BaseException:
+            gateways.kill()
+            raise
+
+    def _drain_running(self, job_id: str) -> None:
+        folder = self.store.path(job_id)
+        try:
+            run = json.loads(read_regular(os.path.join(folder, RUN_FILE)))
+            control = ControlFolder(FleetJournal(self.store.state_dir).path(run["fleet"]))
+            try:
+                GatewayClient(control.address(run["lead"])).drain()
+            finally:
+                control.close()
+        except (OSError, ValueError, KeyError, GatewayLost):
+            if self.store.is_led(job_id):
+                raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None
+        else:
+            self.store.wait_unled(job_id)
+
+
+def copy(
+    source: Place | Sequence[Place],
+    destination: Place | Sequence[Place],
+    options: Options | None = None,
+    *,
+    topology: str | None = None,
+    on_event: EventCallback | None = None,
+) -> Result:
+    """Copy with a default Client; see Client.copy."""
+    return Client().copy(source, destination, options, topology=topology, on_event=on_event)
+
+
+def sync(
+    source: Place,
+    destination: Place | Sequence[Place],
+    options: Options | None = None,
+    *,
+    topology: str | None = None,
+    on_event: EventCallback | None = None,
+) -> Result:
+    """Sync with a default Client; see Client.sync."""
+    return Client().sync(source, destination, options, topology=topology, on_event=on_event)
+
+
+def shown(place: str) -> str:
+    """A place as job lists show it: local paths absolute, pasted addresses by their store."""
+    return str(parse_url(place, cwd=os.getcwd()))
+
+
+def shown_sources(sources: Sequence[str]) -> str:
+    """The sources of a job as job lists show them: the first, and how many more."""
+    first = shown(sources[0])
+    return first if len(sources) == 1 else f"{first} and {format_count(len(sources) - 1, 'more source')}"
+
+
+def _texts(places: Place | Sequence[Place]) -> tuple[str, ...]:
+    """One place or several, as text."""
+    several = (places,) if isinstance(places, (str, os.PathLike)) else places
+    return tuple(os.fspath(place) for place in several)
+
+
+def _seals(settings: Mapping[str, Any], plan: Plan) -> bool:
+    return bool(settings.get("seal")) and bool(plan.stations())

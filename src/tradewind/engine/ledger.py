@@ -1,0 +1,397 @@
+"""The ledger of a running job: counts machines, egress and requests, and keeps them in `ledger.json` of its folder.
+
+Whoever runs the job writes it, by rename and with mode 0600: when machines are launched or end, at the job's end, and
+every SAVE_S between. Anybody may read it. A job that cost nothing has no such file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tradewind.engine.jobs import client_lock
+from tradewind.errors import CeilingReached
+from tradewind.fleet.fleet import LEASE_S
+from tradewind.model.amounts import format_usd
+from tradewind.model.document import to_document
+from tradewind.model.event import JobStatus, Progress
+from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+from tradewind.model.plan import Plan
+from tradewind.model.regular import read_regular
+from tradewind.model.units import format_count
+
+__all__ = [
+    "LEDGER_FILE",
+    "SAVE_S",
+    "JobLedger",
+    "end_fleet_in_ledger",
+    "end_machines_in_ledger",
+    "is_damaged",
+    "read_ledger",
+    "stored_ledger",
+    "write_ledger",
+]
+
+#: In a job's folder.
+LEDGER_FILE = "ledger.json"
+#: Maximum interval between writes of a ledger while its job runs.
+SAVE_S = 5.0
+#: Maximum life of a machine after the last write of the ledger: its lease may have been renewed until it was due
+#: to be written again.
+ALIVE_S_MAX = LEASE_S + SAVE_S
+#: Written by the lead before it sends anything (lead/run/spending.rs): US dollars and bytes, over all runs.
+SPENT_FILE = "spent"
+#: Precision of the time that a ceiling leaves to machines.
+LEFT_STEP_S = 0.05
+_FREE = MachinePrice(0.0)
+
+
+class JobLedger:
+    """Counts one job, in the process that runs it. Any thread may call it.
+
+    `folder` is the job's; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
+    present reading, so that a change of the system's time changes no cost. `usd_max` is the ceiling, if there is one.
+    `moves`: the job deletes its sources; `compares`: it lists its destinations.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: str | None,
+        *,
+        usd_max: float | None = None,
+        destinations: int = 1,
+        chunk_bytes: int = 1 << 24,
+        moves: bool = False,
+        compares: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        unix_s: float | None = None,
+    ) -> None:
+        # No machine of an earlier process lives: the heartbeat is ours, also where the clock was set back.
+        self._ledger, self._folder = replace(ledger, heartbeat_s=0.0, alive_s_max=ALIVE_S_MAX), folder
+        self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
+        self._moves, self._compares = moves, compares
+        self._clock = clock
+        self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
+        self._lock = threading.Lock()
+        #: The lead's sum over all runs at the start of the present run, as far as the ledger has counted it.
+        self._base_usd = 0.0
+        self._saved_s = float("-inf")
+        #: True if there is, or must be, a file: from then on it is kept up to date, whatever it says.
+        self._kept = ledger.total_usd(self.unix_s) > 0
+
+    @property
+    def usd(self) -> float:
+        """The ceiling [USD]; infinite without one."""
+        return float("inf") if self._usd_max is None else self._usd_max
+
+    @property
+    def usd_per_gb_max(self) -> float:
+        """Egress of one GB over the most expensive route [USD]."""
+        with self._lock:
+            routes = self._ledger.prices.routes.values()
+        return max((sum(edge.usd_per_gb for edge in edges) for edges in routes), default=float("inf"))
+
+    @property
+    def requests_usd(self) -> float:
+        """Cost of the requests of all runs so far [USD]."""
+        with self._lock:
+            return self._ledger.usd_of("requests", self.unix_s)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The counts so far."""
+        with self._lock:
+            return self._present()
+
+    @property
+    def unix_s(self) -> float:
+        """Unix time by the ledger's clock."""
+        return self._epoch_s + self._clock()
+
+    def spent_usd(self, egress_usd: float = 0.0, at_s: float | None = None) -> float:
+        """Return the cost of the job, now or at a later reading of the clock.
+
+        `egress_usd` is what its lead says that egress cost over all runs, which may be newer than what was counted.
+        """
+        with self._lock:
+            ledger = self._present()
+            now_s = self._epoch_s + (self._clock() if at_s is None else at_s)
+            ledger = replace(ledger, heartbeat_s=max(now_s, ledger.heartbeat_s))
+            return ledger.total_usd(now_s) + max(0.0, egress_usd - _egress_usd(ledger))
+
+    def room_s(self, plan: Plan, without: Collection[str] = ()) -> float:
+        """Return how long a plan's machines may run under the ceiling, beside those that live; infinite without one.
+
+        `without` already run.
+
+        Raises CeilingReached if the least that the provider bills for them would pass it.
+        """
+        if self._usd_max is None:
+            return float("inf")
+        spent_usd = self.spent_usd()
+        with self._lock:
+            known = self._ledger.prices.machines
+            usd_per_s = sum(use.usd_per_s for use in self._ledger.machines if use.ended_s is None)
+        prices = [known.get(gateway.region, _FREE) for gateway in plan.machines if gateway.name not in without]
+        least_usd = sum(price.usd(0.0) for price in prices)
+        usd_per_s += sum(price.usd_per_s for price in prices)
+        left_usd = self._usd_max - spent_usd
+        if left_usd <= 0 or least_usd > left_usd:
+            raise CeilingReached(
+                "no machines were started: the ceiling leaves too little for them",
+                hint=f"{format_usd(spent_usd)} of {format_usd(self._usd_max)} is spent, "
+                f"and {format_count(len(prices), 'machine')} cost {format_usd(least_usd)} at least",
+            )
+        return left_usd / usd_per_s if usd_per_s > 0 else float("inf")
+
+    def left_s(self, most_s: float) -> float:
+        """Return how long the machines that live may run on, up to `most_s`, before they cost more than the ceiling.
+
+        What is over the ceiling already, or costs nothing more, ends no machine.
+        """
+        now_s = self._clock()
+        allowed_usd = max(self.usd, self.spent_usd(at_s=now_s))
+        if self.spent_usd(at_s=now_s + most_s) <= allowed_usd:
+            return most_s
+        # Machines that are within their minimum cost nothing more, so the cost has corners, and is searched.
+        least_s = 0.0
+        while most_s - least_s > LEFT_STEP_S:
+            middle_s = (least_s + most_s) / 2
+            if self.spent_usd(at_s=now_s + middle_s) <= allowed_usd:
+                least_s = middle_s
+            else:
+                most_s = middle_s
+        return least_s
+
+    def begin_run(self) -> None:
+        """A lead is about to begin, the first one or another one; no machine of an earlier process lives.
+
+        What the lead takes over from earlier runs, it reads from the same file, so it is not counted twice. Raises
+        OSError if the ledger of a job with a ceiling cannot be written: a later process could not keep the ceiling.
+        """
+        with self._lock:
+            carried_usd, is_exact = _carried_over_usd(self._folder)
+            counted = _with_egress(self._ledger, carried_usd)
+            # Bytes counted beyond an exact sum were not sent after all: the next run may still spend their cost.
+            self._base_usd = _egress_usd(counted) if is_exact else carried_usd
+            self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
+            # A client that is killed before its first machine is ordered must not leave a job without prices.
+            self._kept = self._kept or counted.prices.cost_anything
+            if self._usd_max is None:
+                self._save()
+            else:
+                self._write()
+
+    def add_prices(self, prices: JobPrices) -> None:
+        """Another plan has machines in other regions."""
+        with self._lock:
+            self._ledger = replace(self._ledger, prices=self._ledger.prices.joined(prices))
+
+    def launched(self, fleet: str, name: str, region: str) -> None:
+        """A machine was ordered. One that is known to live already is no other one."""
+        with self._lock:
+            if any((use.fleet, use.name, use.ended_s) == (fleet, name, None) for use in self._ledger.machines):
+                return
+            price = self._ledger.prices.machines.get(region, _FREE)
+            run = max(1, self._ledger.run)
+            use = MachineUse(
+                run, fleet, name, region, self.unix_s, None, price.usd_per_s, price.source, price.billed_s_min
+            )
+            self._ledger = replace(self._ledger, machines=(*self._ledger.machines, use))
+            self._save()
+
+    def ended(self, fleet: str, names: Collection[str] | None = None, ago_s: float = 0.0) -> None:
+        """Machines of a fleet are gone; all of them without `names`. Those that ended before keep their end."""
+        with self._lock:
+            end_s = self.unix_s - ago_s
+
+            def as_ended(use: MachineUse) -> MachineUse:
+                gone = use.fleet == fleet and use.ended_s is None and (names is None or use.name in names)
+                return replace(use, ended_s=max(use.launched_s, end_s)) if gone else use
+
+            before = self._ledger.machines
+            self._ledger = replace(self._ledger, machines=tuple(as_ended(use) for use in before))
+            if self._ledger.machines != before:
+                self._save()
+
+    def see(self, document: Mapping[str, Any]) -> None:
+        """Progress of the present run's lead, by line or at its end. An older line changes nothing."""
+        progress = Progress.from_document(document)
+        with self._lock:
+            if not self._ledger.runs:
+                return
+            *others, count = self._ledger.runs
+            read, write = run_requests(
+                progress, self._destinations, self._chunk_bytes, moves=self._moves, compares=self._compares
+            )
+            count = replace(
+                count,
+                egress_usd=max(count.egress_usd, progress.cost_usd - self._base_usd),
+                read=_most(count.read, read),
+                write=_most(count.write, write),
+                route_bytes=_route_bytes(progress, count.route_bytes),
+            )
+            self._ledger = replace(self._ledger, runs=(*others, count))
+            if self._clock() - self._saved_s >= SAVE_S:
+                self._save()
+
+    def beat(self) -> None:
+        """Time has passed: writes the ledger if that is due."""
+        with self._lock:
+            if self._clock() - self._saved_s >= SAVE_S:
+                self._save()
+
+    def save(self) -> None:
+        """Writes the ledger."""
+        with self._lock:
+            self._save()
+
+    def _present(self) -> Ledger:
+        return replace(self._ledger, heartbeat_s=max(self.unix_s, self._ledger.heartbeat_s))
+
+    def _save(self) -> None:
+        # A full disk must not end the job; the sums in memory are right, and so is the ceiling.
+        with suppress(OSError):
+            self._write()
+
+    def _write(self) -> None:
+        self._saved_s = self._clock()
+        self._ledger = self._present()
+        # A machine that has just been launched costs nothing yet.
+        self._kept = self._kept or self._ledger.total_usd(self._ledger.heartbeat_s + SAVE_S) > 0
+        if self._folder is not None and self._kept:
+            write_ledger(self._folder, self._ledger)
+
+
+def read_ledger(folder: str) -> Ledger | None:
+    """The ledger of a job's folder; None where there is none, or it cannot be read."""
+    try:
+        return Ledger.from_document(json.loads(read_regular(Path(folder) / LEDGER_FILE)))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def is_damaged(folder: str) -> bool:
+    """Return whether a job's folder has a ledger that cannot be read."""
+    return os.path.lexists(os.path.join(folder, LEDGER_FILE)) and read_ledger(folder) is None
+
+
+def stored_ledger(folder: str, job: Mapping[str, Any], progress: Progress) -> Ledger:
+    """The ledger of a job's folder, with what its lead spent since. Of a job without one, what its `job.json` says.
+
+    Older versions kept no ledger: the machines of a job under a ceiling were charged by the time of its last run.
+    """
+    carried_usd, _ = _carried_over_usd(folder)
+    found = read_ledger(folder)
+    if found is not None:
+        return _with_egress(found, carried_usd)
+    egress_usd = max(carried_usd, progress.cost_usd)
+    runs = (RunCount(1, egress_usd),) if egress_usd > 0 else ()
+    old = job.get("ceiling") or {}
+    usd_per_s = float(old.get("machines_usd_per_s", 0.0))
+    if usd_per_s == 0:
+        return Ledger(runs=runs)
+    lasted_s = max(0.0, old["boot_s"] + progress.elapsed_s - old["since_s"])
+    gateways = (job.get("topology") or {}).get("gateways", {})
+    price = MachinePrice(usd_per_s / max(1, len(gateways)), OLD_JOB_SOURCE)
+    regions = {entry.get("region", "site:local"): price for entry in gateways.values()}
+    return Ledger(JobPrices(regions), None, (), runs, old["earlier_usd"] + usd_per_s * lasted_s)
+
+
+def write_ledger(folder: str, ledger: Ledger) -> None:
+    """Write by rename, with mode 0600. Raises OSError."""
+    path = os.path.join(folder, LEDGER_FILE)
+    fresh = f"{path}.{os.getpid()}.new"
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(to_document(ledger), file, indent=1, ensure_ascii=False)
+        file.write("\n")
+    os.replace(fresh, path)
+
+
+def end_fleet_in_ledger(folder: str, fleet: str, now_s: float) -> None:
+    """Write down that the machines of a fleet have ended, unless a process runs the job and counts them itself.
+
+    Raises OSError.
+    """
+    with _nobody_elses(folder) as ledger:
+        if ledger is None:
+            return
+        machines = tuple(
+            replace(use, ended_s=ledger.end_of(use, now_s)) if use.fleet == fleet else use for use in ledger.machines
+        )
+        if machines != ledger.machines:
+            write_ledger(folder, replace(ledger, machines=machines))
+
+
+def end_machines_in_ledger(folder: str, now_s: float) -> None:
+    """Write down that all machines of a job have ended, unless a process runs it and counts them itself.
+
+    Raises OSError.
+    """
+    with _nobody_elses(folder) as ledger:
+        if ledger is not None:
+            write_ledger(folder, ledger.ended(now_s))
+
+
+@contextmanager
+def _nobody_elses(folder: str) -> Iterator[Ledger | None]:
+    """Within the block nobody else writes the ledger; None where there is none, or a process runs the job."""
+    lock = None if read_ledger(folder) is None else client_lock(folder)
+    try:
+        yield None if lock is None else read_ledger(folder)
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, int]:
+    """Return the GB that arrived over each route; both times together for a route that was removed and added again."""
+    found: Counter[str] = Counter()
+    for hop in progress.hops:
+        found[hop.name] += hop.bytes
+    return dict(found | Counter(counted))
+
+
+def _most(counted: Any, found: Any) -> Any:
+    """Return the larger number of each kind of requests: a late line has smaller numbers."""
+    both = {name: max(number, getattr(found, name)) for name, number in to_document(counted).items()}
+    return type(counted)(**both)
+
+
+def _with_egress(ledger: Ledger, usd: float) -> Ledger:
+    """Return the ledger with at least this egress: the last run spent more after its owner's last write."""
+    counted_usd, runs = _egress_usd(ledger), ledger.runs or (RunCount(1),)
+    if usd <= counted_usd:
+        return ledger
+    last = replace(runs[-1], egress_usd=runs[-1].egress_usd + usd - counted_usd)
+    return replace(ledger, runs=(*runs[:-1], last))
+
+
+def _egress_usd(ledger: Ledger) -> float:
+    return sum(count.egress_usd for count in ledger.runs)
+
+
+def _carried_over_usd(folder: str | None) -> tuple[float, bool]:
+    """Return the egress of earlier runs from which the next lead starts (lead/run/spending.rs reads the same files).
+
+    Also whether that is exact: written before anything was sent, and not a sum that was seconds old when a lead died.
+    """
+    if folder is None:
+        return 0.0, False
+    with suppress(OSError, ValueError, IndexError):
+        return float((Path(folder) / SPENT_FILE).read_text(encoding="ascii").split()[0]), True
+    try:
+        status = JobStatus.from_document(json.loads(read_regular(Path(folder) / "status.json")))
+    except (OSError, ValueError, KeyError):
+        return 0.0, False
+    return status.progress.cost_usd, status.state != "running"

@@ -1,0 +1,310 @@
+"""`tradewind.plan` and `tradewind.frontier`: planning for programs and notebooks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args, overload
+
+from tradewind.catalog.load import catalog_folder, load_catalog
+from tradewind.errors import UsageError
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.overlay import OverlayPlan
+from tradewind.model.region import Region
+from tradewind.planner.baseline import direct, gridftp
+from tradewind.planner.distribution import answer_multicast, prepare_multicast
+from tradewind.planner.network import Limits
+from tradewind.planner.plan import Transfer, answer_goal, prepare
+from tradewind.render.plans import DistributionPlan, TransferFrontier, TransferPlan, trace
+
+__all__ = [
+    "DistributionPlan",
+    "GoalName",
+    "TransferFrontier",
+    "TransferPlan",
+    "frontier",
+    "goal_of_direct",
+    "outruns_boot",
+    "plan",
+    "planned",
+    "planned_trees",
+    "prepared",
+    "trace",
+    "with_effort",
+]
+
+GoalName = Literal["soonest", "cheapest", "fastest"]
+_NAMED: Mapping[str, Goal] = {"soonest": Soonest(), "cheapest": Cheapest(), "fastest": Fastest()}
+
+MACHINES_PER_REGION = 8
+"""Default for the machines per region."""
+
+EFFORT_MIN, EFFORT_MAX = 0.1, 100.0
+"""Range of `effort`: about 0.3 CPU-s to 5 minutes for one question."""
+
+ONE_GOAL = "leave one of them out; `frontier` has every efficient pair of cost and rate"
+EXAMPLES = {"volume_gb": 500, "min_throughput_gbps": 5, "max_cost_usd": 50, "deadline_s": 1800}
+"""Plausible figures, for hints."""
+
+if TYPE_CHECKING:
+    from typing_extensions import Required, Unpack
+
+    class _Limits(TypedDict, total=False):
+        """Arguments of `plan` beside the regions; those that `frontier` has too."""
+
+        volume_gb: Required[float]
+        max_vms: int
+        vm_types: Collection[str] | None
+        spot: bool
+        objects: int | None
+        catalog: Catalog | str | os.PathLike[str] | None
+
+    class _Goals(_Limits, total=False):
+        goal: GoalName
+        min_throughput_gbps: float | None
+        exactly: bool
+        max_cost_usd: float | None
+        deadline_s: float | None
+        effort: float
+
+
+@overload
+def plan(source: str, destination: str, **asked: Unpack[_Goals]) -> TransferPlan: ...
+@overload
+def plan(source: str, destination: list[str] | tuple[str, ...], **asked: Unpack[_Goals]) -> DistributionPlan: ...
+def plan(
+    source: str,
+    destination: str | list[str] | tuple[str, ...],
+    *,
+    volume_gb: float,
+    goal: GoalName = "soonest",
+    min_throughput_gbps: float | None = None,
+    exactly: bool = False,
+    max_cost_usd: float | None = None,
+    deadline_s: float | None = None,
+    max_vms: int = MACHINES_PER_REGION,
+    vm_types: Collection[str] | None = None,
+    spot: bool = False,
+    effort: float = 1.0,
+    objects: int | None = None,
+    catalog: Catalog | str | os.PathLike[str] | None = None,
+) -> TransferPlan | DistributionPlan:
+    """Plan a transfer between two regions, or from one to several. Starts no machine and contacts no cloud.
+
+    Args:
+        source: region, e.g. `aws:us-east-1`.
+        destination: region; or a list of regions, two to eight, each of which receives everything. The plan is a
+            `TransferPlan` for one, a `DistributionPlan` for a list.
+        volume_gb: volume to move [GB, 1e9 bytes].
+        goal: `soonest` (including the machines' start), `cheapest` or `fastest`; or one of the next three instead.
+        min_throughput_gbps: cheapest at this minimum rate [Gbit/s].
+        exactly: with `min_throughput_gbps`: at exactly this rate.
+        max_cost_usd: fastest within this budget [USD].
+        deadline_s: cheapest within this time [s].
+        max_vms: maximum machines in one region.
+        vm_types: only these machine types; None for all.
+        spot: also use spot machines.
+        effort: work to spend on proving the plan best, in units of about 3 CPU-s; 0.1 to 100.
+        objects: number of objects, which decides the cost of requests; None assumes objects of 16 MiB.
+        catalog: a catalog, or the folder of the user's tables; None for the user's own folder.
+
+    Raises:
+        UsageError: an unknown region or machine type, or an invalid goal.
+        InfeasibleGoal: no plan meets the goal; the message says which limit, the hint the nearest goal that works.
+    """
+    _refuse_single(destination)
+    wanted = _goal(goal, min_throughput_gbps, exactly, max_cost_usd, deadline_s)
+    started_s = time.perf_counter()
+    transfer = prepared(
+        source,
+        destination,
+        volume_gb=volume_gb,
+        max_vms=max_vms,
+        vm_types=vm_types,
+        spot=spot,
+        objects=objects,
+        catalog=catalog,
+    )
+    transfer = with_effort(transfer, effort)
+    return planned_trees(transfer, wanted, started_s) if _several(transfer) else planned(transfer, wanted, started_s)
+
+
+def frontier(
+    source: str,
+    destination: str | list[str] | tuple[str, ...],
+    *,
+    volume_gb: float,
+    max_vms: int = MACHINES_PER_REGION,
+    vm_types: Collection[str] | None = None,
+    spot: bool = False,
+    objects: int | None = None,
+    catalog: Catalog | str | os.PathLike[str] | None = None,
+) -> TransferFrontier:
+    """Every efficient pair of cost and rate; arguments and errors are those of `plan`."""
+    _refuse_single(destination)
+    return trace(
+        prepared(
+            source,
+            destination,
+            volume_gb=volume_gb,
+            max_vms=max_vms,
+            vm_types=vm_types,
+            spot=spot,
+            objects=objects,
+            catalog=catalog,
+        )
+    )
+
+
+def planned(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan:
+    """The plan for a goal; `started_s` is the `time.perf_counter` at which the question was asked."""
+    overlay = answer_goal(transfer, goal)
+    return TransferPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
+
+
+def planned_trees(transfer: Transfer, goal: Goal, started_s: float) -> DistributionPlan:
+    """The plan for a goal and several destinations; arguments as in `planned`."""
+    overlay = answer_multicast(transfer, goal)
+    return DistributionPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
+
+
+def _several(transfer: Transfer) -> bool:
+    return len(transfer.formulation.sinks) > 1
+
+
+def _refuse_single(destination: str | Sequence[str]) -> None:
+    """A list always gives a plan with trees: one of a single region would be a plan of another type."""
+    if isinstance(destination, (list, tuple)) and len(destination) < 2:
+        count = len(destination)
+        raise UsageError(
+            f"a list of destinations needs at least two, not {count}", hint="pass a single destination as a string"
+        )
+
+
+def _refuse_figure(name: str, value: float) -> None:
+    """Refuse figures that a program may pass by mistake: text with a unit, nothing, or not a figure."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UsageError(
+            f"{name} is a number, not {value!r}", hint="the name has the unit: 5 for 5 GB, Gbit/s, USD or s"
+        )
+    if not 0 < value < float("inf"):
+        raise UsageError(
+            f"{name} must be more than zero, and finite, not {value:g}", hint=f"for example {name}={EXAMPLES[name]}"
+        )
+
+
+def _region(known: Catalog, region: str) -> Region:
+    """Raises UsageError."""
+    if not isinstance(region, str):
+        raise UsageError(
+            f"a region is a string like aws:us-east-1, not {region!r}",
+            hint="`tradewind catalog show` lists all regions",
+        )
+    return known.region_named(region)
+
+
+def outruns_boot(transfer: Transfer) -> OverlayPlan | None:
+    """The direct way with one machine at each end, if it moves all before further machines would have started."""
+    alone = gridftp(transfer)
+    return alone if alone is not None and alone.transfer_s <= alone.boot_s else None
+
+
+def goal_of_direct(transfer: Transfer) -> Goal:
+    """Return the default goal of a transfer: the fastest for the cost of the direct path; without one, the cheapest."""
+    straight = direct(transfer)
+    return MaxCost(straight.cost.total_usd) if straight is not None else Cheapest()
+
+
+def _goal(
+    name: str, min_throughput_gbps: float | None, exactly: bool, max_cost_usd: float | None, deadline_s: float | None
+) -> Goal:
+    figures = {"min_throughput_gbps": min_throughput_gbps, "max_cost_usd": max_cost_usd, "deadline_s": deadline_s}
+    given = {key: value for key, value in figures.items() if value is not None}
+    if len(given) > 1:
+        raise UsageError(f"one goal at a time, not {' and '.join(given)}", hint=ONE_GOAL)
+    for key, value in given.items():
+        _refuse_figure(key, value)
+    if exactly and min_throughput_gbps is None:
+        raise UsageError(
+            "exactly goes with min_throughput_gbps", hint="for example min_throughput_gbps=5, exactly=True"
+        )
+    if name not in get_args(GoalName):
+        raise UsageError(
+            f"goal is one of {', '.join(get_args(GoalName))}, not {name!r}",
+            hint=f"other goals need a number: {', '.join(f'{key}={EXAMPLES[key]}' for key in figures)}",
+        )
+    if given and name != "soonest":
+        raise UsageError(f"one goal at a time, not {name} and {next(iter(given))}", hint=ONE_GOAL)
+    if min_throughput_gbps is not None:
+        return MinThroughput(min_throughput_gbps, exactly)
+    if max_cost_usd is not None:
+        return MaxCost(max_cost_usd)
+    return Deadline(deadline_s) if deadline_s is not None else _NAMED[name]
+
+
+def with_effort(transfer: Transfer, effort: float) -> Transfer:
+    """Return the same question with this many times the work. Raises UsageError."""
+    if not EFFORT_MIN <= effort <= EFFORT_MAX:
+        raise UsageError(
+            f"an effort is {EFFORT_MIN:g} to {EFFORT_MAX:g}, not {effort:g}", hint="1 is some 3 CPU-s, and the default"
+        )
+    settings = transfer.settings
+    longer = replace(settings, work_max=settings.work_max * effort, time_limit_s=settings.time_limit_s * effort)
+    return replace(transfer, settings=longer)
+
+
+def prepared(
+    source: str,
+    destination: str | Sequence[str],
+    *,
+    volume_gb: float,
+    max_vms: int = MACHINES_PER_REGION,
+    vm_types: Collection[str] | None = None,
+    spot: bool = False,
+    compression_ratio: float = 1.0,
+    egress_used_gb: float = 0.0,
+    objects: int | None = None,
+    catalog: Catalog | str | os.PathLike[str] | None = None,
+) -> Transfer:
+    """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast."""
+    _refuse_figure("volume_gb", volume_gb)
+    if objects is not None and (isinstance(objects, bool) or not isinstance(objects, int) or objects < 1):
+        raise UsageError(f"at least one object is moved, not {objects!r}", hint="None assumes objects of 16 MiB")
+    if isinstance(max_vms, bool) or not isinstance(max_vms, int) or max_vms < 1:
+        raise UsageError(
+            f"at least one machine per region is needed, in whole numbers, not {max_vms!r}",
+            hint=f"max_vms=1 or more; without it up to {MACHINES_PER_REGION} are used",
+        )
+    if vm_types is not None and (isinstance(vm_types, str) or not vm_types):
+        raise UsageError(f"vm_types is a list of machine types, not {vm_types!r}", hint="None takes all")
+    known = catalog if isinstance(catalog, Catalog) else load_catalog(Path(catalog) if catalog else catalog_folder())
+    require_machine_types(known, vm_types or ())
+    if not 0 < compression_ratio <= 1:
+        raise UsageError(
+            f"a compression ratio is above 0 and at most 1, not {compression_ratio:g}", hint="for example 0.6"
+        )
+    limits = Limits(
+        machines_per_region=max_vms,
+        spot=spot,
+        machine_types=vm_types,
+        compression_ratio=compression_ratio,
+        monthly_egress_used_gb=egress_used_gb,
+    )
+    begin = _region(known, source)
+    asked = [destination] if isinstance(destination, str) or not isinstance(destination, Sequence) else destination
+    destinations = [_region(known, region) for region in asked]
+    if len(destinations) > 1:
+        return prepare_multicast(known, begin, destinations, volume_gb, limits, objects=objects)
+    return prepare(known, begin, destinations[0], volume_gb, limits, objects=objects)
+
+
+def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:
+    """Raises UsageError for a machine type that the catalog does not know."""
+    known = {o.machine.name for of in catalog.offers.values() for o in of}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"unknown machine type {name}", hint=f"known are {', '.join(sorted(known))}")

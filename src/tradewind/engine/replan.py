@@ -1,0 +1,208 @@
+"""A new plan for the rest of a transfer, from the observed rates of its routes. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
+from tradewind.engine.promise import Shortfall
+from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Deadline, Goal, MaxCost
+from tradewind.model.plan import Plan
+from tradewind.model.program import CONNECTIONS_MAX
+from tradewind.model.region import Region
+from tradewind.planner.network import Limits
+
+__all__ = ["BETTER_PART", "NewPlan", "Question", "State", "ask_again", "observed_links", "unreachable"]
+
+#: Another plan is taken only if with it what is left takes at most this part of the time, boot of machines included.
+BETTER_PART = 0.85
+#: A hop that is on a route which carries this part of its promise is not what holds another one back.
+INNOCENT_PART = 0.9
+#: A link that carries nothing is taken for one of this rate, which no plan uses.
+DEAD_GBPS = 1e-9
+
+Hop = tuple[str, str]
+RegionPair = tuple[Region, Region]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The question to the planner, which may be asked again."""
+
+    catalog: Catalog
+    source: Region
+    destination: Region
+    goal: Goal
+    limits: Limits
+    chunk_bytes: int
+    ceiling_usd: float | None
+    """Ceiling on egress, machines and requests together."""
+    limit_bytes_per_s: int | None
+    """Rate limit set by the user, whatever the plan allows."""
+    objects: int | None = None
+    """Number of objects in all; ``None`` if they were not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """State of a transfer. Links seen to be slow, and gateways seen to be gone, are those of the whole transfer."""
+
+    left_bytes: int
+    total_bytes: int
+    elapsed_s: float
+    carried_gbps: float
+    egress_usd: float
+    machines_usd: float
+    links: Mapping[RegionPair, float]
+    dead: Mapping[str, Region]
+    """Regions of the dead gateways, by name."""
+    requests_usd: float = 0.0
+    sent_gb: Mapping[RegionPair, float] = field(default_factory=dict)
+    """Volume sent between regions, over all runs: the tiers of egress prices continue from there."""
+
+    @property
+    def spent_usd(self) -> float:
+        """Everything that the job has cost, over all its runs."""
+        return self.egress_usd + self.machines_usd + self.requests_usd
+
+
+@dataclass(frozen=True, slots=True)
+class NewPlan:
+    """A new plan, with the limits for the lead: over all routes and runs of the job, and per second."""
+
+    plan: Plan
+    ceiling_usd_per_gb: float | None
+    limit_bytes_per_s: int | None
+
+
+def observed_links(catalog: Catalog, plan: Plan, seen: Shortfall) -> dict[RegionPair, float]:
+    """What each link that is to blame carries between one pair of machines at full connections [Gbit/s].
+
+    To blame are the hops of a route under its promise, but not those that a route which keeps it takes too.
+    """
+    regions = {gateway.name: Region.parse(gateway.region) for gateway in plan.gateways}
+    kept = [route for route, gbps in seen.carried_gbps.items() if gbps >= INNOCENT_PART * seen.promised_gbps[route]]
+    innocent = {(regions[a], regions[b]) for route in kept for a, b in itertools.pairwise(route)}
+    carried: dict[RegionPair, float] = defaultdict(float)
+    for route, gbps in seen.carried_gbps.items():
+        for a, b in itertools.pairwise(route):
+            carried[regions[a], regions[b]] += gbps
+    connections: dict[RegionPair, int] = defaultdict(int)
+    for hop in plan.hops:
+        connections[regions[hop.start], regions[hop.end]] += hop.connections
+    found: dict[RegionPair, float] = {}
+    for route in seen.under:
+        for a, b in itertools.pairwise(route):
+            pair = regions[a], regions[b]
+            link = catalog.grid.link(*pair)
+            if pair[0] != pair[1] and pair not in innocent and link is not None:
+                gbps = carried[pair] * CONNECTIONS_MAX / max(1, connections[pair])
+                found[pair] = max(DEAD_GBPS, min(link.gbps, gbps))
+    return found
+
+
+def unreachable(plan: Plan, seen: Shortfall, living: Collection[str]) -> set[str]:
+    """Gateways to do without: those that are gone, and relays that only routes take which do not work at all."""
+    gone = {gateway.name for gateway in plan.gateways if gateway.name not in living}
+    working = {name for route in plan.routes if route.nodes not in seen.down for name in route.nodes}
+    return gone | {name for route in seen.down for name in route[1:-1] if name not in working}
+
+
+def ask_again(question: Question, state: State) -> NewPlan | None:
+    """Another plan if it is better, after what it costs to start machines; None if there is none.
+
+    Raises TradewindError if nothing at all leads to the destination any more.
+    """
+    catalog = _as_seen(question.catalog, state.links)
+    limits = replace(_without(question.limits, catalog, state.dead), egress_sent_gb=state.sent_gb)
+    goal = _goal_left(question, state)
+    left_gb = state.left_bytes / 1e9
+    objects = None
+    if question.objects is not None and state.total_bytes > 0:
+        objects = max(1, round(question.objects * state.left_bytes / state.total_bytes))
+    try:
+        found = plan_overlay(catalog, question.source, question.destination, left_gb, goal, limits, objects=objects)
+    except InfeasibleGoal as error:
+        # A rate or a time that is out of reach by now is missed by as little as possible; a ceiling never.
+        if error.nearest is None or isinstance(goal, MaxCost):
+            return None
+        nearest = error.nearest.goal
+        found = plan_overlay(catalog, question.source, question.destination, left_gb, nearest, limits, objects=objects)
+    except UsageError:
+        return None
+    overlay = found.overlay
+    if overlay is None:
+        raise TradewindError("the plan has no overlay")
+    left_s = left_gb * 8 / state.carried_gbps if state.carried_gbps > 0 else float("inf")
+    if overlay.time_s > BETTER_PART * left_s:
+        return None
+    renamed = with_room_for(_renamed(found, state.dead), question.chunk_bytes)
+    pace = pace_bytes_per_s(renamed)
+    limit = min((rate for rate in (pace, question.limit_bytes_per_s) if rate is not None), default=None)
+    return NewPlan(renamed, _ceiling_usd_per_gb(question, renamed, state), limit)
+
+
+def _as_seen(catalog: Catalog, links: Mapping[RegionPair, float]) -> Catalog:
+    known = ((pair, catalog.grid.link(*pair), gbps) for pair, gbps in links.items())
+    return replace(
+        catalog, grid=catalog.grid.updated((pair, replace(link, gbps=gbps)) for pair, link, gbps in known if link)
+    )
+
+
+def _without(limits: Limits, catalog: Catalog, dead: Mapping[str, Region]) -> Limits:
+    """Reduce a region's machines by those that were lost there: the provider does not give them back soon."""
+    lost = Counter(dead.values())
+    most = {
+        region: max(
+            0,
+            min(
+                limits.per_region.get(region, limits.machines_per_region),
+                catalog.quotas.get(region, limits.machines_per_region),
+            )
+            - count,
+        )
+        for region, count in lost.items()
+    }
+    return replace(limits, per_region={**limits.per_region, **most})
+
+
+def _goal_left(question: Question, state: State) -> Goal:
+    """The goal for what is left: a ceiling less what was spent, a deadline less the time that has passed."""
+    goal = question.goal
+    if isinstance(goal, MaxCost):
+        return MaxCost(max(0.0, goal.usd - state.spent_usd))
+    if isinstance(goal, Deadline):
+        return Deadline(max(1.0, goal.seconds - state.elapsed_s))
+    return goal
+
+
+def _ceiling_usd_per_gb(question: Question, plan: Plan, state: State) -> float | None:
+    """Return the maximum average price of a byte, also of those already sent, so that machines can be paid as well."""
+    if question.ceiling_usd is None or plan.overlay is None or state.total_bytes == 0:
+        return None
+    cost = plan.overlay.cost
+    egress_usd = question.ceiling_usd - state.machines_usd - state.requests_usd - cost.machines_usd - cost.requests_usd
+    return max(0.0, egress_usd) / (state.total_bytes / 1e9)
+
+
+def _renamed(plan: Plan, dead: Collection[str]) -> Plan:
+    """The plan with names that no lost gateway had: a region's machines are numbered on behind them."""
+    names: dict[str, str] = {}
+    for region in dict.fromkeys(gateway.region for gateway in plan.gateways):
+        mine = [gateway.name for gateway in plan.gateways if gateway.region == region and gateway.name != plan.lead]
+        stems = {name: name.rpartition("-")[0] for name in mine}
+        numbers = itertools.count(1)
+        for name in mine:
+            names[name] = next(fresh for n in numbers if (fresh := f"{stems[name]}-{n}") not in dead)
+    names[plan.lead] = plan.lead
+    return replace(
+        plan,
+        gateways=tuple(replace(gateway, name=names[gateway.name]) for gateway in plan.gateways),
+        hops=tuple(replace(hop, start=names[hop.start], end=names[hop.end]) for hop in plan.hops),
+        routes=tuple(replace(route, nodes=tuple(names[name] for name in route.nodes)) for route in plan.routes),
+    )

@@ -1,0 +1,424 @@
+"""What was asked for, in two stages: as typed (`Request`), then resolved into the contract's `JobSpec`.
+
+The slash rules live here: a prefix means a directory; one object to `x/` lands in `x/name`, to `x` it is called `x`;
+nothing depends on whether the destination exists. Several sources (see `sources`) need a destination that ends in `/`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tradewind.engine.aws_profile import s3_endpoint
+from tradewind.engine.sources import several_sources
+from tradewind.errors import UsageError
+from tradewind.model.job import (
+    DEFAULT_CHUNK_BYTES,
+    MIN_CHUNK_BYTES,
+    MIN_FILE_CHUNK_BYTES,
+    Comparison,
+    Deletion,
+    JobSpec,
+    ListSelection,
+    ObjectFilter,
+    ObjectSelection,
+    PrefixSelection,
+    Selection,
+    SeveralSelection,
+    Target,
+    VerifyMode,
+)
+from tradewind.model.plan import Plan
+from tradewind.model.store import Access, StoreSpec
+from tradewind.model.url import Location, parse_url
+
+#: Most destinations of one job; each chunk is held until all have it.
+DESTINATIONS_MAX = 16
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a transfer. The defaults are those of the command line.
+
+    - `recursive`: everything below the source; `as_subdir` puts it below the source's name at the destination
+    - `filter`, `files_from`: select objects (`files_from`: a file with one relative key per line,
+      or `-` for standard input)
+    - `compare`: None copies everything; otherwise only objects that differ are copied
+    - `delete`: deletes objects at the destinations that the source does not have (needs `compare`). Nothing is deleted
+      if that would be more than `max_delete` objects, or, without `delete_over_half`, more than half of a destination
+    - `ask_delete`: delete nothing yet; the job fails with `summary.to_delete`, and Client.resume confirms it
+    - `delete_source`: deletes each source object after its verified copy
+    - `verify`: `read` reads back objects without a checksum from their store
+    - `chunk_bytes`: chunk and part size; `concurrency`: maximum requests in flight to one store
+    - `storage_class`, `tags`: written with each object
+    - `compress`, `seal`: between gateways; without gateways there is nothing to compress or seal
+    - `max_cost_usd`, `max_usd_per_gb`: ceilings on the cost, and on the average egress price, of a plan with prices;
+      `max_bytes`: ceiling on bytes sent. They hold over all runs of the job, and bytes that were lost and sent again
+      count each time; requests that a gateway repeats to its destination store do not
+    - `limit_bytes_per_s`: maximum rate over all routes
+    - `stall_s`: stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time
+    - `store_work_s`: longest time for one copy or completion of a store, plus its bytes at 4 MiB/s; None: 1 h
+    - `report_file`: one JSON verdict per object
+    - `source`, `destination`: access to each side; for several destinations one for all, or one for each
+    """
+
+    recursive: bool = False
+    as_subdir: bool = False
+    filter: ObjectFilter = field(default_factory=ObjectFilter)
+    files_from: str | None = None
+    compare: Comparison | None = None
+    delete: bool = False
+    max_delete: int | None = None
+    delete_over_half: bool = False
+    ask_delete: bool = False
+    delete_source: bool = False
+    verify: VerifyMode = "auto"
+    allow_empty: bool = False
+    server_side_copy: bool = True
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    concurrency: int | None = None
+    storage_class: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    compress: bool = False
+    seal: bool = False
+    max_cost_usd: float | None = None
+    max_usd_per_gb: float | None = None
+    max_bytes: int | None = None
+    limit_bytes_per_s: int | None = None
+    stall_s: int = 60
+    store_work_s: int | None = None
+    dry_run: bool = False
+    report_file: str | None = None
+    source: Access = field(default_factory=Access)
+    destination: Access | tuple[Access, ...] = field(default_factory=Access)
+
+
+def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options: Options, plan: Plan) -> JobSpec:
+    """The job for these arguments. Looks at the sources only where they are local paths. Raises UsageError."""
+    if not 1 <= len(destinations) <= DESTINATIONS_MAX:
+        raise UsageError(f"a job has 1 to {DESTINATIONS_MAX} destinations, not {len(destinations)}")
+    _check_options(options)
+    cwd = os.getcwd()
+    starts = [parse_url(text, cwd=cwd) for text in ((source,) if isinstance(source, str) else source)]
+    if not starts:
+        raise UsageError("no source")
+    for start in starts:
+        _refuse_named_link(start, options)
+    ends = [parse_url(text, cwd=cwd) for text in destinations]
+    _check_chunk(options, ends)
+    if any(start.kind == "pipe" for start in starts) or any(end.kind == "pipe" for end in ends):
+        raise UsageError("a job cannot read or write a pipe", hint="`tradewind cp - DST` and `tradewind cp SRC -` can")
+    reached = _reached(options.destination, len(ends))
+    if len(starts) == 1:
+        store, selection, targets = _of_one(starts[0], ends, reached, options)
+    else:
+        store, selection, targets = _of_several(starts, ends, reached, options)
+    price = _ceiling_price(options, plan)
+    return JobSpec(
+        source=store,
+        selection=selection,
+        targets=targets,
+        compare=options.compare,
+        delete=Deletion(options.max_delete, options.delete_over_half, options.ask_delete) if options.delete else None,
+        delete_source=options.delete_source,
+        verify=options.verify,
+        allow_empty=options.allow_empty,
+        server_side_copy=options.server_side_copy and plan.lead == plan.routes[0].nodes[0],
+        chunk_bytes=options.chunk_bytes,
+        storage_class=options.storage_class,
+        tags=options.tags,
+        compress=options.compress,
+        ceiling_usd_per_gb=price,
+        ceiling_usd=options.max_cost_usd,
+        ceiling_bytes=options.max_bytes,
+        rate_limit_bytes_per_s=options.limit_bytes_per_s,
+        stall_s=options.stall_s,
+        dry_run=options.dry_run,
+        report_file=None if options.report_file is None else os.path.abspath(options.report_file),
+    )
+
+
+_Resolved = tuple[StoreSpec, Selection, tuple[Target, ...]]
+
+
+def _of_one(start: Location, ends: Sequence[Location], reached: Sequence[Access], options: Options) -> _Resolved:
+    tree = _is_tree(start, options)
+    selection = _selection(start, tree, options)
+    store = _tree_store(start, options.source) if tree else object_place(start, options.source)[0]
+    targets = tuple(_target(start, end, tree, options, access) for end, access in zip(ends, reached, strict=True))
+    for target, end in zip(targets, ends, strict=True):
+        _refuse_overlap(store, selection, target, end, moves=options.delete_source)
+    return store, selection, targets
+
+
+def _of_several(
+    starts: Sequence[Location], ends: Sequence[Location], reached: Sequence[Access], options: Options
+) -> _Resolved:
+    if options.compare is not None:
+        raise UsageError(f"{len(starts)} sources: a sync has one", hint="name several destinations with --to DST")
+    if options.files_from is not None:
+        raise UsageError("--files-from names objects of one source", hint="name one SRC")
+    for end in ends:
+        if not end.is_directory:
+            raise UsageError(f"{end}: several sources need a directory as destination", hint=f"write {end}/")
+    holder, selection = several_sources(starts, recursive=options.recursive, object_filter=options.filter)
+    targets = tuple(Target(*directory_place(end, access)) for end, access in zip(ends, reached, strict=True))
+    return directory_place(holder, options.source)[0], selection, targets
+
+
+def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
+    """The store of a place. Settings that mean nothing there, such as an endpoint for files, are left out."""
+    if place.kind in ("file", "mem"):
+        return StoreSpec(root, fsync=access.fsync, follow_symlinks=access.follow_symlinks, extra=place.options)
+    endpoint, region = _endpoint(place, access)
+    return StoreSpec(
+        root,
+        endpoint=endpoint,
+        region=region,
+        profile=access.profile,
+        path_style=access.path_style,
+        anonymous=access.anonymous,
+        requester_pays=access.requester_pays,
+        ca_file=None if access.ca_file is None else os.path.abspath(access.ca_file),
+    )
+
+
+def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
+    """Endpoint and region as given, else as AWS's configuration has them for this store. Raises UsageError."""
+    endpoint, region = access.endpoint or place.endpoint, _store_region(place, access)
+    if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
+        endpoint = configured.url
+        if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+            region = region or configured.region
+    if endpoint is not None:
+        _refuse_credentials(endpoint)
+    return endpoint, region
+
+
+def _store_region(place: Location, access: Access) -> str | None:
+    """The region by the name that the store knows: `aws:us-east-1` is us-east-1 at S3.
+
+    At a compatible server it says where that stands, and nothing of what it calls its region.
+    """
+    provider, colon, name = (access.region or "").partition(":")
+    if not colon:
+        return access.region or place.region
+    at_s3 = provider == "aws" and place.kind == "s3" and not (access.endpoint or place.endpoint)
+    return name if at_s3 else place.region
+
+
+def _refuse_credentials(endpoint: str) -> None:
+    """Raise UsageError, without repeating the endpoint: it would end up in messages, logs and the job's folder."""
+    address = endpoint.partition("://")[2] or endpoint
+    if "@" in address.partition("/")[0]:
+        raise UsageError(
+            "the endpoint holds a user name or password", hint="credentials come from the cloud's own chain"
+        )
+    if "?" in address or "#" in address:
+        raise UsageError(
+            "the endpoint has a query, which may hold a signature",
+            hint="write the part before the ?; credentials come from the cloud's own chain",
+        )
+
+
+def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
+    """Store and prefix (empty or ending in `/`) of a place that means a directory."""
+    if place.kind == "file":
+        return store_spec(_file_root(place.key), place, access), ""
+    prefix = place.key if place.key.endswith("/") or not place.key else place.key + "/"
+    return store_spec(place.root, place, access), prefix
+
+
+def listing_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
+    """Store and key of a place as typed: the gateway shows an object of that name and what lies below it."""
+    if place.kind == "file":
+        shown = object_place if os.path.isfile(place.key) else directory_place
+        return shown(place, access)
+    return store_spec(place.root, place, access), place.key
+
+
+def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
+    """Store and key of a place that means one object. Raises UsageError for a directory."""
+    if place.is_directory:
+        raise UsageError(
+            f"{place} is a directory, not an object",
+            hint="-r takes everything below a directory, in the commands that have it",
+        )
+    if place.kind == "file":
+        folder, _, name = place.key.rpartition("/")
+        return store_spec(_file_root(folder or "/"), place, access), name
+    return store_spec(place.root, place, access), place.key
+
+
+def _reached(destination: Access | tuple[Access, ...], count: int) -> tuple[Access, ...]:
+    if isinstance(destination, Access):
+        return (destination,) * count
+    if len(destination) != count:
+        raise UsageError(f"{count} destinations, but {len(destination)} sets of access options")
+    return destination
+
+
+def _tree_store(place: Location, access: Access) -> StoreSpec:
+    return directory_place(place, access)[0]
+
+
+def _file_root(path: str) -> str:
+    """`file://` and the path as it is: the contract's file roots are not percent-encoded. Raises UsageError."""
+    if any(part in (".", "..") for part in path.split("/")):
+        path = os.path.realpath(path)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{path!r}: the path of a directory must be UTF-8", hint="rename it, or bind-mount it"
+        ) from None
+    return "file://" + (path.rstrip("/") or "/")
+
+
+def _refuse_named_link(start: Location, options: Options) -> None:
+    """Raise UsageError for a link to a directory whose contents would be deleted, unless it is named with a slash."""
+    if not options.delete_source or start.kind != "file" or start.is_directory:
+        return
+    if os.path.islink(start.key) and os.path.isdir(start.key):
+        raise UsageError(
+            f"{start} is a symbolic link: moving it would empty the directory that it leads to",
+            hint=f"to move what is in that directory, write {start}/ (the link itself stays)",
+        )
+
+
+def _is_tree(start: Location, options: Options) -> bool:
+    """Return whether the source means everything below it. Asks the file system only for a local path."""
+    tree = options.recursive or options.compare is not None or options.files_from is not None or start.kind == "mem"
+    if start.kind != "file":
+        return tree
+    try:
+        mode = os.stat(start.key).st_mode
+    except OSError:
+        return tree  # The lead reports it: not found, or forbidden.
+    if stat.S_ISDIR(mode) and not tree:
+        raise UsageError(f"{start} is a directory", hint="add -r to copy what is in it")
+    if stat.S_ISREG(mode) and tree:
+        if options.compare is not None or options.files_from is not None or start.is_directory:
+            raise UsageError(f"{start} is a file, not a directory", hint="to copy one file: tradewind cp FILE DST")
+        return False
+    return tree
+
+
+def _selection(start: Location, tree: bool, options: Options) -> Selection:
+    if not tree:
+        if options.filter != ObjectFilter():
+            raise UsageError("filters choose among the objects of a directory", hint="add -r")
+        return ObjectSelection(object_place(start, options.source)[1])
+    prefix = directory_place(start, options.source)[1]
+    if options.files_from is not None:
+        return ListSelection(prefix, os.path.abspath(options.files_from), options.filter)
+    return PrefixSelection(prefix, options.filter)
+
+
+def _target(start: Location, end: Location, tree: bool, options: Options, access: Access) -> Target:
+    if tree:
+        store, prefix = directory_place(_below(end, start) if options.as_subdir else end, access)
+        return Target(store, prefix)
+    if options.as_subdir:
+        raise UsageError("--as-subdir adds the name of a directory", hint="to copy into a directory end DST with /")
+    if end.is_directory:
+        end = replace(end, key=_with_slash(end.key) + _name_of(start)) if end.kind != "mem" else end
+    elif end.kind == "file" and os.path.isdir(end.key):
+        raise UsageError(f"{end} is a directory", hint=f"to copy into it write {end}/")
+    if end.kind == "mem":
+        return Target(store_spec(end.root, end, access), _name_of(start))
+    store, key = object_place(end, access)
+    return Target(store, key)
+
+
+def _name_of(start: Location) -> str:
+    if not start.name:
+        raise UsageError(f"{start} has no name", hint="end the destination with a name, not with /")
+    return start.name
+
+
+def _below(end: Location, start: Location) -> Location:
+    if start.kind == "file":
+        name = os.path.basename(os.path.realpath(start.key))
+    else:
+        name = start.name or start.root.rpartition("/")[2]
+    return replace(end, key=_with_slash(end.key) + name + "/")
+
+
+def _with_slash(key: str) -> str:
+    return key if not key or key.endswith("/") else key + "/"
+
+
+def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end: Location, *, moves: bool) -> None:
+    """Refuse what the names already show. The lead compares by identity before it begins (`lead/places.rs`)."""
+    if isinstance(selection, SeveralSelection):
+        return  # The lead compares each with where it would go.
+    if isinstance(selection, ObjectSelection):
+        same, inwards, outwards = selection.key == target.key, False, False
+        ours, theirs = store, target.store
+        if end.kind == "file" and ours.url.startswith("file:"):
+            same = _local_path(ours, selection.key) == _local_path(theirs, target.key)
+            theirs = ours
+    elif end.kind == "file" and store.url.startswith("file:"):
+        ours = theirs = store
+        one, other = _local_path(store, ""), _local_path(target.store, "")
+        same = one == other
+        inwards, outwards = other.startswith(one.rstrip("/") + "/"), one.startswith(other.rstrip("/") + "/")
+    else:
+        ours, theirs = store, target.store
+        same = selection.prefix == target.key
+        inwards, outwards = target.key.startswith(selection.prefix), selection.prefix.startswith(target.key)
+    if (ours.url, ours.endpoint) != (theirs.url, theirs.endpoint) or ours.url == "mem:":
+        return
+    if same:
+        raise UsageError(f"source and destination are the same: {end}", hint="choose another destination")
+    # The copies of a list of names are never listed themselves.
+    if outwards or (inwards and (moves or not isinstance(selection, ListSelection))):
+        raise UsageError(
+            f"source and destination overlap: {end}",
+            hint="choose places that do not contain each other",
+        )
+
+
+def _local_path(store: StoreSpec, key: str) -> str:
+    return os.path.realpath(os.path.join(store.url.removeprefix("file://"), key))
+
+
+def _check_options(options: Options) -> None:
+    if options.files_from is not None and not options.files_from.strip():
+        raise UsageError("an empty path of a list of names", hint="is a shell variable unset?")
+    if options.delete and options.compare is None:
+        raise UsageError("deletion needs a comparison", hint="use `tradewind sync --delete`")
+    if options.delete and options.files_from is not None:
+        raise UsageError(
+            "--delete compares whole directories, and --files-from names objects", hint="leave one of them out"
+        )
+    if options.max_delete is not None and not options.delete:
+        raise UsageError("--max-delete goes with --delete")
+    if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
+        raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
+    if options.store_work_s is not None and not 1 <= options.store_work_s <= 86_400:
+        raise UsageError(f"store_work_s {options.store_work_s}: must be 1 s to 1 day")
+
+
+def _check_chunk(options: Options, ends: list[Location]) -> None:
+    """Files and memory take parts of any size; clouds do not."""
+    least, why = MIN_CHUNK_BYTES, "S3 takes no smaller parts"
+    if all(end.kind in ("file", "mem") for end in ends):
+        least, why = MIN_FILE_CHUNK_BYTES, "smaller ones cost more than they carry"
+    if options.chunk_bytes < least:
+        raise UsageError(f"chunks of {options.chunk_bytes} bytes: must be at least {least >> 10}KiB", hint=why)
+
+
+def _ceiling_price(options: Options, plan: Plan) -> float | None:
+    """The mean price that may be paid: the user's, or with a ceiling in USD the plan's own."""
+    dearest = max(route.usd_per_gb for route in plan.routes)
+    if options.max_cost_usd is None and options.max_usd_per_gb is None:
+        return None
+    if dearest == 0:
+        raise UsageError("a cost ceiling needs routes with prices", hint="give usd_per_gb in --topology FILE")
+    if options.max_usd_per_gb is not None:
+        return options.max_usd_per_gb
+    return plan.mean_usd_per_gb

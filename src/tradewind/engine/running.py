@@ -1,0 +1,511 @@
+"""A running job: its supervisor runs in a thread of its own, whether or not anyone reads its events.
+
+Four kinds of thread meet here. The *reader* of the present lead turns its events into entries of the inbox. The
+*supervisor* takes them one by one, asks the state machine in `engine.supervisor` what to do, and writes the event
+log. *Workers* do slow work: asking a lead to drain, restarting gateways. The caller's threads read the log, and may
+request a drain or an end at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.event_log import EventLog
+from tradewind.engine.jobs import done_line, is_cancelled
+from tradewind.engine.launch import JobGateways
+from tradewind.engine.learning import RouteWatch, learn, teaching_hops
+from tradewind.engine.ledger import JobLedger
+from tradewind.engine.name_list import LIST_FILE
+from tradewind.engine.supervisor import (
+    CEILING_END_S,
+    RESTARTS_MAX,
+    Action,
+    Drain,
+    DrainAsked,
+    Finish,
+    LeadEnded,
+    LeadSaid,
+    Publish,
+    Restart,
+    Restarted,
+    RestartFailed,
+    Supervisor,
+    Tick,
+)
+from tradewind.engine.supervisor import Event as SupervisorEvent
+from tradewind.errors import (
+    ERROR_BY_OUTCOME,
+    CeilingReached,
+    ConfigError,
+    GatewayError,
+    GatewayLost,
+    Interrupted,
+    TradewindError,
+    TransferError,
+)
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.process import STOP_S
+from tradewind.model.event import Event, Progress, Summary, event_from_document
+from tradewind.model.job import JobSpec
+from tradewind.model.ledger import Ledger
+from tradewind.model.locks import FileLock
+from tradewind.model.plan import Plan
+from tradewind.model.units import format_count
+
+if TYPE_CHECKING:
+    from tradewind.engine.adapt import Adaptation
+
+__all__ = [
+    "OVER_CEILING",
+    "RUN_FILE",
+    "EventCallback",
+    "Restarter",
+    "Result",
+    "RunningJob",
+    "kill_unclosed",
+    "resume_hint",
+]
+
+EventCallback = Callable[[Event], None]
+#: Makes gateways again for a job and its plan; they resume from the journal.
+Restarter = Callable[[JobSpec, Plan], JobGateways]
+#: Where a running job's lead can be reached, in the job's folder.
+RUN_FILE = "run.json"
+#: When the events of a lead end early, its process has so long to end too, so that its exit code can be reported.
+LAST_WORDS_S = 5.0
+#: Interval of the supervisor's clock: ceilings hold even without progress events.
+TICK_S = 0.5
+#: Events that wait for the supervisor; the reader of the lead waits beyond it, and the lead keeps them meanwhile.
+INBOX_MAX = 1024
+OVER_CEILING = "stopped before egress, machines and requests together cost more than the ceiling"
+#: `kill` waits at most this long for the supervisor to end; the processes are gone before.
+KILLED_S = 10.0
+WILDCARD_HINT = "a * in a place is taken literally: use -r with --include '*.log', or leave a local * unquoted"
+
+#: Jobs whose processes were not ended yet.
+_unclosed: set[RunningJob] = set()
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of a successful job: its id and the lead's summary."""
+
+    job_id: str
+    summary: Summary
+
+    @property
+    def progress(self) -> Progress:
+        """Final counts."""
+        return self.summary.progress
+
+    def __repr__(self) -> str:
+        progress = self.progress
+        return (
+            f"<Result {self.job_id}: {format_count(progress.objects_done, 'object')}, {progress.bytes_done} bytes in "
+            f"{progress.elapsed_s:.1f} s, proofs {dict(self.summary.proofs)}>"
+        )
+
+
+class RunningJob:
+    """A running job. Its ceiling, restarts and changes of its plan do not depend on a reader of its events, and its
+    processes end with it. `close()` ends them in any case.
+
+    Any thread may call `drain` and `kill`. A lead that dies is restarted, at most RESTARTS_MAX times.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        plan: Plan,
+        gateways: JobGateways,
+        log: EventLog,
+        *,
+        restart: Restarter | None,
+        keep_logs: bool,
+        catalog_folder: Path | None = None,
+        ledger: JobLedger,
+        lock: FileLock,
+        adaptation: Adaptation | None = None,
+    ) -> None:
+        self.id = job_id
+        self.spec = spec
+        #: As it was at first; `replan` may have changed what the gateways do since.
+        self.plan = plan
+        self.summary: Summary | None = None
+        #: The lead's last line as it came; None until then.
+        self.summary_document: Mapping[str, Any] | None = None
+        self._gateways, self._log, self._restart = gateways, log, restart
+        self._keep_logs, self._catalog_folder = keep_logs, catalog_folder
+        self._ledger, self._adaptation = ledger, adaptation
+        #: The job's, released when its machines are gone and the ledger says so.
+        self._lock = lock
+        self._teaching = teaching_hops(plan, gateways.deployment())
+        self._watch = RouteWatch()
+        self._inbox: queue.Queue[SupervisorEvent] = queue.Queue(INBOX_MAX)
+        #: Set by `close` and `kill`: whatever the state, the processes are to end.
+        self._leaving = threading.Event()
+        self._at_once = False
+        #: Set when the processes are gone and nothing happens any more.
+        self._over = threading.Event()
+        self._closing_error: TradewindError | OSError | None = None
+        self._draining: threading.Thread | None = None
+        self._restarting: threading.Thread | None = None
+        self._supervisor = Supervisor(
+            ledger, restartable=restart is not None, now_s=time.monotonic(), mean_usd_per_gb=spec.ceiling_usd_per_gb
+        )
+        _unclosed.add(self)
+        self._read_lead(0)
+        threading.Thread(target=self._supervise, name=f"supervisor of {job_id}", daemon=True).start()
+
+    @property
+    def gateway_pids(self) -> Mapping[str, int]:
+        """Process id of each gateway, by name."""
+        return self._gateways.pids
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the job's events from the start, one JSON document per line. Raises GatewayLost if the lead is lost."""
+        return self._log.lines()
+
+    def events(self) -> Iterator[Event]:
+        """Yield the job's events from the start, with the Summary last. Raises GatewayLost if the lead is lost."""
+        for line in self.lines():
+            event = event_from_document(json.loads(line))
+            if event is not None:
+                yield event
+
+    def wait(self, on_event: EventCallback | None = None) -> Result:
+        """Follow the job to its end and end its processes.
+
+        On KeyboardInterrupt, or if `on_event` raises, the job is drained first, so that it can be resumed; a second
+        KeyboardInterrupt ends it at once. Raises the TransferError of its outcome.
+        """
+        try:
+            for event in self.events():
+                if on_event is not None:
+                    on_event(event)
+        except KeyboardInterrupt as interrupt:
+            self._drain_to_end()
+            if self.summary is not None and self.summary.outcome == "done":
+                raise
+            raise self._outcome_error() from interrupt
+        finally:
+            if self.summary is None:
+                self._drain_to_end()
+            self.close()
+        return self.result()
+
+    def result(self) -> Result:
+        """Return the result of an ended job. Raises the TransferError of its outcome."""
+        if self.summary is None or self.summary.outcome != "done":
+            raise self._outcome_error()
+        return Result(self.id, self.summary)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Cost of the job so far, line by line, over all its runs."""
+        return self._ledger.ledger
+
+    def spent_usd(self) -> float:
+        """Cost of the job so far [USD]: egress, machines and requests of all its runs, at list prices."""
+        return self._ledger.spent_usd()
+
+    def drain(self) -> None:
+        """Ask the lead to checkpoint and stop, and return at once; events then end with outcome `interrupted`.
+
+        A lead that has ended, or is about to, has nothing left to stop; this is not an error.
+        """
+        self._tell(DrainAsked())
+
+    def kill(self) -> None:
+        """End all processes at once. The journal is safe; the job can be resumed."""
+        self._at_once = True
+        self._leave()
+        if self._adaptation is not None:
+            self._adaptation.stop()
+        self._gateways.kill()
+        self._over.wait(KILLED_S)
+
+    def close(self) -> None:
+        """End the processes; logs are kept if asked for, or if the job did not end well."""
+        self._leave()
+        self._over.wait()
+        if self._closing_error is not None:
+            error, self._closing_error = self._closing_error, None
+            raise error
+
+    def _leave(self) -> None:
+        self._leaving.set()
+        with suppress(queue.Full):  # Then it has enough to wake up for.
+            self._inbox.put_nowait(Tick())
+
+    def _tell(self, event: SupervisorEvent) -> None:
+        """Put an event into the inbox, however long that takes, unless nobody will take it."""
+        while not self._over.is_set():
+            with suppress(queue.Full):
+                self._inbox.put(event, timeout=TICK_S)
+                break
+
+    def _supervise(self) -> None:
+        finish: Finish | None = None
+        try:
+            while finish is None and not self._leaving.is_set():
+                try:
+                    event: SupervisorEvent = self._inbox.get(timeout=TICK_S)
+                except queue.Empty:
+                    event = Tick()
+                generation = self._supervisor.generation
+                self._count(event)
+                for action in self._supervisor.handle(event, time.monotonic()):
+                    finish = self._carry_out(action) or finish
+                if isinstance(event, LeadSaid) and event.generation == generation and finish is None:
+                    self._look_at_routes(event.document)
+        except BaseException as error:
+            self._log.end(error)  # Readers must not wait for a supervisor that broke.
+            raise
+        finally:
+            if finish is not None and finish.at_once:
+                self._at_once = True
+            self._end(finish)
+
+    def _count(self, event: SupervisorEvent) -> None:
+        """Bring the ledger up to date, before the supervisor looks at it."""
+        if isinstance(event, LeadSaid) and event.generation == self._supervisor.generation:
+            if event.document["event"] == "progress":
+                self._ledger.see(event.document)
+            elif event.document["event"] == "done":
+                self._ledger.see(event.document["progress"])
+        self._ledger.beat()
+
+    def _carry_out(self, action: Action) -> Finish | None:
+        if isinstance(action, Publish):
+            (self._log.put_progress if action.progress else self._log.append)(self._priced(action))
+        elif isinstance(action, Drain):
+            if self._draining is None or not self._draining.is_alive():
+                self._draining = self._in_background(self._ask_to_drain, action)
+        elif isinstance(action, Restart):
+            self._restarting = self._in_background(self._start_again, action)
+        else:
+            return self._finish(action)
+        return None
+
+    def _finish(self, finish: Finish) -> Finish:
+        if finish.done is None and (stored := self._stored_end()) is not None:
+            # The job was done while this process stood still, or its last line was lost.
+            finish = replace(finish, done=stored)
+            self._ledger.see(stored["progress"])
+            self._sum_up(stored)
+            self._log.append(_line(self.summary_document or stored))
+        elif finish.done is not None:
+            self._sum_up(finish.done)
+        if finish.done is not None:
+            self._watch.see(finish.done["progress"])
+        return finish
+
+    def _stored_end(self) -> Mapping[str, Any] | None:
+        """Return the last line of a lead that has stored that the job is done."""
+        return None if self.spec.state_dir is None else done_line(self.spec.state_dir)
+
+    def _sum_up(self, done: Mapping[str, Any]) -> None:
+        """Keep the lead's last line, with what the job has cost by now."""
+        progress = {**done["progress"], "cost_usd": self._ledger.spent_usd()}
+        self.summary_document = {**done, "progress": progress}
+        self.summary = Summary.from_document(self.summary_document)
+
+    def _priced(self, publish: Publish) -> bytes:
+        """The line to publish: the lead knows what egress costs, the ledger what the whole job does."""
+        if publish.progress:
+            return _line({**json.loads(publish.line), "cost_usd": self._ledger.spent_usd()})
+        # The last line is published after the end was noted.
+        return publish.line if self.summary_document is None else _line(self.summary_document)
+
+    def _look_at_routes(self, document: Mapping[str, Any]) -> None:
+        """Record the progress of the routes, for learning and for changes of the plan."""
+        if document["event"] == "progress":
+            self._watch.see(document)
+            if self._adaptation is not None:
+                self._adaptation.see(document)
+        for message in self._adaptation.notices() if self._adaptation is not None else ():
+            self._log.notice(message)
+
+    def _read_lead(self, generation: int) -> None:
+        gateways, name = self._gateways, self.plan.lead
+        lead = GatewayClient.of(gateways.deployment(), name)
+
+        def read() -> None:
+            with suppress(GatewayError):
+                for line in lead.events():
+                    document = json.loads(line)
+                    self._tell(LeadSaid(generation, line, document))
+                    if document["event"] == "done":
+                        return
+            if not self._leaving.is_set():
+                self._tell(LeadEnded(generation, gateways.last_words(name, LAST_WORDS_S)))
+
+        threading.Thread(target=read, name=f"events of {self.id}", daemon=True).start()
+
+    def _in_background(self, work: Callable[[Any], None], action: Action) -> threading.Thread:
+        thread = threading.Thread(target=work, args=(action,), name=f"{type(action).__name__} {self.id}", daemon=True)
+        thread.start()
+        return thread
+
+    def _ask_to_drain(self, action: Drain) -> None:
+        with suppress(GatewayError, KeyError):
+            GatewayClient.of(self._gateways.deployment(), self.plan.lead).drain()
+
+    def _start_again(self, action: Restart) -> None:
+        assert self._restart is not None
+        try:
+            if self._adaptation is not None:
+                self._adaptation.stop()
+            self._gateways.kill()
+            if self._adaptation is not None:
+                self._adaptation.end()
+                self.spec = self._adaptation.spec
+            if self._leaving.is_set():
+                return None
+            self._gateways = self._restart(self.spec, self._present_plan)
+        except (TradewindError, OSError) as error:
+            return self._tell(RestartFailed(action.generation, error))
+        if self._over.is_set():
+            return self._gateways.kill()  # Nobody waited for it.
+        self._watch = RouteWatch()
+        restarts = f"restarted ({self._supervisor.restarts} of {RESTARTS_MAX})"
+        self._log.notice(f"{self._died(action.how)}; {restarts}, acknowledged work is kept")
+        self._read_lead(action.generation)
+        return self._tell(Restarted(action.generation))
+
+    def _end(self, finish: Finish | None) -> None:
+        """End the log, then the processes, and forget what is only known of a running job."""
+        well = self.summary is not None and self.summary.outcome == "done"
+        self._log.end(self._error_of(finish))
+        try:
+            if self._restarting is not None and not self._at_once:
+                self._restarting.join()
+            if self._adaptation is not None:
+                self._adaptation.stop()  # What it waits for ends with the machines, which are paid for meanwhile.
+            if self._at_once:
+                self._gateways.kill()
+            else:
+                grace_s = self._ledger.left_s(STOP_S + CEILING_END_S) - CEILING_END_S
+                self._gateways.stop(keep_logs=self._keep_logs or not well, grace_s=max(0.0, grace_s))
+            self._forget()
+            if self.summary_document is not None:
+                self._sum_up(self.summary_document)  # Machines were paid until now.
+            if well and self._catalog_folder is not None:
+                self._learn(self._catalog_folder)
+        except (TradewindError, OSError) as error:
+            self._closing_error = error
+        finally:
+            self._ledger.save()
+            self._lock.release()
+            self._over.set()
+            _unclosed.discard(self)
+
+    def _error_of(self, finish: Finish | None) -> Exception | None:
+        if finish is None or finish.done is not None:
+            return None
+        if finish.error is not None:
+            return finish.error
+        return None if self._supervisor.over_ceiling else self._died(finish.lost or "")
+
+    def _learn(self, folder: Path) -> None:
+        """Keeps the rates of hops between known regions for later plans. A transfer does not fail for want of it."""
+        today = datetime.now(timezone.utc).date().isoformat()
+        plan, teaching = self.plan, self._teaching
+        if self._adaptation is not None:
+            plan = self._adaptation.plan_of_all
+            teaching = teaching_hops(plan, self._gateways.deployment())
+        with suppress(ConfigError, OSError):
+            learn(folder, self.id, self.spec, plan, teaching, self._watch, date=today)
+
+    def _forget(self) -> None:
+        """Removes where the lead could be reached; all of it for a run that keeps nothing."""
+        if self.spec.state_dir is None:
+            self._gateways.remove()
+            return
+        is_done = self.summary is not None and self.summary.outcome == "done"
+        for name in (RUN_FILE, LIST_FILE) if is_done else (RUN_FILE,):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.spec.state_dir, name))
+
+    @property
+    def _present_plan(self) -> Plan:
+        return self.plan if self._adaptation is None else self._adaptation.plan
+
+    def _drain_to_end(self) -> None:
+        self.drain()
+        try:
+            self._log.wait_ended()
+        except KeyboardInterrupt:
+            self.kill()
+            raise
+
+    def _died(self, how: str) -> GatewayLost:
+        return GatewayLost(
+            f"the lead ended unexpectedly ({how})",
+            hint=None if self._restart is None else f"acknowledged work is kept; {resume_hint(self.id)}",
+        )
+
+    def _outcome_error(self) -> TransferError:
+        summary = self.summary
+        stopped = summary is None or summary.outcome == "interrupted"
+        if stopped and self.spec.state_dir is not None and is_cancelled(self.spec.state_dir):
+            return Interrupted(f"job {self.id} was cancelled; copied objects stay", summary=summary, job_id=self.id)
+        if summary is None:
+            kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
+            message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"
+            return kind(message, hint=resume_hint(self.id), job_id=self.id)
+        hint = _hint(summary, self.id)
+        if summary.outcome in ("interrupted", "unavailable", "ceiling") and self.spec.state_dir is not None:
+            hint = hint or resume_hint(self.id)
+        if summary.outcome == "interrupted" and self._supervisor.over_ceiling:
+            return CeilingReached(OVER_CEILING, hint=hint, summary=summary, job_id=self.id)
+        error = ERROR_BY_OUTCOME[summary.outcome]
+        return error(summary.message or _words(summary), hint=hint, summary=summary, job_id=self.id)
+
+
+def kill_unclosed(job_id: str | None = None) -> None:
+    """End the processes of the jobs that were started here and not closed, or of one of them: of a caller that was
+    interrupted before it had the job.
+    """
+    for job in list(_unclosed):
+        if job_id in (None, job.id):
+            job.kill()
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+
+def resume_hint(job_id: str) -> str:
+    """Return how to resume a job."""
+    return f"resume with: tradewind jobs resume {job_id}"
+
+
+def _hint(summary: Summary, job_id: str) -> str | None:
+    """Return the gateway's hint, which does not know the job's id. A wildcard in a missing source has its own."""
+    if summary.outcome == "source_not_found" and "*" in (summary.message or ""):
+        return WILDCARD_HINT
+    if summary.hint is None:
+        return None
+    return summary.hint.replace("`tradewind jobs resume`", f"`tradewind jobs resume {job_id}`")
+
+
+def _words(summary: Summary) -> str:
+    progress = summary.progress
+    if summary.objects_not_deleted and not progress.objects_failed:
+        return f"{format_count(summary.objects_not_deleted, 'object')} could not be deleted"
+    if progress.objects_failed and summary.outcome in ("some_failed", "failed"):
+        return f"{progress.objects_failed} of {format_count(progress.objects_total, 'object')} failed"
+    return summary.outcome.replace("_", " ")

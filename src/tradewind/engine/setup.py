@@ -1,0 +1,154 @@
+"""The setup of a job: its plan, how its gateways are started, and by which provider; everything that resuming needs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.topology import Topology, read_topology, topology_document, topology_from_document
+from tradewind.fleet.fleet import FleetSettings
+from tradewind.fleet.providers import LOCAL
+from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice
+from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
+
+if TYPE_CHECKING:
+    from tradewind.engine.replan import Question
+    from tradewind.model.catalog import Catalog
+    from tradewind.model.overlay import OverlayEdge, OverlayPlan
+
+__all__ = ["Setup", "local_setup", "plan_prices", "planned_setup", "single_setup", "stored_setup", "topology_setup"]
+
+#: Where the price of a plan by hand comes from.
+BY_HAND_SOURCE = "price of the route in the topology"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """`document` is the topology as JSON, None for one process that is lead, source and sink."""
+
+    plan: Plan
+    document: Mapping[str, Any] | None = None
+    provider: Mapping[str, Any] = field(default_factory=lambda: LOCAL)
+    settings: FleetSettings = field(default_factory=FleetSettings)
+    ceiling_usd: float | None = None
+    """Ceiling on the cost of the job over all its runs: egress, machines and requests."""
+    prices: JobPrices = field(default_factory=JobPrices)
+    """Prices of machines, egress and requests, if the plan has them."""
+    question: Question | None = None
+    """The question to the planner, if there was one; the plan's rates are then watched."""
+    replan: bool = False
+    """True if the planner may be asked again while the job runs, and the routes may be changed."""
+
+
+def local_setup() -> Setup:
+    """This machine, no gateways in between."""
+    return Setup(local_plan())
+
+
+def topology_setup(path: str) -> Setup:
+    """Return the setup that a topology file describes, on this machine. Raises TopologyError."""
+    return _from_topology(read_topology(path), LOCAL)
+
+
+def planned_setup(
+    plan: Plan,
+    provider: Mapping[str, Any],
+    *,
+    ceiling_usd: float | None = None,
+    question: Question | None = None,
+    replan: bool = False,
+    catalog: Catalog | None = None,
+) -> Setup:
+    """As the planner says, on a provider's machines. Prices of requests are those of the question's catalog, or of
+    `catalog`.
+    """
+    known = catalog if question is None else question.catalog
+    return Setup(
+        plan,
+        topology_document(plan),
+        provider,
+        FleetSettings(grows=replan),
+        ceiling_usd,
+        plan_prices(plan, known),
+        question,
+        replan,
+    )
+
+
+def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
+    """List prices of a plan's machines by region, of its egress, and of requests at both sides.
+
+    Where a region has machines of several types, the dearest price holds for all of them. A plan by hand has prices of
+    whole routes alone.
+    """
+    overlay = plan.overlay
+    if overlay is None:
+        priced = {_name(route): route.usd_per_gb for route in plan.routes if route.usd_per_gb}
+        return JobPrices(routes={name: (EdgePrice(name, usd, BY_HAND_SOURCE),) for name, usd in priced.items()})
+    offers = sorted(overlay.machines, key=lambda machines: machines.offer.usd_per_s)
+    prices = JobPrices(
+        {
+            str(machines.region): MachinePrice(
+                machines.offer.usd_per_s, str(machines.offer.origin), machines.offer.machine.billed_s_min
+            )
+            for machines in offers
+        },
+        routes=_route_prices(plan, overlay, catalog),
+    )
+    read = None if catalog is None else catalog.stores.get(overlay.source.provider)
+    write = None if catalog is None else catalog.stores.get(overlay.destination.provider)
+    if read is not None:
+        prices = replace(prices, read=read.request_prices, read_source=str(read.origin))
+    if write is not None:
+        prices = replace(prices, write=write.request_prices, write_source=str(write.origin))
+    return prices
+
+
+def _route_prices(plan: Plan, overlay: OverlayPlan, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
+    """The edges that cost something, or would with more volume, by route."""
+    edges = {(str(edge.src), str(edge.dst)): _edge_price(edge, catalog) for edge in overlay.edges}
+    regions = {gateway.name: gateway.region for gateway in plan.gateways}
+    routes = {}
+    for route in plan.routes:
+        taken = (edges.get(ends) for ends in itertools.pairwise(regions[name] for name in route.nodes))
+        routes[_name(route)] = tuple(edge for edge in taken if edge is not None and (edge.usd_per_gb or edge.tiers))
+    return routes
+
+
+def _edge_price(edge: OverlayEdge, catalog: Catalog | None) -> EdgePrice:
+    what, price = f"{edge.src} → {edge.dst}", None if catalog is None else catalog.egress(edge.src, edge.dst)
+    if catalog is None or price is None:
+        return EdgePrice(what, edge.usd_per_gb)
+    if len(price.tiers) == 1:
+        return EdgePrice(what, edge.usd_per_gb, str(price.origin))
+    account = catalog.egress_account(edge.src, edge.dst, price)
+    return EdgePrice(what, edge.usd_per_gb, str(price.origin), price.tiers, account)
+
+
+def _name(route: PlannedRoute) -> str:
+    """Return the route's name as the lead writes it."""
+    return " → ".join(dict.fromkeys(route.nodes))
+
+
+def single_setup(region: str, provider: Mapping[str, Any]) -> Setup:
+    """One process that is lead, source and sink, on a provider's machine in a region."""
+    return Setup(
+        Plan((PlannedGateway("local", region),), (), (PlannedRoute(("local", "local"), 1.0),), lead="local"),
+        provider=provider,
+    )
+
+
+def stored_setup(
+    topology: Mapping[str, Any] | None, provider: Mapping[str, Any] | None, ceiling_usd: float | None = None
+) -> Setup:
+    """Return the setup stored in a job's folder. Raises TopologyError."""
+    if topology is None:
+        return replace(local_setup(), ceiling_usd=ceiling_usd)
+    return replace(_from_topology(topology_from_document(topology), provider or LOCAL), ceiling_usd=ceiling_usd)
+
+
+def _from_topology(shape: Topology, provider: Mapping[str, Any]) -> Setup:
+    settings = FleetSettings(shape.listen, shape.detours, shape.plain)
+    return Setup(shape.plan, shape.document, provider, settings, prices=plan_prices(shape.plan, None))

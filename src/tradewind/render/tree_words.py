@@ -1,0 +1,74 @@
+"""Plans for several destinations in the terminal: trees drawn region by region, and the alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tradewind.model.amounts import format_gbps, format_usd, format_volume
+from tradewind.model.overlay import DistributionTree, MulticastPlan
+from tradewind.model.region import Region
+from tradewind.model.units import format_duration
+from tradewind.render.words import COLUMNS, figure_lines, machine_lines, share_bar, wrapped
+
+if TYPE_CHECKING:
+    from tradewind.planner.distribution import MulticastAlternative
+
+__all__ = ["alternative_lines", "tree_lines"]
+
+TREES_SHOWN_MAX = 6
+"""Trees with a smaller share are only counted."""
+
+
+def tree_lines(plan: MulticastPlan, columns: int = COLUMNS) -> list[str]:
+    """Headline, figures, trees and machines."""
+    lines = [
+        *wrapped(f"{plan.source} → {', '.join(map(str, plan.destinations))}", columns, 0),
+        f"{format_volume(plan.volume_gb)} to each: {plan.goal}",
+        "",
+        *figure_lines(plan, " to each"),
+        "",
+        "  trees (connections per hop; ● destination, ×2 copied there)",
+    ]
+    for number, tree in enumerate(plan.trees[:TREES_SHOWN_MAX]):
+        lines += [""] if number else []
+        lines += [
+            f"    {share_bar(tree.share)} {format_gbps(tree.gbps):>12}",
+            f"      {_marked(plan, tree, plan.source)}",
+        ]
+        lines += _branches(plan, tree, plan.source, "      ")
+    others = plan.trees[TREES_SHOWN_MAX:]
+    if others:
+        count = f"{len(others)} more tree{'s' if len(others) > 1 else ''}"
+        lines += ["", f"    {share_bar(sum(tree.share for tree in others))} {count}; --json has all"]
+    return [*lines, *machine_lines(plan, columns)]
+
+
+def _branches(plan: MulticastPlan, tree: DistributionTree, at: Region, indent: str) -> Iterator[str]:
+    """The part of a tree that hangs from a region, one region a line."""
+    connections = {(e.src, e.dst): e.connections for e in plan.edges}
+    onward = [dst for src, dst in tree.hops if src == at]
+    for number, dst in enumerate(onward):
+        last = number == len(onward) - 1
+        yield f"{indent}{'└' if last else '├'}─{connections[at, dst]}→ {_marked(plan, tree, dst)}"
+        yield from _branches(plan, tree, dst, indent + ("   " if last else "│  "))
+
+
+def _marked(plan: MulticastPlan, tree: DistributionTree, region: Region) -> str:
+    """A region, whether everything goes there, and into how many copies bytes are made there."""
+    count = tree.copies(plan.destinations).get(region)
+    return f"{region}{' ●' if region in plan.destinations else ''}{f' ×{count}' if count else ''}"
+
+
+def alternative_lines(ways: Sequence[MulticastAlternative], columns: int = COLUMNS) -> list[str]:
+    """The plan beside other ways to serve all destinations; remarks below their line."""
+    width = max(len(way.name) for way in ways)
+    lines = ["", f"  {'way':<{width}}  {'machines':>8}  {'time':>11}  {'rate to each':>12}  {'cost':>9}"]
+    for way in ways:
+        lines.append(
+            f"  {way.name:<{width}}  {way.machines:>8}  {format_duration(way.time_s):>11}"
+            f"  {format_gbps(way.average_gbps):>12}  {format_usd(way.cost_usd):>9}"
+        )
+        if way.remark:
+            lines += wrapped(way.remark, columns, 6)
+    return lines

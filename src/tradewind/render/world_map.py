@@ -1,0 +1,316 @@
+"""The ways of a plan on a map: great circles, as wide as their share, side by side where they share a hop.
+
+A way is a route to the one destination, or a tree to all of several; where a tree's bytes are copied is marked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from tradewind.model.amounts import format_gbps
+from tradewind.model.overlay import DistributionTree, MulticastPlan, OverlayPlan, OverlayRoute
+from tradewind.model.region import Place, Region
+from tradewind.render import style
+from tradewind.render.globe import Point, Window, coastlines, great_circle, window_on
+from tradewind.render.labels import Box, Labels, text_width
+
+__all__ = ["can_be_mapped", "draw_legend", "draw_map"]
+
+HEIGHT = 430
+RIBBON_PX = 13.0
+"""Width for all bytes; a share is proportionally narrower, down to a minimum width."""
+HAIR_PX = 1.6
+STATION_PX = 6.0
+ROW_PX = 20
+"""Height of a line of the legend."""
+LEGEND_LEFT, WORDS_AFTER = 24.0, 30.0
+COPIES_PX = 10.0
+"""Radius of the dashed ring around a station that copies."""
+STATION_WEIGHT = 8.0
+"""Penalty for a label that covers a station."""
+APART_PX = 17.0
+"""Stations nearer to each other than this are pushed apart; clouds share cities."""
+PUSHES_MAX = 40
+BENT_PX_MAX = 300.0
+"""Maximum shift of a station; a larger distance means a turn around the globe."""
+STEP_PX = 0.8
+"""Points of a coast nearer to each other than this are one."""
+ROUTES_NAMED_MAX = len(style.ROUTES)
+SHARE_NAMED_MIN = 0.005
+"""Routes and trees with a smaller share are thin lines of one colour."""
+REGIONS_NAMED_MAX = 2
+"""Maximum regions that the legend names per route; the labels on the map name all."""
+
+Hop = tuple[Region, Region]
+AnyPlan = OverlayPlan | MulticastPlan
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A route or a tree."""
+
+    hops: tuple[Hop, ...]
+    share: float
+    words: str
+
+
+def can_be_mapped(plan: AnyPlan, places: Mapping[Region, Place]) -> bool:
+    """Return whether it is known where all regions of the plan lie."""
+    return all(region in places for edge in plan.edges for region in (edge.src, edge.dst))
+
+
+def draw_map(plan: AnyPlan, places: Mapping[Region, Place]) -> Iterator[str]:
+    """SVG elements, `style.WIDTH` × `HEIGHT`."""
+    ways = _ways(plan)
+    lines = {hop: great_circle(places[hop[0]], places[hop[1]]) for way in ways for hop in way.hops}
+    window = window_on(list(lines.values()), style.WIDTH, HEIGHT)
+    at = _stations(plan, places, window)
+    labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
+    clip = f"map-{crc32(repr(at).encode()):08x}"  # a notebook shows several on one page, where names must differ
+    yield f'<clipPath id="{clip}"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath>'
+    yield f'<g clip-path="url(#{clip})">'
+    yield f'<rect width="{style.WIDTH}" height="{HEIGHT}" fill="{style.SEA}"/>'
+    yield f'<path d="{_land(window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
+    yield from _ribbons(ways, lines, window, at, labels)
+    for region, (x, y) in at.items():
+        half = COPIES_PX if region in _copies(plan) else STATION_PX + 2
+        labels.take(Box(x - half, y - half, x + half, y + half), STATION_WEIGHT)
+    for region, (x, y) in at.items():
+        yield from _station(plan, region, x, y, labels)
+    yield "</g>"
+
+
+def _ways(plan: AnyPlan) -> list[_Way]:
+    if isinstance(plan, MulticastPlan):
+        return [_Way(tree.hops, tree.share, _tree_words(plan, tree)) for tree in plan.trees]
+    return [_Way(tuple(itertools.pairwise(r.regions)), r.share, _route_words(r)) for r in plan.routes]
+
+
+def _copies(plan: AnyPlan) -> Mapping[Region, int]:
+    return plan.copies if isinstance(plan, MulticastPlan) else {}
+
+
+def _land(window: Window) -> str:
+    """One path of all rings, so that lakes stay water. Rings come in again where the map's edge turns."""
+    parts = []
+    for ring in coastlines():
+        for turn in (-360.0, 0.0, 360.0, 720.0, -720.0):
+            points = [window.xy((lon + turn, lat)) for lon, lat in ring]
+            if max(x for x, _ in points) < 0 or min(x for x, _ in points) > window.width:
+                continue
+            if max(y for _, y in points) < 0 or min(y for _, y in points) > window.height:
+                continue
+            kept = _thinned(points)
+            if len(kept) > 2:
+                parts.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in kept) + "Z")
+    return "".join(parts)
+
+
+def _thinned(points: Sequence[Point]) -> list[Point]:
+    kept = [points[0]]
+    for x, y in points[1:]:
+        if abs(x - kept[-1][0]) >= STEP_PX or abs(y - kept[-1][1]) >= STEP_PX:
+            kept.append((x, y))
+    return kept
+
+
+def _stations(plan: AnyPlan, places: Mapping[Region, Place], window: Window) -> dict[Region, Point]:
+    """Return the position of each region: its own, or a little aside if another region is drawn there."""
+    at = {region: window.home(places[region]) for edge in plan.edges for region in (edge.src, edge.dst)}
+    for _ in range(PUSHES_MAX):
+        moved = False
+        for one, other in itertools.combinations(at, 2):
+            (x1, y1), (x2, y2) = at[one], at[other]
+            distance = math.hypot(x2 - x1, y2 - y1)
+            if distance >= APART_PX - 0.1:
+                continue
+            dx, dy = ((x2 - x1) / distance, (y2 - y1) / distance) if distance > 0.5 else (1.0, 0.0)
+            push = (APART_PX - distance) / 2
+            at[one], at[other] = (x1 - dx * push, y1 - dy * push), (x2 + dx * push, y2 + dy * push)
+            moved = True
+        if not moved:
+            break
+    return at
+
+
+def _ribbons(
+    ways: Sequence[_Way],
+    lines: Mapping[Hop, Sequence[Point]],
+    window: Window,
+    at: Mapping[Region, Point],
+    labels: Labels,
+) -> Iterator[str]:
+    """Each way's ribbon over each of its hops, side by side with the others of that hop."""
+    users: dict[frozenset[Region], list[int]] = {}
+    for number, way in enumerate(ways):
+        for hop in way.hops:
+            users.setdefault(frozenset(hop), []).append(number)
+    chevrons = []
+    for number, way in reversed(list(enumerate(ways))):
+        for hop in way.hops:
+            sharing = users[frozenset(hop)]
+            widths = [_width(ways[n]) for n in sharing]
+            before = sum(widths[: sharing.index(number)])
+            aside = before + _width(way) / 2 - sum(widths) / 2
+            for whole in window.lines(lines[hop]):
+                line = _aside(_anchored(whole, at[hop[0]], at[hop[1]]), aside, hop[0] < hop[1])
+                labels.take_line(_dense(line), _width(way))
+                points = "L".join(f"{x:.1f} {y:.1f}" for x, y in line)
+                yield (
+                    f'<path d="M{points}" fill="none" stroke="{_colour(number, way)}" stroke-width="{_width(way):.1f}" '
+                    'stroke-linejoin="round" opacity="0.9"/>'
+                )
+                chevrons.append(_chevron(line, _width(way)))
+    yield from filter(None, chevrons)
+
+
+def _width(way: _Way) -> float:
+    return max(HAIR_PX, RIBBON_PX * way.share)
+
+
+def _colour(number: int, way: _Way) -> str:
+    """Ways that the legend does not name share one."""
+    return style.ROUTES[number] if number < ROUTES_NAMED_MAX and way.share >= SHARE_NAMED_MIN else style.OTHER_ROUTES
+
+
+def _anchored(line: Sequence[Point], start: Point, end: Point) -> list[Point]:
+    """The line, bent so that it begins and ends where its stations are drawn; not at an end beyond the world's edge."""
+    (x1, y1), (x2, y2) = line[0], line[-1]
+    (dx1, dy1), (dx2, dy2) = (
+        (0.0, 0.0) if math.hypot(*by) > BENT_PX_MAX else by
+        for by in ((start[0] - x1, start[1] - y1), (end[0] - x2, end[1] - y2))
+    )
+    bent = []
+    for index, (x, y) in enumerate(line):
+        along = index / (len(line) - 1)
+        bent.append((x + dx1 * (1 - along) + dx2 * along, y + dy1 * (1 - along) + dy2 * along))
+    return bent
+
+
+def _aside(line: Sequence[Point], distance: float, forwards: bool) -> list[Point]:
+    """The line, moved aside. Both directions of a hop count the same side as left."""
+    sign = distance if forwards else -distance
+    moved = []
+    for index, (x, y) in enumerate(line):
+        (x1, y1), (x2, y2) = line[max(0, index - 1)], line[min(len(line) - 1, index + 1)]
+        length = math.hypot(x2 - x1, y2 - y1) or 1.0
+        moved.append((x - sign * (y2 - y1) / length, y + sign * (x2 - x1) / length))
+    return moved
+
+
+def _dense(line: Sequence[Point]) -> list[Point]:
+    """Points of a line near enough to each other that none of it is missed."""
+    points = []
+    for (x1, y1), (x2, y2) in itertools.pairwise(line):
+        steps = max(1, math.ceil(math.hypot(x2 - x1, y2 - y1) / 6))
+        points += [(x1 + (x2 - x1) * s / steps, y1 + (y2 - y1) * s / steps) for s in range(steps)]
+    return [*points, line[-1]]
+
+
+def _chevron(line: Sequence[Point], width: float) -> str:
+    """Says which way the bytes go; nothing on hairs and on hops that are hardly longer than their stations."""
+    points = _dense(line)
+    if width < 4 or len(points) < 8:
+        return ""
+    middle = len(points) // 2
+    (x1, y1), (x2, y2) = points[middle - 1], points[middle + 1]
+    angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
+    size = width * 0.28
+    return (
+        f'<path d="M{-size:.1f} {-size:.1f}L{size * 0.6:.1f} 0L{-size:.1f} {size:.1f}" fill="none" stroke="white" '
+        f'stroke-width="{max(1.2, width * 0.16):.1f}" stroke-linecap="round" stroke-linejoin="round" '
+        f'transform="translate({points[middle][0]:.1f} {points[middle][1]:.1f}) rotate({angle:.1f})"/>'
+    )
+
+
+def _station(plan: AnyPlan, region: Region, x: float, y: float, labels: Labels) -> Iterator[str]:
+    name, machines = str(region), _machines(plan, region)
+    width = max(text_width(name, 13) * 1.06, text_width(machines, 11.5))
+    box, lead = labels.place(x, y, width, 29, COPIES_PX + 1)
+    if lead:
+        near_x, near_y = box.nearest(x, y)
+        yield (
+            f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{near_x:.1f}" y2="{near_y:.1f}" stroke="{style.INK}" '
+            'stroke-width="0.8"/>'
+        )
+    ends = region == plan.source or region in plan.destinations
+    if region in _copies(plan):
+        yield _copies_ring(x, y, COPIES_PX)
+    fill = style.INK if region == plan.source else "white"
+    yield (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{STATION_PX if ends else STATION_PX - 1.5}" fill="{fill}" '
+        f'stroke="{style.INK}" stroke-width="2"/>'
+    )
+    if region in plan.destinations:
+        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="{style.INK}"/>'
+    right_aligned = box.right < x
+    anchor, label_x = ("end", box.right) if right_aligned else ("start", box.left)
+    if box.left < x < box.right and not lead:
+        anchor, label_x = "middle", (box.left + box.right) / 2
+    yield style.text(label_x, box.top + 12, name, bold=True, anchor=anchor, halo=True)
+    yield style.text(label_x, box.top + 26, machines, size=11.5, colour=style.MUTED, anchor=anchor, halo=True)
+
+
+def _machines(plan: AnyPlan, region: Region) -> str:
+    here = [m for m in plan.machines if m.region == region]
+    machines = f"{here[0].count} × {here[0].offer.name}" if here else ""
+    if len(here) > 1:
+        machines = f"{sum(m.count for m in here)} machines"
+    count = _copies(plan).get(region)
+    return f"{machines}, {count} copies" if count else machines
+
+
+def draw_legend(plan: AnyPlan) -> tuple[int, list[str]]:
+    """Height and SVG elements of what goes below the map: its colours and marks, where they fit in two columns."""
+    ways = _ways(plan)
+    named = [way for way in ways[:ROUTES_NAMED_MAX] if way.share >= SHARE_NAMED_MIN]
+    entries = [(_colour(n, way), way.words) for n, way in enumerate(named)]
+    others = ways[len(named) :]
+    if others:
+        share = sum(way.share for way in others)
+        much = f"{share:.0%}" if share >= SHARE_NAMED_MIN else "<1%"
+        entries.append((style.OTHER_ROUTES, f"{much}: {len(others)} more {'routes' if len(others) > 1 else 'route'}"))
+    if _copies(plan):
+        entries.append(("", "bytes are copied here"))
+    column_px = style.WIDTH / 2
+    fits = all(text_width(words, 12) <= column_px - LEGEND_LEFT - WORDS_AFTER for _, words in entries)
+    rows = math.ceil(len(entries) / 2) if fits else len(entries)
+    drawn = []
+    for number, (colour, words) in enumerate(entries):
+        x = LEGEND_LEFT + column_px * (number // rows)
+        y = 16.0 + ROW_PX * (number % rows)
+        if colour:
+            drawn.append(f'<rect x="{x:.0f}" y="{y - 8:.0f}" width="22" height="7" rx="1.5" fill="{colour}"/>')
+        else:
+            drawn.append(_copies_ring(x + 11, y - 4, 6.0))
+        drawn.append(style.text(x + WORDS_AFTER, y, words, size=12))
+    return rows * ROW_PX, drawn
+
+
+def _copies_ring(x: float, y: float, radius: float) -> str:
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="none" stroke="{style.INK}" stroke-width="1.6" '
+        'stroke-dasharray="3 2"/>'
+    )
+
+
+def _route_words(route: OverlayRoute) -> str:
+    relays = route.regions[1:-1]
+    return f"{route.share:.0%}: {format_gbps(route.gbps)} {'via ' + _few(relays) if relays else 'direct'}"
+
+
+def _tree_words(plan: MulticastPlan, tree: DistributionTree) -> str:
+    """Share, rate and where it is copied."""
+    copied = list(tree.copies(plan.destinations))
+    relayed = [region for region in dict.fromkeys(src for src, _ in tree.hops) if region != plan.source]
+    where = f"copied at {_few(copied)}" if copied else f"via {_few(relayed)}" if relayed else "direct"
+    return f"{tree.share:.0%}: {format_gbps(tree.gbps)} {where}"
+
+
+def _few(regions: Sequence[Region]) -> str:
+    named = ", ".join(map(str, regions[:REGIONS_NAMED_MAX]))
+    return f"{named} and {len(regions) - REGIONS_NAMED_MAX} more" if len(regions) > REGIONS_NAMED_MAX else named

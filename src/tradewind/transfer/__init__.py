@@ -1,1 +1,0 @@
-"""Transfers: from the user's request to a verified end."""

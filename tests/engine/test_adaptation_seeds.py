@@ -1,0 +1,233 @@
+"""Replanning against a fake provider and fake gateways, with seeds: machines fail to start, gateways refuse routes.
+
+A change is whole or is taken back; the far end learns of new routes before the near end, and the lead last; no machine
+that no plan wants lives on.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.engine.fake_gateways import FakeGateways, fake_gateways
+from tests.engine.test_replan import HERE, THERE, catalog
+from tests.fleet.fake_provider import FakeProvider
+from tradewind.engine.adapt import REPLANS_MAX, Adaptation
+from tradewind.engine.compile import RunSettings, push_order
+from tradewind.engine.launch import JobGateways
+from tradewind.engine.ledger import JobLedger
+from tradewind.engine.overlay import plan_overlay
+from tradewind.engine.replan import Question
+from tradewind.engine.setup import plan_prices
+from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Machine
+from tradewind.model.deployment import GatewayAddress
+from tradewind.model.goal import Fastest, MinThroughput
+from tradewind.model.job import JobSpec, ObjectSelection, Target
+from tradewind.model.ledger import Ledger
+from tradewind.model.plan import Plan
+from tradewind.model.store import StoreSpec
+from tradewind.planner.network import Limits
+
+SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "40"))
+SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
+MBIT_BYTES = 125_000
+DIRECT_MBPS = 15
+"""The direct link carries a third of what it did."""
+RELAY_MBPS = 100
+
+
+@pytest.fixture(scope="module")
+def direct() -> Plan:
+    plan = plan_overlay(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), Limits(machines_per_region=1))
+    assert [len(route.nodes) for route in plan.routes] == [2], "the first plan goes the direct way alone"
+    return plan
+
+
+class Transfer:
+    """A transfer under way: an `Adaptation`, a real `Fleet`, and the lead's progress as the test wants it."""
+
+    def __init__(
+        self, folder: Path, plan: Plan, gateways: FakeGateways, rng: random.Random, usd_max: float | None = None
+    ) -> None:
+        self.provider = FakeProvider(rng, 0.0, gateways.control)
+        prices = plan_prices(plan, catalog())
+        # Time in the ledger is the transfer's, so that its sums are exact.
+        self.now_s = 0.0
+        self.ledger = ledger = JobLedger(Ledger(prices), None, usd_max=usd_max, clock=lambda: self.now_s, unix_s=0.0)
+        self.ledger.begin_run()
+        self.fleet = Fleet(
+            self.provider,
+            FleetJournal(folder),
+            plan,
+            "/nowhere",
+            purpose="a test",
+            settings=FleetSettings(plain=True, grows=True),
+            meter=ledger,
+        )
+        self.changes: list[Plan] = []
+        question = Question(catalog(), HERE, THERE, Fastest(), Limits(machines_per_region=1), 1 << 17, None, None)
+        self.adaptation = Adaptation(
+            question, plan, SPEC, replan=True, on_change=lambda plan, _: self.changes.append(plan), ledger=ledger
+        )
+        # Of `JobGateways` a change needs what the fleet itself has.
+        self.adaptation.begin(cast(JobGateways, self.fleet), RunSettings("job-1"))
+        self.bytes: dict[tuple[str, ...], float] = {}
+        self.relay_mbps = RELAY_MBPS
+        self.seconds = 0.0
+        """Cost of machines, as the provider counts it."""
+
+    def run(self, lasting_s: float) -> None:
+        """Progress twice a second: the direct link is slow, relays keep their promise. Each change is waited for."""
+        for _ in range(round(lasting_s * 2)):
+            self.now_s += 0.5
+            self.seconds += 0.5 * sum(name != "lead" for name in self.living())
+            for route in self.adaptation.plan.routes:
+                mbps = DIRECT_MBPS if len(route.nodes) == 2 else self.relay_mbps
+                self.bytes[route.nodes] = self.bytes.get(route.nodes, 0.0) + mbps * MBIT_BYTES / 2
+            self.adaptation.see(self.progress())
+            if self.adaptation._thread is not None:
+                self.adaptation._thread.join()
+
+    def progress(self) -> dict[str, Any]:
+        ids = self.adaptation._ids
+        hops = [
+            {"id": ids[nodes], "bytes": int(count), "up": True, "requests_in_flight": 0}
+            for nodes, count in self.bytes.items()
+            if nodes in ids
+        ]
+        return {
+            "elapsed_s": self.now_s,
+            "listed": True,
+            "bytes_done": int(sum(self.bytes.values())),
+            "bytes_total": 4_000_000_000,
+            "cost_usd": 0.0,
+            "hops": hops,
+        }
+
+    def living(self) -> set[str]:
+        return {machine.name for machine in self.provider.machines(self.fleet.id)}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_change_of_the_plan_is_whole_or_is_taken_back(tmp_path: Path, direct: Plan, seed: int) -> None:
+    rng = random.Random(seed)
+    # Paths of Unix sockets are short.
+    with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), rng) as gateways:
+        transfer = Transfer(tmp_path, direct, gateways, rng)
+        transfer.provider.failing = rng.choice([0.0, 0.0, 0.3])
+        gateways.failing = rng.choice([0.0, 0.0, 0.2, 0.6])
+        transfer.run(rng.uniform(40, 150))
+        failing = transfer.provider.failing or gateways.failing
+        notices = transfer.adaptation.notices()
+        changed = [line for line in notices if "replanned, now" in line]
+        refused = [line for line in notices if "could not be changed" in line]
+        assert len(changed) == len(transfer.changes)
+        assert len(changed) + len(refused) <= REPLANS_MAX
+        if not failing:
+            assert len(changed) == 1 and not refused, notices
+        present = {gateway.name for gateway in transfer.adaptation.plan.gateways}
+        retired = {gateway.name for gateway in direct.gateways}
+        assert present <= transfer.living(), "a machine of the present plan is gone"
+        assert transfer.living() <= present | retired, "a machine that no plan wants lives on"
+        if changed and not failing:
+            told_in_order(transfer.adaptation.plan, gateways)
+        transfer.adaptation.end()
+        transfer.fleet.close()
+        assert transfer.living() == set()
+        machines = transfer.ledger.ledger.machines
+        assert all(use.ended_s is not None for use in machines)
+        lived_s = sum(use.ended_s - use.launched_s for use in machines if use.ended_s is not None)
+        assert lived_s == pytest.approx(transfer.seconds)
+        paid = {use.usd_per_s for use in machines}
+        assert 0.0 not in paid, "a machine of another plan has no price"
+
+
+@contextmanager
+def transfer_of(folder: Path, plan: Plan, usd_max: float | None = None) -> Iterator[tuple[Transfer, FakeGateways]]:
+    """A transfer without failures, ended with the block."""
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), rng) as gateways:
+        transfer = Transfer(folder, plan, gateways, rng, usd_max)
+        try:
+            yield transfer, gateways
+        finally:
+            transfer.fleet.close()
+
+
+def test_a_job_that_ends_while_the_planner_works_starts_no_machine(tmp_path: Path, direct: Plan) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        living, started = transfer.fleet.living, list(transfer.provider.started)
+
+        def ended_meanwhile() -> set[str]:
+            transfer.adaptation.stop()
+            return living()
+
+        transfer.fleet.living = ended_meanwhile  # type: ignore[method-assign]
+        transfer.run(60)
+        assert transfer.provider.started == started
+        assert transfer.changes == []
+
+
+def test_a_job_that_ends_while_machines_start_keeps_its_plan(tmp_path: Path, direct: Plan) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        wait_ready = transfer.provider.wait_ready
+
+        def ended_meanwhile(machine: Machine, timeout_s: float) -> GatewayAddress:
+            transfer.adaptation.stop()
+            return wait_ready(machine, timeout_s)
+
+        transfer.provider.wait_ready = ended_meanwhile  # type: ignore[method-assign]
+        transfer.run(60)
+        assert transfer.adaptation.plan == direct and transfer.changes == []
+        assert transfer.living() == {gateway.name for gateway in direct.gateways}
+        assert transfer.adaptation.notices() == []
+
+
+def test_a_relay_that_hangs_does_not_hold_up_its_replacement(
+    tmp_path: Path, direct: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.engine.adapt.ROUTES_S", 0.5)
+    with transfer_of(tmp_path, direct) as (transfer, gateways):
+        transfer.run(40)
+        (relayed,) = transfer.changes
+        (relay,) = {gateway.name for gateway in relayed.gateways} - {gateway.name for gateway in direct.gateways}
+        assert [len(route.nodes) for route in relayed.routes] == [3]
+        gateways.hanging.add(relay)
+        transfer.relay_mbps = 1
+        transfer.run(40)
+        assert [len(route.nodes) for route in transfer.adaptation.plan.routes] == [2]
+        assert relay not in transfer.living()
+
+
+def test_new_machines_get_no_longer_than_the_ceiling_pays(tmp_path: Path, direct: Plan) -> None:
+    prices = plan_prices(direct, catalog()).machines
+    usd_per_s = max(price.usd_per_s for price in prices.values())
+    # Three machines for thirty seconds, of which some have passed when the third one is ordered.
+    with transfer_of(tmp_path, direct, 30 * 3 * usd_per_s) as (transfer, _):
+        given_s: list[float] = []
+        wait_ready = transfer.provider.wait_ready
+
+        def counted(machine: Machine, timeout_s: float) -> GatewayAddress:
+            given_s.append(timeout_s)
+            return wait_ready(machine, timeout_s)
+
+        transfer.provider.wait_ready = counted  # type: ignore[method-assign]
+        transfer.run(40)
+        assert transfer.changes, transfer.adaptation.notices()
+        assert max(given_s) < 30.0
+
+
+def told_in_order(plan: Plan, gateways: FakeGateways) -> None:
+    """The first word to each gateway comes from the far end to the near end, the lead last."""
+    first = list(dict.fromkeys(name for name, path, _ in gateways.told if path in ("/v1/routes", "/v1/program")))
+    assert first == [name for name in push_order(plan) if name in first]
+    assert first[-1] == plan.lead

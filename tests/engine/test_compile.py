@@ -1,0 +1,92 @@
+from dataclasses import replace
+
+from tradewind.engine.compile import LEAD_CONNECTIONS, RunSettings, compile_programs, push_order
+from tradewind.model.deployment import Deployment, GatewayAddress
+from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Target
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
+from tradewind.model.program import CopyScope, HopSpec, ObjectScope, PrefixScope
+from tradewind.model.store import StoreSpec
+
+JOB = JobSpec(
+    StoreSpec("s3://source"),
+    PrefixSelection(""),
+    (Target(StoreSpec("gs://one"), ""), Target(StoreSpec("gs://two"), "")),
+)
+KEY = "ab" * 32
+
+
+def two_routes() -> Deployment:
+    names = ("lead", "src", "north", "south", "dst")
+    hops = (
+        PlannedHop("src", "north", 4),
+        PlannedHop("north", "dst", 5),
+        PlannedHop("src", "south", 6),
+        PlannedHop("south", "dst", 7),
+    )
+    routes = (PlannedRoute(("src", "north", "dst"), 0.7, 0.02), PlannedRoute(("src", "south", "dst"), 0.3))
+    addresses = {name: GatewayAddress(f"unix:/{name}", f"127.0.0.1:{index}") for index, name in enumerate(names, 1)}
+    plan = Plan(tuple(PlannedGateway(name) for name in names), hops, routes)
+    return Deployment(plan, addresses, {("north", "dst"): "127.0.0.1:999"})
+
+
+def test_each_gateway_gets_its_own_part() -> None:
+    programs = compile_programs(two_routes(), JOB, RunSettings("job-1", 9, KEY))
+    north = programs["north"]
+    assert [route.nodes for route in north.routes] == [("lead", "src", "north", "dst")]
+    assert north.hops == (HopSpec("dst", "127.0.0.1:999", 5),)
+    assert programs["src"].hops == (HopSpec("north", "127.0.0.1:3", 4), HopSpec("south", "127.0.0.1:4", 6))
+    assert programs["lead"].hops == (HopSpec("src", "127.0.0.1:2", LEAD_CONNECTIONS),)
+    assert programs["dst"].hops == ()
+    assert {program.limits.store_requests_max for program in programs.values()} == {9}
+
+
+def test_a_short_stall_shortens_what_would_end_after_it_and_a_long_one_lengthens_nothing() -> None:
+    def limits(stall_s: int) -> set[tuple[int, int, int]]:
+        programs = compile_programs(two_routes(), replace(JOB, stall_s=stall_s), RunSettings("job-1"))
+        made = [program.limits for program in programs.values()]
+        return {(each.peer_silence_s, each.store_reach_s, each.store_idle_s) for each in made}
+
+    assert limits(3600) == limits(60) == {(15, 45, 30)}
+    assert limits(20) == {(5, 15, 10)}
+    assert limits(1) == {(2, 1, 5)}
+
+
+def test_stores_and_key_go_only_where_they_are_needed() -> None:
+    programs = compile_programs(two_routes(), JOB, RunSettings("job-1", None, KEY))
+    assert {name for name, program in programs.items() if program.lead is not None} == {"lead"}
+    assert {name for name, program in programs.items() if program.source is not None} == {"src"}
+    assert {name for name, program in programs.items() if program.sinks} == {"dst"}
+    assert [store.url for store in programs["dst"].sinks] == ["gs://one", "gs://two"]
+    assert {name for name, program in programs.items() if program.seal_key_hex} == {"src", "dst"}
+    assert all(KEY not in repr(program) for program in programs.values())
+
+
+def test_sources_and_sinks_are_told_which_keys_the_job_is_about() -> None:
+    targets = (Target(StoreSpec("gs://one"), "a/"), Target(StoreSpec("gs://two"), ""))
+    tree = compile_programs(
+        two_routes(), JobSpec(StoreSpec("az://account/source"), PrefixSelection("x/"), targets), RunSettings("job-1")
+    )
+    assert tree["src"].reads == PrefixScope("x/")
+    assert tree["dst"].writes == (PrefixScope("a/"), PrefixScope(""))
+    assert tree["dst"].copies == CopyScope("source", PrefixScope("x/"))
+    assert {name for name, program in tree.items() if program.reads or program.writes} == {"src", "dst"}
+    one = JobSpec(StoreSpec("s3://source"), ObjectSelection("x"), (Target(StoreSpec("gs://one"), "y"),))
+    programs = compile_programs(two_routes(), one, RunSettings("job-1"))
+    assert programs["src"].reads == ObjectScope("x")
+    assert programs["dst"].writes == (ObjectScope("y"),)
+
+
+def test_sinks_are_told_first_and_the_lead_last() -> None:
+    order = push_order(two_routes().plan)
+    assert order == ("dst", "north", "south", "src", "lead")
+
+
+def test_local_mode_is_no_special_case() -> None:
+    deployment = Deployment(local_plan(), {"local": GatewayAddress("unix:/x")})
+    programs = compile_programs(deployment, JOB, RunSettings("job-1"))
+    (program,) = programs.values()
+    assert program.routes[0].nodes == ("local", "local", "local")
+    assert program.hops == ()
+    assert program.lead == JOB
+    assert program.source == JOB.source
+    assert len(program.sinks) == 2

@@ -1,0 +1,252 @@
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tradewind.engine import jobs
+from tradewind.engine.jobs import JobStore, done_line, new_job_id
+from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
+from tradewind.model.job import JobSpec, ObjectSelection, Target
+from tradewind.model.locks import try_lock
+from tradewind.model.store import StoreSpec
+
+SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
+REQUEST = {"verb": "cp", "source": "s3://s/k", "destinations": ["s3://d/k"], "argv": [], "settings": {}}
+
+
+def make(store: JobStore, job_id: str, state: str | None = None) -> None:
+    store.make_folder(job_id)
+    store.create(job_id, SPEC, REQUEST, None)
+    if state is not None:
+        status = {"state": state, "progress": {"objects_done": 3}, "updated_unix_ms": 1}
+        Path(store.path(job_id), "status.json").write_text(json.dumps(status))
+
+
+@contextmanager
+def led(store: JobStore, job_id: str) -> Iterator[None]:
+    """What a living lead does to the lock."""
+    descriptor = os.open(Path(store.path(job_id), "lock"), os.O_CREAT | os.O_RDWR)
+    try:
+        assert try_lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JobStore:
+    return JobStore(str(tmp_path))
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
+def test_an_ended_job_is_what_its_status_says(store: JobStore, state: str) -> None:
+    make(store, "job-1", state)
+    record = store.load("job-1")
+    assert (record.state, record.progress.objects_done) == (state, 3)
+    assert "job-1" in repr(record)
+
+
+@pytest.mark.parametrize("state", [None, "running", "interrupted"])
+def test_the_lock_tells_running_from_interrupted(store: JobStore, state: str | None) -> None:
+    make(store, "job-1", state)
+    assert store.load("job-1").state == "interrupted"
+    with led(store, "job-1"):
+        assert store.load("job-1").state == "running"
+        with pytest.raises(JobBusy) as busy:
+            store.require_unled("job-1")
+        assert "resume" in (busy.value.hint or ""), "the lead of a killed command ends by itself"
+    assert store.load("job-1").state == "interrupted"
+    store.require_unled("job-1")
+
+
+def test_waiting_for_the_lead_to_go(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(store, "job-1")
+    looks = []
+    lead = ExitStack()
+
+    def look(_: float) -> None:
+        looks.append(store.is_led("job-1"))
+        if len(looks) == 3:
+            lead.close()
+
+    monkeypatch.setattr("tradewind.model.locks.time.sleep", look)
+    with lead:
+        lead.enter_context(led(store, "job-1"))
+        store.wait_unled("job-1")
+    assert looks == [True, True, True], "it returned while the lead was there"
+    assert not store.is_led("job-1")
+
+
+def test_a_lead_that_does_not_go_is_not_waited_for_without_end(store: JobStore) -> None:
+    make(store, "job-1")
+    with led(store, "job-1"), pytest.raises(JobBusy, match="still runs"):
+        store.wait_unled("job-1", timeout_s=0.0)
+
+
+def test_looking_never_takes_the_lock(store: JobStore) -> None:
+    """With a shared `flock` for a look, a lead that started at that moment failed with "Busy"."""
+    make(store, "job-1")
+    lock = Path(store.path("job-1"), "lock")
+    lock.touch()
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            store.is_led("job-1")
+
+    watchers = [threading.Thread(target=watch) for _ in range(2)]
+    for watcher in watchers:
+        watcher.start()
+    try:
+        for _ in range(2000):
+            with led(store, "job-1"):
+                pass
+    finally:
+        stop.set()
+        for watcher in watchers:
+            watcher.join()
+
+
+@pytest.mark.parametrize("job_id", ["nothing", "../..", "", "UPPER", "x" * 65])
+def test_unknown_jobs(store: JobStore, job_id: str) -> None:
+    make(store, "job-1")
+    with pytest.raises(JobNotFound):
+        store.load(job_id)
+
+
+def test_records_come_oldest_first_and_skip_what_is_no_job(store: JobStore) -> None:
+    for job_id in ("20250102-000000-aaaa", "20250101-000000-bbbb"):
+        make(store, job_id, "done")
+    Path(store.folder, "20250103-000000-cccc").mkdir()
+    assert [record.id for record in store.records()] == ["20250101-000000-bbbb", "20250102-000000-aaaa"]
+
+
+def test_no_folder_is_no_jobs(tmp_path: Path) -> None:
+    assert list(JobStore(str(tmp_path / "no")).records()) == []
+
+
+def test_what_a_killed_client_left_of_a_job_is_removed(store: JobStore) -> None:
+    make(store, "a-job")
+    for job_id in ("old", "used", "fresh"):
+        folder = Path(store.make_folder(job_id))
+        (folder / "job.json.123.new").write_text("{")
+    used = store.hold("used")
+    for job_id in ("a-job", "old", "used"):
+        os.utime(store.path(job_id), (0, 0))
+    store.prune()
+    assert sorted(os.listdir(store.folder)) == ["a-job", "fresh", "used"]
+    used.release()
+
+
+def test_the_last_line_of_a_job_that_is_done_is_found_again(store: JobStore) -> None:
+    make(store, "job-1")
+    folder = store.path("job-1")
+    assert done_line(folder) is None
+    summary = {"outcome": "done", "progress": {"objects_done": 3}}
+    for state, found in (("running", None), ("failed", None), ("done", {"event": "done", **summary})):
+        status = {"state": state, "progress": {}, "summary": summary, "updated_unix_ms": 1}
+        Path(folder, "status.json").write_text(json.dumps(status))
+        assert done_line(folder) == found
+
+
+def test_one_process_at_a_time_runs_a_job(store: JobStore) -> None:
+    make(store, "job-1")
+    lock = store.hold("job-1")
+    for _ in range(2):
+        with pytest.raises(JobBusy, match="another process works on job job-1"):
+            store.hold("job-1")
+    lock.release()
+    lock.release()
+    store.hold("job-1").release()
+
+
+def test_only_the_newest_finished_jobs_are_kept(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "FINISHED_JOBS_MAX", 2)
+    monkeypatch.setattr(jobs, "FINISHED_JOBS_SLACK", 2)
+    for number, state in enumerate(["done", "interrupted", "failed"]):
+        make(store, f"job-{number}", state)
+    assert store.prune() == 0
+    make(store, "job-3", "done")
+    assert store.prune() == 1
+    assert [record.id for record in store.records()] == ["job-1", "job-2", "job-3"]
+
+
+def test_ids_are_what_the_contract_allows() -> None:
+    made = [new_job_id() for _ in range(100)]
+    assert [job_id[:-6] for job_id in made] == sorted(job_id[:-6] for job_id in made)
+    ids = set(made)
+    assert len(ids) == 100
+    for job_id in ids:
+        assert set(job_id) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+        assert len(job_id) <= 64
+
+
+def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
+    def found() -> str | None:
+        job = store.unfinished("s3://s/k", ["s3://d/k"])
+        return None if job is None else job.id
+
+    assert found() is None
+    make(store, "20250101-000000-aaaaa", "interrupted")
+    assert found() == "20250101-000000-aaaaa"
+    assert store.unfinished("s3://s/k", ["s3://other/k"]) is None
+    make(store, "20250101-000001-aaaaa")
+    assert found() == "20250101-000001-aaaaa"
+    with led(store, "20250101-000001-aaaaa"):
+        assert found() is None, "it runs"
+    make(store, "20250101-000002-aaaaa", "done")
+    assert found() is None, "a later one has done it"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{}",
+        "null",
+        "7",
+        "not JSON",
+        "[" * 200_000,
+        '{"id": "job-2"}',
+        json.dumps({**REQUEST, "created_unix_ms": 10**20, "spec": {}}),
+        json.dumps({**REQUEST, "created_unix_ms": "now", "spec": {}}),
+        json.dumps({**REQUEST, "created_unix_ms": 1, "spec": {}, "destinations": [1]}),
+    ],
+)
+def test_a_damaged_job_is_named_and_left_out(store: JobStore, content: str) -> None:
+    make(store, "job-1", "done")
+    make(store, "job-2")
+    Path(store.path("job-2"), "job.json").write_text(content)
+    make(store, "job-3", "interrupted")
+    damaged: list[JobUnreadable] = []
+    assert [record.id for record in store.records(damaged.append)] == ["job-1", "job-3"]
+    assert len(damaged) == 1
+    assert store.path("job-2") in str(damaged[0])
+    assert len(str(damaged[0])) < 500
+    with pytest.raises(JobUnreadable):
+        store.load("job-2")
+    found = store.unfinished(REQUEST["source"], REQUEST["destinations"])  # type: ignore[arg-type]
+    assert found is not None
+    assert found.id == "job-3"
+
+
+@pytest.mark.parametrize("status", ["[]", "{}", "[" * 200_000, '{"state": "done", "progress": {"objects_done": "3"}}'])
+def test_a_damaged_status_counts_as_none(store: JobStore, status: str) -> None:
+    make(store, "job-1")
+    Path(store.path("job-1"), "status.json").write_text(status)
+    assert store.load("job-1").state == "interrupted"
+
+
+def test_a_cancelling_that_was_killed_says_nothing(store: JobStore) -> None:
+    make(store, "job-1", "interrupted")
+    folder = store.path("job-1")
+    with jobs.cancelling(folder):
+        assert jobs.is_cancelled(folder)
+        left = Path(folder, jobs.CANCELLING_FILE)
+        assert left.exists()
+    left.touch()
+    assert not jobs.is_cancelled(folder)

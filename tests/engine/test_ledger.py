@@ -1,0 +1,516 @@
+"""A job's ledger against a fake clock and a fake provider: every machine is charged once, from launch to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import stat
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.fake_provider import FakeProvider
+from tests.fleet.test_fleet_seeds import RELAYS, plan_over
+from tradewind.engine.jobs import client_lock
+from tradewind.engine.ledger import (
+    ALIVE_S_MAX,
+    LEDGER_FILE,
+    JobLedger,
+    end_fleet_in_ledger,
+    end_machines_in_ledger,
+    read_ledger,
+    stored_ledger,
+)
+from tradewind.engine.report import job_cost, summary_lines
+from tradewind.errors import CeilingReached, GatewayError
+from tradewind.fleet.fleet import LEASE_S, LEASE_S_MIN, Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Machine, MachineOrder
+from tradewind.gateway.process import STOP_S
+from tradewind.model.deployment import GatewayAddress
+from tradewind.model.event import HopActivity, Progress, Summary
+from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
+from tradewind.model.plan import Plan
+from tradewind.model.price import PriceTier
+from tradewind.model.requests import RequestPrices
+
+SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
+USD_PER_S = 0.01
+PRICES = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test")})
+
+
+@dataclass
+class Clock:
+    now_s: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class TimedProvider(FakeProvider):
+    """Machines take up to `start_s_max` to start; it adds up how long each of them lived."""
+
+    start_s_max = 60.0
+
+    def __init__(self, rng: random.Random, failing: float, clock: Clock) -> None:
+        super().__init__(rng, failing)
+        self.clock, self.since_s, self.lived_s = clock, {}, 0.0  # type: ignore[var-annotated]
+
+    def create(self, order: MachineOrder) -> Machine:
+        asked_s = self.clock.now_s
+        try:
+            return super().create(order)
+        finally:
+            if (order.fleet_id, order.name) in self.living and order.name != "lead":
+                self.since_s.setdefault((order.fleet_id, order.name), asked_s)
+
+    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
+        self.clock.now_s += self.rng.uniform(0, self.start_s_max)
+        return super().wait_ready(machine, timeout_s)
+
+    def delete(self, machines: Any, **how: Any) -> None:
+        super().delete(machines, **how)
+        for machine in machines:
+            since_s = self.since_s.pop((machine.fleet_id, machine.name), None)
+            self.lived_s += 0.0 if since_s is None else self.clock.now_s - since_s
+
+
+class Job:
+    """A job that is run again and again, each time as another process would."""
+
+    def __init__(self, folder: Path, seed: int, failing: float = 0.0) -> None:
+        self.rng, self.clock, self.folder = random.Random(seed), Clock(), folder / "job"
+        self.folder.mkdir(parents=True)
+        self.provider = TimedProvider(self.rng, failing, self.clock)
+        self.journal = FleetJournal(folder)
+
+    def begin(self, usd_max: float | None = None) -> JobLedger:
+        stored = read_ledger(str(self.folder)) or Ledger(PRICES, 1.0)
+        ledger = JobLedger(
+            stored.ended(self.clock.now_s),
+            str(self.folder),
+            usd_max=usd_max,
+            clock=self.clock,
+            unix_s=self.clock.now_s,
+        )
+        ledger.begin_run()
+        return ledger
+
+    def fleet(self, ledger: JobLedger, plan: Plan) -> Fleet:
+        settings = FleetSettings(plain=True, grows=True)
+        return Fleet(self.provider, self.journal, plan, "/nowhere", purpose="a test", settings=settings, meter=ledger)
+
+    def stored_usd(self) -> float:
+        ledger = read_ledger(str(self.folder))
+        return 0.0 if ledger is None else ledger.total_usd(self.clock.now_s)
+
+    def status(self, state: str, **counts: Any) -> None:
+        document = {"state": state, "progress": asdict(Progress(**counts)), "updated_unix_ms": 0}
+        (self.folder / "status.json").write_text(json.dumps(document))
+
+
+def progress(**counts: Any) -> dict[str, Any]:
+    return asdict(Progress(**counts))
+
+
+class HungProvider(TimedProvider):
+    """Its relays hang: they are killed ten seconds after the others have ended."""
+
+    def delete(self, machines: Any, *, on_gone: Any = None, **how: Any) -> None:
+        for machine in sorted(machines, key=lambda machine: machine.name.startswith("relay")):
+            self.clock.now_s += 10.0 if machine.name.startswith("relay") else 0.0
+            super().delete([machine], on_gone=on_gone, **how)
+
+
+def test_a_machine_that_hangs_is_charged_longer_than_those_that_end_at_once(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.provider = HungProvider(job.rng, 0.0, job.clock)
+    job.provider.start_s_max = 0.0
+    ledger = job.begin()
+    job.fleet(ledger, plan_over(["relay-0"])).close()
+    lived_s = {use.name: use.ended_s - use.launched_s for use in ledger.ledger.machines if use.ended_s is not None}
+    assert lived_s == {"source": 0.0, "sink": 0.0, "relay-0": 10.0}
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_machines_cost_what_they_lived_whatever_happens(tmp_path: Path, block: int) -> None:
+    """Runs that fail to start, plans that change and keep machines, machines that drain after a change."""
+    for seed in range(block, SEEDS, 5):
+        job = Job(tmp_path / str(seed), seed, failing=random.Random(seed).choice([0.0, 0.05, 0.3]))
+        for _ in range(job.rng.randrange(1, 4)):
+            ledger = job.begin()
+            with suppress(GatewayError):
+                fleet = job.fleet(ledger, plan_over(job.rng.sample(RELAYS, 2)))
+                for _ in range(job.rng.randrange(4)):
+                    job.clock.now_s += job.rng.uniform(0, 100)
+                    plan = plan_over(job.rng.sample(RELAYS, job.rng.randrange(4)))
+                    with suppress(GatewayError):
+                        fleet.grow(plan)
+                        job.clock.now_s += job.rng.uniform(0, 100)  # What is under way drains.
+                        fleet.shrink(plan)
+                    real_s = job.provider.lived_s + sum(
+                        job.clock.now_s - since_s for since_s in job.provider.since_s.values()
+                    )
+                    assert ledger.spent_usd() == pytest.approx(real_s * USD_PER_S, abs=1e-9), f"seed {seed}"
+                fleet.close()
+            assert job.stored_usd() == pytest.approx(job.provider.lived_s * USD_PER_S, abs=1e-9), f"seed {seed}"
+            job.clock.now_s += job.rng.uniform(0, 1000)  # Nothing lives, and nothing is charged.
+
+
+def test_a_replan_that_keeps_a_machine_charges_it_once_and_a_drained_one_until_its_end(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.provider.start_s_max = 0.0
+    ledger = job.begin()
+    fleet = job.fleet(ledger, plan_over(["relay-0"]))  # With source and sink: three machines.
+    job.clock.now_s += 100
+    fleet.grow(plan_over(["relay-1"]))
+    job.clock.now_s += 10
+    fleet.shrink(plan_over(["relay-1"]))
+    job.clock.now_s += 40
+    fleet.close()
+    seconds = {use.name: use.ended_s - use.launched_s for use in ledger.ledger.machines if use.ended_s is not None}
+    assert seconds == {"source": 150, "sink": 150, "relay-0": 110, "relay-1": 50}
+    assert ledger.spent_usd() == pytest.approx(460 * USD_PER_S)
+
+
+def test_resumes_that_fail_cost_their_own_seconds_and_no_more(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    first = job.begin()
+    fleet = job.fleet(first, plan_over([]))
+    job.clock.now_s += 160
+    fleet.close()
+    spent_usd = [job.stored_usd()]
+    job.provider.failing = 1.0
+    for _ in range(3):
+        ledger = job.begin()
+        with pytest.raises(GatewayError):
+            job.fleet(ledger, plan_over([]))
+        spent_usd.append(job.stored_usd())
+    assert spent_usd[-1] == pytest.approx(job.provider.lived_s * USD_PER_S)
+    assert spent_usd[-1] == pytest.approx(spent_usd[0]), "machines of the first run were charged again"
+
+
+def test_egress_is_counted_once_though_each_lead_tells_the_sum_of_all_runs(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    first = job.begin()
+    first.see(progress(cost_usd=0.4))
+    first.save()
+    job.status("interrupted", cost_usd=0.5)  # Its last words did not reach us.
+    second = job.begin()
+    assert second.spent_usd() == pytest.approx(0.5)
+    second.see(progress(cost_usd=0.5))
+    second.see(progress(cost_usd=0.75))
+    second.see(progress(cost_usd=0.6))  # It was late.
+    assert second.spent_usd() == pytest.approx(0.75)
+    assert [line.usd for line in second.ledger.lines(0.0)] == pytest.approx([0.5, 0.25])
+
+
+def test_egress_is_told_by_edge_with_what_arrived(tmp_path: Path) -> None:
+    edge = EdgePrice("aws:a → gcp:b", 0.1, "list")
+    clock = Clock()
+    ledger = JobLedger(Ledger(JobPrices(routes={"a → b": (edge,)})), None, clock=clock, unix_s=0.0)
+    ledger.begin_run()
+    hops = [HopActivity("a → b", 2 * 10**9), HopActivity("a → b", 10**9, id=7), HopActivity("a → c", 10**9)]
+    ledger.see(progress(cost_usd=0.3, hops=hops))
+    ledger.see(progress(cost_usd=0.1, hops=hops[:1]))  # It was late.
+    (line,) = ledger.ledger.lines(0.0)
+    assert (line.what, line.quantity, line.unit, line.source) == ("aws:a → gcp:b", 3.0, "GB", "list")
+    assert line.usd == pytest.approx(0.3)
+
+
+def test_a_lead_that_died_may_have_spent_what_it_wrote_down_first(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    first = job.begin()
+    first.see(progress(cost_usd=0.45))
+    job.status("running", cost_usd=0.4)
+    (job.folder / "spent").write_text("5.5e-1                                     123456\n")
+    first.begin_run()  # The lead is started again.
+    assert first.spent_usd() == pytest.approx(0.55)
+    first.see(progress(cost_usd=0.6))
+    assert first.spent_usd() == pytest.approx(0.6)
+
+
+def test_a_lead_that_was_killed_before_it_wrote_anything_is_paid_all_the_same(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    ledger.see(progress(cost_usd=0.3))
+    ledger.begin_run()
+    ledger.see(progress(cost_usd=0.1))
+    assert ledger.spent_usd() == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_kills_of_lead_and_client_lose_nothing_and_count_nothing_twice(tmp_path: Path, block: int) -> None:
+    for seed in range(block, SEEDS, 5):
+        killed_job(tmp_path / str(seed), seed)
+
+
+def killed_job(folder: Path, seed: int) -> None:
+    """A job whose leads and clients are killed at random, and what it really sent, lost and moved."""
+    rng = random.Random(seed)
+    store = RequestPrices(get_usd_per_1000=1000.0, put_usd_per_1000=0.0)
+    prices = JobPrices({}, store, "list", store, "list")
+    job = Job(folder, seed)
+    told_usd, moved, journalled, gets = 0.0, 0, 0, 0
+    ledger = JobLedger(Ledger(prices), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+    ledger.begin_run()
+    sent_usd = 0.0
+    for _ in range(rng.randrange(1, 8)):
+        earlier = journalled
+        for _ in range(rng.randrange(12)):
+            # The lead books what it sends before it sends it; a part of that may turn out not to have left.
+            booked_usd = rng.uniform(0.0, 0.1)
+            (job.folder / "spent").write_text(f"{sent_usd + booked_usd:e} 0\n")
+            if rng.random() < 0.5:
+                ledger.see(counts(sent_usd + booked_usd, moved, earlier))
+            sent_usd += booked_usd * rng.choice([0.0, 0.5, 1.0])
+            (job.folder / "spent").write_text(f"{sent_usd:.17e} 0\n")
+            objects = rng.randrange(4)
+            moved, gets = moved + objects, gets + objects
+            journalled = moved - (rng.randrange(objects + 1) if objects else 0)
+            if rng.random() < 0.7:
+                ledger.see(counts(sent_usd, moved, earlier))
+            if rng.random() < 0.3:
+                job.status("running", cost_usd=sent_usd * rng.random(), objects_done=journalled)
+            job.clock.now_s += rng.uniform(0, 4)
+            assert ledger.spent_usd() >= told_usd * (1 - 1e-9), f"seed {seed}: the sum shrank"
+            told_usd = ledger.spent_usd()
+        moved = journalled  # What was not journalled is moved again.
+        if rng.random() < 0.5:  # The client is killed too.
+            stored = read_ledger(str(job.folder)) or Ledger(prices)
+            ledger = JobLedger(stored.ended(job.clock.now_s), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+            told_usd = 0.0
+        ledger.begin_run()
+        egress_usd = ledger.ledger.usd_of("egress", job.clock.now_s)
+        assert egress_usd >= sent_usd - 1e-9, f"seed {seed}: what was sent was forgotten"
+        assert egress_usd <= sent_usd + 0.1 + 1e-9, f"seed {seed}: more than one booking that was not sent"
+        assert ledger.ledger.usd_of("requests", job.clock.now_s) <= gets + 1e-9, f"seed {seed}: requests counted twice"
+    ledger.see(counts(sent_usd, moved, journalled))
+    assert ledger.ledger.usd_of("egress", job.clock.now_s) <= sent_usd + 0.1 + 1e-9
+
+
+def counts(cost_usd: float, objects_done: int, objects_earlier: int) -> dict[str, Any]:
+    return progress(
+        cost_usd=cost_usd,
+        objects_done=objects_done,
+        objects_earlier=objects_earlier,
+        bytes_done=objects_done,
+        bytes_earlier=objects_earlier,
+    )
+
+
+def test_a_ceiling_counts_requests_machines_and_egress(tmp_path: Path) -> None:
+    prices = RequestPrices(get_usd_per_1000=0.4, put_usd_per_1000=5.0, list_usd_per_1000=5.0)
+    clock = Clock()
+    known = JobPrices(PRICES.machines, prices, "list", prices, "list")
+    ledger = JobLedger(Ledger(known), None, usd_max=10.0, clock=clock, unix_s=0.0)
+    ledger.begin_run()
+    ledger.launched("fleet", "relay", "site:a")
+    clock.now_s += 100
+    ledger.see(progress(objects_total=1000, objects_done=1000, bytes_done=1000, cost_usd=0.5))
+    assert ledger.spent_usd() == pytest.approx(1.0 + 0.5 + 0.4 + 0.005 + 5.0)
+    assert ledger.spent_usd(0.7, clock.now_s + 3) == pytest.approx(1.03 + 0.7 + 5.405)
+    assert ledger.usd == 10.0
+
+
+def test_a_killed_owner_leaves_machines_that_are_charged_for_their_lease_at_most(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.begin().launched("fleet", "relay", "site:a")
+    job.clock.now_s += 100
+    assert job.stored_usd() == pytest.approx(100 * USD_PER_S)
+    job.clock.now_s += 1e6
+    assert job.stored_usd() == pytest.approx(ALIVE_S_MAX * USD_PER_S)
+    again = job.begin()
+    assert again.spent_usd() == pytest.approx(ALIVE_S_MAX * USD_PER_S)
+
+
+def test_the_file_is_private_and_a_job_that_costs_nothing_has_none(tmp_path: Path) -> None:
+    free = JobLedger(Ledger(), str(tmp_path))
+    free.begin_run()
+    free.launched("fleet", "local", "site:local")
+    free.see(progress(bytes_done=10, objects_done=1))
+    free.ended("fleet")
+    free.save()
+    assert os.listdir(tmp_path) == []
+    paid = JobLedger(Ledger(PRICES), str(tmp_path))
+    paid.begin_run()
+    paid.launched("fleet", "local", "site:a")
+    assert os.listdir(tmp_path) == [LEDGER_FILE]
+    assert stat.S_IMODE((tmp_path / LEDGER_FILE).stat().st_mode) == 0o600
+
+
+def test_a_job_of_an_older_version_has_what_that_knew(tmp_path: Path) -> None:
+    gateways = {"a": {"region": "site:a"}, "b": {"region": "site:b"}}
+    old = {
+        "ceiling": {"usd": 5.0, "machines_usd_per_s": 0.02, "boot_s": 50.0, "earlier_usd": 1.0, "since_s": 0.0},
+        "topology": {"gateways": gateways},
+    }
+    ledger = stored_ledger(str(tmp_path), old, Progress(elapsed_s=50.0, cost_usd=0.25))
+    assert ledger.total_usd(0.0) == pytest.approx(1.0 + 2.0 + 0.25)
+    assert ledger.prices.machines["site:b"].usd_per_s == pytest.approx(0.01)
+    assert stored_ledger(str(tmp_path), {"ceiling": None, "topology": None}, Progress()) == Ledger()
+    (tmp_path / LEDGER_FILE).write_text("{")
+    assert stored_ledger(str(tmp_path), {}, Progress(cost_usd=0.5)).total_usd(0.0) == 0.5
+
+
+def test_every_display_shows_the_sum_of_the_ledger(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    fleet = job.fleet(ledger, plan_over([]))
+    job.clock.now_s += 50
+    ledger.see(progress(cost_usd=0.5))
+    fleet.close()
+    plan, last = plan_over([]), Progress(cost_usd=0.5)
+    stored = read_ledger(str(job.folder))
+    assert stored is not None
+    job.clock.now_s += 1e6
+    shown = job_cost(stored, plan, last, None, job.clock.now_s)
+    assert shown == job_cost(ledger.ledger, plan, last, None, job.clock.now_s)
+    assert shown.metered_usd == ledger.spent_usd() == sum(line["usd"] for line in shown.document()["lines"])
+    assert summary_lines(Summary("done", last), plan, None, shown)[-1].startswith("cost    $1.00 predicted, ")
+
+
+def test_machines_that_the_ceiling_cannot_pay_are_not_started(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
+    plan = plan_over([])  # Two machines: 1.20 USD at least.
+    spent = Ledger(billed, 1.0, runs=(RunCount(1, 0.5),))
+
+    def ledger(usd_max: float | None) -> JobLedger:
+        return JobLedger(spent, str(job.folder), usd_max=usd_max, clock=job.clock, unix_s=job.clock.now_s)
+
+    assert len(plan.machines) == 2
+    with pytest.raises(CeilingReached, match="leaves too little"):
+        ledger(1.69).room_s(plan)
+    assert ledger(1.7).room_s(plan) == pytest.approx(60.0)
+    assert ledger(2.5).room_s(plan) == pytest.approx(100.0)
+    assert ledger(None).room_s(plan) == float("inf")
+    beside = ledger(2.5)
+    beside.launched("a-fleet", "another", "site:a")
+    assert beside.room_s(plan) < 100.0, "the machines that live are paid for too"
+    with pytest.raises(CeilingReached):
+        JobLedger(Ledger(runs=(RunCount(1, 0.5),)), None, usd_max=0.5, clock=job.clock).room_s(plan)
+
+
+def test_a_job_whose_machines_lived_for_seconds_has_paid_the_minimum(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.provider.start_s_max = 0.0
+    billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
+    ledger = JobLedger(Ledger(billed), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+    ledger.begin_run()
+    fleet = job.fleet(ledger, plan_over([]))
+    assert ledger.spent_usd() == pytest.approx(2 * 60 * USD_PER_S), "it is owed from the launch on"
+    job.clock.now_s += 5
+    fleet.close()
+    assert job.stored_usd() == pytest.approx(2 * 60 * USD_PER_S)
+
+
+def test_a_sum_of_the_lead_that_is_newer_counts_where_tiers_were_dearer_than_the_plans_mean() -> None:
+    edge = EdgePrice("aws:a → gcp:b", 0.05, "list", (PriceTier(0.0, 0.09), PriceTier(10.0, 0.01)), "aws")
+    clock = Clock()
+    ledger = JobLedger(Ledger(JobPrices(routes={"a → b": (edge,)})), None, clock=clock, unix_s=0.0)
+    ledger.begin_run()
+    ledger.see(progress(cost_usd=0.5, hops=[HopActivity("a → b", 10 * 10**9)]))
+    assert ledger.spent_usd() == pytest.approx(0.9)
+    assert ledger.spent_usd(0.55) == pytest.approx(0.95)
+
+
+def test_a_clock_that_was_set_back_between_two_runs_charges_neither_too_little_nor_for_ever(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.clock.now_s = 1e6
+    job.begin().launched("fleet", "relay", "site:a")
+    job.clock.now_s += 100
+    killed = read_ledger(str(job.folder))
+    assert killed is not None
+    job.clock.now_s = 2000.0
+    again = job.begin()
+    earlier_usd = again.spent_usd()
+    again.launched("other", "relay", "site:a")
+    job.clock.now_s += 50
+    assert again.spent_usd() == pytest.approx(earlier_usd + 50 * USD_PER_S)
+    again.ended("other")
+    assert job.stored_usd() == pytest.approx(earlier_usd + 50 * USD_PER_S)
+
+
+def test_prices_are_written_down_before_the_first_machine_is_ordered(tmp_path: Path) -> None:
+    """A client that is killed right then leaves a job that is resumed, and whose machines are not free."""
+    Job(tmp_path / "priced", 0).begin()
+    stored = read_ledger(str(tmp_path / "priced" / "job"))
+    assert stored is not None
+    assert (stored.prices, stored.predicted_usd) == (PRICES, 1.0)
+
+
+def test_a_ledger_whose_job_another_process_runs_is_left_to_it(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    fleet = job.fleet(ledger, plan_over([]))
+    stored = read_ledger(str(job.folder))
+    lock = client_lock(str(job.folder))
+    assert lock is not None
+    end_fleet_in_ledger(str(job.folder), fleet.id, job.clock.now_s)
+    end_machines_in_ledger(str(job.folder), job.clock.now_s)
+    assert read_ledger(str(job.folder)) == stored
+    lock.release()
+    end_fleet_in_ledger(str(job.folder), fleet.id, job.clock.now_s)
+    ended = read_ledger(str(job.folder))
+    assert ended is not None and all(use.ended_s is not None for use in ended.machines)
+    end_fleet_in_ledger(str(tmp_path / "nowhere"), fleet.id, job.clock.now_s)
+
+
+def test_machines_may_live_as_long_as_the_ceiling_pays(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
+
+    def ledger(usd_max: float | None) -> JobLedger:
+        made = JobLedger(Ledger(billed), None, usd_max=usd_max, clock=job.clock, unix_s=job.clock.now_s)
+        made.begin_run()
+        for name in ("a", "b"):
+            made.launched("a-fleet", name, "site:a")
+        return made
+
+    assert ledger(None).left_s(900.0) == 900.0
+    paid = ledger(2 * 70 * USD_PER_S)
+    assert paid.left_s(900.0) == pytest.approx(70.0, abs=0.1), "the least that is billed is not billed again"
+    assert paid.left_s(20.0) == 20.0
+    job.clock.now_s += 65
+    assert paid.left_s(900.0) == pytest.approx(5.0, abs=0.1)
+    job.clock.now_s += 10
+    assert paid.left_s(900.0) == pytest.approx(0.0, abs=0.1)
+    paid.ended("a-fleet")
+    assert paid.left_s(900.0) == 900.0, "nothing is left that costs more"
+
+
+def test_leases_end_before_the_ceiling_but_are_never_short(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.provider.start_s_max = 0.0
+    ledger = job.begin(usd_max=2 * 300 * USD_PER_S)
+    fleet = job.fleet(ledger, plan_over([]))
+    assert fleet._lease_s() == 300 - STOP_S
+    assert fleet._lease_s(least_s=295.0) == 295
+    job.clock.now_s += 280
+    assert fleet._lease_s() == LEASE_S_MIN
+    fleet.close()
+    assert fleet._lease_s() == LEASE_S
+
+
+def test_a_machine_is_charged_no_longer_than_its_lease_let_it_live(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    ledger.launched("a-fleet", "source", "site:a")
+    ledger.launched("a-fleet", "sink", "site:a")
+    job.clock.now_s += 100
+    ledger.ended("a-fleet", {"source"}, 60.0)
+    ledger.ended("a-fleet", {"sink"}, 1000.0)
+    assert [(use.ended_s or 0.0) - use.launched_s for use in ledger.ledger.machines] == [40.0, 0.0]
+
+
+def test_a_job_with_a_ceiling_does_not_start_without_a_ledger_on_disk(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    (job.folder / LEDGER_FILE).mkdir()
+    with pytest.raises(OSError, match=LEDGER_FILE):
+        job.begin(usd_max=1.0)
+    job.begin()

@@ -1,0 +1,96 @@
+"""Where a store is: what may be believed, and of whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from tradewind.engine import regions
+from tradewind.engine.request import store_spec
+from tradewind.errors import UsageError
+from tradewind.model.region import Region
+from tradewind.model.store import Access
+from tradewind.model.url import parse_url
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
+
+
+@pytest.mark.parametrize(
+    ("url", "access", "region"),
+    [
+        ("s3://b/k", Access(region="eu-west-1"), "aws:eu-west-1"),
+        ("s3://b/k", Access(), None),
+        ("s3://b/k", Access(region="eu-west-1", endpoint="http://127.0.0.1:9000"), None),
+        ("s3://b/k", Access(region="aws:eu-west-1", endpoint="http://127.0.0.1:9000"), "aws:eu-west-1"),
+        ("s3://b/k", Access(region="eu-west-1", endpoint="https://x.s3.eu-west-1.vpce.amazonaws.com"), "aws:eu-west-1"),
+        ("https://bucket.s3.eu-central-1.amazonaws.com/k", Access(), "aws:eu-central-1"),
+        ("gs://b/k", Access(region="europe-west4"), "gcp:europe-west4"),
+        ("az://account/container/k", Access(region="westeurope"), "azure:westeurope"),
+        ("az://account/container/k", Access(), None),
+        ("r2://account/b/k", Access(region="auto"), None),
+        ("/data", Access(), None),
+        ("/data", Access(region="site:lab"), "site:lab"),
+    ],
+)
+def test_what_is_known_without_asking(url: str, access: Access, region: str | None) -> None:
+    found = regions.known_region(parse_url(url, cwd="/"), access)
+    assert found.region == (None if region is None else Region.parse(region))
+
+
+@pytest.mark.parametrize(
+    ("url", "access", "answer", "region", "because"),
+    [
+        ("s3://b", Access(), {"provider": "aws", "name": "eu-west-3"}, "aws:eu-west-3", "the store says so"),
+        ("gs://b", Access(), {"provider": "gcp", "name": "us-east1"}, "gcp:us-east1", "the store says so"),
+        ("s3://b", Access(endpoint="http://h:9000"), {"name": "us-east-1"}, None, "in no known cloud region"),
+        ("s3://b", Access(endpoint="https://s3.eu-west-1.amazonaws.com"), {"name": "eu-west-1"}, "aws:eu-west-1", "so"),
+        (
+            "s3://b",
+            Access(),
+            {"error": "s3://b: head: forbidden"},
+            None,
+            "the region of s3://b cannot be determined: s3://b: head",
+        ),
+    ],
+)
+def test_an_answer_is_believed_of_a_cloud_alone(
+    monkeypatch: pytest.MonkeyPatch, url: str, access: Access, answer: dict[str, str], region: str | None, because: str
+) -> None:
+    monkeypatch.setattr(regions, "ask_task", lambda _, task: [answer for _ in task["stores"]])
+    (found,) = regions.asked_regions([(parse_url(url, cwd="/"), access)], "gateway")
+    assert found.region == (None if region is None else Region.parse(region))
+    assert because in found.because
+
+
+def test_who_says_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regions, "ask_task", lambda *_: pytest.fail("asked"))
+    side = (parse_url("s3://b", cwd="/"), Access(region="aws:eu-west-1"))
+    assert regions.asked_regions([side, side], "gateway")[0].region == Region("aws", "eu-west-1")
+
+
+@pytest.mark.parametrize(
+    ("url", "region", "signed"),
+    [
+        ("s3://b/k", "aws:eu-west-1", "eu-west-1"),
+        ("s3://b/k", "eu-west-1", "eu-west-1"),
+        ("s3://b/k", "gcp:europe-west4", None),
+        ("gs://b/k", "gcp:europe-west4", None),
+        ("gs://b/k", None, None),
+    ],
+)
+def test_the_store_itself_gets_the_name_that_it_knows(url: str, region: str | None, signed: str | None) -> None:
+    place = parse_url(url, cwd="/")
+    assert store_spec(place.root, place, Access(region=region)).region == signed
+
+
+def test_a_compatible_server_is_not_signed_for_by_where_it_stands() -> None:
+    place = parse_url("s3://b/k", cwd="/")
+    lab = Access(region="aws:us-east-2", endpoint="http://127.0.0.1:9000")
+    assert store_spec(place.root, place, lab).region is None
+
+
+def test_half_a_region_is_refused() -> None:
+    with pytest.raises(UsageError, match="'aws:' is not a region"):
+        regions.known_region(parse_url("s3://b/k", cwd="/"), Access(region="aws:"))

@@ -1,0 +1,218 @@
+"""When a plan has fallen short, which links are to blame, and what the planner is asked then."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sky.world import RELAY, SINK, SOURCE, WORLD
+from tradewind.catalog.load import load_catalog
+from tradewind.engine.overlay import plan_overlay
+from tradewind.engine.promise import GRACE_S, SPAN_S, UNDER_S, PromiseWatch, Shortfall
+from tradewind.engine.replan import Question, State, ask_again, observed_links, unreachable
+from tradewind.fleet.sky_catalog import sky_catalog
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.origin import Origin
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
+from tradewind.model.price import EgressPrice, PriceTier
+from tradewind.model.region import Region
+from tradewind.planner.network import Limits
+from tradewind.sky.file import network_from_document
+
+HERE, VIA, THERE = Region.parse(SOURCE), Region.parse(RELAY), Region.parse(SINK)
+DIRECT, RELAYED = ("a", "b"), ("a", "r", "b")
+MBIT_BYTES = 125_000
+
+
+def catalog() -> Catalog:
+    return sky_catalog(network_from_document(WORLD, Path()), load_catalog())
+
+
+def plan(*routes: tuple[str, ...]) -> Plan:
+    """Routes of equal share that promise 40 Mbit/s together."""
+    places = {"a": SOURCE, "r": RELAY, "b": SINK}
+    passed = {name for route in routes for name in route}
+    pairs = dict.fromkeys(pair for route in routes for pair in itertools.pairwise(route))
+    return Plan(
+        (PlannedGateway("lead", SOURCE), *(PlannedGateway(n, p) for n, p in places.items() if n in passed)),
+        tuple(PlannedHop(start, end, 32) for start, end in pairs),
+        tuple(PlannedRoute(route, 1 / len(routes)) for route in routes),
+        prediction=Prediction(0.04, 60.0, 0.01),
+    )
+
+
+class Lead:
+    """Tells progress twice a second, of routes that carry so many Mbit/s."""
+
+    def __init__(self, of: Plan, left_bytes: int = 10**9, **settings: Any) -> None:
+        ids = {route.nodes: number for number, route in enumerate(of.routes)}
+        rest: dict[str, Any] = {"limit_bytes_per_s": None, "chunk_bytes": 1 << 17, **settings}
+        self.watch = PromiseWatch(of, ids, **rest)
+        self.ids, self.left_bytes, self.now_s = ids, left_bytes, 0.0
+        self.bytes = dict.fromkeys(ids, 0.0)
+
+    def run(self, lasting_s: float, down: tuple[str, ...] = (), **mbps: float) -> Shortfall | None:
+        """The last answer. Rates by the middle of a route's name: `direct` or `relayed`."""
+        seen = None
+        names = {DIRECT: "direct", RELAYED: "relayed"}
+        for _ in range(round(lasting_s * 2)):
+            self.now_s += 0.5
+            for route in self.bytes:
+                self.bytes[route] += mbps[names[route]] * MBIT_BYTES / 2
+            hops = [
+                {"id": self.ids[route], "bytes": int(count), "up": names[route] not in down}
+                for route, count in self.bytes.items()
+            ]
+            done = int(sum(self.bytes.values()))
+            seen = self.watch.see(
+                {
+                    "elapsed_s": self.now_s,
+                    "listed": True,
+                    "bytes_done": done,
+                    "bytes_total": done + self.left_bytes,
+                    "hops": hops,
+                }
+            )
+        return seen
+
+
+def test_a_route_that_slows_to_a_third_is_seen_within_seconds_and_not_at_once() -> None:
+    lead = Lead(plan(DIRECT, RELAYED))
+    assert lead.run(30, direct=20, relayed=20) is None
+    assert lead.run(2, direct=20 / 3, relayed=20) is None
+    seen = lead.run(SPAN_S + UNDER_S, direct=20 / 3, relayed=20)
+    assert seen is not None and seen.under == (DIRECT,)
+    assert seen.carried_gbps[DIRECT] == pytest.approx(0.02 / 3, rel=0.05)
+
+
+def test_nothing_is_held_against_routes_whose_work_others_have_taken_over() -> None:
+    lead = Lead(plan(DIRECT, RELAYED))
+    assert lead.run(60, direct=5, relayed=35) is None
+
+
+def test_when_nothing_moves_on_any_of_several_routes_no_route_is_to_blame() -> None:
+    lead = Lead(plan(DIRECT, RELAYED))
+    lead.run(30, direct=20, relayed=20)
+    # While a rate is seen that is the mean of before and after, it may look like a shortfall.
+    lead.run(SPAN_S, direct=0, relayed=0)
+    assert lead.run(20, direct=0, relayed=0) is None
+    alone = Lead(plan(DIRECT))
+    alone.run(30, direct=40)
+    assert alone.run(20, direct=0) is not None
+
+
+def test_the_first_seconds_and_the_last_bytes_count_for_nothing() -> None:
+    assert Lead(plan(DIRECT)).run(GRACE_S, direct=1) is None
+    assert Lead(plan(DIRECT), left_bytes=1_000_000).run(60, direct=5) is None
+
+
+def test_a_transfer_that_the_user_holds_back_owes_no_more_than_that() -> None:
+    assert Lead(plan(DIRECT), limit_bytes_per_s=5 * MBIT_BYTES).run(60, direct=5) is None
+
+
+def test_a_link_that_a_route_which_keeps_its_promise_takes_too_is_not_to_blame() -> None:
+    of = plan(DIRECT, RELAYED)
+    carried = {DIRECT: 0.005, RELAYED: 0.02}
+    promised = {DIRECT: 0.02, RELAYED: 0.02}
+    links = observed_links(catalog(), of, Shortfall(carried, promised, (DIRECT,), frozenset()))
+    assert links == {(HERE, THERE): pytest.approx(0.005 * 64 / 32)}
+    swapped = Shortfall({DIRECT: 0.02, RELAYED: 0.005}, promised, (RELAYED,), frozenset())
+    assert set(observed_links(catalog(), of, swapped)) == {(HERE, VIA), (VIA, THERE)}
+
+
+def test_a_relay_that_only_dead_routes_take_is_done_without_and_one_that_ended_too() -> None:
+    of = plan(DIRECT, RELAYED)
+    rates = {DIRECT: 0.02, RELAYED: 0.0}
+    seen = Shortfall(rates, {DIRECT: 0.02, RELAYED: 0.02}, (RELAYED,), frozenset({RELAYED}))
+    assert unreachable(of, seen, {"lead", "a", "r", "b"}) == {"r"}
+    assert unreachable(of, seen, {"lead", "a", "b"}) == {"r"}
+    both = Shortfall(rates, rates, (DIRECT, RELAYED), frozenset())
+    assert unreachable(of, both, {"lead", "a", "r", "b"}) == set()
+
+
+def question(goal: Goal, ceiling_usd: float | None = None) -> Question:
+    return Question(catalog(), HERE, THERE, goal, Limits(machines_per_region=2), 1 << 17, ceiling_usd, None)
+
+
+def state(**changes: Any) -> State:
+    """Half of a GB is left, over a direct link that carries 15 of its 47 Mbit/s."""
+    rest: dict[str, Any] = {
+        "left_bytes": 500_000_000,
+        "total_bytes": 1_000_000_000,
+        "elapsed_s": 80.0,
+        "carried_gbps": 0.015,
+        "egress_usd": 0.05,
+        "machines_usd": 0.001,
+        "links": {(HERE, THERE): 0.015},
+        "dead": {},
+    }
+    return State(**{**rest, **changes})
+
+
+def test_a_slow_link_is_left_for_the_relay() -> None:
+    found = ask_again(question(Fastest()), state())
+    assert found is not None
+    assert any("azure-westus2-1" in route.nodes for route in found.plan.routes)
+
+
+def test_a_plan_that_is_hardly_better_is_not_taken() -> None:
+    fastest = plan_overlay(catalog(), HERE, THERE, 0.5, Fastest(), Limits(machines_per_region=2))
+    assert fastest.prediction is not None
+    almost = state(links={}, carried_gbps=fastest.prediction.throughput_gbps * 0.95)
+    assert ask_again(question(Fastest()), almost) is None
+    assert ask_again(question(Cheapest()), state()) is None, "the cheapest way is the slow one still"
+
+
+@pytest.mark.parametrize("ceiling_usd", [0.1, 0.13, 0.2])
+def test_a_ceiling_is_less_by_what_was_spent_and_never_passed(ceiling_usd: float) -> None:
+    found = ask_again(question(MaxCost(ceiling_usd), ceiling_usd), state())
+    assert found is not None
+    assert found.plan.prediction is not None and found.ceiling_usd_per_gb is not None
+    assert found.plan.prediction.cost_usd <= ceiling_usd - 0.051
+    assert found.plan.overlay is not None
+    assert found.ceiling_usd_per_gb * 1.0 + found.plan.overlay.cost.machines_usd + 0.001 <= ceiling_usd
+
+
+@pytest.mark.parametrize("ceiling_usd", [0.052, 0.07])
+def test_no_plan_is_taken_where_the_ceiling_has_no_room_for_one(ceiling_usd: float) -> None:
+    assert ask_again(question(MaxCost(ceiling_usd), ceiling_usd), state()) is None
+
+
+def test_a_deadline_or_rate_that_cannot_be_had_any_more_is_missed_by_little() -> None:
+    for goal in (Deadline(85.0), MinThroughput(0.5)):
+        found = ask_again(question(goal), state())
+        assert found is not None and found.plan.prediction is not None
+        assert found.plan.prediction.throughput_gbps > 0.09
+
+
+def test_a_region_whose_machine_is_gone_is_not_planned_with() -> None:
+    assert ask_again(question(Fastest()), state(dead={"azure-westus2-1": VIA})) is None
+
+
+def test_no_gateway_gets_the_name_of_one_that_is_gone() -> None:
+    world = {**WORLD, "regions": {**WORLD["regions"], RELAY: {**WORLD["regions"][RELAY], "machines": 2}}}
+    roomy = sky_catalog(network_from_document(world, Path()), load_catalog())
+    asked = Question(roomy, HERE, THERE, Fastest(), Limits(machines_per_region=2), 1 << 17, None, None)
+    found = ask_again(asked, state(dead={"azure-westus2-1": VIA}))
+    assert found is not None
+    names = {gateway.name for gateway in found.plan.gateways}
+    assert "azure-westus2-2" in names and "azure-westus2-1" not in names
+
+
+def test_a_new_plan_goes_on_in_the_price_tier_that_was_reached() -> None:
+    """The direct way costs 1.00 USD per GB for the first GB of the account, then 0.10."""
+    known = catalog()
+    dear = EgressPrice((PriceTier(0.0, 1.0), PriceTier(1.0, 0.1)), Origin("imported", "a test", ""))
+    prices = replace(known.prices, pairs={**known.prices.pairs, (HERE, THERE): dear, (VIA, THERE): dear})
+    asked = replace(question(Fastest()), catalog=replace(known, prices=prices))
+    dearest = []
+    for now in (state(), state(sent_gb={(HERE, THERE): 1.5})):
+        found = ask_again(asked, now)
+        assert found is not None and found.plan.overlay is not None
+        dearest.append(max(edge.usd_per_gb for edge in found.plan.overlay.edges))
+    assert dearest == [pytest.approx(1.0), pytest.approx(0.1)]

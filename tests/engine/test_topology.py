@@ -1,0 +1,82 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind.engine.topology import DEFAULT_CONNECTIONS, read_topology, topology_from_document
+from tradewind.errors import TopologyError
+from tradewind.model.plan import PlannedHop
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    return {
+        "gateways": {"a": {"role": "source"}, "r": {"role": "relay"}, "b": {"role": "sink"}},
+        "routes": [
+            {"nodes": ["a", "r", "b"], "share": 0.75, "usd_per_gb": 0.02},
+            {"nodes": ["a", "b"], "share": 0.25},
+        ],
+        **changes,
+    }
+
+
+def test_a_topology_is_a_plan() -> None:
+    plan = topology_from_document(document()).plan
+    assert [gateway.name for gateway in plan.gateways] == ["lead", "a", "r", "b"]
+    assert [route.nodes for route in plan.routes] == [("a", "r", "b"), ("a", "b")]
+    assert {hop.connections for hop in plan.hops} == {DEFAULT_CONNECTIONS}
+    assert plan.mean_usd_per_gb == pytest.approx(0.015)
+
+
+def test_hops_may_have_their_own_connections_and_addresses() -> None:
+    hops = [{"from": "a", "to": "r", "connections": 64}, {"from": "r", "to": "b", "address": "127.0.0.1:9"}]
+    made = topology_from_document(document(connections=2, hops=[*hops, {"from": "lead", "to": "a", "connections": 3}]))
+    assert PlannedHop("a", "r", 64) in made.plan.hops
+    assert PlannedHop("a", "b", 2) in made.plan.hops
+    assert PlannedHop("lead", "a", 3) in made.plan.hops
+    assert made.detours == {("r", "b"): "127.0.0.1:9"}
+
+
+def test_gateways_may_have_limits_and_a_port() -> None:
+    gateways = {
+        **document()["gateways"],
+        "r": {"role": ["relay"], "listen": "127.0.0.1:7", "limits": {"memory_bytes": 5}},
+    }
+    made = topology_from_document(document(gateways=gateways, plain=True))
+    assert made.listen == {"r": "127.0.0.1:7"}
+    assert made.plan.gateways[2].limits.memory_bytes == 5
+    assert made.plain
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"gateways": []}, "must be an object"),
+        ({"routes": {}}, "must be a list"),
+        ({"speed": 1}, "unknown entry 'speed'"),
+        ({"gateways": {"a": {"role": "source"}, "b": {"role": "boss"}}}, "role"),
+        ({"gateways": {"lead": {"role": "source"}, "b": {"role": "sink"}}}, "reserved"),
+        ({"routes": [{"nodes": ["a", "b"], "share": 1}]}, "gateway r is on no route"),
+        ({"routes": [{"nodes": ["b", "a"], "share": 1}]}, "would be a source"),
+        ({"routes": [{"nodes": ["a", "c"], "share": 1}]}, "no gateway 'c'"),
+        ({"routes": [{"nodes": ["a", "b"], "share": "all"}]}, "must be a number"),
+        ({"routes": [{"nodes": ["a", "b"]}]}, "no 'share'"),
+        ({"hops": [{"from": "b", "to": "a"}]}, "on no route"),
+        ({"connections": 65}, "connections"),
+    ],
+)
+def test_mistakes_are_named(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(TopologyError, match=complaint):
+        topology_from_document(document(**change))
+
+
+def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    with pytest.raises(TopologyError, match=r"t\.json"):
+        read_topology(str(file))
+    file.write_text("{")
+    with pytest.raises(TopologyError, match="not JSON"):
+        read_topology(str(file))
+    file.write_text(json.dumps(document(speed=1)))
+    with pytest.raises(TopologyError, match=r"t\.json: .*speed"):
+        read_topology(str(file))

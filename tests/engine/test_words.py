@@ -1,0 +1,109 @@
+"""Progress and report as a person reads them."""
+
+from dataclasses import replace
+
+from tradewind.engine.progress import ProgressLines, plain_line
+from tradewind.engine.report import plan_lines, summary_lines
+from tradewind.model.amounts import format_usd
+from tradewind.model.event import HopActivity, Progress, Summary
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
+
+PROGRESS = Progress(
+    listed=True,
+    objects_total=2000,
+    bytes_total=4_000_000_000,
+    objects_done=1000,
+    bytes_done=1_000_000_000,
+    objects_failed=1,
+    retries=2,
+    bytes_per_s=100_000_000,
+    elapsed_s=10.0,
+    cost_usd=0.125,
+    hops=(HopActivity("lead → src → dst", 400_000_000), HopActivity("lead → src → r → dst", 600_000_000, False)),
+)
+
+
+def test_two_lines_and_the_busiest_hops() -> None:
+    lines = ProgressLines().update(PROGRESS)
+    assert lines == [
+        "1,000/2,000 objects   1.00 GB/4.00 GB",
+        "100 MB/s   30.0 s left   $0.125   1 error   2 retries",
+        "  lead → src → r → dst  down",
+        "  lead → src → dst      40.0 MB/s",
+    ]
+
+
+def test_while_listing_totals_are_at_least() -> None:
+    line = plain_line(Progress(objects_total=10, bytes_total=5, elapsed_s=2.0))
+    assert line == "0/≥10 objects 0 B/≥5 B, 0 B/s 2.0 s 0 errors"
+
+
+def test_in_one_process_there_are_no_hops_to_show() -> None:
+    assert len(ProgressLines().update(Progress(hops=(HopActivity("local"),)))) == 2
+
+
+def test_the_end_says_all() -> None:
+    summary = Summary(
+        "some_failed",
+        PROGRESS,
+        objects_deleted=3,
+        proofs={"crc64nvme → crc64nvme": 990, "length → read-back": 10, "earlier run": 1},
+    )
+    assert summary_lines(summary, priced()) == [
+        "moved   1,000 objects, 1.00 GB in 10.0 s (100 MB/s), 2 retries",
+        "also    3 deleted, 1 failed",
+        "proven  990 by CRC64NVME on both sides, 10 by length at the source, reading back at the destination, "
+        "1 in an earlier run",
+        "cost    $0.10 predicted, $0.125 metered",
+    ]
+
+
+def test_a_resumed_job_has_the_rate_of_its_own_run() -> None:
+    progress = Progress(
+        listed=True,
+        objects_total=10,
+        objects_done=10,
+        bytes_done=1_000_000_000,
+        bytes_earlier=900_000_000,
+        bytes_per_s=10_000_000,
+        elapsed_s=10.0,
+    )
+    lines = summary_lines(Summary("done", progress), local_plan())
+    assert lines[:2] == [
+        "moved   10 objects, 1.00 GB in 10.0 s (10.0 MB/s), 0 retries",
+        "also    900 MB of it in earlier runs",
+    ]
+
+
+def priced() -> Plan:
+    gateways = tuple(PlannedGateway(name) for name in ("lead", "a", "b"))
+    return Plan(gateways, (PlannedHop("a", "b", 1),), (PlannedRoute(("a", "b"), 1.0, 0.1),))
+
+
+def test_two_lines_before_the_start() -> None:
+    assert plan_lines("cp", "a", ("b", "c"), local_plan()) == [
+        "copy    a → b, c",
+        "via     this machine, no gateways in between",
+    ]
+    elsewhere = replace(local_plan(), gateways=(PlannedGateway("local", "aws:us-east-1"),))
+    assert plan_lines("cp", "a", ("b",), elsewhere) == ["copy    a → b"], "it lists before there is a plan"
+    assert plan_lines("mv", "a", ("b",), priced())[1] == "via     2 gateways (0 relaying) on 1 route; $0.10 per GB"
+    free = replace(priced(), routes=(PlannedRoute(("a", "b"), 1.0),))
+    assert plan_lines("mv", "a", ("b",), free)[1] == "via     2 gateways (0 relaying) on 1 route"
+
+
+def test_a_ceiling_is_what_the_way_costs_at_most() -> None:
+    words = plan_lines("cp", "a", ("b",), priced(), 0.002)[1]
+    assert words == "via     2 gateways (0 relaying) on 1 route; at most $0.002 per GB, by --max-cost"
+    assert "; $0.10 per GB" in plan_lines("cp", "a", ("b",), priced(), 0.2)[1]
+    assert summary_lines(Summary("done", PROGRESS), priced(), 0.002)[-1] == "cost    $0.002 predicted, $0.125 metered"
+
+
+def test_what_costs_nothing_has_no_line_of_cost() -> None:
+    lines = summary_lines(Summary("done", replace(PROGRESS, cost_usd=0.0)), local_plan())
+    assert not [line for line in lines if line.startswith("cost")]
+
+
+def test_small_amounts_have_digits_that_say_something() -> None:
+    amounts = [12.345, 0.05, 0.001, 0.00042, 0.0000015]
+    assert [format_usd(amount) for amount in amounts] == ["$12.35", "$0.05", "$0.001", "$0.00042", "$0.0000015"]
