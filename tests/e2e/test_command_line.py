@@ -114,7 +114,7 @@ def test_nothing_is_kept_of_a_dry_run_or_of_a_mistake(command: Command, tree: Pa
         (["cp", "-r", "x", "s3//b/x"], 2, "write s3://b/x"),
         (["cp", "-r", "/nowhere", "gs:b"], 2, "write gs://b"),
         (["config"], 2, "ACTION is show"),
-        (["jobs"], 2, "ACTION is one of list, show, resume, cancel"),
+        (["jobs"], 2, "ACTION is one of list, show, attach, wait"),
         (["completion"], 2, "SHELL is one of bash, zsh, fish"),
         (["cp", "-R", "a", "b"], 2, "did you mean -r?"),
         (["sync", "-r", "a", "b"], 2, "sync always copies everything below SRC"),

@@ -24,7 +24,7 @@ def test_a_pipe_in_a_jobs_folder_hangs_nothing(command: Command, tmp_path: Path,
     os.mkfifo(place)
     said = command.run("jobs", "list", timeout_s=20).expect(0)
     assert f"warning: {place} is unreadable: not a regular file; it is skipped" in said.stderr
-    for action in "show", "resume", "cancel":
+    for action in "show", "attach", "wait", "pause", "resume", "cancel", "receipt":
         refused = command.run("jobs", action, job["id"], timeout_s=20).expect(1)
         assert f"{place} is unreadable: not a regular file" in refused.stderr and "hint: " in refused.stderr
 

@@ -71,6 +71,6 @@ def detach(*, say: bool, as_json: bool) -> Keeper | int:
     if not as_json:
         print(job_id)
     if say:
-        words = f"tradewind jobs show {job_id}", f"tradewind jobs cancel {job_id}"
-        print(f"detached: `{words[0]}` shows its progress, `{words[1]}` stops it", file=sys.stderr)
+        words = f"tradewind jobs attach {job_id}", f"tradewind jobs cancel {job_id}"
+        print(f"detached: `{words[0]}` follows it, `{words[1]}` stops it for good", file=sys.stderr)
     return 0

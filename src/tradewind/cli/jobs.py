@@ -1,4 +1,4 @@
-"""`tradewind jobs list|show|resume|cancel`."""
+"""`tradewind jobs`: list, show, attach, wait, pause, resume, cancel, receipt."""
 
 from __future__ import annotations
 
@@ -11,23 +11,31 @@ from typing import Any
 from tradewind.cli.arguments import add_setting
 from tradewind.cli.output import printable
 from tradewind.engine.client import Client
-from tradewind.engine.jobs import JobRecord
+from tradewind.engine.jobs import RESUMABLE, JobRecord
 from tradewind.engine.report import cost_lines, job_cost, ledger_table, summary_lines
+from tradewind.engine.topology import plan_of
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
-from tradewind.model.plan import local_plan
 from tradewind.model.units import format_bytes
 
-#: States of jobs that `jobs resume` takes.
-RESUMABLE = ("interrupted", "failed")
-USAGE = "[OPTION]… list | show ID | resume ID | cancel ID"
+ACTIONS = ("list", "show", "attach", "wait", "pause", "resume", "cancel", "receipt")
+USAGE = "[OPTION]… list | show ID | attach ID | wait ID | pause ID | resume ID | cancel ID | receipt ID"
 HELP = """\
-List jobs, show one, resume one, or cancel one: stop it and abort its unfinished uploads. Objects that a cancelled job
-has copied stay. States: running, done, failed, interrupted, cancelled. An interrupted job was stopped by a signal, a
-ceiling or a stall; in a failed job some objects failed. Both can be resumed."""
+List jobs, or do something with one of them:
+  show     its state, counts and cost
+  attach   follow it to its end, whichever process runs it; Ctrl-C ends only the following. If that process was
+           killed, attach goes on with the job in its place
+  wait     wait for its end without showing anything; the exit code is the job's
+  pause    stop it at its next checkpoint
+  resume   go on with a job that was stopped
+  cancel   stop it for good and abort its unfinished uploads; objects that it has copied stay
+  receipt  print as JSON what moved, how it was proven, each run, the cost line by line, and the plan
+States: running, done, failed, interrupted, paused, cancelled. An interrupted job was stopped by a signal, a ceiling or
+a stall, or its process was killed; in a failed job some objects failed. These and paused jobs can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
+  tradewind jobs attach 20250131-120000-k3f9t
   tradewind jobs show 20250131-120000-k3f9t --cost
   tradewind jobs resume 20250131-120000-k3f9t
   tradewind jobs list --json | jq -r 'select(.state == "interrupted").id'"""
@@ -35,9 +43,7 @@ EXAMPLES = """\
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The action and the job."""
-    parser.add_argument(
-        "action", metavar="ACTION", choices=["list", "show", "resume", "cancel"], help="list, show, resume or cancel"
-    )
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
     parser.add_argument("id", metavar="ID", nargs="?", help="job, for all actions except list")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
     parser.add_argument("--cost", action="store_true", help="show: each line of the ledger, for all runs of the job")
@@ -57,7 +63,20 @@ def run(args: Namespace) -> int:
         return _show(args, client, client.job(args.id))
     if args.action == "resume":
         return _resume(args, client)
-    record = client.cancel(args.id)
+    if args.action == "attach":
+        from tradewind.cli.attach import attach
+
+        return attach(args, client, adopt=lambda: _resume(args, client))
+    if args.action == "wait":
+        from tradewind.cli.attach import wait
+
+        return wait(args, client)
+    if args.action == "receipt":
+        from tradewind.engine.receipt import receipt_of
+
+        print(json.dumps(receipt_of(client, args.id), ensure_ascii=False))
+        return 0
+    record = client.pause(args.id) if args.action == "pause" else client.cancel(args.id)
     if args.json:
         print(json.dumps(_document(record)))
     return 0
@@ -81,7 +100,7 @@ def _report_unreadable(error: JobUnreadable) -> None:
 
 def _show(args: Namespace, client: Client, record: JobRecord) -> int:
     ceiling = record.document["spec"].get("ceiling_usd_per_gb")
-    plan = _plan(record)
+    plan = plan_of(record.document["topology"])
     cost = job_cost(client.ledger(record), plan, record.progress, ceiling, time.time())
     if args.json:
         summary = None if record.summary is None else to_document(record.summary)
@@ -141,13 +160,6 @@ def _agreed(args: Namespace, record: JobRecord) -> Deletion | None:
         over_half=before.over_half or args.yes or limited,
         ask=before.ask and not limited,
     )
-
-
-def _plan(record: JobRecord) -> Any:
-    from tradewind.engine.topology import topology_from_document
-
-    topology = record.document["topology"]
-    return local_plan() if topology is None else topology_from_document(topology).plan
 
 
 def _document(record: JobRecord) -> dict[str, Any]:

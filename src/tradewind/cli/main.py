@@ -22,7 +22,7 @@ VERBS = {
     "check": "compare two trees",
     "plan": "plan a transfer between regions: relays, machines, rate and cost",
     "catalog": "show regions, prices and links; import better figures",
-    "jobs": "list, show, resume and cancel jobs",
+    "jobs": "list, follow, pause, resume and cancel jobs",
     "measure": "measure the rate of links with probes between gateways",
     "fleet": "list and end machines that transfers started",
     "doctor": "check this installation, credentials and stores, and say how to fix problems",

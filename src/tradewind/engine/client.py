@@ -14,13 +14,15 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.compile import RunSettings, compile_programs
+from tradewind.engine.event_file import EventFile
 from tradewind.engine.event_log import EventLog
-from tradewind.engine.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, new_job_id, write_json
+from tradewind.engine.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, new_job_id, set_paused, write_json
 from tradewind.engine.launch import JobGateways, end_abandoned, has_fleet
 from tradewind.engine.learning import EMULATED
 from tradewind.engine.ledger import (
@@ -67,6 +69,9 @@ if TYPE_CHECKING:
 
 #: Relative; a fleet that was given as long as the ceiling allows ends a little before.
 CEILING_ROUNDING = 1e-3
+
+#: The lead of a killed process drains, and its gateway ends, within so long.
+ORPHAN_DRAIN_S = 30.0
 
 #: A URL or a local path.
 Place = str | os.PathLike[str]
@@ -227,6 +232,7 @@ class Client:
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
         refuse_own_files(spec, self.store.state_dir)
+        set_paused(self.store.path(job_id), False)
         ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
         now_s = time.time()
         if ceiling_usd is not None and is_damaged(self.store.path(job_id)):
@@ -250,10 +256,38 @@ class Client:
         return stored_ledger(self.store.path(record.id), record.document, record.progress)
 
     def require_resumable(self, record: JobRecord) -> None:
-        """Raise JobBusy if the job runs, UsageError if it has nothing left to do."""
+        """Raise JobBusy if the job runs, UsageError if it has nothing left to do.
+
+        The lead of a job whose process was killed drains first; it is waited for.
+        """
+        if not self.store.is_owned(record.id):
+            with suppress(JobBusy):
+                self.store.wait_unled(record.id, ORPHAN_DRAIN_S)
+            record = self.store.load(record.id)
         self.store.require_unled(record.id)
         if record.state in ("done", "cancelled"):
             raise UsageError(f"job {record.id} is {record.state}; there is nothing to resume")
+
+    def pause(self, job_id: str) -> JobRecord:
+        """Stop a running job at its next checkpoint, whichever process runs it; `resume` continues it.
+
+        Returns when its machines are gone. Raises JobNotFound, JobBusy, UsageError if it does not run.
+        """
+        record = self.store.load(job_id)
+        if record.state != "running":
+            raise UsageError(f"job {job_id} is {record.state}; there is nothing to pause")
+        folder = self.store.path(job_id)
+        set_paused(folder, True)
+        try:
+            self._drain_running(job_id)
+            self.store.wait_unowned(job_id)
+        except BaseException:
+            set_paused(folder, False)
+            raise
+        record = self.store.load(job_id)
+        if record.state != "paused":
+            set_paused(folder, False)  # It ended before it was asked to stop.
+        return record
 
     def cancel(self, job_id: str) -> JobRecord:
         """Stop a job if it runs, and abort its unfinished uploads. Copied objects stay. Raises JobNotFound."""
@@ -327,7 +361,8 @@ class Client:
             compares=spec.compare is not None or spec.delete is not None,
         )
         adaptation = self._adaptation(job_id, spec, setup, ledger)
-        log = EventLog()
+        file = None if spec.state_dir is None else EventFile(folder, job_id)
+        log = EventLog(file=file)
 
         def deploy(spec: JobSpec, plan: Plan) -> JobGateways:
             ledger.begin_run()
@@ -366,7 +401,12 @@ class Client:
         # Without a journal there is nothing to go on from.
         restart = None if spec.state_dir is None else deploy_again
         catalog_folder = None if setup.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
-        gateways = deploy(spec, setup.plan)
+        try:
+            gateways = deploy(spec, setup.plan)
+        except BaseException as error:
+            if file is not None:
+                file.end("failed", str(error))
+            raise
         try:
             return RunningJob(
                 job_id,
@@ -380,10 +420,13 @@ class Client:
                 ledger=ledger,
                 lock=lock,
                 adaptation=adaptation,
+                file=file,
             )
-        except BaseException:
+        except BaseException as error:
             kill_unclosed(job_id)
             gateways.kill()
+            if file is not None:
+                file.end("failed", str(error))
             raise
 
     def _adaptation(self, job_id: str, spec: JobSpec, setup: Setup, ledger: JobLedger) -> Adaptation | None:

@@ -12,6 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 
+from tradewind.engine.event_file import EventFile
+
 __all__ = ["LOG_BYTES_MAX", "EventLog"]
 
 #: Lines kept for late and slow readers; beyond it the oldest are dropped and counted.
@@ -19,9 +21,13 @@ LOG_BYTES_MAX = 16 << 20
 
 
 class EventLog:
-    """Lines of JSON, with any number of readers. The writer never waits for them."""
+    """Lines of JSON, with any number of readers. The writer never waits for them.
 
-    def __init__(self, bytes_max: int = LOG_BYTES_MAX) -> None:
+    With `file` they are also kept for other processes.
+    """
+
+    def __init__(self, bytes_max: int = LOG_BYTES_MAX, file: EventFile | None = None) -> None:
+        self._file = file
         self._changed = threading.Condition()
         self._lines: deque[bytes] = deque()
         self._first = 0
@@ -36,6 +42,8 @@ class EventLog:
         with self._changed:
             if self._ended:
                 return
+            if self._file is not None:
+                self._file.append(line)
             self._lines.append(line)
             self._bytes += len(line)
             while self._bytes > self._bytes_max and len(self._lines) > 1:
@@ -47,6 +55,8 @@ class EventLog:
         """Replace the newest progress. After the end it does nothing."""
         with self._changed:
             if not self._ended:
+                if self._file is not None:
+                    self._file.put_progress(line)
                 self._progress = (line, self._progress[1] + 1, self._first + len(self._lines))
                 self._changed.notify_all()
 

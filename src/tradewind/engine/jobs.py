@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tradewind.engine.name_list import LIST_FILE
 from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
@@ -38,6 +38,8 @@ CLIENT_LOCK_FILE = "client.lock"
 OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, "status.json", "journal.sqlite", "spent")
 #: In a job's folder while `jobs cancel` stops it: whoever runs it must not advise to resume it.
 CANCELLING_FILE = "cancelling"
+#: In the folder of a job that `jobs pause` stopped, until it is resumed.
+PAUSED_FILE = "paused"
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
 FINISHED_JOBS_MAX = 1000
 #: An unfinished job of the same source and destinations is looked for among so many of the latest.
@@ -52,6 +54,10 @@ MADE_S_MAX = 3600.0
 #: Looking through the folder costs a read per job, so it is done only when so many more have gathered.
 FINISHED_JOBS_SLACK = 100
 
+#: What the lead says of a job, or `paused`: interrupted because the user wanted a pause.
+RecordedState = JobState | Literal["paused"]
+#: States of jobs that can be resumed.
+RESUMABLE = ("interrupted", "paused", "failed")
 UnreadableCallback = Callable[[JobUnreadable], None]
 
 
@@ -60,7 +66,7 @@ class JobRecord:
     """The record of one job. `document` is `job.json`."""
 
     id: str
-    state: JobState
+    state: RecordedState
     source: str
     destinations: tuple[str, ...]
     created_unix_ms: int
@@ -166,7 +172,7 @@ class JobStore:
         latest = self._ids()[-LATEST_JOBS:]
         for record in self._load_each(latest[::-1], None):
             if record.source == source and record.destinations == tuple(destinations):
-                return record if record.state == "interrupted" else None
+                return record if record.state in ("interrupted", "paused") else None
         return None
 
     def is_led(self, job_id: str) -> bool:
@@ -236,10 +242,24 @@ class JobStore:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def _state(self, job_id: str, status: JobStatus | None) -> JobState:
+    def _state(self, job_id: str, status: JobStatus | None) -> RecordedState:
         if status is not None and status.state not in ("running", "interrupted"):
             return status.state
-        return "running" if self.is_led(job_id) else "interrupted"
+        if self.is_led(job_id):
+            return "running"
+        return "paused" if is_paused(self.path(job_id)) else "interrupted"
+
+    def is_owned(self, job_id: str) -> bool:
+        """Return whether a process runs the job: its lead may live, be restarted, or not have begun."""
+        try:
+            return is_locked(os.path.join(self.path(job_id), CLIENT_LOCK_FILE))
+        except OSError:
+            return False
+
+    def wait_unowned(self, job_id: str, timeout_s: float = LED_MAX_S) -> None:
+        """Return when no process runs the job any more. Raises JobBusy if one still does after the timeout."""
+        if not wait_unlocked(os.path.join(self.path(job_id), CLIENT_LOCK_FILE), timeout_s):
+            raise JobBusy(f"job {job_id} still runs {timeout_s:.0f} s after it was asked to stop")
 
 
 def client_lock(folder: str) -> FileLock | None:
@@ -274,6 +294,21 @@ def is_cancelled(folder: str) -> bool:
         return bool(_read_json(os.path.join(folder, "status.json"))["state"] == "cancelled")
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def is_paused(folder: str) -> bool:
+    """Return whether `jobs pause` stopped the job of this folder, or is stopping it."""
+    return os.path.lexists(os.path.join(folder, PAUSED_FILE))
+
+
+def set_paused(folder: str, paused: bool) -> None:
+    """Note that a job is paused, or that it is not any more. Raises OSError."""
+    path = os.path.join(folder, PAUSED_FILE)
+    if paused:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600))
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def done_line(folder: str) -> dict[str, Any] | None:

@@ -20,8 +20,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.event_file import EventFile
 from tradewind.engine.event_log import EventLog
-from tradewind.engine.jobs import done_line, is_cancelled
+from tradewind.engine.jobs import done_line, is_cancelled, is_paused
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.learning import RouteWatch, learn, teaching_hops
 from tradewind.engine.ledger import JobLedger
@@ -137,6 +138,7 @@ class RunningJob:
         ledger: JobLedger,
         lock: FileLock,
         adaptation: Adaptation | None = None,
+        file: EventFile | None = None,
     ) -> None:
         self.id = job_id
         self.spec = spec
@@ -150,6 +152,8 @@ class RunningJob:
         self._ledger, self._adaptation = ledger, adaptation
         #: The job's, released when its machines are gone and the ledger says so.
         self._lock = lock
+        #: Where other processes read the events; None for a run that keeps nothing.
+        self._file = file
         self._teaching = teaching_hops(plan, gateways.deployment())
         self._watch = RouteWatch()
         self._inbox: queue.Queue[SupervisorEvent] = queue.Queue(INBOX_MAX)
@@ -408,9 +412,21 @@ class RunningJob:
             self._closing_error = error
         finally:
             self._ledger.save()
+            self._end_file()
             self._lock.release()
             self._over.set()
             _unclosed.discard(self)
+
+    def _end_file(self) -> None:
+        """Write how the run ended, before another process may take the job over."""
+        if self._file is None:
+            return
+        try:
+            self.result()
+            self._file.end("done", None)
+        except TransferError as error:
+            outcome = "interrupted" if self.summary is None else self.summary.outcome
+            self._file.end(outcome, str(error))
 
     def _error_of(self, finish: Finish | None) -> Exception | None:
         if finish is None or finish.done is not None:
@@ -462,6 +478,8 @@ class RunningJob:
         stopped = summary is None or summary.outcome == "interrupted"
         if stopped and self.spec.state_dir is not None and is_cancelled(self.spec.state_dir):
             return Interrupted(f"job {self.id} was cancelled; copied objects stay", summary=summary, job_id=self.id)
+        if stopped and self.spec.state_dir is not None and is_paused(self.spec.state_dir):
+            return Interrupted(f"job {self.id} is paused", hint=resume_hint(self.id), summary=summary, job_id=self.id)
         if summary is None:
             kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
             message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"

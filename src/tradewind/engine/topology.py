@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.errors import TopologyError
 from tradewind.model.document import parse_json
-from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.program import Limits
 
 #: Connections of a hop for which the file names no other number.
@@ -48,6 +48,11 @@ def read_topology(path: str) -> Topology:
         return topology_from_document(document)
     except TopologyError as error:
         raise TopologyError(f"{path}: {error}", hint=error.hint or "the format: docs/reference/topology.md") from None
+
+
+def plan_of(document: Any) -> Plan:
+    """Return the plan of a job whose topology is this; None stands for this machine alone. Raises TopologyError."""
+    return local_plan() if document is None else topology_from_document(document).plan
 
 
 def topology_from_document(document: Any) -> Topology:

@@ -1,0 +1,92 @@
+"""`tradewind jobs attach`: follows a job that another process runs, and adopts one whose process died."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable
+
+from tradewind.cli.output import Talk
+from tradewind.engine.attach import AttachedJob, result_of
+from tradewind.engine.client import Client
+from tradewind.engine.report import job_cost, summary_lines
+from tradewind.engine.topology import plan_of
+from tradewind.errors import Interrupted, JobBusy, TransferError
+from tradewind.model.document import to_document
+from tradewind.model.event import Summary, event_from_document
+
+
+def attach(args: Namespace, client: Client, adopt: Callable[[], int]) -> int:
+    """Show the job to the end of its run and return the exit code. `adopt` continues a job whose process died.
+
+    Ctrl-C ends only this command. Raises JobNotFound, and the TransferError of the job's outcome.
+    """
+    client.store.load(args.id)
+    talk = Talk(quiet=args.quiet or args.json)
+    job = AttachedJob(client.store, args.id)
+    try:
+        _show(job, talk, as_json=args.json)
+    except KeyboardInterrupt:
+        talk.end()
+        print(f"\njob {job.id} goes on; `tradewind jobs pause {job.id}` stops it", file=sys.stderr)
+        return Interrupted.exit_code
+    if job.end is not None and job.end.orphaned and client.store.load(args.id).state in ("running", "interrupted"):
+        talk.end()
+        talk.say(f"note: the process that ran job {job.id} is gone; this one goes on with it")
+        try:
+            return adopt()
+        except JobBusy:
+            if not client.store.is_owned(job.id):
+                raise
+            return attach(args, client, adopt)  # Another process was first.
+    return _end(args, client, job, talk)
+
+
+def wait(args: Namespace, client: Client) -> int:
+    """Return 0 once the job is done. Raises JobNotFound, and the TransferError of any other outcome."""
+    client.store.load(args.id)
+    job = AttachedJob(client.store, args.id)
+    for _ in job.lines():
+        pass
+    record = client.job(args.id)
+    if job.end is not None and job.end.orphaned and record.state in ("running", "interrupted"):
+        hint = f"`tradewind jobs attach {job.id}` goes on with it"
+        raise Interrupted(f"the process that ran job {job.id} is gone", hint=hint, job_id=job.id)
+    result_of(record, job.end)
+    return 0
+
+
+def _show(job: AttachedJob, talk: Talk, *, as_json: bool) -> None:
+    for line in job.lines():
+        document = json.loads(line)
+        if document["event"] == "done":
+            continue  # It comes with the exit code, or as a report.
+        if as_json:
+            sys.stdout.write(line.decode())
+            sys.stdout.flush()
+            continue
+        event = event_from_document(document)
+        if event is not None and not isinstance(event, Summary):
+            talk.event(event)
+
+
+def _end(args: Namespace, client: Client, job: AttachedJob, talk: Talk) -> int:
+    record = client.job(args.id)
+    talk.end(None if record.summary is None else record.summary.message)
+    code, failure = 0, None
+    try:
+        result_of(record, job.end)
+    except TransferError as error:
+        code, failure = error.exit_code, error
+    plan, ceiling = plan_of(record.document["topology"]), record.document["spec"].get("ceiling_usd_per_gb")
+    cost = job_cost(client.ledger(record), plan, record.progress, ceiling, time.time())
+    if args.json:
+        summary = {} if record.summary is None else to_document(record.summary)
+        print(json.dumps({"event": "done", **summary, "cost": cost.document(), "job_id": job.id, "exit_code": code}))
+    elif record.summary is not None and record.progress.objects_done:
+        talk.say(*summary_lines(record.summary, plan, ceiling, cost))
+    if failure is not None:
+        raise failure
+    return 0

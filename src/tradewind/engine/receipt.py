@@ -1,0 +1,67 @@
+"""The receipt of a job: what moved, how it was proven, its runs, what it cost, and by which plan and versions.
+
+It is put together from the job's folder whenever it is asked for, so that it can never say anything else than the job.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tradewind.engine.client import Client
+from tradewind.engine.event_file import read_events
+from tradewind.engine.report import job_cost
+from tradewind.engine.topology import plan_of
+from tradewind.model.document import to_document
+
+__all__ = ["RECEIPT_VERSION", "receipt_of"]
+
+#: Grows when a field is removed or changes its meaning; further fields may come at any time.
+RECEIPT_VERSION = 1
+
+
+def receipt_of(client: Client, job_id: str) -> dict[str, Any]:
+    """Return the receipt of a job as a JSON document, also while it runs; `complete` says whether it is done.
+
+    Times are Unix times in ms, sizes in bytes, costs in USD. Raises JobNotFound, JobUnreadable.
+    """
+    record = client.job(job_id)
+    spec, topology = record.document["spec"], record.document["topology"]
+    cost = job_cost(
+        client.ledger(record), plan_of(topology), record.progress, spec.get("ceiling_usd_per_gb"), time.time()
+    )
+    return {
+        "receipt": RECEIPT_VERSION,
+        "job_id": record.id,
+        "verb": record.verb,
+        "source": record.source,
+        "destinations": list(record.destinations),
+        "state": record.state,
+        "complete": record.state == "done",
+        "created_unix_ms": record.created_unix_ms,
+        "progress": to_document(record.progress),
+        "summary": None if record.summary is None else to_document(record.summary),
+        "runs": _runs(client.store.path(job_id)),
+        "cost": cost.document(),
+        "ceiling": record.document.get("ceiling"),
+        "plan": topology,
+        "provider": record.document.get("provider"),
+        "spec": spec,
+    }
+
+
+def _runs(folder: str) -> list[dict[str, Any]]:
+    """Return each run with its version, its times, how it ended, and what was noticed meanwhile."""
+    runs: list[dict[str, Any]] = []
+    for _, document, _ in read_events(folder):
+        if document["event"] == "run_started":
+            started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
+            runs.append({**started, "ended_unix_ms": None, "outcome": None, "message": None, "notices": []})
+        elif not runs:
+            continue
+        elif document["event"] == "run_ended":
+            runs[-1]["ended_unix_ms"] = document.get("at_unix_ms")
+            runs[-1]["outcome"], runs[-1]["message"] = document.get("outcome"), document.get("message")
+        elif document["event"] == "notice":
+            runs[-1]["notices"].append(document.get("message"))
+    return runs

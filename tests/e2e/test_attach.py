@@ -1,0 +1,136 @@
+"""`jobs attach`, `wait`, `pause` and `receipt`: any process may work on a job, and only one at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command, Finished
+
+OBJECTS, OBJECT_BYTES = 40, 100_000
+SLOWLY = ("--limit-rate", "1MB/s")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for number in range(OBJECTS):
+        (folder / f"{number:03}").write_bytes(os.urandom(OBJECT_BYTES))
+    return folder
+
+
+def same(source: Path, copy: Path) -> bool:
+    return {path.name: path.read_bytes() for path in source.iterdir()} == {
+        path.name: path.read_bytes() for path in copy.iterdir()
+    }
+
+
+def detached(command: Command, source: Path, copy: Path) -> str:
+    return command.run("cp", "-r", source, copy, "--detach", *SLOWLY).expect(0).stdout.strip()
+
+
+def kill_client(command: Command, job_id: str) -> None:
+    """`kill -9` of the process that holds the job's lock; its gateway notices by itself."""
+    lock = (command.state / "jobs" / job_id / "client.lock").stat().st_ino
+    for pid in command.processes():
+        locks = Path("/proc/locks").read_text()
+        names = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"tradewind-gateway" not in names and any(f":{lock} " in line for line in locks.splitlines()):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_attach_shows_a_detached_job_to_its_end_and_wait_returns_its_exit_code(
+    command: Command, source: Path, tmp_path: Path
+) -> None:
+    job_id = detached(command, source, tmp_path / "copy")
+    waited: list[Finished] = []
+    waiter = threading.Thread(target=lambda: waited.append(command.run("jobs", "wait", job_id)))
+    waiter.start()
+    attached = command.run("jobs", "attach", job_id).expect(0)
+    waiter.join()
+    assert f"moved   {OBJECTS} objects" in attached.stderr
+    assert (waited[0].code, waited[0].stdout, waited[0].stderr) == (0, "", "")
+    assert same(source, tmp_path / "copy")
+    again = command.run("jobs", "attach", job_id, "--json").expect(0)
+    assert again.summary["exit_code"] == 0 and again.summary["job_id"] == job_id
+
+
+def test_an_attached_command_that_is_stopped_leaves_the_job_alone(
+    command: Command, source: Path, tmp_path: Path
+) -> None:
+    job_id = detached(command, source, tmp_path / "copy")
+    running = command.start("jobs", "attach", job_id)
+    running.wait_for(lambda event: event["event"] == "progress")
+    running.process.send_signal(signal.SIGINT)
+    ended = running.finish()
+    assert ended.code == 130 and f"tradewind jobs pause {job_id}" in ended.stderr
+    assert [job["state"] for job in command.jobs()] == ["running"]
+    command.run("jobs", "wait", job_id).expect(0)
+    assert same(source, tmp_path / "copy")
+
+
+def test_attach_goes_on_with_a_job_whose_process_was_killed(command: Command, source: Path, tmp_path: Path) -> None:
+    job_id = detached(command, source, tmp_path / "copy")
+    watching = command.start("jobs", "attach", job_id)
+    watching.wait_for_bytes(5 * OBJECT_BYTES)
+    watching.process.kill()
+    watching.finish()
+    kill_client(command, job_id)
+    waited = command.run("jobs", "wait", job_id)
+    assert waited.code == 130 and f"tradewind jobs attach {job_id}" in waited.stderr
+    adopted = command.run("jobs", "attach", job_id).expect(0)
+    assert f"the process that ran job {job_id} is gone" in adopted.stderr
+    assert "in earlier runs" in adopted.stderr, "acknowledged work is not done twice"
+    assert same(source, tmp_path / "copy")
+    assert os.listdir(command.state / "fleets") == []
+    runs = json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["runs"]
+    assert [run["outcome"] for run in runs] == [None, "done"]
+
+
+def test_two_commands_that_adopt_one_job_start_it_once(command: Command, source: Path, tmp_path: Path) -> None:
+    job_id = detached(command, source, tmp_path / "copy")
+    watching = command.start("jobs", "attach", job_id)
+    watching.wait_for_bytes(5 * OBJECT_BYTES)
+    watching.process.kill()
+    watching.finish()
+    kill_client(command, job_id)
+    both = [command.start("jobs", "attach", job_id) for _ in range(2)]
+    ends = [running.finish() for running in both]
+    assert [end.code for end in ends] == [0, 0], [end.stderr for end in ends]
+    runs = json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["runs"]
+    assert len(runs) == 2, "the first run, and one that went on with it"
+    assert same(source, tmp_path / "copy")
+
+
+def test_a_paused_job_says_so_and_resumes(command: Command, source: Path, tmp_path: Path) -> None:
+    running = command.start("cp", "-r", source, tmp_path / "copy", *SLOWLY)
+    running.wait_for_bytes(5 * OBJECT_BYTES)
+    (job_id,) = [job["id"] for job in command.jobs()]
+    command.run("jobs", "pause", job_id).expect(0)
+    paused = running.finish()
+    assert paused.code == 130 and f"job {job_id} is paused" in paused.stderr
+    assert [job["state"] for job in command.jobs()] == ["paused"]
+    refused = command.run("jobs", "pause", job_id)
+    assert refused.code == 2 and "there is nothing to pause" in refused.stderr
+    assert command.run("jobs", "attach", job_id).expect(130).stderr.count(f"job {job_id} is paused") == 1
+    resumed = command.run("jobs", "resume", job_id).expect(0)
+    assert "in earlier runs" in resumed.stderr
+    assert same(source, tmp_path / "copy")
+    assert [job["state"] for job in command.jobs()] == ["done"]
+
+
+def test_a_receipt_says_what_moved_and_how(command: Command, source: Path, tmp_path: Path) -> None:
+    command.run("cp", "-r", source, tmp_path / "copy").expect(0)
+    (job,) = command.jobs()
+    receipt = json.loads(command.run("jobs", "receipt", job["id"]).expect(0).stdout)
+    assert receipt["complete"] and receipt["state"] == "done"
+    assert receipt["progress"]["objects_done"] == OBJECTS
+    assert sum(receipt["summary"]["proofs"].values()) == OBJECTS
+    (run,) = receipt["runs"]
+    assert run["outcome"] == "done" and run["started_unix_ms"] <= run["ended_unix_ms"]
