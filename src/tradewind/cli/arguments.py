@@ -75,9 +75,12 @@ class VerbParser(argparse.ArgumentParser):
         raise UsageError(f"unknown option {word}", hint=hint)
 
     def _refuse_empty(self, words: list[str]) -> None:
-        """No argument may be empty: it comes from an unset shell variable, and never means what was wanted."""
+        """No argument may be empty: it comes from an unset shell variable, and never means what was wanted. Nor may one
+        hold anything but text.
+        """
         before = ""
         for word in words:
+            _refuse_other_text(word)
             name, equals, content = word.partition("=")
             if not word.strip() or (name.startswith("--") and equals and not content.strip()):
                 what = name.strip() or (before if before.startswith("-") else "")
@@ -94,6 +97,17 @@ class VerbParser(argparse.ArgumentParser):
             else:
                 joined.append(word)
         return joined
+
+
+def _refuse_other_text(word: str) -> None:
+    """Raise UsageError for bytes that are not UTF-8: object stores have no such names."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{word!r}: not UTF-8",
+            hint="rename the file, or use -r on its directory; in a glob, * stands for such bytes too",
+        ) from None
 
 
 def _names_marked(words: list[str]) -> list[str]:

@@ -28,6 +28,12 @@ EXAMPLES = """\
   tradewind cp -r /data s3://bucket/data --topology two-routes.json --max-cost 5USD"""
 
 
+#: Options that a copy from standard input or to standard output has beside those of its store.
+PUT_OPTIONS = frozenset(("--chunk-size", "--storage-class", "--fsync"))
+WRITE_OUT_OPTIONS = frozenset(("--follow-symlinks",))
+VERB_OPTIONS = frozenset(("--to", "--recursive", "--quiet", "--verbose", "--json", "--yes", "--config", "--profile"))
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """-r and all options of a transfer."""
     parser.add_argument("-r", "--recursive", action="store_true", help="everything below SRC")
@@ -41,12 +47,28 @@ def run(args: Namespace) -> int:
     if pipes and args.detach:
         raise UsageError("--detach closes standard input and output")
     if args.source == "-":
+        _refuse_others(args, PUT_OPTIONS, "dst", "from standard input")
         require_input()
         return _put(args)
     if pipes:
+        _refuse_others(args, WRITE_OUT_OPTIONS, "src", "to standard output")
         return _write_out(args)
     recursive = args.recursive or args.files_from is not None
     return transfer(args, options_from(args, recursive=recursive))
+
+
+def _refuse_others(args: Namespace, own: frozenset[str], side: str, what: str) -> None:
+    """Raise UsageError for an option that a pipe does not have: left out in silence, it would be taken as kept."""
+    for word in args.words:
+        if word == "--":
+            break
+        option = word.partition("=")[0]
+        refused = option.startswith("--") and option not in own | VERB_OPTIONS and not option.startswith(f"--{side}-")
+        if refused and not option.startswith(f"--no-{side}-"):
+            raise UsageError(
+                f"{option} does not apply to a copy {what}",
+                hint="leave it out, or copy a file: only jobs that can be resumed have it",
+            )
 
 
 def _put(args: Namespace) -> int:

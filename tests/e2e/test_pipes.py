@@ -1,0 +1,60 @@
+"""`cp - DST` and `cp SRC -`: an option that they do not have is refused, never left out in silence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+
+REFUSED = (
+    ("--dry-run",),
+    ("--explain", "x"),
+    ("--verify", "read"),
+    ("--max-bytes", "1B"),
+    ("--limit-rate", "4MB/s"),
+    ("--report", "report.ndjson"),
+    ("--exclude", "*"),
+    ("--topology", "missing.json"),
+    ("--tag", "a=b"),
+    ("--max-cost=1USD",),
+    ("--seal",),
+    ("--src-region", "site:a"),
+)
+
+
+@pytest.mark.parametrize("options", REFUSED, ids=lambda options: options[0])
+def test_standard_input_refuses_what_it_cannot_keep_to(
+    command: Command, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"precious")
+    refused = command.run("cp", "-", kept, *options, stdin=b"other")
+    assert refused.code == 2 and f"{options[0].partition('=')[0]} does not apply" in refused.stderr
+    assert kept.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("options", [("--dry-run",), ("--report", "report.ndjson"), ("--dst-region", "site:a")])
+def test_standard_output_refuses_what_it_cannot_keep_to(
+    command: Command, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "object").write_bytes(b"bytes")
+    refused = command.run("cp", tmp_path / "object", "-", *options)
+    assert refused.code == 2 and f"{options[0]} does not apply" in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_options_that_pipes_have_are_kept(command: Command, tmp_path: Path) -> None:
+    command.run("cp", "-", "--to", tmp_path / "object", "--fsync", "--chunk-size", "8MiB", "-q", stdin=b"x").expect(0)
+    assert command.run("cp", tmp_path / "object", "-", "-q").expect(0).stdout == "x"
+
+
+@pytest.mark.parametrize(
+    "words", [("cp", "NAME", "x/"), ("rm", "NAME"), ("ls", "NAME"), ("du", "x", "--exclude", "NAME")]
+)
+def test_an_argument_that_is_no_text_is_refused(command: Command, words: tuple[str, ...]) -> None:
+    name = os.fsdecode(b"bad\xff")
+    refused = command.run(*(name if word == "NAME" else word for word in words))
+    assert refused.code == 2 and "not UTF-8" in refused.stderr and "internal" not in refused.stderr
