@@ -64,7 +64,7 @@ class Adaptation:
     ) -> None:
         self._question, self._replan, self._on_change, self._ledger = question, replan, on_change, ledger
         self._notices: SimpleQueue[str] = SimpleQueue()
-        self._ended = threading.Event()
+        self._ended = False
         #: Held while a change becomes the plan: none does after an end.
         self._adopting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -87,13 +87,13 @@ class Adaptation:
         self._seen_s = self._asked_s = 0.0
         self._ids = {route.nodes: index for index, route in enumerate(self.plan.routes)}
         self._retired = None
-        self._ended.clear()
+        self._ended = False
         self._follow(0.0)
 
     def stop(self) -> None:
         """Lets no change begin any more, and takes back one that is under way. Returns at once."""
         with self._adopting:
-            self._ended.set()
+            self._ended = True
 
     def end(self) -> None:
         """As `stop`, and waits for a change that is under way."""
@@ -113,7 +113,7 @@ class Adaptation:
     def see(self, progress: Mapping[str, Any]) -> None:
         """One progress document."""
         self._seen_s = float(progress["elapsed_s"])
-        if self._ended.is_set() or self._watch is None or (self._thread is not None and self._thread.is_alive()):
+        if self._ended or self._watch is None or (self._thread is not None and self._thread.is_alive()):
             return
         if self._retired is not None and not _under_way(progress, self._retired.ids):
             self._in_background(self._finish, self._retired)
@@ -142,7 +142,7 @@ class Adaptation:
             try:
                 work(*arguments)
             except (TradewindError, OSError) as error:
-                if not self._ended.is_set():
+                if not self._ended:
                     self._notices.put(f"the routes could not be changed: {error}")
 
         self._thread = threading.Thread(target=guarded, name="replanning", daemon=True)
@@ -177,7 +177,7 @@ class Adaptation:
         found = ask_again(self._question, state)
         if found is None:
             return self._tell_once(seen, "the planner found no better plan")
-        if self._ended.is_set():
+        if self._ended:
             return None  # It ended while the planner was at work: no machine is ordered any more.
         words = _words(self.plan, seen)
         try:
@@ -226,7 +226,7 @@ class Adaptation:
         old = frozenset(ids[route.nodes] for route in before.routes) - {ids[route.nodes] for route in plan.routes}
         last = {name: _routes(program) for name, program in alone.items() if name != plan.lead and name in known}
         with self._adopting:
-            if self._ended.is_set():
+            if self._ended:
                 raise GatewayError("the job ended meanwhile")
             self.plan, self.spec, self._ids = plan, spec, ids
             self.plan_of_all = _joined(plan, self.plan_of_all, without=frozenset())

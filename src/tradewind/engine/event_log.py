@@ -3,16 +3,20 @@
 Readers get the same guarantees as from a gateway's `GET /v1/events`: all lines in order from the start, up to
 LOG_BYTES_MAX. Beyond that the oldest are dropped, and a reader that missed some gets their number. Only the newest
 progress event is kept, so a slow or late reader gets only the latest counts.
+
+A reader may be interrupted by Ctrl-C at any moment, so it waits as a `Latch` does.
 """
 
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from collections import deque
 from collections.abc import Iterator
 
 from tradewind.engine.event_file import EventFile
+from tradewind.model.latch import Latch
 
 __all__ = ["LOG_BYTES_MAX", "EventLog"]
 
@@ -28,19 +32,21 @@ class EventLog:
 
     def __init__(self, bytes_max: int = LOG_BYTES_MAX, file: EventFile | None = None) -> None:
         self._file = file
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        #: Of each reader: holds something if there may be something new.
+        self._news: list[queue.SimpleQueue[None]] = []
         self._lines: deque[bytes] = deque()
         self._first = 0
         self._bytes, self._bytes_max = 0, bytes_max
         #: The newest progress, its serial number, and how many lines were there before it.
         self._progress: tuple[bytes, int, int] = (b"", 0, 0)
-        self._ended = False
+        self._ended = Latch()
         self._error: BaseException | None = None
 
     def append(self, line: bytes) -> None:
         """Add a line. After the end it does nothing."""
-        with self._changed:
-            if self._ended:
+        with self._lock:
+            if self._ended.is_set():
                 return
             if self._file is not None:
                 self._file.append(line)
@@ -49,16 +55,16 @@ class EventLog:
             while self._bytes > self._bytes_max and len(self._lines) > 1:
                 self._bytes -= len(self._lines.popleft())
                 self._first += 1
-            self._changed.notify_all()
+            self._wake()
 
     def put_progress(self, line: bytes) -> None:
         """Replace the newest progress. After the end it does nothing."""
-        with self._changed:
-            if not self._ended:
+        with self._lock:
+            if not self._ended.is_set():
                 if self._file is not None:
                     self._file.put_progress(line)
                 self._progress = (line, self._progress[1] + 1, self._first + len(self._lines))
-                self._changed.notify_all()
+                self._wake()
 
     def notice(self, message: str) -> None:
         """Add a notice."""
@@ -66,32 +72,43 @@ class EventLog:
 
     def end(self, error: BaseException | None = None) -> None:
         """End the log. Readers get the remaining lines, and then `error` is raised. A second end does nothing."""
-        with self._changed:
-            if not self._ended:
-                self._ended, self._error = True, error
-                self._changed.notify_all()
+        with self._lock:
+            if not self._ended.is_set():
+                self._error = error
+                self._ended.set()
+                self._wake()
 
     def wait_ended(self, timeout_s: float | None = None) -> bool:
         """Return whether the log ends within the timeout."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._ended, timeout_s)
+        return self._ended.wait(timeout_s)
 
     def lines(self) -> Iterator[bytes]:
         """All lines from the start, then each as it comes, to the end. Raises the error of the end."""
-        next_line, progress_seen = 0, 0
-        while True:
-            with self._changed:
-                while not (self._ended or self._unread(next_line, progress_seen)):
-                    self._changed.wait()
-                batch, next_line, progress_seen = self._read(next_line, progress_seen)
-                if not batch:
-                    break
-            yield from batch
+        news: queue.SimpleQueue[None] = queue.SimpleQueue()
+        with self._lock:
+            self._news.append(news)
+        try:
+            next_line, progress_seen, ended = 0, 0, False
+            while not ended:
+                with self._lock:
+                    # What comes after this is told by another entry of `news`.
+                    while not news.empty():
+                        news.get_nowait()
+                    ended = self._ended.is_set()
+                    batch, next_line, progress_seen = self._read(next_line, progress_seen)
+                yield from batch
+                if not ended:
+                    news.get()
+        finally:
+            with self._lock:
+                self._news.remove(news)
         if self._error is not None:
             raise self._error
 
-    def _unread(self, next_line: int, progress_seen: int) -> bool:
-        return next_line < self._first + len(self._lines) or progress_seen < self._progress[1]
+    def _wake(self) -> None:
+        for news in self._news:
+            if news.empty():
+                news.put(None)
 
     def _read(self, next_line: int, progress_seen: int) -> tuple[list[bytes], int, int]:
         batch = []

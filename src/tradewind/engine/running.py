@@ -58,6 +58,7 @@ from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S
 from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec
+from tradewind.model.latch import Latch
 from tradewind.model.ledger import Ledger
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
@@ -88,6 +89,8 @@ LAST_WORDS_S = 5.0
 TICK_S = 0.5
 #: Events that wait for the supervisor; the reader of the lead waits beyond it, and the lead keeps them meanwhile.
 INBOX_MAX = 1024
+#: The reader of a lead looks so often whether the inbox has room again.
+INBOX_FULL_S = 0.02
 OVER_CEILING = "stopped before egress, machines and requests together cost more than the ceiling"
 #: `kill` waits at most this long for the supervisor to end; the processes are gone before.
 KILLED_S = 10.0
@@ -156,12 +159,12 @@ class RunningJob:
         self._file = file
         self._teaching = teaching_hops(plan, gateways.deployment())
         self._watch = RouteWatch()
-        self._inbox: queue.Queue[SupervisorEvent] = queue.Queue(INBOX_MAX)
+        self._inbox: queue.SimpleQueue[SupervisorEvent] = queue.SimpleQueue()
         #: Set by `close` and `kill`: whatever the state, the processes are to end.
-        self._leaving = threading.Event()
+        self._leaving = Latch()
         self._at_once = False
         #: Set when the processes are gone and nothing happens any more.
-        self._over = threading.Event()
+        self._over = Latch()
         self._closing_error: TradewindError | OSError | None = None
         self._draining: threading.Thread | None = None
         self._restarting: threading.Thread | None = None
@@ -250,15 +253,11 @@ class RunningJob:
 
     def _leave(self) -> None:
         self._leaving.set()
-        with suppress(queue.Full):  # Then it has enough to wake up for.
-            self._inbox.put_nowait(Tick())
+        self._inbox.put(Tick())
 
     def _tell(self, event: SupervisorEvent) -> None:
-        """Put an event into the inbox, however long that takes, unless nobody will take it."""
-        while not self._over.is_set():
-            with suppress(queue.Full):
-                self._inbox.put(event, timeout=TICK_S)
-                break
+        """Put an event into the inbox at once."""
+        self._inbox.put(event)
 
     def _supervise(self) -> None:
         finish: Finish | None = None
@@ -350,6 +349,8 @@ class RunningJob:
             with suppress(GatewayError):
                 for line in lead.events():
                     document = json.loads(line)
+                    while self._inbox.qsize() >= INBOX_MAX and not self._over.is_set():
+                        time.sleep(INBOX_FULL_S)
                     self._tell(LeadSaid(generation, line, document))
                     if document["event"] == "done":
                         return

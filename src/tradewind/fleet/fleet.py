@@ -22,6 +22,7 @@ from tradewind.gateway.client import CLIENT_NAME, GatewayClient
 from tradewind.gateway.identities import make_identities
 from tradewind.gateway.process import READY_S, STOP_S
 from tradewind.model.deployment import Deployment, GatewayAddress
+from tradewind.model.latch import Latch
 from tradewind.model.plan import Plan, PlannedGateway
 from tradewind.sky.folders import remove_left
 
@@ -106,7 +107,7 @@ class Fleet:
         self._lapses_s: dict[str, float] = {}
         #: Machines whose last renewal failed.
         self._unrenewed: set[str] = set()
-        self._ended = threading.Event()
+        self._ended = Latch()
         #: Held while machines are ordered, and while all are ended.
         self._ordering = threading.Lock()
         #: By region, the gateways that were given its machines, in their order.
