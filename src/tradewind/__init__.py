@@ -12,8 +12,10 @@ from tradewind._version import __version__
 if TYPE_CHECKING:
     from tradewind import errors
     from tradewind.engine.client import Client, copy, sync
+    from tradewind.engine.engine import Engine, Job
     from tradewind.engine.jobs import JobRecord
     from tradewind.engine.planning import frontier, plan
+    from tradewind.engine.proposal import Proposal, Request
     from tradewind.engine.request import Options
     from tradewind.engine.running import Result, RunningJob
     from tradewind.model.event import (
@@ -37,9 +39,11 @@ __all__ = [
     "Client",
     "DestinationSummary",
     "DistributionPlan",
+    "Engine",
     "Event",
     "FilterRule",
     "HopActivity",
+    "Job",
     "JobRecord",
     "Notice",
     "ObjectFailed",
@@ -47,6 +51,8 @@ __all__ = [
     "Options",
     "Picture",
     "Progress",
+    "Proposal",
+    "Request",
     "Result",
     "RunningJob",
     "Summary",
@@ -67,9 +73,11 @@ _HOMES = {
     "Client": "tradewind.engine.client",
     "DestinationSummary": "tradewind.model.event",
     "DistributionPlan": "tradewind.render.plans",
+    "Engine": "tradewind.engine.engine",
     "Event": "tradewind.model.event",
     "FilterRule": "tradewind.model.job",
     "HopActivity": "tradewind.model.event",
+    "Job": "tradewind.engine.engine",
     "JobRecord": "tradewind.engine.jobs",
     "Notice": "tradewind.model.event",
     "ObjectFailed": "tradewind.model.event",
@@ -77,6 +85,8 @@ _HOMES = {
     "Options": "tradewind.engine.request",
     "Picture": "tradewind.render.picture",
     "Progress": "tradewind.model.event",
+    "Proposal": "tradewind.engine.proposal",
+    "Request": "tradewind.engine.proposal",
     "Result": "tradewind.engine.running",
     "RunningJob": "tradewind.engine.running",
     "Summary": "tradewind.model.event",

@@ -76,6 +76,7 @@ def test_what_cannot_be_understood(text: str) -> None:
         "s3://AKIAKEY:hunter2@bucket/k",
         "https://user:hunter2@storage.googleapis.com/b/k",
         "https://account.blob.core.windows.net/c/k?sv=2022&sig=hunter2",
+        "https://account.blob.core.windows.net/c/k?sv=2022&%73ig=hunter2",
         "https://b.s3.amazonaws.com/k?X-Amz-Signature=hunter2",
     ],
 )

@@ -136,7 +136,7 @@ def _show(args: Namespace, client: Client, record: JobRecord) -> int:
 def _resume(args: Namespace, client: Client) -> int:
     from tradewind.cli.deleting import run_with_question
     from tradewind.cli.follow import follow
-    from tradewind.cli.via import provider_again
+    from tradewind.engine.skies import provider_again
 
     record = client.job(args.id)
     client.require_resumable(record)

@@ -60,7 +60,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Measures. Raises CeilingReached if the budget left links unmeasured."""
     from tradewind.catalog.load import catalog_folder, load_catalog
-    from tradewind.cli.via import sky_of
+    from tradewind.engine.skies import sky_of
     from tradewind.fleet.sky_catalog import sky_catalog
     from tradewind.measure.campaign import Campaign
     from tradewind.measure.probe import ProbeSettings

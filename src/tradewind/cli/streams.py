@@ -20,8 +20,17 @@ from tradewind.errors import UsageError
 
 __all__ = ["SafeOutput", "require_input", "require_output", "standard_streams", "write_codes"]
 
-#: C0 except newline and tab, DEL and C1. The form `\u009b` is also right inside a JSON string.
-_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+#: C0 except newline and tab, DEL and C1, and invisible characters that change the order or look of others, as the
+#: gateway's own output escapes them. The form `\u009b` is also right inside a JSON string.
+_ESCAPED = (
+    *(code for code in range(0x20) if code not in (0x09, 0x0A)),
+    *range(0x7F, 0xA0),
+    *range(0x200B, 0x2010),
+    *range(0x2028, 0x202F),
+    *range(0x2060, 0x2070),
+    0xFEFF,
+)
+_ESCAPES = {code: f"\\u{code:04x}" for code in _ESCAPED}
 
 #: Descriptors 0 to 2 that were closed when the process began.
 _closed_at_start: set[int] = set()

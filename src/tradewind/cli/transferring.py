@@ -188,30 +188,24 @@ def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
     from tradewind.cli.deleting import run_with_question
     from tradewind.cli.follow import follow
     from tradewind.cli.plan_preview import preview_of
-    from tradewind.cli.via import chosen_setup
-    from tradewind.engine.client import Client
+    from tradewind.cli.via import agree, request_of, show_proposal
+    from tradewind.engine.engine import Engine
 
-    client = Client(state_dir=args.state_dir, gateway=args.gateway)
-    if args.via != "local":
-        client.check_filter(options.filter)  # Before anything is planned or started.
-    confirm_cost(args)
-    preview = preview_of(args, options, client)
-    preview.say_before()
-    note = None if args.dry_run else _unfinished(client, args)
-    with chosen_setup(args, options, client) as (setup, options), follow(args, preview.after_dry_run) as follower:
-        job = client.start(
-            args.sources,
-            args.destinations,
-            options,
-            topology=args.topology,
-            setup=setup,
-            verb=args.verb,
-            argv=[args.verb, *args.words],
-            keep_logs=args.keep_logs,
-        )
-        begun = None if keeper is None else partial(keeper.leave, job.id, client.store.path(job.id))
-        source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
-        return run_with_question(follower, client, job, source, destinations, yes=args.yes, note=note, begun=begun)
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        client = engine.client
+        confirm_cost(args)
+        preview = preview_of(args, options, client)
+        preview.say_before()
+        note = None if args.dry_run else _unfinished(client, args)
+        proposal = engine.propose(request_of(args, options))
+        show_proposal(args, proposal)
+        agree(args, proposal)
+        with follow(args, preview.after_dry_run) as follower:
+            job = engine.start(proposal, argv=[args.verb, *args.words], keep_logs=args.keep_logs).running
+            assert job is not None
+            begun = None if keeper is None else partial(keeper.leave, job.id, client.store.path(job.id))
+            source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
+            return run_with_question(follower, client, job, source, destinations, yes=args.yes, note=note, begun=begun)
 
 
 def shown_as_typed(sources: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ changes nothing.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from tradewind.engine.event_file import read_events
 from tradewind.engine.jobs import RESUMABLE, JobRecord, JobStore
 from tradewind.engine.running import Result, resume_hint
 from tradewind.errors import ERROR_BY_OUTCOME, Interrupted
+from tradewind.model.event import Event, event_from_document
 
 __all__ = ["AttachedJob", "RunEnd", "result_of"]
 
@@ -63,6 +65,23 @@ class AttachedJob:
                 self.end = self.end or RunEnd("interrupted", None, orphaned=offset > 0)
                 return
             self._left.wait(LOOK_EVERY_S)
+
+    def events(self) -> Iterator[Event]:
+        """Yield `lines` as events; the Summary last if the run had one."""
+        for line in self.lines():
+            event = event_from_document(json.loads(line))
+            if event is not None:
+                yield event
+
+    def is_orphaned(self) -> bool:
+        """Return whether the process that ran the job died before it could write how the run ended."""
+        if self._store.is_owned(self.id):
+            return False
+        last = None
+        for _, document, _ in read_events(self._store.path(self.id)):
+            if document["event"] in ("run_started", "run_ended"):
+                last = document["event"]
+        return last == "run_started"
 
     def _latest_start(self) -> int:
         """Offset of the first event of the latest run [bytes]."""

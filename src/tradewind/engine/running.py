@@ -202,13 +202,13 @@ class RunningJob:
                 if on_event is not None:
                     on_event(event)
         except KeyboardInterrupt as interrupt:
-            self._drain_to_end()
+            self.drain_to_end()
             if self.summary is not None and self.summary.outcome == "done":
                 raise
             raise self._outcome_error() from interrupt
         finally:
             if self.summary is None:
-                self._drain_to_end()
+                self.drain_to_end()
             self.close()
         return self.result()
 
@@ -460,7 +460,8 @@ class RunningJob:
     def _present_plan(self) -> Plan:
         return self.plan if self._adaptation is None else self._adaptation.plan
 
-    def _drain_to_end(self) -> None:
+    def drain_to_end(self) -> None:
+        """Drain, and return when the events have ended. A KeyboardInterrupt meanwhile ends all processes at once."""
         self.drain()
         try:
             self._log.wait_ended()

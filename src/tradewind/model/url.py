@@ -103,6 +103,10 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
 
 def _refuse_signature(text: str) -> None:
     """Raise UrlError for a URL with a signature, which would end up in messages, logs and the job's folder."""
+    if "%" in text:
+        from urllib.parse import unquote
+
+        text = unquote(text)
     if signed := _SIGNED.search(text):
         raise UrlError(
             f"the URL holds a credential: the parameter {signed[1]}",

@@ -1,5 +1,6 @@
 //! `doctor`: checks this installation and says how to fix problems.
 
+use super::text::one_line;
 use super::{Streams, TaskError, TaskResult};
 use crate::lead::failure::outcome_of;
 use crate::retry::RetryPolicy;
@@ -224,7 +225,7 @@ fn print(line: &Line<'_>, json: bool, streams: &mut Streams) -> io::Result<()> {
         Level::Warn => "warn",
         Level::Fail => "fail",
     };
-    writeln!(streams.data, "{word:<5} {} {}: {}", line.url, line.check, line.message)?;
+    writeln!(streams.data, "{word:<5} {} {}: {}", one_line(line.url), line.check, one_line(&line.message))?;
     match line.hint {
         Some(hint) => writeln!(streams.data, "      hint: {hint}"),
         None => Ok(()),

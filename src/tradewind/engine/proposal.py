@@ -1,0 +1,255 @@
+"""From a request to a proposal: who moves the bytes, by which plan, and what that will cost.
+
+An emulated WAN that had to be brought up to measure the volume is kept until the proposal is started or dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from tradewind.engine.client import Client, Place
+from tradewind.engine.request import Options
+from tradewind.engine.setup import Setup, local_setup, planned_setup, single_setup, topology_setup
+from tradewind.engine.skies import regions_of_sky, sky_of
+from tradewind.errors import SkyUnavailable, UsageError
+from tradewind.model.amounts import format_usd
+from tradewind.model.goal import Fastest, Goal, MaxCost
+from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
+from tradewind.model.plan import Plan
+from tradewind.model.region import Region
+from tradewind.model.store import Access
+from tradewind.model.url import parse_url
+
+if TYPE_CHECKING:
+    from tradewind.sky.running import Sky
+
+__all__ = ["Proposal", "Request", "propose"]
+
+Via = Literal["local", "sky", "auto"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A transfer as a user wants it.
+
+    - `source`, `destination`: URLs or paths, one or several; `options`: what to copy and how, see Options
+    - `verb`: `cp`, `sync` or `mv`, as job lists show it
+    - `topology`: path of a topology file; the gateways in it move the bytes
+    - `sky`: path of a sky file; gateways on its machines move the bytes, as planned
+    - `via`: `local`: this machine; `sky`: the sky; `auto`: the sky if it has machines in the regions of both sides,
+      else this machine. None: the sky if one is given
+    - `goal`: what the plan is to reach. None: the fastest within the ceiling, or at any cost without one
+    - `ceiling_usd`, `ceiling_usd_per_gb`: the most that all runs of the job may cost together [USD]; one of them
+    - `machines_per_region`: the most machines in each region; None: as many as the sky has
+    - `replan`: plan again while the job runs, when a route falls clearly short of its planned rate
+    """
+
+    source: Place | Sequence[Place]
+    destination: Place | Sequence[Place]
+    options: Options = field(default_factory=Options)
+    verb: str = "cp"
+    topology: str | None = None
+    sky: str | None = None
+    via: Via | None = None
+    goal: Goal | None = None
+    ceiling_usd: float | None = None
+    ceiling_usd_per_gb: float | None = None
+    machines_per_region: int | None = None
+    replan: bool = False
+
+    @property
+    def destinations(self) -> tuple[Place, ...]:
+        """All destinations."""
+        one = isinstance(self.destination, (str, os.PathLike))
+        return (self.destination,) if one else tuple(self.destination)  # type: ignore[arg-type,return-value]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A transfer that can be started: `plan` is who moves the bytes, `options` what follows from the plan.
+
+    `volume_bytes` and `objects` are None where nothing was counted, because no plan depends on them. `notes` say what
+    the user did not ask for.
+    """
+
+    id: str
+    request: Request
+    plan: Plan
+    options: Options
+    setup: Setup = field(repr=False)
+    volume_bytes: int | None = None
+    objects: int | None = None
+    notes: tuple[str, ...] = ()
+    held: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
+
+    @property
+    def cost_usd(self) -> float:
+        """Predicted cost [USD]: egress, machines and requests; 0 without a planned overlay."""
+        return 0.0 if self.plan.prediction is None else self.plan.prediction.cost_usd
+
+    def __str__(self) -> str:
+        if self.plan.overlay is not None:
+            return str(self.plan.overlay)
+        if self.plan.stations():
+            return f"{len(self.plan.routes)} routes by hand, {format_usd(self.plan.mean_usd_per_gb)} per GB"
+        return "this machine, no gateways in between"
+
+    def drop(self) -> None:
+        """End what was started to make it. A proposal that was started has nothing left to end."""
+        self.held.close()
+
+
+def propose(client: Client, request: Request) -> Proposal:
+    """Return how a request would be carried out. Lists the source where a plan depends on its volume.
+
+    Raises:
+        UsageError: regions, a sky or a goal are missing, or contradict each other.
+        TradewindError: no plan meets the goal; the sky cannot be started.
+    """
+    via = request.via or ("local" if request.sky is None else "sky")
+    if via == "local":
+        return _local(request)
+    client.check_filter(request.options.filter)  # Before anything is planned or started.
+    if via == "auto":
+        reason = _why_local(request)
+        if reason is not None:
+            return _local(request, f"--via auto uses this machine: {reason}")
+    if request.topology is not None:
+        hint = "leave one of them out"
+        raise UsageError("--topology and --via cannot be combined: both choose the gateways", hint=hint)
+    if request.sky is None:
+        raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
+    access = request.options.destination
+    if len(request.destinations) != 1 or not isinstance(access, Access):
+        raise UsageError("--via sky takes one destination")
+    regions = _region(request.options.source, "--src-region"), _region(access, "--dst-region")
+    there = regions_of_sky(request.sky)
+    for region in map(str, regions):
+        if region not in there:
+            raise UsageError(f"the sky has no machine in {region}", hint=f"it has some in {', '.join(there)}")
+    with ExitStack() as stack:
+        try:
+            sky = stack.enter_context(sky_of(request.sky, client.store.state_dir))
+        except SkyUnavailable as error:
+            if via != "auto":
+                raise
+            return _local(request, f"--via auto uses this machine: {error}")
+        proposal = _planned(client, request, sky, regions)
+        return replace(proposal, held=stack.pop_all())
+
+
+def _local(request: Request, note: str | None = None) -> Proposal:
+    """This machine, or the gateways of a topology file on it."""
+    if request.replan and note is None:
+        raise UsageError("--replan goes with --via sky")
+    setup = local_setup() if request.topology is None else topology_setup(request.topology)
+    notes = () if note is None else (note,)
+    return Proposal(_new_id(), request, setup.plan, request.options, setup, notes=notes)
+
+
+def _why_local(request: Request) -> str | None:
+    """Why no overlay comes into question; None if one does. Raises SkyFileError."""
+    if request.topology is not None:
+        return "--topology sets the routes"
+    if request.sky is None:
+        return "no sky is given (--sky)"
+    access = request.options.destination
+    if len(request.destinations) != 1 or not isinstance(access, Access):
+        return "there are several destinations"
+    sides = request.options.source.region, access.region
+    if sides[0] is None or sides[1] is None:
+        return "the regions of both sides are not set (--src-region, --dst-region)"
+    if sides[0] == sides[1]:
+        return "both sides are in one region"
+    there = regions_of_sky(request.sky)
+    missing = next((region for region in sides if region not in there), None)
+    return None if missing is None else f"the sky has no machine in {missing}"
+
+
+def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, Region]) -> Proposal:
+    from tradewind.catalog.load import catalog_folder, load_catalog
+    from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
+    from tradewind.engine.replan import Question
+    from tradewind.fleet.sky_catalog import sky_catalog
+    from tradewind.planner.network import Limits
+    from tradewind.sky.file import read_sky_file
+
+    assert request.sky is not None
+    options = request.options
+    provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(request.sky)}
+    single = single_setup(str(regions[0]), provider)
+    counted = client.start(
+        request.source, request.destination, replace(options, dry_run=True), setup=single, verb=request.verb
+    ).wait()
+    volume_bytes, objects = counted.progress.bytes_total, counted.progress.objects_total
+    volume_gb = volume_bytes / 1e9
+    made = Proposal(_new_id(), request, single.plan, options, single, volume_bytes, objects)
+    if volume_bytes <= 0:
+        return made
+    network = read_sky_file(request.sky)
+    catalog = sky_catalog(network, load_catalog(catalog_folder(client.store.state_dir)))
+    limits = Limits(machines_per_region=request.machines_per_region or len(sky.machines))
+    ceiling_usd = _ceiling_usd(request, volume_gb)
+    goal = request.goal or (Fastest() if ceiling_usd is None else MaxCost(ceiling_usd))
+    plan = plan_overlay(catalog, *regions, volume_gb, goal, limits, objects=objects or None)
+    if options.dry_run:
+        return replace(made, plan=plan)
+    options = replace(options, chunk_bytes=_chunk_bytes(request, plan, network.scale))
+    plan = with_room_for(plan, options.chunk_bytes)
+    question = Question(
+        catalog,
+        *regions,
+        goal,
+        limits,
+        options.chunk_bytes,
+        ceiling_usd,
+        limit_bytes_per_s=options.limit_bytes_per_s,
+        objects=objects or None,
+    )
+    pace = pace_bytes_per_s(plan)
+    if pace is not None:
+        options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
+    options = replace(options, max_cost_usd=_egress_ceiling_usd(plan, ceiling_usd))
+    setup = planned_setup(plan, provider, ceiling_usd=ceiling_usd, question=question, replan=request.replan)
+    return replace(made, plan=plan, options=options, setup=setup)
+
+
+def _region(access: Access, flag: str) -> Region:
+    if access.region is None:
+        raise UsageError(f"a plan needs the region of both sides: {flag}", hint=f"e.g. {flag} aws:us-east-1")
+    try:
+        return Region.parse(access.region)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+def _ceiling_usd(request: Request, volume_gb: float) -> float | None:
+    if request.ceiling_usd_per_gb is not None:
+        return request.ceiling_usd_per_gb * volume_gb
+    return request.ceiling_usd
+
+
+def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
+    """Return the part of the ceiling that is left for egress after the machines; None without a ceiling or prices."""
+    if ceiling_usd is None or plan.overlay is None or plan.mean_usd_per_gb == 0:
+        return None
+    return ceiling_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
+
+
+def _chunk_bytes(request: Request, plan: Plan, scale: float) -> int:
+    """Return a chunk size for the plan and the destination's store; a requested size is kept."""
+    from tradewind.engine.overlay import chunk_bytes_for
+
+    if request.options.chunk_bytes != DEFAULT_CHUNK_BYTES:
+        return request.options.chunk_bytes
+    any_size = parse_url(os.fspath(request.destinations[0]), cwd="/").kind in ("file", "mem")
+    return chunk_bytes_for(plan, scale, MIN_FILE_CHUNK_BYTES if any_size else MIN_CHUNK_BYTES)
+
+
+def _new_id() -> str:
+    return f"p-{secrets.token_hex(6)}"

@@ -1,0 +1,90 @@
+"""Jobs from Python without a command line: in a thread, in an event loop, of another process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+import tradewind
+from testbed.drive import Command, find_binary
+from tradewind.errors import JobBusy, JobNotFound
+
+OBJECTS, OBJECT_BYTES = 20, 100_000
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> tradewind.Engine:
+    gateway = str(find_binary("tradewind-gateway"))
+    return tradewind.Engine(state_dir=str(tmp_path / "home" / "state" / "tradewind"), gateway=gateway)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for number in range(OBJECTS):
+        (folder / f"{number:03}").write_bytes(os.urandom(OBJECT_BYTES))
+    return folder
+
+
+def request(source: Path, **options: object) -> tradewind.Request:
+    made = tradewind.Options(recursive=True, **options)  # type: ignore[arg-type]
+    return tradewind.Request(source, source.parent / "copy", made)
+
+
+def same(source: Path) -> bool:
+    copy = source.parent / "copy"
+    return {path.name: path.read_bytes() for path in source.iterdir()} == {
+        path.name: path.read_bytes() for path in copy.iterdir()
+    }
+
+
+def test_a_proposal_is_started_and_its_job_ends_with_a_receipt(engine: tradewind.Engine, source: Path) -> None:
+    with engine:
+        proposal = engine.propose(request(source))
+        assert str(proposal) == "this machine, no gateways in between" and proposal.cost_usd == 0.0
+        receipt = engine.start(proposal).wait().receipt()
+    assert receipt["complete"] and receipt["progress"]["objects_done"] == OBJECTS
+    assert same(source)
+
+
+def test_in_a_thread_and_in_an_event_loop(engine: tradewind.Engine, source: Path) -> None:
+    async def transfer() -> None:
+        job = engine.start(engine.propose(request(source)))
+        await asyncio.gather(asyncio.to_thread(job.wait), asyncio.sleep(0))
+
+    thread = threading.Thread(target=lambda: asyncio.run(transfer()))
+    thread.start()
+    thread.join()
+    assert same(source)
+
+
+def test_events_are_replayed_from_where_a_reader_stopped(engine: tradewind.Engine, source: Path) -> None:
+    job = engine.start(engine.propose(request(source))).wait()
+    again = engine.attach(job.id)
+    events = list(again.events())
+    assert isinstance(events[-1], tradewind.Summary) and events[-1].outcome == "done"
+    assert list(again.events(since=len(events) - 1)) == events[-1:]
+    assert again.wait().result().progress.objects_done == OBJECTS
+    with pytest.raises(JobNotFound):
+        engine.attach("20250131-120000-k3f9t")
+
+
+def test_a_job_of_another_process_is_followed_paused_and_resumed_here(
+    engine: tradewind.Engine, command: Command, source: Path
+) -> None:
+    running = command.start("cp", "-r", source, source.parent / "copy", "--limit-rate", "500kB/s")
+    running.wait_for_bytes(OBJECT_BYTES)
+    (job,) = engine.jobs()
+    job = engine.attach(job.id)
+    assert job.running is None and job.state == "running"
+    with pytest.raises(JobBusy):
+        job.resume()
+    assert job.pause().state == "paused"
+    assert running.finish().code == 130
+    assert job.resume().wait().state == "done"
+    assert same(source)

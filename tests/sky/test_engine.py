@@ -1,0 +1,95 @@
+"""An overlay transfer from Python: proposed, started, paused, resumed, and its receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+import tradewind
+from testbed.drive import Command, find_binary
+from testbed.sky import unavailable
+from tests.sky.world import SINK, SOURCE, differences, write_files, write_world
+from tradewind.errors import Interrupted, UsageError
+from tradewind.sky.running import find_emulator
+
+VOLUME_BYTES = 30_000_000
+OPTIONS = tradewind.Options(
+    recursive=True, source=tradewind.Access(region=SOURCE), destination=tradewind.Access(region=SINK)
+)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tradewind.Engine:
+    if reason := unavailable():
+        pytest.skip(reason)
+    monkeypatch.setenv("TRADEWIND_WAN", find_emulator())
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tradewind.Engine(gateway=str(find_binary("tradewind-gateway")))
+
+
+def request(tmp_path: Path) -> tradewind.Request:
+    write_files(tmp_path / "source", VOLUME_BYTES)
+    return tradewind.Request(
+        tmp_path / "source", tmp_path / "copy", OPTIONS, sky=str(write_world(tmp_path)), ceiling_usd=1.0
+    )
+
+
+def test_a_proposal_has_a_plan_and_a_price_and_is_carried_out(engine: tradewind.Engine, tmp_path: Path) -> None:
+    with engine:
+        proposal = engine.propose(request(tmp_path))
+        assert proposal.plan.overlay is not None and 0 < proposal.cost_usd <= 1.0
+        assert (proposal.volume_bytes, proposal.objects) == (VOLUME_BYTES, 30)
+        assert not (tmp_path / "copy").exists(), "nothing is started by a proposal"
+        receipt = engine.start(proposal).wait().receipt()
+    assert differences(tmp_path / "source", tmp_path / "copy") == []
+    assert receipt["complete"] and receipt["plan"] is not None
+    assert receipt["cost"]["predicted_usd"] == pytest.approx(proposal.cost_usd)
+    assert 0 < receipt["cost"]["metered_usd"] <= 1.0
+
+
+def test_within_a_running_event_loop(engine: tradewind.Engine, tmp_path: Path) -> None:
+    async def transfer() -> tradewind.Job:
+        with engine:
+            job = engine.start(await asyncio.to_thread(engine.propose, request(tmp_path)))
+            return await asyncio.to_thread(job.wait)
+
+    assert asyncio.run(transfer()).state == "done"
+    assert differences(tmp_path / "source", tmp_path / "copy") == []
+
+
+def test_a_paused_job_resumes_on_new_machines_under_the_same_ceiling(engine: tradewind.Engine, tmp_path: Path) -> None:
+    with engine:
+        asked = request(tmp_path)
+        job = engine.start(engine.propose(asked))
+        for event in job.events():
+            if isinstance(event, tradewind.Progress) and event.bytes_done >= VOLUME_BYTES // 10:
+                break
+        assert job.pause().state == "paused"
+        with pytest.raises(Interrupted):
+            job.wait()
+        assert job.resume().wait().state == "done"
+        receipt = job.receipt()
+    assert [run["outcome"] for run in receipt["runs"]] == ["interrupted", "done"]
+    assert receipt["ceiling"] == {"usd": 1.0}
+    assert differences(tmp_path / "source", tmp_path / "copy") == []
+
+
+def test_a_request_that_cannot_be_planned_is_refused(engine: tradewind.Engine, tmp_path: Path) -> None:
+    sky = str(write_world(tmp_path))
+    with pytest.raises(UsageError, match="needs the region of both sides"):
+        engine.propose(tradewind.Request(tmp_path, tmp_path / "copy", sky=sky))
+    away = tradewind.Options(source=tradewind.Access(region="aws:us-east-1"), destination=OPTIONS.destination)
+    with pytest.raises(UsageError, match="the sky has no machine in aws:us-east-1"):
+        engine.propose(tradewind.Request(tmp_path, tmp_path / "copy", away, sky=sky))
+
+
+def test_a_job_left_running_is_drained_with_its_engine(engine: tradewind.Engine, tmp_path: Path) -> None:
+    with engine:
+        job = engine.start(engine.propose(request(tmp_path)))
+    assert job.state in ("interrupted", "done")
+    left = Command(tmp_path / "home", {"XDG_STATE_HOME": str(tmp_path / "state")}).run("fleet", "list").stdout
+    assert job.id not in left
+    assert os.listdir(tmp_path / "state" / "tradewind" / "fleets") == []
