@@ -158,3 +158,18 @@ def test_the_tests_that_promises_name_are_there() -> None:
     for path, test in named:
         content = (ROOT / path).read_text(encoding="utf-8")
         assert not test or f"def {test}(" in content, f"{path} has no {test}"
+
+
+def test_the_code_that_concepts_name_exists() -> None:
+    code = [
+        path for top in ("src", "crates", "tests") for path in (ROOT / top).rglob("*") if path.suffix in (".py", ".rs")
+    ]
+    names = {name for path in code for name in re.findall(r"\b_\w+", path.read_text(encoding="utf-8"))}
+    files = {path.name for path in code}
+    named = [
+        (page.name, name)
+        for page in sorted((ROOT / "docs" / "concepts").glob("*.md"))
+        for name in re.findall(r"`(?:[\w/]+/)?(_\w+|\w+\.(?:py|rs))`", page.read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 40
+    assert not [(page, name) for page, name in named if name not in names | files]
