@@ -20,7 +20,7 @@ from tradewind.errors import TradewindError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+GUIDES = [ROOT / "README.md", ROOT / "docs" / "get-started.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 COMMAND_S = 120
 
 
@@ -173,3 +173,19 @@ def test_the_code_that_concepts_name_exists() -> None:
     ]
     assert len(named) > 40
     assert not [(page, name) for page, name in named if name not in names | files]
+
+
+def test_the_symptoms_are_messages_of_the_code() -> None:
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for top in ("src", "crates")
+        for path in (ROOT / top).rglob("*")
+        if path.suffix in (".py", ".rs")
+    )
+    text = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
+    symptoms = re.findall(r"^\| ([^|]*`[^|]*) \|", text, re.M)
+    pieces = [
+        piece.strip() for cell in symptoms for named in re.findall(r"`(.+?)`", cell) for piece in named.split("…")
+    ]
+    assert len(pieces) > 50
+    assert not [piece for piece in pieces if piece not in code]
