@@ -20,7 +20,7 @@ from tradewind.errors import TradewindError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+GUIDES = [ROOT / "README.md", ROOT / "docs" / "get-started.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 COMMAND_S = 120
 
 
@@ -158,3 +158,35 @@ def test_the_tests_that_promises_name_are_there() -> None:
     for path, test in named:
         content = (ROOT / path).read_text(encoding="utf-8")
         assert not test or f"def {test}(" in content, f"{path} has no {test}"
+
+
+def test_the_code_that_pages_name_exists() -> None:
+    tops = ("src", "crates", "tests", "fuzz", "testbed")
+    code = [path for top in tops for path in (ROOT / top).rglob("*") if path.suffix in (".py", ".rs", ".csv")]
+    words = {word for path in code for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    files = {path.name for path in code}
+    concepts, guide = sorted((ROOT / "docs" / "concepts").glob("*.md")), ROOT / "docs" / "guides" / "add-a-store.md"
+    named = [
+        (page.name, name)
+        for page in [*concepts, guide]
+        for name in re.findall(r"`(?:[\w/]+/)?(\w+(?:\.(?:py|rs))?)`", page.read_text(encoding="utf-8"))
+        if page == guide or name.startswith("_") or "." in name
+    ]
+    assert len(named) > 90
+    assert not [(page, name) for page, name in named if name not in words | files]
+
+
+def test_the_symptoms_are_messages_of_the_code() -> None:
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for top in ("src", "crates")
+        for path in (ROOT / top).rglob("*")
+        if path.suffix in (".py", ".rs")
+    )
+    text = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
+    symptoms = re.findall(r"^\| ([^|]*`[^|]*) \|", text, re.M)
+    pieces = [
+        piece.strip() for cell in symptoms for named in re.findall(r"`(.+?)`", cell) for piece in named.split("…")
+    ]
+    assert len(pieces) > 50
+    assert not [piece for piece in pieces if piece not in code]

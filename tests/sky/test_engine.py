@@ -93,3 +93,20 @@ def test_a_job_left_running_is_drained_with_its_engine(engine: tradewind.Engine,
     left = Command(tmp_path / "home", {"XDG_STATE_HOME": str(tmp_path / "state")}).run("fleet", "list").stdout
     assert job.id not in left
     assert os.listdir(tmp_path / "state" / "tradewind" / "fleets") == []
+
+
+def test_the_lines_in_the_guide_work(engine: tradewind.Engine, tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
+    lines = guide.split("## Through an overlay")[1].split("```python\n")[1].split("```")[0]
+    write_files(tmp_path / "source", VOLUME_BYTES)
+    for shown, real in (
+        ("site:a", SOURCE),
+        ("site:b", SINK),
+        ("/data", str(tmp_path / "source")),
+        ("/copy", str(tmp_path / "copy")),
+        ("world.json", str(write_world(tmp_path))),
+    ):
+        assert f'"{shown}"' in lines
+        lines = lines.replace(f'"{shown}"', f'"{real}"')
+    exec(lines, {"tradewind": tradewind})
+    assert differences(tmp_path / "source", tmp_path / "copy") == []
