@@ -29,6 +29,8 @@ VOLUME_BYTES = 60_000_000
 GOAL = ("--min-throughput", "75Mbit/s")
 OUTAGE_S = 30.0
 PATIENCE_S = 200.0
+STALL_S = 60.0
+"""Without any route a transfer stops after this, by default."""
 ADVICE = "--replan would plan again"
 """The end of what is said of a route that carries less than its promise for some seconds."""
 
@@ -98,10 +100,6 @@ def over_both(event: Event) -> bool:
     return event["event"] == "progress" and min(bytes_of(event, True), bytes_of(event, False)) > 1_000_000
 
 
-def kill_relay(stage: Stage, running: Running) -> None:
-    os.kill(running.gateways()["azure-westus2-1"], signal.SIGKILL)
-
-
 def freeze_relay(stage: Stage, running: Running) -> None:
     stage.sky.freeze("relay-1")
 
@@ -116,7 +114,7 @@ def silence_relay_to_the_source(stage: Stage, running: Running) -> None:
     stage.sky.set_link("relay-1", "source-1", one_way=True, up=False)
 
 
-LOSSES = (kill_relay, freeze_relay, silence_relay_to_the_sink, silence_relay_to_the_source)
+LOSSES = (freeze_relay, silence_relay_to_the_sink, silence_relay_to_the_source)
 
 
 @pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.__name__)
@@ -133,6 +131,34 @@ def test_a_lost_relay_s_work_goes_the_direct_way(
     assert last["retries"] > 0
     said = [message for message in notices(done.events) if not message.endswith(ADVICE)]
     assert said == [f"route {name} is down" for name in routes(last, True)], notices(done.events)
+
+
+@pytest.mark.parametrize("gateway", ["azure-westus2-1", "azure-canadacentral-1", "gcp-asia-northeast1-1"])
+def test_a_machine_that_dies_is_replaced(stage: Stage, tmp_path: Path, gateway: str) -> None:
+    """A relay, the source, and the sink, over which all routes go."""
+    running = stage.start(tmp_path / "copy")
+    running.wait_for(over_both)
+    os.kill(running.gateways()[gateway], signal.SIGKILL)
+    killed_s = time.monotonic()
+    fresh = f"{gateway.rpartition('-')[0]}-2"
+    running.wait_for(lambda event: event.get("message") == f"machine {gateway} ended; {fresh} takes its place")
+    before = running.events[-1] if running.events[-1]["event"] == "progress" else running.wait_for_bytes(0)
+    running.wait_for(lambda event: event["event"] == "progress" and event["bytes_done"] > before["bytes_done"])
+    assert time.monotonic() - killed_s < STALL_S / 2, "not only when the stall would have ended the job"
+    done = stage.finish(running, tmp_path / "copy")
+    last = done.events[-1]["progress"]
+    assert sum(hop["bytes"] for hop in last["hops"] if fresh in hop["name"]) > 0, "it carries bytes"
+    assert not [message for message in notices(done.events) if "could not" in message or "not replaced" in message]
+
+
+def test_a_machine_for_which_there_is_no_place_is_done_without(stage: Stage, tmp_path: Path) -> None:
+    """The relay's network is gone with it: nothing starts there."""
+    running = stage.start(tmp_path / "copy")
+    running.wait_for(over_both)
+    stage.sky.vanish("relay-1")
+    done = stage.finish(running, tmp_path / "copy")
+    said = [message for message in notices(done.events) if message.startswith("machine ")]
+    assert len(said) == 1 and said[0].startswith("machine azure-westus2-1 ended and is not replaced: "), said
 
 
 @pytest.mark.alone

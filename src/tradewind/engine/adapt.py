@@ -1,4 +1,5 @@
-"""Adapts a running transfer whose routes are slower than planned: reports it, or plans again and changes the routes.
+"""Adapts a running transfer: replaces machines that died, and reports routes that are slower than planned, or plans
+again and changes them.
 
 The lead's progress is read here line by line. Planning and starting machines take seconds and run in their own thread,
 while the transfer continues unchanged. The order of a change: new machines are started; all gateways get the new routes
@@ -21,7 +22,16 @@ from tradewind.engine.compile import RunSettings, compile_programs, push_order
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.promise import PromiseWatch, Shortfall
-from tradewind.engine.replan import NewPlan, Question, RegionPair, State, ask_again, observed_links, unreachable
+from tradewind.engine.replan import (
+    NewPlan,
+    Question,
+    RegionPair,
+    State,
+    ask_again,
+    observed_links,
+    unreachable,
+    with_names,
+)
 from tradewind.engine.setup import plan_prices
 from tradewind.errors import GatewayError, GatewayLost, TradewindError
 from tradewind.gateway.client import GatewayClient
@@ -38,6 +48,10 @@ __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 REPLAN_PAUSE_S = 20.0
 #: A transfer is replanned at most so often.
 REPLANS_MAX = 5
+#: A route that is down for so long is looked at: has one of its machines ended?
+DOWN_S = 1.0
+#: Machines of one transfer that are replaced at most: what kills them may kill the next ones too.
+REPLACEMENTS_MAX = 8
 #: A gateway answers a change of its routes within so long. One that hangs must not hold up the others' change.
 ROUTES_S = 5.0
 
@@ -80,11 +94,17 @@ class Adaptation:
         self._watch: PromiseWatch | None = None
         self._retired: _Retired | None = None
         self._seen_s = 0.0
+        #: By route, since when it is down.
+        self._down_since_s: dict[int, float] = {}
+        self._replacements = 0
+        #: Dead machines that could not be replaced.
+        self._lost: set[str] = set()
 
     def begin(self, gateways: JobGateways, run: RunSettings) -> None:
         """The gateways run, by the present plan. After an end, they were started again, and time begins anew."""
         self._gateways, self._run = gateways, run
         self._seen_s = self._asked_s = 0.0
+        self._down_since_s = {}
         self._ids = {route.nodes: index for index, route in enumerate(self.plan.routes)}
         self._retired = None
         self._ended = False
@@ -119,6 +139,10 @@ class Adaptation:
             self._in_background(self._finish, self._retired)
             self._retired = None
             return
+        if self._is_down(progress):
+            self._down_since_s = {}
+            self._in_background(self._replace_dead)
+            return
         seen = self._watch.see(progress)
         if seen is None:
             return
@@ -127,6 +151,35 @@ class Adaptation:
         elif self._asked < REPLANS_MAX and (self._asked == 0 or self._seen_s >= self._asked_s + REPLAN_PAUSE_S):
             self._asked, self._asked_s = self._asked + 1, self._seen_s
             self._in_background(self._ask_and_change, seen, dict(progress))
+
+    def _is_down(self, progress: Mapping[str, Any]) -> bool:
+        """Return whether a route of the plan has been down for DOWN_S."""
+        present = {self._ids[route.nodes] for route in self.plan.routes if not self._lost & set(route.nodes)}
+        down = {hop["id"] for hop in progress["hops"] if not hop["up"] and hop["id"] in present}
+        self._down_since_s = {number: self._down_since_s.get(number, self._seen_s) for number in down}
+        return any(self._seen_s - since_s >= DOWN_S for since_s in self._down_since_s.values())
+
+    def _replace_dead(self) -> None:
+        """Start a new machine for each one of the plan that has ended. One that does not answer may live: it stays."""
+        passed = {name for route in self.plan.routes for name in route.nodes} - {self.plan.lead}
+        dead = sorted(passed - self._gateways.living() - self._lost)
+        if not dead or self._ended:
+            return None
+        if self._replacements + len(dead) > REPLACEMENTS_MAX:
+            self._lost.update(dead)
+            return self._notices.put(f"machine {dead[0]} ended; no more than {REPLACEMENTS_MAX} are replaced")
+        self._replacements += len(dead)
+        names = _fresh_names(dead, {gateway.name for gateway in self.plan_of_all.gateways})
+        plan = with_names(self.plan, names)
+        try:
+            self._change(NewPlan(plan, self.spec.ceiling_usd_per_gb, self.spec.rate_limit_bytes_per_s), replaced=names)
+        except TradewindError as error:
+            self._lost.update(dead)
+            self._gateways.shrink(self.plan)
+            return self._notices.put(f"machine {dead[0]} ended and is not replaced: {error}")
+        for name, fresh in names.items():
+            self._notices.put(f"machine {name} ended; {fresh} takes its place")
+        return None
 
     def _follow(self, since_s: float) -> None:
         self._watch = PromiseWatch(
@@ -190,12 +243,13 @@ class Adaptation:
         self._notices.put(f"{words}: replanned, now {_ways(found.plan)}; {more_usd:+.4f} USD")
         return None
 
-    def _change(self, found: NewPlan) -> None:
+    def _change(self, found: NewPlan, replaced: Mapping[str, str] | None = None) -> None:
         """Starts what the plan needs, and gives all gateways their routes, the lead last."""
         before, plan = self.plan, found.plan
+        gone = frozenset(self._dead) | frozenset(replaced or ())
         self._ledger.add_prices(plan_prices(plan, self._question.catalog))
         known = {gateway.name for gateway in before.gateways}
-        deployment = self._gateways.grow(plan, self._ledger.room_s(plan, without=known))
+        deployment = self._gateways.grow(plan, self._ledger.room_s(plan, without=known), replaced)
         fresh = itertools.count(max(self._ids.values()) + 1)
         ids = dict(self._ids)
         for route in plan.routes:
@@ -207,7 +261,7 @@ class Adaptation:
             rate_limit_bytes_per_s=found.limit_bytes_per_s,
         )
         run = replace(self._run, route_ids=ids)
-        both = _joined(plan, before, without=frozenset(self._dead))
+        both = _joined(plan, before, without=gone)
         with_old = compile_programs(replace(deployment, plan=both), spec, run)
         alone = compile_programs(deployment, spec, run)
         staying = {gateway.name for gateway in plan.gateways}
@@ -298,6 +352,16 @@ def _ways(plan: Plan) -> str:
     relays = (" and ".join(map(str, route.regions[1:-1])) for route in routes)
     ways = (f"over {names}" if names else "direct" for names in relays)
     return ", ".join(f"{route.share:.0%} {way}" for route, way in zip(routes, ways, strict=True))
+
+
+def _fresh_names(dead: Collection[str], known: Collection[str]) -> dict[str, str]:
+    """Return a name that no machine of the transfer had, for each dead one: `aws-us-east-1-3` after `…-1` and `…-2`."""
+    names: dict[str, str] = {}
+    for name in dead:
+        stem = name.rpartition("-")[0]
+        numbered = (f"{stem}-{number}" for number in itertools.count(1))
+        names[name] = next(fresh for fresh in numbered if fresh not in known and fresh not in names.values())
+    return names
 
 
 def _cost_usd(plan: Plan) -> float:

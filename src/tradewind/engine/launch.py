@@ -58,12 +58,12 @@ class JobGateways:
         """Gateways whose machines are alive."""
         return self._fleet.living()
 
-    def grow(self, plan: Plan, ready_s_max: float) -> Deployment:
-        """Starts what another plan has beside the running gateways, ready within `ready_s_max`.
+    def grow(self, plan: Plan, ready_s_max: float, replaced: Mapping[str, str] | None = None) -> Deployment:
+        """Starts what another plan has beside the running gateways, ready within `ready_s_max`; see Fleet.grow.
 
         Raises GatewayError, with nothing more running.
         """
-        return self._fleet.grow(plan, ready_s_max)
+        return self._fleet.grow(plan, ready_s_max, replaced)
 
     def shrink(self, plan: Plan) -> None:
         """Ends the gateways that a plan does not have."""

@@ -17,7 +17,7 @@ from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 from tradewind.planner.network import Limits
 
-__all__ = ["BETTER_PART", "NewPlan", "Question", "State", "ask_again", "observed_links", "unreachable"]
+__all__ = ["BETTER_PART", "NewPlan", "Question", "State", "ask_again", "observed_links", "unreachable", "with_names"]
 
 #: Another plan is taken only if with it what is left takes at most this part of the time, boot of machines included.
 BETTER_PART = 0.85
@@ -199,10 +199,18 @@ def _renamed(plan: Plan, dead: Collection[str]) -> Plan:
         numbers = itertools.count(1)
         for name in mine:
             names[name] = next(fresh for n in numbers if (fresh := f"{stems[name]}-{n}") not in dead)
-    names[plan.lead] = plan.lead
+    return with_names(plan, names)
+
+
+def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """Return the plan with other names for some of its gateways."""
+
+    def name(old: str) -> str:
+        return names.get(old, old)
+
     return replace(
         plan,
-        gateways=tuple(replace(gateway, name=names[gateway.name]) for gateway in plan.gateways),
-        hops=tuple(replace(hop, start=names[hop.start], end=names[hop.end]) for hop in plan.hops),
-        routes=tuple(replace(route, nodes=tuple(names[name] for name in route.nodes)) for route in plan.routes),
+        gateways=tuple(replace(gateway, name=name(gateway.name)) for gateway in plan.gateways),
+        hops=tuple(replace(hop, start=name(hop.start), end=name(hop.end)) for hop in plan.hops),
+        routes=tuple(replace(route, nodes=tuple(map(name, route.nodes))) for route in plan.routes),
     )

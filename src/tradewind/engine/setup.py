@@ -69,7 +69,7 @@ def planned_setup(
         plan,
         topology_document(plan),
         provider,
-        FleetSettings(grows=replan),
+        FleetSettings(heals=question is not None, grows=replan),
         ceiling_usd,
         plan_prices(plan, known),
         question,

@@ -51,8 +51,10 @@ class FleetSettings:
     lease_s: int = LEASE_S
     ready_s: float = READY_S
     """Timeout for the answers of all machines; after it the fleet is ended."""
+    heals: bool = False
+    """True if dead machines may be replaced: the key that signs their certificates is kept in the fleet's folder."""
     grows: bool = False
-    """True if machines may be added later: the key that signs their certificates is then kept in the fleet's folder."""
+    """True if machines may be added later, and the roles of those that run may change."""
 
 
 class Meter(Protocol):
@@ -130,14 +132,22 @@ class Fleet:
         identities = self._identities if self._secured else None
         return Deployment(plan, self._addresses, self._settings.detours, identities)
 
-    def grow(self, plan: Plan, ready_s_max: float = float("inf")) -> Deployment:
+    def grow(
+        self, plan: Plan, ready_s_max: float = float("inf"), replaced: Mapping[str, str] | None = None
+    ) -> Deployment:
         """Starts the machines that another plan has beside those of this one, and returns when all answer.
 
-        They answer within `ready_s_max` and the time of the settings. No machine is ended: see `shrink`. A fleet that
-        is closed meanwhile orders no further machine. Raises GatewayError, with the new machines ended again.
+        They answer within `ready_s_max` and the time of the settings. No machine that lives is ended: see `shrink`.
+        `replaced` gives the names of new machines by those of dead ones, whose places they take. A fleet that is closed
+        meanwhile orders no further machine. Raises GatewayError, with the new machines ended again.
         """
+        replaced = replaced or {}
         before, fresh = self.plan, _named(plan) - _named(self.plan)
         there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
+        self._end(set(replaced))
+        for dead, name in replaced.items():
+            there.pop(dead, None)
+            self._give_place(dead, name)
         try:
             with self._changing():
                 self.plan = replace(plan, gateways=tuple(there.values()))
@@ -291,7 +301,8 @@ class Fleet:
         """Makes certificates, for those who need one and have none."""
         fresh = [name for name in sorted({*names, CLIENT_NAME}) if not (self._identities / name).exists()]
         if fresh and self._secured:
-            make_identities(self._binary, self._identities, fresh, grows=self._settings.grows)
+            more_later = self._settings.grows or self._settings.heals
+            make_identities(self._binary, self._identities, fresh, grows=more_later)
 
     def _wait_ready(self, names: set[str], ready_s: float) -> None:
         deadline_s = time.monotonic() + ready_s
@@ -347,6 +358,12 @@ class Fleet:
         if gateway.name not in given:
             given.append(gateway.name)
         return given.index(gateway.name)
+
+    def _give_place(self, dead: str, name: str) -> None:
+        """A new machine takes the place that a dead one had among those of its region."""
+        for given in self._ordinals.values():
+            if dead in given:
+                given[given.index(dead)] = name
 
     @property
     def _dialled(self) -> set[str]:
