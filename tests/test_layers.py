@@ -1,6 +1,11 @@
-"""The layer table of ARCHITECTURE.md is law: imports go downwards only, and packages of one layer never meet."""
+"""The layer table of ARCHITECTURE.md is law: imports go downwards only, and packages of one layer never meet.
+
+Of Rust, Cargo enforces the layers of the crates; within the gateway no two folders import each other.
+"""
 
 import ast
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,3 +88,34 @@ def test_errors_at_large_are_caught_in_main_alone() -> None:
             caught = node.type if isinstance(node, ast.ExceptHandler) else None
             if isinstance(caught, ast.Name) and caught.id == "Exception":
                 assert path == PACKAGE / "cli" / "main.py", path
+
+
+GATEWAY = PACKAGE.parents[1] / "crates" / "gateway" / "src"
+
+
+def parts_of_the_gateway() -> dict[str, set[str]]:
+    """Each folder of the gateway's crate, and each file beside them, with what it imports of the others."""
+    imports: dict[str, set[str]] = defaultdict(set)
+    for path in GATEWAY.rglob("*.rs"):
+        inner = path.relative_to(GATEWAY).parts
+        here = inner[0].removesuffix(".rs")
+        if "tests" in path.stem or "tests" in inner or here in ("lib", "main"):
+            continue
+        code = path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0]
+        code = re.sub(r"^\s*//.*$", "", code, flags=re.MULTILINE)
+        groups = re.findall(r"\bcrate::\{([^;]*)\};", code)
+        named = {first for group in groups for first in re.findall(r"(?:^|,)\s*(\w+)", group)}
+        named |= set(re.findall(r"\bcrate::(\w+)", code))
+        imports[here] |= named - {here}
+    return imports
+
+
+def test_no_two_folders_of_the_gateway_import_each_other() -> None:
+    imports = parts_of_the_gateway()
+    assert {"control", "lead", "net", "node", "program", "task"} <= imports.keys()
+    assert imports["program"] >= {"lead", "node"}, "the test sees imports"
+    left = dict(imports)
+    while free := [part for part, known in left.items() if not known & left.keys()]:
+        for part in free:
+            del left[part]
+    assert not left, f"these import each other in a circle: {left}"

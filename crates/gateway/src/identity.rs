@@ -3,8 +3,8 @@
 //! The CA's private key is dropped when the command ends, so nobody can add a gateway to the fleet later; `--keep-ca`
 //! writes it (for fleets that grow), and a later call in the same folder signs with it. Nothing is ever overwritten.
 
-use crate::control::validate::check_node_name;
 use crate::limits::{IDENTITY_CLOCK_SKEW, IDENTITY_DAYS_MAX};
+use crate::names::check_node_name;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 use tradewind_gateway::limits::{BLOCKING_THREADS_MAX, IDENTITY_DAYS_DEFAULT, WORKERS_MAX, WORKERS_MIN};
-use tradewind_gateway::node::NodeRunner;
+use tradewind_gateway::program::NodeRunner;
 use tradewind_gateway::{identity, schema, serve, task};
 
 /// Data-plane buffers come and go in megabytes on all threads; see docs/decisions/0004-mimalloc.md.

@@ -1,6 +1,6 @@
 //! Reads whole objects in order, several windows ahead, in bounded memory; each window continues where it stopped.
 
-use crate::lead::failure::object_url;
+use crate::failure::object_url;
 use crate::retry::{RetryPolicy, backoff};
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;

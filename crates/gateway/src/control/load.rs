@@ -5,11 +5,11 @@
 //! hop's, so that the rate is that of data and not of packets.
 
 use super::answer::Refused;
-use crate::control::validate::check_node_name;
 use crate::limits::{
     HOP_CONNECTIONS_MAX, LOAD_BUFFER_BYTES, LOAD_CONNECT_TIMEOUT, LOAD_CONNECTS, LOAD_HANDSHAKES_MAX, LOAD_MS_MAX,
     LOAD_SEND_MS_MAX, PROBE_TIMEOUT,
 };
+use crate::names::check_node_name;
 use crate::tls::{self, Identity};
 use axum::http::StatusCode;
 use std::net::SocketAddr;

@@ -5,8 +5,8 @@
 //! that takes both ends' data planes and seconds of load.
 
 use super::answer::Refused;
-use crate::control::validate::check_node_name;
 use crate::limits::{PROBE_CONNECTS_MAX, PROBE_TIMEOUT};
+use crate::names::check_node_name;
 use crate::tls::{self, Identity};
 use axum::http::StatusCode;
 use std::net::SocketAddr;

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::control::gateway::Equipment;
     use crate::limits::CONTROL_CONNECTIONS_MAX;
-    use crate::node::NodeRunner;
+    use crate::program::NodeRunner;
     use tokio::io::AsyncReadExt;
 
     fn shared(controllers: &[&str]) -> Shared {

@@ -3,9 +3,10 @@
 //! What only the stores can know (does the bucket exist, may we write there) is not asked here.
 
 use crate::limits::{
-    CHUNK_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMBERS_MAX, MEMORY_BYTES, NODE_NAME_CHARS_MAX,
-    PROGRAM_TIMEOUT_S_MAX, ROUTES_MAX, STATIONS_MAX, STORE_REQUESTS_MAX, STORE_TRIES_MAX, TARGETS_MAX,
+    CHUNK_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMBERS_MAX, MEMORY_BYTES, PROGRAM_TIMEOUT_S_MAX, ROUTES_MAX,
+    STATIONS_MAX, STORE_REQUESTS_MAX, STORE_TRIES_MAX, TARGETS_MAX,
 };
+use crate::names::{check_node_name, is_label};
 use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
 use tradewind_contract::{CONTRACT_VERSION, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection};
@@ -84,21 +85,6 @@ pub fn check_program(program: &Program, setting: Setting<'_>) -> Checked {
         }
     }
     check_limits(&program.limits)
-}
-
-/// Checks a gateway's name: one DNS label in lower case, because its certificate carries it.
-///
-/// # Errors
-/// What is wrong with it, in one line.
-pub fn check_node_name(name: &str) -> Result<(), String> {
-    let label = is_label(name, NODE_NAME_CHARS_MAX) && !name.starts_with('-') && !name.ends_with('-');
-    let rule = "1 to 63 of a-z, 0-9 and -, with no - at either end";
-    if label { Ok(()) } else { Err(format!("{name:?} is not a gateway name: {rule}")) }
-}
-
-fn is_label(text: &str, chars_max: usize) -> bool {
-    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=chars_max).contains(&text.len()) && text.bytes().all(known)
 }
 
 fn check_names(program: &Program, setting: Setting<'_>) -> Checked {

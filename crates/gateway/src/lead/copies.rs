@@ -4,7 +4,7 @@
 //! the copy may have been removed or replaced; and a store may have answered without storing anything. So every copy is
 //! asked for, and its source is deleted only if the copy is the object that was written, or has its bytes.
 
-use crate::lead::failure::object_url;
+use crate::failure::object_url;
 use crate::node::work::Failure;
 use crate::retry::RetryPolicy;
 use serde::{Deserialize, Serialize};

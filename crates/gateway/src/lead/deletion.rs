@@ -4,8 +4,8 @@
 //! [`refusal`] says when not. An object that is no longer in the state in which it was seen stays, and so does a source
 //! one of whose [copies](crate::lead::copies) is not there when the batch that it belongs to is about to be deleted.
 
+use crate::failure::{failed_object, kind_name, object_url};
 use crate::lead::copies::{NotThere, ProvenCopy, not_told_apart};
-use crate::lead::failure::{failed_object, kind_name, object_url};
 use crate::lead::survey::SurveyEnd;
 use crate::retry::{RetryPolicy, backoff};
 use futures::StreamExt;

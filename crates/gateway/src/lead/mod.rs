@@ -8,14 +8,12 @@
 //! - [`backlog`] keeps on disk what must be looked at when all else is done;
 //! - [`report`] writes a verdict per object; [`deletion`] deletes after all copies are proven, and
 //!   [`copies`] looks at them once more before their sources go; [`sweep`] clears uploads
-//!   that nobody will finish; [`failure`] gives errors their names, outcomes and exit codes.
+//!   that nobody will finish.
 
-pub mod background;
 pub mod backlog;
 pub mod compare;
 pub mod copies;
 pub mod deletion;
-pub mod failure;
 pub mod join;
 pub mod journal;
 pub mod local_sums;

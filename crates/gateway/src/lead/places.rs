@@ -4,7 +4,7 @@
 //! identity ([`tradewind_store::kinship`]). Where names do not decide, `mv` (and a tree that may lie within the other)
 //! is begun only if a sample of the source's objects is proven not to be at the destination.
 
-use crate::lead::failure::object_url;
+use crate::failure::object_url;
 use crate::lead::survey::SurveyError;
 use crate::retry::RetryPolicy;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! others can look at it with `F_GETLK` without taking anything. A `flock` can only be looked at by taking it, and a
 //! lead that starts at that moment would find the job busy.
 
-use super::background::Background;
+use crate::background::Background;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -17,21 +17,15 @@ mod climb;
 pub mod clock;
 #[cfg(test)]
 mod drops;
-pub mod environment;
 mod expected;
 pub mod hop;
 pub mod inbound;
 pub mod parcel;
 pub mod replay;
 pub mod reply;
-mod reroute;
-mod run;
 pub mod scope;
 pub mod seal;
 pub mod sink;
 pub mod source;
 pub mod table;
 pub mod work;
-
-pub use environment::Environment;
-pub use run::NodeRunner;

@@ -1,7 +1,7 @@
 //! `cat`: writes objects to stdout, one behind the other.
 
 use super::{Streams, TaskError, TaskResult};
-use crate::lead::failure::object_url;
+use crate::failure::object_url;
 use crate::reading::{Summing, windows};
 use crate::retry::RetryPolicy;
 use futures::TryStreamExt;

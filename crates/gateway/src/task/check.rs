@@ -3,8 +3,8 @@
 use super::refused::Refused;
 use super::text::{escaped, one_line};
 use super::{Streams, TaskError, TaskResult, folder_of};
+use crate::failure::object_url;
 use crate::lead::compare::{Difference, Tags, Times, Verdict, decide};
-use crate::lead::failure::object_url;
 use crate::lead::join::{Join, JoinError, Joined, Side};
 use crate::lead::local_sums::decide_reading;
 use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
@@ -165,7 +165,7 @@ impl Check {
             Side::Source => TaskError::Store(failed.error),
             // A destination that is not there is a failure, but not one of the source (exit code 3).
             Side::Target(_) => {
-                let (outcome, hint) = (crate::lead::failure::outcome_of(&failed.error), failed.error.hint());
+                let (outcome, hint) = (crate::failure::outcome_of(&failed.error), failed.error.hint());
                 TaskError::ended(outcome, failed.error.to_string(), hint)
             }
         }

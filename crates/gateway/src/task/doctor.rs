@@ -2,7 +2,7 @@
 
 use super::text::one_line;
 use super::{Streams, TaskError, TaskResult};
-use crate::lead::failure::outcome_of;
+use crate::failure::outcome_of;
 use crate::retry::RetryPolicy;
 use serde::Serialize;
 use std::io::{self, Write};

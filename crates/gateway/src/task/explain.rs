@@ -2,8 +2,8 @@
 
 use super::text::escaped;
 use super::{Opened, Streams, TaskError, TaskResult};
+use crate::failure::object_url;
 use crate::lead::compare::{self, Difference, Times, Verdict};
-use crate::lead::failure::object_url;
 use crate::lead::local_sums;
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;

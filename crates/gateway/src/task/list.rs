@@ -3,7 +3,7 @@
 use super::refused::Refused;
 use super::text::{escaped, human_bytes};
 use super::{Streams, TaskError, TaskResult, folder_of};
-use crate::lead::failure::object_url;
+use crate::failure::object_url;
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;

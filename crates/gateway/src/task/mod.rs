@@ -18,7 +18,7 @@ mod text;
 
 pub use streams::{Streams, Talk};
 
-use crate::lead::failure::{exit_code, outcome_of};
+use crate::failure::{exit_code, outcome_of};
 use crate::lead::journal::JournalError;
 use crate::lead::reach;
 use crate::lead::select::BadRule;

@@ -5,7 +5,7 @@
 //! cannot, and the length is bounded by chunk × parts.
 
 use super::{Streams, TaskError, TaskResult};
-use crate::lead::failure::object_url;
+use crate::failure::object_url;
 use crate::reading::Summing;
 use crate::retry::RetryPolicy;
 use bytes::{Bytes, BytesMut};

@@ -9,8 +9,8 @@
 use super::refused::Refused;
 use super::text::escaped;
 use super::{Streams, TaskError, TaskResult, folder_of};
+use crate::failure::{kind_name, object_url};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, CONDITIONAL_KEYS_MAX, delete_objects};
-use crate::lead::failure::{kind_name, object_url};
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tradewind_contract::Program;
 use tradewind_gateway::control::events;
 use tradewind_gateway::control::runner::Runner;
-use tradewind_gateway::node::NodeRunner;
+use tradewind_gateway::program::NodeRunner;
 use tradewind_gateway::tls::Security;
 use tradewind_wire::Fault;
 

@@ -19,11 +19,11 @@ use tokio::runtime::Runtime;
 use tradewind_contract::{
     CONTRACT_VERSION, Event, HopSpec, JobSpec, KeyScope, Outcome, Program, RouteSpec, StoreSpec, Summary,
 };
+use tradewind_gateway::background::Background;
 use tradewind_gateway::control::events::{self, EventReader};
 use tradewind_gateway::control::metrics;
 use tradewind_gateway::control::runner::{Runner, Running};
-use tradewind_gateway::lead::background::Background;
-use tradewind_gateway::node::{Environment, NodeRunner};
+use tradewind_gateway::program::{Environment, NodeRunner};
 use tradewind_gateway::tls::Security;
 
 /// A job that has not ended this long after everything healed counts as hanging.

@@ -1,7 +1,7 @@
 //! Which objects earlier runs have closed and proven. Asked on disk, so it may hold any number of them.
 
 use super::{JournalError, open_read_only};
-use crate::lead::background::Background;
+use crate::background::Background;
 use crate::node::work::Unsynced;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};

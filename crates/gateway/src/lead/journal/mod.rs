@@ -20,7 +20,7 @@ pub use done::{Done, DoneObject, DoneSet, DoneTotals, fingerprint};
 pub use entry::{Entry, Intent, UnfinishedUpload};
 pub use writer::{BATCH_ENTRIES_MAX, BATCH_MS_MAX, QUEUE_MAX};
 
-use crate::lead::background::Background;
+use crate::background::Background;
 use crate::lead::state_dir::StateDir;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};

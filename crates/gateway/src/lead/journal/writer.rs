@@ -3,7 +3,7 @@
 use super::JournalError;
 use super::entry::{self, Entry};
 use super::schema::SCHEMA;
-use crate::lead::background::Background;
+use crate::background::Background;
 use rusqlite::Connection;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -14,9 +14,9 @@
 //! objects that are doubted. What arrives after it is not seen: see `docs/concepts/integrity.md`.
 
 use super::{Running, Shared};
+use crate::failure::object_url;
 use crate::lead::copies::is_as_written;
 use crate::lead::deletion::delete_objects;
-use crate::lead::failure::object_url;
 use crate::lead::survey::{SurveyError, WorkItem};
 use crate::node::work::{Failure, Placed, Side};
 use futures::StreamExt;

@@ -3,10 +3,10 @@
 //! in time.
 
 use super::{LeadSetup, PROGRESS_EVERY, Way, begin};
+use crate::background::Background;
 use crate::control::events;
 use crate::drain::DRAIN_MAX;
 use crate::drop_after::DropAfter;
-use crate::lead::background::Background;
 use crate::lead::report::{ObjectVerdict, Verdict};
 use crate::lead::status;
 use crate::node::attempts::Attempts;

@@ -2,7 +2,7 @@
 //! of the report was full.
 
 use super::Running;
-use crate::lead::failure::object_url;
+use crate::failure::object_url;
 use crate::lead::journal::DoneObject;
 use crate::lead::report::{ObjectVerdict, ProofRecord, Report, Verdict};
 use std::io;

@@ -32,9 +32,9 @@ mod tally;
 mod trouble;
 mod twins;
 
+use crate::background::Background;
 use crate::control::events::EventSender;
 use crate::drain::DRAIN_MAX;
-use crate::lead::background::Background;
 use crate::lead::backlog::Backlog;
 use crate::lead::journal::{Entry, Intent, Journal, UnfinishedUpload};
 use crate::lead::places::Places;

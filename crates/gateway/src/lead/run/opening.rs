@@ -1,8 +1,8 @@
 //! What must be there before a job begins: its folder, journal and report.
 
 use super::{LeadSetup, work};
+use crate::background::Background;
 use crate::control::events::EventSender;
-use crate::lead::background::Background;
 use crate::lead::journal::{Journal, JournalError};
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;

@@ -10,7 +10,7 @@
 
 use super::doubted::Copied;
 use super::{Running, Shared};
-use crate::lead::failure::object_url;
+use crate::failure::object_url;
 use crate::lead::journal::Entry;
 use crate::lead::survey::{SurveyError, WorkItem};
 use crate::node::work::{Failure, Placed, Side};

@@ -6,7 +6,7 @@
 //! every tick of the lead while it changes, and at the end of a run: a power loss may undo what went out since the last tick.
 
 use super::Running;
-use crate::lead::background::Background;
+use crate::background::Background;
 use crate::lead::journal::JournalError;
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;

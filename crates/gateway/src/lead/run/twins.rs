@@ -6,8 +6,8 @@
 
 use super::cargo::Prepared;
 use super::{PREPARING_MAX, Running, Shared};
+use crate::failure::object_url;
 use crate::lead::backlog::{Backlog, Reading};
-use crate::lead::failure::object_url;
 use crate::lead::names::Names;
 use crate::lead::survey::{SurveyError, Twin, WorkItem};
 use crate::node::work::{Failure, Side};

@@ -1,7 +1,7 @@
 //! Why a survey did not come to its end, and what that means for the job.
 
 use super::LIST_NAMES_MAX;
-use crate::lead::failure::outcome_of;
+use crate::failure::outcome_of;
 use crate::lead::join::{JoinError, Side};
 use crate::lead::journal::JournalError;
 use crate::lead::reach::Lost;

@@ -2,10 +2,10 @@
 
 use super::error::SurveyError;
 use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, Twin, WorkItem};
+use crate::failure::{failed_object, object_url};
 use crate::lead::compare::{self, Tags, Times, Verdict};
 use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::{Seen, Spool, is_folder};
-use crate::lead::failure::{failed_object, object_url};
 use crate::lead::join::{Join, Joined, Side};
 use crate::lead::journal::{Done, DoneTotals, fingerprint};
 use crate::lead::local_sums;

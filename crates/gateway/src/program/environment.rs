@@ -1,6 +1,6 @@
 //! The clock, network and files that a node uses.
 
-use crate::lead::background::Background;
+use crate::background::Background;
 use crate::net::{Network, Tcp};
 use std::fmt::Debug;
 use std::sync::Arc;

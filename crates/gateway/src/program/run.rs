@@ -1,23 +1,23 @@
 //! From a program to running stations.
 
-use super::attempts::Attempts;
-use super::budget::MemoryBudget;
-use super::clock::Pulse;
 use super::environment::Environment;
-use super::inbound::Inbound;
-use super::replay::Taken;
-use super::reply::Peers;
 use super::reroute::{HopMaker, Hops, Stations, routes_below, stations, ways};
-use super::scope::{ReadScope, WriteScope};
-use super::seal::SealKey;
-use super::sink::{Sink, Target};
-use super::source::Source;
-use super::table::RouteTable;
 use crate::control::events::EventSender;
 use crate::control::metrics::{self, MetricsSnapshot};
 use crate::control::runner::{Runner, Running};
 use crate::lead::run::{CannotBegin, LeadSetup, Rerouted};
 use crate::net::DataPort;
+use crate::node::attempts::Attempts;
+use crate::node::budget::MemoryBudget;
+use crate::node::clock::Pulse;
+use crate::node::inbound::Inbound;
+use crate::node::replay::Taken;
+use crate::node::reply::Peers;
+use crate::node::scope::{ReadScope, WriteScope};
+use crate::node::seal::SealKey;
+use crate::node::sink::{Sink, Target};
+use crate::node::source::Source;
+use crate::node::table::RouteTable;
 use crate::tls::Security;
 use async_trait::async_trait;
 use std::sync::atomic::Ordering;

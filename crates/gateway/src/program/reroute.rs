@@ -2,13 +2,13 @@
 //!
 //! Nothing that is under way is cut off. A hop that no route takes any more is closed when its last request is answered.
 
-use super::hop::{Hop, HopSetup};
-use super::inbound::Station;
 use super::run::{Node, routes_held};
-use super::sink::Sink;
-use super::source::{Below, Source};
 use crate::lead::run::{Rerouted, Way};
 use crate::net::Network;
+use crate::node::hop::{Hop, HopSetup};
+use crate::node::inbound::Station;
+use crate::node::sink::Sink;
+use crate::node::source::{Below, Source};
 use crate::tls::Security;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
