@@ -78,6 +78,19 @@ def test_a_missing_destination_bucket_is_said_once_and_asked_once(
     assert len(proxy.exchanges) <= 2
 
 
+@pytest.mark.parametrize("mib", [0, 12], ids=["whole", "in parts"])
+def test_standard_input_for_a_missing_bucket_is_no_missing_source(command: Command, bucket: S3Place, mib: int) -> None:
+    words = ["--chunk-size", "5MiB", *bucket.flags("dst")]
+    done = command.run("cp", "-", "s3://no-such-bucket-here/x", *words, stdin=b"x" * max(1, mib * MIB)).expect(1)
+    assert "no-such-bucket-here" in errors(done)[0]
+    assert "check the bucket's name" in done.stderr
+
+
+def test_standard_input_for_a_path_that_cannot_be_made_is_no_missing_source(command: Command) -> None:
+    done = command.run("cp", "-", "/proc/x", stdin=b"x").expect(1)
+    assert "hint: check the path of the destination" in done.stderr
+
+
 def test_a_missing_source_bucket_is_said_once(command: Command, bucket: S3Place, tmp_path: Path) -> None:
     for words in (["-r", "s3://no-such-bucket-here"], ["s3://no-such-bucket-here/one"]):
         done = command.run("cp", *words, str(tmp_path / "back"), *bucket.flags("src")).expect(3)
