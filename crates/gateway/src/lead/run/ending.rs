@@ -119,11 +119,11 @@ impl Running {
         let ending = self.after_failures(false);
         let (ask, dry_run) = (self.setup.job.delete.is_some_and(|rules| rules.ask), self.setup.job.dry_run);
         if let (Some(rules), Some(_)) = (&self.setup.job.delete, &end.extraneous)
-            && let Some(Refusal { why, hint, needs_consent }) =
+            && let Some(Refusal { why, hint, allowed_by }) =
                 deletion::refusal(rules, &end, self.tally.objects_failed(), |index| self.target_url(index))
         {
-            if dry_run && needs_consent {
-                self.notice(format!("without --dry-run nothing would be deleted: {why}; {}", deletion::CONSENT));
+            if dry_run && let Some(allowed_by) = allowed_by {
+                self.notice(format!("without --dry-run nothing would be deleted: {why}; {allowed_by}"));
             } else if ending.outcome == Outcome::Done {
                 let message = Some(format!("nothing is deleted: {why}"));
                 return Ending { outcome: Outcome::Failed, message, hint: Some(hint.to_owned()) };
