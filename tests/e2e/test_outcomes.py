@@ -207,6 +207,9 @@ def test_counts_add_up_where_names_are_refused(command: Command, bucket: S3Place
     told = errors(command.run(*words))
     assert told[-1] == f"error: 6 of {good + 6} objects failed"
     assert len(told) == 5, "three are named, three counted"
+    moved = "0 objects" if good == 0 else f"{good} objects"
+    tried = command.run(*words, "--dry-run")
+    assert f"would move {moved}, 6 cannot be moved; nothing was done" in tried.stderr
 
 
 def test_a_resumed_job_counts_only_its_own_bytes_in_its_rate(command: Command, s3: S3Place, tmp_path: Path) -> None:
