@@ -50,7 +50,14 @@ impl Running {
                 Some(Ok(())) if !stop.is_cancelled() => self.after_all(end, stop).await,
                 _ => Ending::plain(Outcome::Interrupted),
             },
-            (None, Err(error)) => self.after_error(&error),
+            (None, Err(error)) => match self.after_error(&error) {
+                // Nobody will resume a job that is done.
+                done if done.outcome == Outcome::Done => {
+                    let swept = stop.run_until_cancelled(self.abort_leftovers()).await;
+                    swept.map_or_else(|| Ending::plain(Outcome::Interrupted), |()| done)
+                }
+                ending => ending,
+            },
         };
         if let Err(error) = self.journal.flush().await {
             ending = Ending {
@@ -88,7 +95,10 @@ impl Running {
         }
         let is_empty = matches!(error, SurveyError::NothingSelected { source_objects: 0, .. });
         let hint = if is_empty && self.setup.job.delete.is_some() { Some(EMPTY_SOURCE_HINT) } else { error.hint() };
-        Ending { outcome: error.outcome(), message: Some(error.to_string()), hint: hint.map(str::to_owned) }
+        let outcome = error.outcome();
+        let left = if outcome == Outcome::SourceNotFound { self.unfinished.len() } else { 0 };
+        let hint = if left > 0 { Some(source_gone_hint(left)) } else { hint.map(str::to_owned) };
+        Ending { outcome, message: Some(error.to_string()), hint }
     }
 
     /// A destination as the summary names it.
@@ -363,6 +373,13 @@ impl Running {
         }
         self.setup.events.send(Event::Done(summary));
     }
+}
+
+/// Advice where a resumed job finds no source. Its uploads stay: the source may come back, as that of an unmounted disk does.
+fn source_gone_hint(uploads: usize) -> String {
+    let them =
+        if uploads == 1 { "its unfinished upload".to_owned() } else { format!("its {uploads} unfinished uploads") };
+    format!("bring the source back and run `tradewind jobs resume`, or abort {them} with `tradewind jobs cancel`")
 }
 
 /// A job that is done is never resumed; its journal may be large.
