@@ -91,6 +91,16 @@ def test_a_dry_run_totals_what_would_be_deleted(command: Command, sides: tuple[F
     assert set(there.sizes()) == set("abcde")
 
 
+def test_a_dry_run_names_only_what_would_allow_the_deletion(
+    command: Command, sides: tuple[FilePlace, FilePlace]
+) -> None:
+    source, there = sides
+    limited = command.run("sync", "--delete", "--max-delete", "2", "--dry-run", source.url, there.url).expect(0)
+    assert "--max-delete allows 2; a higher --max-delete allows it" in limited.stderr
+    halved = command.run("sync", "--delete", "--dry-run", source.url, there.url).expect(0)
+    assert "more than half; -y or a higher --max-delete allows it" in halved.stderr
+
+
 def on_terminal(command: Command, answer: str | signal.Signals, *words: str) -> tuple[int, str]:
     """Runs the command on a terminal of its own, answers its question with a line or a signal.
 

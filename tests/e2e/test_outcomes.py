@@ -13,7 +13,7 @@ import pytest
 
 from testbed.chains import chain, write
 from testbed.drive import Command, Event, Finished
-from testbed.faults import Answer, HttpProxy, Rule
+from testbed.faults import Answer, HttpProxy, Request, Rule
 from testbed.places import FilePlace, Place, S3Place
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
 from tradewind.engine.supervisor import RESTARTS_MAX
@@ -76,6 +76,56 @@ def test_a_missing_destination_bucket_is_said_once_and_asked_once(
     (line,) = errors(done)
     assert "no-such-bucket-here" in line
     assert len(proxy.exchanges) <= 2
+
+
+@pytest.mark.parametrize("mib", [0, 12], ids=["whole", "in parts"])
+def test_standard_input_for_a_missing_bucket_is_no_missing_source(command: Command, bucket: S3Place, mib: int) -> None:
+    words = ["--chunk-size", "5MiB", *bucket.flags("dst")]
+    done = command.run("cp", "-", "s3://no-such-bucket-here/x", *words, stdin=b"x" * max(1, mib * MIB)).expect(1)
+    assert "no-such-bucket-here" in errors(done)[0]
+    assert "check the bucket's name" in done.stderr
+
+
+def test_standard_input_for_a_path_that_cannot_be_made_is_no_missing_source(command: Command) -> None:
+    done = command.run("cp", "-", "/proc/x", stdin=b"x").expect(1)
+    assert "hint: check the path of the destination" in done.stderr
+
+
+def opens(request: Request) -> bool:
+    return request.method == "POST" and "uploads" in request.query
+
+
+def looks_for_uploads(request: Request) -> bool:
+    return request.method == "GET" and "uploads" in request.query
+
+
+def test_a_refused_request_to_open_an_upload_leaves_none_behind(
+    command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    write_large(tmp_path / "large", 12 * MIB)
+    words = [tmp_path / "large", f"{bucket.url}/large", "--chunk-size", "5MiB", *bucket.flags("dst")]
+    proxy.add(Rule(Answer(403, "SignatureDoesNotMatch"), when=opens))
+    forbidden = proxy.add(Rule(Answer(403, "AccessDenied"), when=looks_for_uploads))
+    done = command.run("cp", *words).expect(7)
+    assert (forbidden.strikes, "left behind" in done.stderr) == (0, False), done.stderr
+
+
+def test_an_upload_is_looked_for_if_a_request_to_open_it_failed_otherwise(
+    command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    write_large(tmp_path / "large", 12 * MIB)
+    words = [tmp_path / "large", f"{bucket.url}/large", "--chunk-size", "5MiB", *bucket.flags("dst")]
+    proxy.add(Rule(Answer(500, "InternalError"), when=opens, count=1))
+    proxy.add(Rule(Answer(403, "AccessDenied"), when=opens))
+    proxy.add(Rule(Answer(403, "AccessDenied"), when=looks_for_uploads))
+    assert "an unfinished upload may be left behind" in command.run("cp", *words).expect(7).stderr
+
+
+def test_a_name_that_the_destination_cannot_hold_leaves_no_upload_behind(command: Command, tmp_path: Path) -> None:
+    write_large(tmp_path / "large", 12 * MIB)
+    words = [tmp_path / "large", tmp_path / ("n" * 300), "--chunk-size", "5MiB"]
+    done = command.run("cp", *words).expect(1)
+    assert "left behind" not in done.stderr
 
 
 def test_a_missing_source_bucket_is_said_once(command: Command, bucket: S3Place, tmp_path: Path) -> None:
@@ -157,6 +207,9 @@ def test_counts_add_up_where_names_are_refused(command: Command, bucket: S3Place
     told = errors(command.run(*words))
     assert told[-1] == f"error: 6 of {good + 6} objects failed"
     assert len(told) == 5, "three are named, three counted"
+    moved = "0 objects" if good == 0 else f"{good} objects"
+    tried = command.run(*words, "--dry-run")
+    assert f"would move {moved}, 6 cannot be moved; nothing was done" in tried.stderr
 
 
 def test_a_resumed_job_counts_only_its_own_bytes_in_its_rate(command: Command, s3: S3Place, tmp_path: Path) -> None:

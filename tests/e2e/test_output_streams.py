@@ -92,6 +92,19 @@ def test_a_listing_ends_with_its_reader(command: Command, tree: Path) -> None:
     assert piped(command, READS_ONE_LINE, "ls", tree) == 0
 
 
+def test_a_copy_to_standard_output_fails_with_its_reader(command: Command, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(bytes(8 << 20))
+    done = shell(command, '{ "$@"; echo "code $?" >&2; } | head -c 10 > /dev/null', "cp", large, "-")
+    assert done.stderr.splitlines() == [
+        "error: standard output was closed before all bytes were written",
+        "hint: `tradewind cat` ends without an error when its reader has read enough",
+        "code 1",
+    ]
+    done = shell(command, '{ "$@"; echo "code $?" >&2; } | head -c 10 > /dev/null', "cat", large)
+    assert done.stderr == "code 0\n"
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("verb", [("cp", "-r"), ("sync",)])
 def test_a_transfer_works_with_closed_streams(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from testbed.drive import Command
+from testbed.places import S3Place
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
 
 
@@ -288,6 +289,35 @@ def test_a_job_with_a_ceiling_is_not_resumed_if_nothing_says_what_it_has_spent(
     (folder / "spent").write_bytes(spent)
     command.run("jobs", "resume", job_id).expect(0)
     assert copy.read_bytes() == source.read_bytes()
+
+
+@pytest.fixture
+def source_gone(command: Command, s3: S3Place, tmp_path: Path) -> str:
+    """A job that was interrupted within an upload to `s3`, and whose source was then removed."""
+    write_large(tmp_path / "tree" / "large", 48 * MIB)
+    job_id = interrupted(command, "cp", "-r", tmp_path / "tree", s3.url, *s3.flags("dst"))
+    assert len(s3.unfinished()) == 1
+    (tmp_path / "tree" / "large").unlink()
+    return job_id
+
+
+def test_a_source_that_is_gone_keeps_its_uploads_and_says_how_to_abort_them(
+    command: Command, s3: S3Place, source_gone: str
+) -> None:
+    done = command.run("jobs", "resume", source_gone).expect(3)
+    assert f"run `tradewind jobs resume {source_gone}`, or abort its unfinished upload" in done.stderr
+    assert f"with `tradewind jobs cancel {source_gone}`" in done.stderr
+    assert len(s3.unfinished()) == 1
+    command.run("jobs", "cancel", source_gone).expect(0)
+    assert s3.unfinished() == []
+
+
+def test_a_job_that_may_find_nothing_aborts_its_uploads(command: Command, s3: S3Place, tmp_path: Path) -> None:
+    write_large(tmp_path / "tree" / "large", 48 * MIB)
+    job_id = interrupted(command, "cp", "-r", tmp_path / "tree", s3.url, *s3.flags("dst"), "--allow-empty")
+    (tmp_path / "tree" / "large").unlink()
+    command.run("jobs", "resume", job_id).expect(0)
+    assert s3.unfinished() == []
 
 
 @pytest.mark.parametrize("verb", [["cp", "-r"], ["sync"]], ids=["cp", "sync"])

@@ -69,6 +69,9 @@ pub enum Task {
         store: StoreSpec,
         /// Keys in order.
         keys: Vec<String>,
+        /// A reader that goes away before the end is a failure.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        whole: bool,
     },
     /// Writes stdin to one object.
     Put {

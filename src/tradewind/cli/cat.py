@@ -24,8 +24,11 @@ def run(args: Namespace) -> int:
     return write_objects(args, args.urls)
 
 
-def write_objects(args: Namespace, urls: list[str]) -> int:
-    """Objects to standard output; one task for each run of URLs in one store."""
+def write_objects(args: Namespace, urls: list[str], *, whole: bool = False) -> int:
+    """Write objects to standard output; one task for each run of URLs in one store.
+
+    With `whole` a reader that goes away before the end is a failure.
+    """
     from tradewind.gateway.find import find_gateway
     from tradewind.gateway.task import run_task
 
@@ -36,7 +39,7 @@ def write_objects(args: Namespace, urls: list[str]) -> int:
         store, key = object_of(args, url)
         if not tasks or tasks[-1]["store"] != store:
             keys = []
-            tasks.append({"task": "cat", "store": store, "keys": keys})
+            tasks.append({"task": "cat", "store": store, "keys": keys, **({"whole": True} if whole else {})})
         keys.append(key)
     binary = args.gateway or find_gateway()
     for task in tasks:

@@ -110,4 +110,4 @@ def _write_out(args: Namespace) -> int:
 
     if args.destinations != ["-"] or len(args.sources) != 1 or args.recursive:
         raise UsageError("standard output takes one object", hint="`tradewind cat` writes several")
-    return write_objects(args, [args.source])
+    return write_objects(args, [args.source], whole=True)

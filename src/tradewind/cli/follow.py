@@ -203,7 +203,9 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
     if summary.outcome != "done" and not (progress.objects_done or progress.objects_failed or progress.bytes_done):
         return []
     if job.spec.dry_run:
-        lines = [f"would move {format_count(progress.objects_total, 'object')}; nothing was done"]
+        moved, failed = progress.objects_total - progress.objects_failed, progress.objects_failed
+        cannot = f", {failed:,} cannot be moved" if failed else ""
+        lines = [f"would move {format_count(moved, 'object')}{cannot}; nothing was done"]
         if summary.to_delete is not None and summary.to_delete.objects:
             objects, size = format_count(summary.to_delete.objects, "object"), format_bytes(summary.to_delete.bytes)
             lines.insert(0, f"would delete {objects}, {size}")

@@ -519,7 +519,10 @@ def _hint(summary: Summary, job_id: str) -> str | None:
         return WILDCARD_HINT
     if summary.hint is None:
         return None
-    return summary.hint.replace("`tradewind jobs resume`", f"`tradewind jobs resume {job_id}`")
+    hint = summary.hint
+    for action in ("resume", "cancel"):
+        hint = hint.replace(f"`tradewind jobs {action}`", f"`tradewind jobs {action} {job_id}`")
+    return hint
 
 
 def _words(summary: Summary) -> str:

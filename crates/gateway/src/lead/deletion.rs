@@ -212,26 +212,26 @@ pub struct Refusal {
     pub why: String,
     /// One line of advice.
     pub hint: &'static str,
-    /// A user who agrees to it may have it done, so a dry run shows what would be deleted.
-    pub needs_consent: bool,
+    /// The options that allow it, if any do: a dry run then shows what would be deleted.
+    pub allowed_by: Option<&'static str>,
 }
 
 impl Refusal {
     fn new(why: impl Into<String>, hint: &'static str) -> Self {
-        Self { why: why.into(), hint, needs_consent: false }
+        Self { why: why.into(), hint, allowed_by: None }
     }
 
-    fn until_agreed(why: String, hint: &'static str) -> Self {
-        Self { needs_consent: true, ..Self::new(why, hint) }
+    fn until_agreed(why: String, hint: &'static str, allowed_by: &'static str) -> Self {
+        Self { allowed_by: Some(allowed_by), ..Self::new(why, hint) }
     }
 }
 
 /// Advice where the source has nothing.
 pub const EMPTY_SOURCE_HINT: &str =
     "--delete never empties a destination: check the name of the source, or delete with `tradewind rm -r`";
-/// What agrees to a deletion that a dry run has shown.
-pub const CONSENT: &str = "-y or a higher --max-delete allows it";
+const CONSENT: &str = "-y or a higher --max-delete allows it";
 const CONSENT_HINT: &str = "list them with --dry-run; -y or a higher --max-delete allows it";
+const HIGHER_LIMIT: &str = "a higher --max-delete allows it";
 const MAX_DELETE_HINT: &str = "list them with --dry-run; a higher --max-delete allows it";
 const ALL_COPIED_HINT: &str =
     "--delete deletes only after every object was listed and copied; mend that and sync again";
@@ -255,7 +255,7 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usiz
     match rules.keys_max {
         Some(keys_max) if keys > keys_max => {
             let why = format!("{keys} objects would be deleted, --max-delete allows {keys_max}");
-            Some(Refusal::until_agreed(why, MAX_DELETE_HINT))
+            Some(Refusal::until_agreed(why, MAX_DELETE_HINT, HIGHER_LIMIT))
         }
         _ => over_half(rules, end, url),
     }
@@ -273,7 +273,7 @@ fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -
         let keys = spool.objects_at(index);
         (keys > held / 2).then(|| {
             let why = format!("{keys} of the {held} objects in {} would be deleted, more than half", url(index));
-            Refusal::until_agreed(why, CONSENT_HINT)
+            Refusal::until_agreed(why, CONSENT_HINT, CONSENT)
         })
     })
 }

@@ -263,14 +263,17 @@ impl Sink {
     }
 
     async fn open(&self, target: u16, key: &str, options: &PutOptions) -> Result<SinkReply, Failure> {
-        let target = self.target(target, key)?;
+        let target = self.target(target, key).map_err(|failure| failure.leaving(Leaves::NoUpload))?;
         let mut tries = 0;
         let opened = target.run("open upload", key, None, |_| {
             tries += 1;
             target.store.open_upload(key, options)
         });
-        let upload = opened.await?;
-        Ok(SinkReply::Opened { upload, asked_again: tries > 1 })
+        match opened.await {
+            Ok(upload) => Ok(SinkReply::Opened { upload, asked_again: tries > 1 }),
+            Err(failure) if tries == 1 && failure.is_plain_refusal() => Err(failure.leaving(Leaves::NoUpload)),
+            Err(failure) => Err(failure),
+        }
     }
 
     async fn abort(&self, target: u16, key: &str, upload: &UploadId) -> Result<(), Failure> {

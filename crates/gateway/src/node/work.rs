@@ -335,6 +335,8 @@ pub enum Leaves {
     Seen(Expect),
     /// Nobody knows.
     Unknown,
+    /// No upload: the only request to open one was refused.
+    NoUpload,
 }
 
 /// On which side of the job a store stands; decides what its errors mean for the object.
@@ -370,6 +372,12 @@ impl Failure {
     /// Whether its store could not be reached, or did not answer, when it was asked from that gateway.
     pub fn is_out_of_reach(&self) -> bool {
         self.kind == OUT_OF_REACH
+    }
+
+    /// Whether a store understood the request and did nothing of it. An answer that breaks the protocol does not say so.
+    pub fn is_plain_refusal(&self) -> bool {
+        matches!(self.fault, Fault::Permanent | Fault::Refused)
+            && !matches!(self.kind.as_str(), "protocol" | "unavailable" | "overwritten")
     }
 
     /// As reports word it.

@@ -137,6 +137,7 @@ pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -
     if matches!(task, Task::Rm { .. } | Task::Check { .. } | Task::Put { .. } | Task::Cancel { .. }) {
         streams.outlive_reader();
     }
+    let needs_reader = matches!(task, Task::Cat { whole: true, .. });
     let opened = Opened::default();
     let (watched, talk) = (opened.clone(), streams.talk.clone());
     let telling =
@@ -144,7 +145,29 @@ pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -
     let done = dispatch(task, streams, cancel, &opened).await;
     telling.abort();
     let flushed = streams.data.flush().map_err(TaskError::from);
-    end(done.and(flushed), streams)
+    let done = done.and(flushed);
+    end(if needs_reader { done.map_err(unread) } else { done }, streams)
+}
+
+/// A destination that does not exist is no missing source.
+fn not_written(error: TaskError) -> TaskError {
+    match error {
+        TaskError::Store(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
+            TaskError::ended(outcome_of(&error), error.to_string(), error.hint())
+        }
+        error => error,
+    }
+}
+
+/// A reader that went away is a failure of a task that writes all or nothing.
+fn unread(error: TaskError) -> TaskError {
+    match error {
+        TaskError::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            let hint = "`tradewind cat` ends without an error when its reader has read enough";
+            TaskError::ended(Outcome::Failed, "standard output was closed before all bytes were written", Some(hint))
+        }
+        error => error,
+    }
 }
 
 async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, opened: &Opened) -> TaskResult {
@@ -164,10 +187,11 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             let store = open(&store)?;
             rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await
         }
-        Task::Cat { store, keys } => cat::cat(open(&store)?, &keys, policy, streams).await,
+        Task::Cat { store, keys, .. } => cat::cat(open(&store)?, &keys, policy, streams).await,
         Task::Put { store, key, chunk_bytes, storage_class, json } => {
             let store = open(&store)?;
-            put::Put { store, key, chunk_bytes, storage_class, json, policy, cancel }.run(streams).await
+            let put = put::Put { store, key, chunk_bytes, storage_class, json, policy, cancel };
+            put.run(streams).await.map_err(not_written)
         }
         Task::Check {
             source,

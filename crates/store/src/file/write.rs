@@ -18,6 +18,7 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use nix::unistd::UnlinkatFlags;
+use std::ffi::CStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IoSlice;
@@ -372,7 +373,7 @@ impl Tree {
     }
 
     /// Deletes a file, or a directory that is empty. What is not there (a directory that holds something is no object)
-    /// is no error.
+    /// is no error. A mount point cannot be removed, however often that is tried.
     ///
     /// No system call unlinks a file on a condition, so the file is looked at right before: a writer that replaces it
     /// within these microseconds, or writes to it through a descriptor, loses. Renaming it away first would close that
@@ -394,9 +395,27 @@ impl Tree {
             Ok(()) => Ok(()),
             Err(Refused::Blocked(Blocked::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY))) => Ok(()),
             Err(Refused::Blocked(Blocked::System(Errno::EISDIR))) if !split.is_directory => Ok(()),
+            // A full directory that could not be removed anyway (a mount point, a read-only file system) gives another error.
+            Err(Refused::Blocked(_)) if split.is_directory && self.holds_anything(split) => Ok(()),
+            Err(Refused::Blocked(Blocked::System(Errno::EBUSY))) => Err(self.error(
+                ErrorKind::Unsupported,
+                "delete",
+                key,
+                "it is a mount point, or the system uses it (EBUSY)",
+            )),
             Err(Refused::Blocked(blocked)) => Err(self.blocked_error("delete", key, blocked)),
             Err(Refused::Changed(difference)) => Err(stays(self.object_url(key), difference)),
         }
+    }
+
+    /// Returns whether a directory is known to hold an entry.
+    fn holds_anything(&self, split: Split<'_>) -> bool {
+        let entries = self.open_directory(split.parent).and_then(|parent| {
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            Dir::openat(&parent, split.name, flags, Mode::empty()).map_err(Blocked::System)
+        });
+        let is_entry = |name: &CStr| name != c"." && name != c"..";
+        entries.is_ok_and(|mut entries| entries.iter().flatten().any(|entry| is_entry(entry.file_name())))
     }
 
     /// An empty directory holds nothing that could be lost, so its state does not matter. Returns the state of a file.

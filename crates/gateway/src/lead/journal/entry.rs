@@ -67,6 +67,15 @@ pub enum Entry {
         /// When, milliseconds since the Unix epoch.
         unix_ms: i64,
     },
+    /// The only request to open an upload was refused, so there is none.
+    NotOpened {
+        /// Index of the destination.
+        target: u16,
+        /// Key there.
+        target_key: String,
+        /// When it was intended.
+        intent_unix_ms: i64,
+    },
     /// An upload was aborted or never opened: nothing of it is left in the store.
     Abandoned {
         /// Index of the destination.
@@ -170,6 +179,12 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
         Entry::Deleting { unix_ms } => {
             let sql = "INSERT INTO deletion (began_unix_ms) VALUES (?1)";
             transaction.prepare_cached(sql)?.execute(params![unix_ms]).map(drop)
+        }
+        Entry::NotOpened { target, target_key, intent_unix_ms } => {
+            let sql = "DELETE FROM upload
+                       WHERE target = ?1 AND target_key = ?2 AND upload_id IS NULL AND intent_unix_ms = ?3
+                             AND superseded = 0";
+            transaction.prepare_cached(sql)?.execute(params![target, target_key, intent_unix_ms]).map(drop)
         }
         Entry::Abandoned { target, target_key, upload } => {
             let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND upload_id IS ?3";

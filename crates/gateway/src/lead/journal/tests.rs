@@ -81,6 +81,10 @@ impl Model {
                 self.done.insert((target, target_key), (fingerprint, done));
             }
             Entry::Undone { target, target_key } => drop(self.done.remove(&(target, target_key))),
+            Entry::NotOpened { target, target_key, intent_unix_ms } => {
+                let is_it = |known: &Known| known.1.is_none() && known.0.intent_unix_ms == intent_unix_ms;
+                self.uploads.retain(|of, known| *of != (target, target_key.clone()) || !is_it(known));
+            }
             Entry::Abandoned { target, target_key, upload } => {
                 let name = (target, target_key);
                 self.uploads.retain(|of, known| *of != name || known.1 != upload);
@@ -118,7 +122,7 @@ impl Model {
 
 fn any_entry() -> impl Strategy<Value = Entry> {
     let name = (0..TARGETS, prop::sample::select(KEYS.to_vec()));
-    (name, 0..6, any::<u64>(), 1..4u32, any::<Option<u64>>()).prop_map(|((target, key), kind, number, index, sum)| {
+    (name, 0..7, any::<u64>(), 1..4u32, any::<Option<u64>>()).prop_map(|((target, key), kind, number, index, sum)| {
         let target_key = key.to_owned();
         match kind {
             0 => Entry::Intent(Intent { intent_unix_ms: i64::from(index), ..intent(target, key, number) }),
@@ -135,6 +139,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
                 Entry::Closed { target, target_key, fingerprint: number, size_bytes: number, unsynced, written }
             }
             4 => Entry::Undone { target, target_key },
+            5 => Entry::NotOpened { target, target_key, intent_unix_ms: i64::from(index) },
             _ => {
                 let upload = sum.map(|_| UploadId(format!("upload-{}", number % 3)));
                 Entry::Abandoned { target, target_key, upload }
@@ -367,6 +372,20 @@ async fn an_upload_stays_known_until_it_is_aborted_whatever_is_begun_after_it() 
     journal.record(abandoned).await.unwrap();
     assert_eq!(names(journal.unfinished().await.unwrap()), [name("second")]);
     assert!(journal.superseded().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_intent_that_was_refused_is_forgotten_and_earlier_ones_are_not() {
+    let (_dir, state) = state_dir();
+    let journal = Journal::create(&state).unwrap();
+    let at = |intent_unix_ms| Intent { intent_unix_ms, ..intent(0, "a", 1) };
+    for intent_unix_ms in [1, 2] {
+        journal.record(Entry::Intent(at(intent_unix_ms))).await.unwrap();
+    }
+    for intent_unix_ms in [1, 2] {
+        journal.record(Entry::NotOpened { target: 0, target_key: "a".into(), intent_unix_ms }).await.unwrap();
+    }
+    assert_eq!(journal.pending_intents().await.unwrap(), [at(1)]);
 }
 
 #[tokio::test]

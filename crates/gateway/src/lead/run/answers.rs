@@ -3,7 +3,7 @@
 use super::Running;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
-use crate::node::work::{Failure, Placed, Side, SinkReply, parse_exactly};
+use crate::node::work::{Failure, Leaves, Placed, Side, SinkReply, parse_exactly};
 use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
 use tradewind_wire::lead::Work;
 use tradewind_wire::{Fault, ObjectId, RequestId};
@@ -43,6 +43,11 @@ impl Running {
                     self.outlook.guessed_wrong(cargo.item.target);
                 }
                 cargo.failed(failure.clone());
+                if matches!(failure.leaves.as_deref(), Some(Leaves::NoUpload))
+                    && let Some(entry) = cargo.not_opened()
+                {
+                    self.journal.record(entry).await?;
+                }
             }
         }
         self.lead.failed(request, failure.fault, self.clock.now_ms());

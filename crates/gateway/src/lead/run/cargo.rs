@@ -1,7 +1,7 @@
 //! What the lead knows of one object under way.
 
 use super::{Shared, doubted};
-use crate::lead::journal::{Intent, UnfinishedUpload, fingerprint};
+use crate::lead::journal::{Entry, Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Leaves, Placed, Proof, Side};
 use crate::retry::RetryPolicy;
@@ -277,6 +277,13 @@ impl Cargo {
         }
     }
 
+    /// The request to open an upload was refused. Returns what to record if no request for this key was made before it.
+    pub(super) fn not_opened(&mut self) -> Option<Entry> {
+        let (intent_unix_ms, _) = self.intended.take_if(|(_, times)| *times == 1)?;
+        let target_key = self.item.target_key.clone();
+        Some(Entry::NotOpened { target: self.item.target, target_key, intent_unix_ms })
+    }
+
     /// The upload was asked for more than once, so that others of this key may be ours.
     pub(super) fn may_have_orphans(&mut self) {
         if let Some((_, times)) = &mut self.intended {
@@ -354,9 +361,9 @@ impl Cargo {
             // Somebody else writes again and again: the last one wins, as without conditions.
             Some(Leaves::Seen(expect)) => self.item.expect = (self.unmet < UNMET_MAX).then(|| expect.clone()),
             Some(Leaves::Unknown) => self.item.expect = None,
-            None => {}
+            Some(Leaves::NoUpload) | None => {}
         }
-        self.is_guess &= failure.leaves.is_none();
+        self.is_guess &= matches!(failure.leaves.as_deref(), Some(Leaves::NoUpload) | None);
         self.failure = Some(failure.reported());
         self.retries += 1;
     }

@@ -50,7 +50,14 @@ impl Running {
                 Some(Ok(())) if !stop.is_cancelled() => self.after_all(end, stop).await,
                 _ => Ending::plain(Outcome::Interrupted),
             },
-            (None, Err(error)) => self.after_error(&error),
+            (None, Err(error)) => match self.after_error(&error) {
+                // Nobody will resume a job that is done.
+                done if done.outcome == Outcome::Done => {
+                    let swept = stop.run_until_cancelled(self.abort_leftovers()).await;
+                    swept.map_or_else(|| Ending::plain(Outcome::Interrupted), |()| done)
+                }
+                ending => ending,
+            },
         };
         if let Err(error) = self.journal.flush().await {
             ending = Ending {
@@ -88,7 +95,10 @@ impl Running {
         }
         let is_empty = matches!(error, SurveyError::NothingSelected { source_objects: 0, .. });
         let hint = if is_empty && self.setup.job.delete.is_some() { Some(EMPTY_SOURCE_HINT) } else { error.hint() };
-        Ending { outcome: error.outcome(), message: Some(error.to_string()), hint: hint.map(str::to_owned) }
+        let outcome = error.outcome();
+        let left = if outcome == Outcome::SourceNotFound { self.unfinished.len() } else { 0 };
+        let hint = if left > 0 { Some(source_gone_hint(left)) } else { hint.map(str::to_owned) };
+        Ending { outcome, message: Some(error.to_string()), hint }
     }
 
     /// A destination as the summary names it.
@@ -119,11 +129,11 @@ impl Running {
         let ending = self.after_failures(false);
         let (ask, dry_run) = (self.setup.job.delete.is_some_and(|rules| rules.ask), self.setup.job.dry_run);
         if let (Some(rules), Some(_)) = (&self.setup.job.delete, &end.extraneous)
-            && let Some(Refusal { why, hint, needs_consent }) =
+            && let Some(Refusal { why, hint, allowed_by }) =
                 deletion::refusal(rules, &end, self.tally.objects_failed(), |index| self.target_url(index))
         {
-            if dry_run && needs_consent {
-                self.notice(format!("without --dry-run nothing would be deleted: {why}; {}", deletion::CONSENT));
+            if dry_run && let Some(allowed_by) = allowed_by {
+                self.notice(format!("without --dry-run nothing would be deleted: {why}; {allowed_by}"));
             } else if ending.outcome == Outcome::Done {
                 let message = Some(format!("nothing is deleted: {why}"));
                 return Ending { outcome: Outcome::Failed, message, hint: Some(hint.to_owned()) };
@@ -363,6 +373,13 @@ impl Running {
         }
         self.setup.events.send(Event::Done(summary));
     }
+}
+
+/// Advice where a resumed job finds no source. Its uploads stay: the source may come back, as that of an unmounted disk does.
+fn source_gone_hint(uploads: usize) -> String {
+    let them =
+        if uploads == 1 { "its unfinished upload".to_owned() } else { format!("its {uploads} unfinished uploads") };
+    format!("bring the source back and run `tradewind jobs resume`, or abort {them} with `tradewind jobs cancel`")
 }
 
 /// A job that is done is never resumed; its journal may be large.
