@@ -85,7 +85,7 @@ def test_attach_goes_on_with_a_job_whose_process_was_killed(command: Command, so
     waited = command.run("jobs", "wait", job_id)
     assert waited.code == 130 and f"tradewind jobs attach {job_id}" in waited.stderr
     adopted = command.run("jobs", "attach", job_id).expect(0)
-    assert f"the process that ran job {job_id} is gone" in adopted.stderr
+    assert f"the process that ran job {job_id} was killed" in adopted.stderr
     assert "in earlier runs" in adopted.stderr, "acknowledged work is not done twice"
     assert same(source, tmp_path / "copy")
     assert os.listdir(command.state / "fleets") == []

@@ -5,7 +5,7 @@ use crate::limits::NODE_NAME_CHARS_MAX;
 /// Checks a gateway's name: one DNS label in lower case, because its certificate carries it.
 ///
 /// # Errors
-/// What is wrong with it, in one line.
+/// The fault, in one line.
 pub fn check_node_name(name: &str) -> Result<(), String> {
     let label = is_label(name, NODE_NAME_CHARS_MAX) && !name.starts_with('-') && !name.ends_with('-');
     let rule = "1 to 63 of a-z, 0-9 and -, with no - at either end";

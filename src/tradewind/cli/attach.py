@@ -30,11 +30,11 @@ def attach(args: Namespace, client: Client, adopt: Callable[[], int]) -> int:
         _show(job, talk, as_json=args.json)
     except KeyboardInterrupt:
         talk.end()
-        print(f"\njob {job.id} goes on; `tradewind jobs pause {job.id}` stops it", file=sys.stderr)
+        print(f"\njob {job.id} continues; `tradewind jobs pause {job.id}` stops it", file=sys.stderr)
         return Interrupted.exit_code
     if job.end is not None and job.end.orphaned and client.store.load(args.id).state in ("running", "interrupted"):
         talk.end()
-        talk.say(f"note: the process that ran job {job.id} is gone; this one goes on with it")
+        talk.say(f"note: the process that ran job {job.id} was killed; this command continues it")
         try:
             return adopt()
         except JobBusy:
@@ -52,8 +52,8 @@ def wait(args: Namespace, client: Client) -> int:
         pass
     record = client.job(args.id)
     if job.end is not None and job.end.orphaned and record.state in ("running", "interrupted"):
-        hint = f"`tradewind jobs attach {job.id}` goes on with it"
-        raise Interrupted(f"the process that ran job {job.id} is gone", hint=hint, job_id=job.id)
+        hint = f"`tradewind jobs attach {job.id}` continues it"
+        raise Interrupted(f"the process that ran job {job.id} was killed", hint=hint, job_id=job.id)
     result_of(record, job.end)
     return 0
 

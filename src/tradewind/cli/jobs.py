@@ -25,10 +25,10 @@ HELP = """\
 List jobs, or do something with one of them:
   show     its state, counts and cost
   attach   follow it to its end, whichever process runs it; Ctrl-C ends only the following. If that process was
-           killed, attach goes on with the job in its place
+           killed, attach continues the job
   wait     wait for its end without showing anything; the exit code is the job's
   pause    stop it at its next checkpoint
-  resume   go on with a job that was stopped
+  resume   continue a job that was stopped
   cancel   stop it for good and abort its unfinished uploads; objects that it has copied stay
   receipt  print as JSON what moved, how it was proven, each run, the cost line by line, and the plan
 States: running, done, failed, interrupted, paused, cancelled. An interrupted job was stopped by a signal, a ceiling or

@@ -16,7 +16,7 @@ ASK_ABOVE_USD = 1.0
 
 
 def request_of(args: Namespace, options: Options) -> Request:
-    """What the arguments of a transfer ask for. Raises UsageError for options that exclude each other."""
+    """Return the request of a transfer's arguments. Raises UsageError for options that exclude each other."""
     from tradewind.cli.plan_preview import goal_options
 
     request = Request(args.sources, args.destinations, options, args.verb, args.topology, args.sky, args.via)

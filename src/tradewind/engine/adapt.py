@@ -48,7 +48,7 @@ __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 REPLAN_PAUSE_S = 20.0
 #: A transfer is replanned at most so often.
 REPLANS_MAX = 5
-#: A route that is down for so long is looked at: has one of its machines ended?
+#: Time after which a route that is down is examined for dead machines.
 DOWN_S = 1.0
 #: Machines of one transfer that are replaced at most: what kills them may kill the next ones too.
 REPLACEMENTS_MAX = 8

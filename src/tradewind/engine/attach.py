@@ -17,7 +17,7 @@ from tradewind.model.event import Event, event_from_document
 
 __all__ = ["AttachedJob", "RunEnd", "result_of"]
 
-#: The file of events is looked at so often.
+#: Interval at which the file of events is read.
 LOOK_EVERY_S = 0.2
 
 

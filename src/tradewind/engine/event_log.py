@@ -33,7 +33,7 @@ class EventLog:
     def __init__(self, bytes_max: int = LOG_BYTES_MAX, file: EventFile | None = None) -> None:
         self._file = file
         self._lock = threading.Lock()
-        #: Of each reader: holds something if there may be something new.
+        #: One queue per reader: not empty if there may be something new.
         self._news: list[queue.SimpleQueue[None]] = []
         self._lines: deque[bytes] = deque()
         self._first = 0
@@ -91,7 +91,7 @@ class EventLog:
             next_line, progress_seen, ended = 0, 0, False
             while not ended:
                 with self._lock:
-                    # What comes after this is told by another entry of `news`.
+                    # Later lines put another entry into `news`.
                     while not news.empty():
                         news.get_nowait()
                     ended = self._ended.is_set()

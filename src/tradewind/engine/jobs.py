@@ -54,7 +54,7 @@ MADE_S_MAX = 3600.0
 #: Looking through the folder costs a read per job, so it is done only when so many more have gathered.
 FINISHED_JOBS_SLACK = 100
 
-#: What the lead says of a job, or `paused`: interrupted because the user wanted a pause.
+#: State as the lead reports it, or `paused`: interrupted because the user wanted a pause.
 RecordedState = JobState | Literal["paused"]
 #: States of jobs that can be resumed.
 RESUMABLE = ("interrupted", "paused", "failed")

@@ -89,7 +89,7 @@ LAST_WORDS_S = 5.0
 TICK_S = 0.5
 #: Events that wait for the supervisor; the reader of the lead waits beyond it, and the lead keeps them meanwhile.
 INBOX_MAX = 1024
-#: The reader of a lead looks so often whether the inbox has room again.
+#: Interval at which the reader of a lead checks whether a full inbox has room again.
 INBOX_FULL_S = 0.02
 OVER_CEILING = "stopped before egress, machines and requests together cost more than the ceiling"
 #: `kill` waits at most this long for the supervisor to end; the processes are gone before.
