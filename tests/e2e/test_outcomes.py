@@ -103,7 +103,7 @@ def test_a_refused_request_to_open_an_upload_leaves_none_behind(
     command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
     write_large(tmp_path / "large", 12 * MIB)
-    words = [tmp_path / "large", f"{bucket.url}/large", "--chunk-size", "5MiB", *bucket.flags("dst")]
+    words: list[str | Path] = [tmp_path / "large", f"{bucket.url}/large", "--chunk-size", "5MiB", *bucket.flags("dst")]
     proxy.add(Rule(Answer(403, "SignatureDoesNotMatch"), when=opens))
     forbidden = proxy.add(Rule(Answer(403, "AccessDenied"), when=looks_for_uploads))
     done = command.run("cp", *words).expect(7)
@@ -114,7 +114,7 @@ def test_an_upload_is_looked_for_if_a_request_to_open_it_failed_otherwise(
     command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
     write_large(tmp_path / "large", 12 * MIB)
-    words = [tmp_path / "large", f"{bucket.url}/large", "--chunk-size", "5MiB", *bucket.flags("dst")]
+    words: list[str | Path] = [tmp_path / "large", f"{bucket.url}/large", "--chunk-size", "5MiB", *bucket.flags("dst")]
     proxy.add(Rule(Answer(500, "InternalError"), when=opens, count=1))
     proxy.add(Rule(Answer(403, "AccessDenied"), when=opens))
     proxy.add(Rule(Answer(403, "AccessDenied"), when=looks_for_uploads))
@@ -123,7 +123,7 @@ def test_an_upload_is_looked_for_if_a_request_to_open_it_failed_otherwise(
 
 def test_a_name_that_the_destination_cannot_hold_leaves_no_upload_behind(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "large", 12 * MIB)
-    words = [tmp_path / "large", tmp_path / ("n" * 300), "--chunk-size", "5MiB"]
+    words: list[str | Path] = [tmp_path / "large", tmp_path / ("n" * 300), "--chunk-size", "5MiB"]
     done = command.run("cp", *words).expect(1)
     assert "left behind" not in done.stderr
 

@@ -305,10 +305,10 @@ def test_a_source_that_is_gone_keeps_its_uploads_and_says_how_to_abort_them(
     command: Command, s3: S3Place, source_gone: str
 ) -> None:
     done = command.run("jobs", "resume", source_gone).expect(3)
-    assert f"run `tradewind jobs resume {source_gone}`, or abort its unfinished upload" in done.stderr
+    assert f"run `tradewind jobs resume {source_gone}`, or abort its 1 unfinished upload" in done.stderr
     assert f"with `tradewind jobs cancel {source_gone}`" in done.stderr
     assert len(s3.unfinished()) == 1
-    command.run("jobs", "cancel", source_gone).expect(0)
+    assert "1 unfinished upload aborted" in command.run("jobs", "cancel", source_gone).expect(0).stderr
     assert s3.unfinished() == []
 
 

@@ -61,6 +61,16 @@ pub fn object_url(store: &dyn Store, key: &str) -> String {
     format!("{root}{separator}{key}")
 }
 
+/// `1 object`, `2 objects`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Advice about an object that the user named, so that no filter applies to it.
+pub fn hint_for_named(hint: &str) -> &str {
+    hint.split_once(", or leave ").map_or(hint, |(hint, _)| hint)
+}
+
 /// The record of one object that `error` keeps from its destination.
 pub fn failed_object(source: String, destination: String, error: &Error) -> FailedObject {
     FailedObject {
@@ -75,6 +85,19 @@ pub fn failed_object(source: String, destination: String, error: &Error) -> Fail
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_filter_is_recommended_for_an_object_that_was_named() {
+        use ErrorKind::*;
+        for kind in [InvalidKey, Archived, HasSnapshots, BrokenLink] {
+            for operation in ["head", "list", "put"] {
+                let hint = Error::new(kind, operation, "mem:", "no").hint().unwrap();
+                assert!(hint.contains("--exclude") && !hint_for_named(hint).contains("exclude"), "{hint}");
+            }
+        }
+        let hint = "check the path";
+        assert_eq!(hint_for_named(hint), hint);
+    }
 
     #[test]
     fn exit_codes_are_the_documented_ones() {

@@ -103,6 +103,9 @@ impl Error {
             Forbidden => "check the permissions: bucket policy and profile, or the owner and mode of the path",
             Unauthenticated => "check the credentials and the region with `tradewind doctor URL`",
             InvalidKey if self.operation == "list" => "rename it, or leave it out with --exclude",
+            InvalidKey if matches!(self.operation, "head" | "get") => {
+                "correct the name, or leave the object out with --exclude"
+            }
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
             Overwritten => {
                 "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again; where \

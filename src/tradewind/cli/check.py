@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.one_store import finish_as, place_of
@@ -41,6 +42,11 @@ def run(args: Namespace) -> int:
     """Compares."""
     if args.read and args.compare in ("size", "time"):
         raise UsageError(f"--read compares the bytes, --compare {args.compare} does not", hint="leave out one of them")
+    for text in (args.source, args.destination):
+        place = place_of(text)
+        if place.kind == "file" and os.path.isfile(place.key):
+            hint = "check compares directories: name the directory, and the file with --include"
+            raise UsageError(f"{text} is a file, not a directory", hint=hint)
     links = args.follow_symlinks
     source, source_prefix = directory_place(place_of(args.source), access(args, "src", follow_symlinks=links))
     destination, destination_prefix = directory_place(

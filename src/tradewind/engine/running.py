@@ -486,7 +486,7 @@ class RunningJob:
             kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
             message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"
             return kind(message, hint=resume_hint(self.id), job_id=self.id)
-        hint = _hint(summary, self.id)
+        hint = _hint(summary, self.id, can_be_resumed=self.spec.state_dir is not None)
         if summary.outcome in ("interrupted", "unavailable", "ceiling") and self.spec.state_dir is not None:
             hint = hint or resume_hint(self.id)
         if summary.outcome == "interrupted" and self._supervisor.over_ceiling:
@@ -513,13 +513,15 @@ def resume_hint(job_id: str) -> str:
     return f"resume with: tradewind jobs resume {job_id}"
 
 
-def _hint(summary: Summary, job_id: str) -> str | None:
+def _hint(summary: Summary, job_id: str, *, can_be_resumed: bool) -> str | None:
     """Return the gateway's hint, which does not know the job's id. A wildcard in a missing source has its own."""
     if summary.outcome == "source_not_found" and "*" in (summary.message or ""):
         return WILDCARD_HINT
     if summary.hint is None:
         return None
     hint = summary.hint
+    if not can_be_resumed:
+        return hint.replace("run `tradewind jobs resume`", "run the command again")
     for action in ("resume", "cancel"):
         hint = hint.replace(f"`tradewind jobs {action}`", f"`tradewind jobs {action} {job_id}`")
     return hint

@@ -4,7 +4,7 @@
 //! [`refusal`] says when not. An object that is no longer in the state in which it was seen stays, and so does a source
 //! one of whose [copies](crate::lead::copies) is not there when the batch that it belongs to is about to be deleted.
 
-use crate::failure::{failed_object, kind_name, object_url};
+use crate::failure::{counted, failed_object, kind_name, object_url};
 use crate::lead::copies::{NotThere, ProvenCopy, not_told_apart};
 use crate::lead::survey::SurveyEnd;
 use crate::retry::{RetryPolicy, backoff};
@@ -250,11 +250,15 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usiz
         return Some(Refusal::new("the source is empty", EMPTY_SOURCE_HINT));
     }
     if failed > 0 {
-        return Some(Refusal::new(format!("{failed} objects could not be copied"), ALL_COPIED_HINT));
+        return Some(Refusal::new(
+            format!("{} could not be copied", counted(failed, "object", "objects")),
+            ALL_COPIED_HINT,
+        ));
     }
     match rules.keys_max {
         Some(keys_max) if keys > keys_max => {
-            let why = format!("{keys} objects would be deleted, --max-delete allows {keys_max}");
+            let why =
+                format!("{} would be deleted, --max-delete allows {keys_max}", counted(keys, "object", "objects"));
             Some(Refusal::until_agreed(why, MAX_DELETE_HINT, HIGHER_LIMIT))
         }
         _ => over_half(rules, end, url),

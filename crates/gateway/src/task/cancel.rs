@@ -1,6 +1,7 @@
 //! `jobs cancel`: aborts what a stopped job has left open and marks it cancelled.
 
 use super::{Streams, TaskError, TaskResult};
+use crate::failure::counted;
 use crate::lead::journal::{Journal, JournalError};
 use crate::lead::state_dir::StateDir;
 use crate::lead::status::{self, now_unix_ms};
@@ -50,7 +51,7 @@ pub(super) async fn cancel(
         } else {
             Outcome::SomeFailed
         };
-        let message = format!("{} unfinished uploads could not be aborted", swept.failed.len());
+        let message = format!("{} could not be aborted", unfinished(swept.failed.len() as u64));
         return Err(TaskError::ended(outcome, message, Some("cancel again when the store can be reached")));
     }
     let before = before.unwrap_or_else(|| status::running(Progress::default()));
@@ -61,8 +62,12 @@ pub(super) async fn cancel(
         let hint = "look for them at the destination, or let a rule of the bucket remove them";
         return Err(TaskError::ended(Outcome::SomeFailed, message, Some(hint)));
     }
-    streams.say(&format!("cancelled; {} unfinished uploads aborted", swept.aborted));
+    streams.say(&format!("cancelled; {} aborted", unfinished(swept.aborted)));
     Ok(())
+}
+
+fn unfinished(uploads: u64) -> String {
+    counted(uploads, "unfinished upload", "unfinished uploads")
 }
 
 async fn sweep(state: &StateDir, stores: &[Arc<dyn Store>], policy: RetryPolicy) -> Result<SweepEnd, JournalError> {

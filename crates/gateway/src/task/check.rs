@@ -3,7 +3,7 @@
 use super::refused::Refused;
 use super::text::{escaped, one_line};
 use super::{Streams, TaskError, TaskResult, folder_of};
-use crate::failure::object_url;
+use crate::failure::{counted, object_url};
 use crate::lead::compare::{Difference, Tags, Times, Verdict, decide};
 use crate::lead::join::{Join, JoinError, Joined, Side};
 use crate::lead::local_sums::decide_reading;
@@ -15,6 +15,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, mpsc};
 use tradewind_contract::{Comparison, ObjectFilter, Outcome};
 use tradewind_store::{Checksums, Error, ObjectInfo, Store};
@@ -47,6 +48,8 @@ pub(super) struct Check {
     pub(super) json: bool,
     pub(super) policy: RetryPolicy,
     pub(super) tags: [Tags; 2],
+    /// Objects of the source that the filter leaves out.
+    pub(super) excluded: AtomicU64,
 }
 
 /// What was found of one name.
@@ -139,6 +142,8 @@ impl Check {
                     let name = self.name_of(0, &object);
                     if selector.takes(&name, object.size_bytes, object.modified_unix_ms) {
                         batch.push((name, object, matches.pop().flatten()));
+                    } else {
+                        self.excluded.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 Joined::Extra { object, .. } => {
@@ -282,7 +287,8 @@ impl Check {
         tally.refused.say_links("skipped; --follow-symlinks compares what they point to", streams);
         if found == 0 && !tally.refused.has_unseen() {
             let (store, prefix) = &self.sides[0];
-            return Err(TaskError::nothing_there(&object_url(store.as_ref(), prefix)));
+            let excluded = self.excluded.load(Ordering::Relaxed);
+            return Err(TaskError::nothing_selected(&object_url(store.as_ref(), prefix), excluded));
         }
         if self.json {
             streams.json_line(&SummaryLine { summary: tally })?;
@@ -294,10 +300,14 @@ impl Check {
         }
         let different = tally.missing + tally.extra + tally.differs;
         if different > 0 {
-            return Err(TaskError::ended(Outcome::Mismatch, format!("the trees differ in {different} names"), None));
+            return Err(TaskError::ended(
+                Outcome::Mismatch,
+                format!("the trees differ in {}", counted(different, "name", "names")),
+                None,
+            ));
         }
         if tally.failed > 0 {
-            let message = format!("{} objects could not be compared", tally.failed);
+            let message = format!("{} could not be compared", counted(tally.failed, "object", "objects"));
             let outcome = if tally.failed_for_good == 0 { Outcome::Unavailable } else { Outcome::SomeFailed };
             return Err(TaskError::ended(outcome, message, None));
         }

@@ -81,7 +81,8 @@ pub(super) async fn ls(
 ) -> TaskResult {
     let selector = Selector::new(filter)?;
     let folder = folder_of(prefix);
-    let mut lines = Lines { form, folder: &folder, selector: &selector, printed: 0, refused: Refused::default() };
+    let mut lines =
+        Lines { form, folder: &folder, selector: &selector, printed: 0, excluded: 0, refused: Refused::default() };
     if folder != prefix {
         lines.print_exact(&store, prefix, policy, streams).await?;
     }
@@ -92,7 +93,7 @@ pub(super) async fn ls(
     }
     lines.refused.say_links("skipped", streams);
     if lines.printed == 0 && !lines.refused.has_unseen() {
-        return Err(TaskError::nothing_there(&object_url(store.as_ref(), prefix)));
+        return Err(TaskError::nothing_selected(&object_url(store.as_ref(), prefix), lines.excluded));
     }
     lines.refused.end()
 }
@@ -102,6 +103,7 @@ struct Lines<'a> {
     folder: &'a str,
     selector: &'a Selector,
     printed: u64,
+    excluded: u64,
     refused: Refused,
 }
 
@@ -144,6 +146,7 @@ impl Lines<'_> {
 
     fn print_object(&mut self, object: &ObjectInfo, name: &str, streams: &mut Streams) -> io::Result<()> {
         if !self.selector.takes(name, object.size_bytes, object.modified_unix_ms) {
+            self.excluded += 1;
             return Ok(());
         }
         self.printed += 1;
@@ -187,7 +190,7 @@ pub(super) async fn du(
 ) -> TaskResult {
     let selector = Selector::new(filter)?;
     let folder = folder_of(prefix);
-    let (mut objects, mut bytes, mut refused) = (0_u64, 0_u64, Refused::default());
+    let (mut objects, mut excluded, mut bytes, mut refused) = (0_u64, 0_u64, 0_u64, Refused::default());
     if folder != prefix {
         match policy.run("head", store.url(), || store.head(prefix)).await {
             Ok(object) => (objects, bytes) = (1, object.size_bytes),
@@ -204,6 +207,8 @@ pub(super) async fn du(
                 objects += 1;
                 // A server may claim any length; a sum that wraps would look like a small one.
                 bytes = bytes.checked_add(object.size_bytes).ok_or_else(|| too_large(&store))?;
+            } else {
+                excluded += 1;
             }
         }
         refused.take(&page.refused, streams);
@@ -211,7 +216,7 @@ pub(super) async fn du(
     let url = object_url(store.as_ref(), prefix);
     refused.say_links("skipped", streams);
     if objects == 0 && !refused.has_unseen() {
-        return Err(TaskError::nothing_there(&url));
+        return Err(TaskError::nothing_selected(&url, excluded));
     }
     if form == Form::Json {
         streams.json_line(&DuLine { url: &url, objects, bytes })?;

@@ -18,14 +18,16 @@ mod text;
 
 pub use streams::{Streams, Talk};
 
-use crate::failure::{exit_code, outcome_of};
+use crate::failure::{exit_code, hint_for_named, outcome_of};
 use crate::lead::journal::JournalError;
 use crate::lead::reach;
 use crate::lead::select::BadRule;
 use crate::lead::state_dir::StateDirError;
+use crate::lead::survey::nothing_selected;
 use crate::retry::RetryPolicy;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{CONTRACT_VERSION, Comparison, Limits, Outcome, StoreSpec, Task};
@@ -73,10 +75,10 @@ impl TaskError {
         Self::Ended { outcome, message: message.into(), hint: hint.map(str::to_owned) }
     }
 
-    /// The source, or all below it, is not there.
-    fn nothing_there(url: &str) -> Self {
-        let hint = Some("check the name with `tradewind ls`");
-        Self::ended(Outcome::SourceNotFound, format!("nothing is there: {url}"), hint)
+    /// The source, or all below it, is not there, or the filter excludes all its `excluded` objects.
+    fn nothing_selected(url: &str, excluded: u64) -> Self {
+        let hint = if excluded == 0 { "check the name with `tradewind ls`" } else { "check the rules of the filter" };
+        Self::ended(Outcome::SourceNotFound, nothing_selected(url, excluded), Some(hint))
     }
 
     fn exit_code(&self) -> u8 {
@@ -93,7 +95,7 @@ impl TaskError {
 
     fn hint(&self) -> Option<&str> {
         match self {
-            Self::Store(error) => error.hint(),
+            Self::Store(error) => error.hint().map(hint_for_named),
             Self::Ended { hint, .. } => hint.as_deref(),
             Self::BadRule(rule) => Some(rule.hint()),
             Self::Usage(_) | Self::Stream(_) => None,
@@ -153,7 +155,7 @@ pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -
 fn not_written(error: TaskError) -> TaskError {
     match error {
         TaskError::Store(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
-            TaskError::ended(outcome_of(&error), error.to_string(), error.hint())
+            TaskError::ended(outcome_of(&error), error.to_string(), error.hint().map(hint_for_named))
         }
         error => error,
     }
@@ -209,7 +211,9 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             // Files state no checksum; on one machine reading them costs little.
             let reads = read || are_files && matches!(compare, Comparison::Auto | Comparison::Checksum);
             let rule = if reads { check::Rule::Read } else { check::Rule::Stated(compare) };
-            check::Check { sides, rule, one_way, json, policy, tags: Default::default() }.run(&filter, streams).await
+            check::Check { sides, rule, one_way, json, policy, tags: Default::default(), excluded: AtomicU64::new(0) }
+                .run(&filter, streams)
+                .await
         }
         Task::Explain { name, size_bytes, filter, job } => {
             explain::Explain { name, size_bytes, filter, job, opened, policy: prompt }.run(streams).await

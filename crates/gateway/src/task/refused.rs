@@ -1,6 +1,7 @@
 //! Entries that a listing names and does not give: said, or counted.
 
 use super::{Streams, TaskError, TaskResult};
+use crate::failure::counted;
 use tradewind_contract::Outcome;
 use tradewind_store::{Error, ErrorKind};
 
@@ -59,7 +60,10 @@ impl Refused {
     pub(super) fn end(&self) -> TaskResult {
         match self.unseen {
             0 => Ok(()),
-            unseen => Err(TaskError::ended(Outcome::SomeFailed, format!("{unseen} entries could not be listed"), None)),
+            unseen => {
+                let message = format!("{} could not be listed", counted(unseen, "entry", "entries"));
+                Err(TaskError::ended(Outcome::SomeFailed, message, None))
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::refused::Refused;
 use super::text::escaped;
 use super::{Streams, TaskError, TaskResult, folder_of};
-use crate::failure::{kind_name, object_url};
+use crate::failure::{counted, kind_name, object_url};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, CONDITIONAL_KEYS_MAX, delete_objects};
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
@@ -60,19 +60,20 @@ impl Rm {
     ) -> TaskResult {
         let selector = Selector::new(filter)?;
         let mut tally = Tally::default();
-        let refused = if recursive {
+        let (refused, excluded) = if recursive {
             let (listed, refused) = self.list_folder(&folder_of(key), &selector, streams).await?;
+            let excluded = listed.excluded;
             self.remove_listed(listed, &mut tally, streams).await?;
-            refused
+            (refused, excluded)
         } else {
             self.remove_object(key, &mut tally, streams).await?;
-            Refused::default()
+            (Refused::default(), 0)
         };
         refused.say_links("left as they are", streams);
         if tally.gone + tally.failed == 0 && !refused.has_unseen() && !self.allow_empty {
             let url = object_url(self.store.as_ref(), key);
             if recursive {
-                return Err(TaskError::nothing_there(&url));
+                return Err(TaskError::nothing_selected(&url, excluded));
             }
             let hint = match self.is_folder(key).await {
                 true => "it is a directory; add -r to remove everything below it",
@@ -124,6 +125,8 @@ impl Rm {
                 let name = object.key.strip_prefix(folder).unwrap_or(&object.key);
                 if selector.takes(name, object.size_bytes, object.modified_unix_ms) {
                     listed.push(object)?;
+                } else {
+                    listed.excluded += 1;
                 }
             }
             left.take(&page.refused, streams);
@@ -189,6 +192,8 @@ struct Listed {
     file: BufWriter<File>,
     /// An object that is in another state than it was listed in stays.
     states_matter: bool,
+    /// Objects that the filter left out.
+    excluded: u64,
 }
 
 /// One line of [`Listed`].
@@ -204,7 +209,7 @@ struct ListedObject {
 
 impl Listed {
     fn create(states_matter: bool) -> io::Result<Self> {
-        Ok(Self { file: BufWriter::new(tempfile::tempfile()?), states_matter })
+        Ok(Self { file: BufWriter::new(tempfile::tempfile()?), states_matter, excluded: 0 })
     }
 
     fn push(&mut self, object: &ObjectInfo) -> io::Result<()> {
@@ -253,7 +258,11 @@ impl Tally {
         if self.failed == 0 {
             return Ok(());
         }
-        let message = format!("{} of {} objects could not be deleted", self.failed, self.failed + self.gone);
+        let message = format!(
+            "{} of {} could not be deleted",
+            self.failed,
+            counted(self.failed + self.gone, "object", "objects")
+        );
         if self.failed_for_good == 0 {
             Err(TaskError::ended(Outcome::Unavailable, message, Some("try again")))
         } else if self.not_authorised == self.failed && self.gone == 0 {

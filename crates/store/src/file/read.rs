@@ -255,7 +255,8 @@ impl Tree {
     /// The error for what is no regular file and has the name of one.
     fn no_file(&self, operation: &'static str, key: &str, mode: libc::mode_t) -> Error {
         match mode & libc::S_IFMT {
-            libc::S_IFREG | libc::S_IFDIR => self.error(ErrorKind::NotFound, operation, key, "no such file"),
+            libc::S_IFREG => self.error(ErrorKind::NotFound, operation, key, "it is a file, not a directory"),
+            libc::S_IFDIR => self.error(ErrorKind::NotFound, operation, key, "it is a directory, not a file"),
             _ => {
                 let message = format!("{}: only files and directories can be copied", special_name(mode));
                 self.error(ErrorKind::Unsupported, operation, key, message)

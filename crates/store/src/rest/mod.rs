@@ -163,11 +163,15 @@ impl Http {
         };
         unanswered.waits = false;
         let answer = answer.map_err(|error| {
-            let (kind, what, cause) = transport_meaning(&error);
+            let (kind, what, mut cause) = transport_meaning(&error);
+            if cause == NO_TLS {
+                cause.push_str(&format!(": try {}", origin.replacen("https", "http", 1)));
+            }
             match kind {
                 ErrorKind::Connection | ErrorKind::Timeout if error.is_connect() || is_short => {
                     self.reach.failed(&origin, began, !error.is_connect(), &cause);
                 }
+                _ if error.is_connect() => {}
                 _ => self.reach.connected(),
             }
             fail(kind, format!("{what}: {cause}"))
@@ -214,7 +218,7 @@ const USER_AGENT: &str = concat!("tradewind/", env!("CARGO_PKG_VERSION"));
 /// What a failure below HTTP means. The innermost cause says most ("Connection refused", "invalid peer certificate").
 fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, &'static str, String) {
     let mut innermost: &(dyn std::error::Error + 'static) = error;
-    let mut kind = ErrorKind::Connection;
+    let (mut kind, mut speaks_tls) = (ErrorKind::Connection, true);
     while let Some(cause) = innermost.source() {
         innermost = cause;
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
@@ -223,19 +227,32 @@ fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, &
             } else if io.get_ref().is_some_and(is_certificate_error) {
                 // It will be no better next time: the CA is missing, or the name is wrong.
                 kind = ErrorKind::Configuration;
+            } else if io.get_ref().is_some_and(is_no_tls) {
+                (kind, speaks_tls) = (ErrorKind::Configuration, false);
             }
         }
     }
     let what = if error.is_connect() { "cannot connect" } else { "connection lost" };
-    (kind, what, innermost.to_string())
+    (kind, what, if speaks_tls { innermost.to_string() } else { NO_TLS.to_owned() })
+}
+
+/// The cause where the first bytes of a server are no TLS.
+const NO_TLS: &str = "the server does not speak TLS";
+
+fn is_certificate_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
+}
+
+fn is_no_tls(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    matches!(tls_error(error), Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)))
 }
 
 /// Looks through I/O errors that wrap one another, which `source` passes over.
-fn is_certificate_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    if let Some(io) = error.downcast_ref::<std::io::Error>() {
-        return io.get_ref().is_some_and(is_certificate_error);
+fn tls_error<'a>(error: &'a (dyn std::error::Error + Send + Sync + 'static)) -> Option<&'a rustls::Error> {
+    match error.downcast_ref::<std::io::Error>() {
+        Some(io) => io.get_ref().and_then(|inner| tls_error(inner)),
+        None => error.downcast_ref(),
     }
-    matches!(error.downcast_ref::<rustls::Error>(), Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// Meaning of a status alone, for answers whose body says nothing.
@@ -304,5 +321,12 @@ mod tests {
         let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, rustls));
         assert!(is_certificate_error(&wrapped));
         assert!(!is_certificate_error(&io::Error::other("refused")));
+    }
+
+    #[test]
+    fn a_server_without_tls_is_known_by_its_first_bytes() {
+        let rustls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        let wrapped = io::Error::new(io::ErrorKind::InvalidData, rustls);
+        assert!(is_no_tls(&wrapped) && !is_certificate_error(&wrapped));
     }
 }

@@ -5,6 +5,7 @@ use super::emptied::{Emptied, is_empty_folder};
 use super::spending::SPENDING_FILE;
 use super::{Running, Stopping};
 use crate::drain::drained;
+use crate::failure::counted;
 use crate::lead::deletion::{self, Deleted, DeletionRun, EMPTY_SOURCE_HINT, Refusal, Spool};
 use crate::lead::journal::{Entry, JOURNAL_FILE};
 use crate::lead::report::{ObjectVerdict, Report, Verdict};
@@ -147,7 +148,10 @@ impl Running {
         {
             self.to_delete = Some(totals);
             if !dry_run {
-                let message = format!("nothing is deleted yet: {} objects wait for a confirmation", totals.objects);
+                let message = format!(
+                    "nothing is deleted yet: a confirmation is needed for {}",
+                    counted(totals.objects, "object", "objects")
+                );
                 let hint = Some("-y skips the question".to_owned());
                 return match ending.outcome {
                     Outcome::Done => Ending { outcome: Outcome::Failed, message: Some(message), hint },
@@ -180,7 +184,7 @@ impl Running {
             }
         }
         if left > 0 {
-            self.notice(format!("{left} objects may still have to be deleted"));
+            self.notice(format!("{} may still have to be deleted", counted(left, "object", "objects")));
             return Ending::plain(Outcome::Interrupted);
         }
         if ending.outcome == Outcome::Done { self.after_failures(false) } else { ending }
@@ -377,9 +381,8 @@ impl Running {
 
 /// Advice where a resumed job finds no source. Its uploads stay: the source may come back, as that of an unmounted disk does.
 fn source_gone_hint(uploads: usize) -> String {
-    let them =
-        if uploads == 1 { "its unfinished upload".to_owned() } else { format!("its {uploads} unfinished uploads") };
-    format!("bring the source back and run `tradewind jobs resume`, or abort {them} with `tradewind jobs cancel`")
+    let left = counted(uploads as u64, "unfinished upload", "unfinished uploads");
+    format!("bring the source back and run `tradewind jobs resume`, or abort its {left} with `tradewind jobs cancel`")
 }
 
 /// A job that is done is never resumed; its journal may be large.

@@ -87,10 +87,8 @@ const BUNDLE_OBJECTS_MEMORY: usize = 16;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Progress is written to the status file at every so many of its ticks.
 const STATUS_TICKS: u64 = 4;
-/// Why a job under a ceiling ends.
-const OUT_OF_BYTES: &str =
-    "the ceiling on bytes does not leave enough for the rest: bytes that were lost on the way count";
 const OUT_OF_BYTES_HINT: &str = "`tradewind sync` with a higher --max-bytes copies only what is missing";
+/// Why a job under a ceiling of cost ends.
 const ONLY_DEARER: &str = "only routes dearer than the cost ceiling allows are left";
 /// Mappings told by a dry run.
 const DRY_RUN_EVENTS_MAX: u64 = 1000;
@@ -475,10 +473,10 @@ impl Running {
             // While the list goes on every object that it adds brings money with it.
             Idle::Ceiling if surveying.listed => {
                 let (message, hint) = match self.lead.shares().lacks_bytes() {
-                    true => (OUT_OF_BYTES, OUT_OF_BYTES_HINT),
-                    false => (ONLY_DEARER, "raise --max-cost, or wait for the cheaper routes and resume"),
+                    true => (self.out_of_bytes(), OUT_OF_BYTES_HINT),
+                    false => (ONLY_DEARER.to_owned(), "raise --max-cost, or wait for the cheaper routes and resume"),
                 };
-                self.stop(Outcome::Ceiling, Some(message.to_owned()), Some(hint));
+                self.stop(Outcome::Ceiling, Some(message), Some(hint));
                 true
             }
             Idle::Empty => {
@@ -486,6 +484,12 @@ impl Running {
             }
             Idle::Waiting | Idle::Until(_) | Idle::Ceiling => false,
         }
+    }
+
+    /// Why a job under a ceiling of bytes ends.
+    fn out_of_bytes(&self) -> String {
+        let ceiling = self.setup.job.ceiling_bytes.unwrap_or_default();
+        format!("--max-bytes allows {ceiling} bytes, which is not enough for the rest: bytes lost in transit count")
     }
 
     fn wake_ms(&self, idle: Idle) -> u64 {

@@ -5,14 +5,14 @@ use super::causes::{Cause, Place};
 use super::doubted::Copied;
 use super::outdated::Fresh;
 use super::{DRY_RUN_EVENTS_MAX, Running, Surveying, twins};
-use crate::failure::object_url;
+use crate::failure::{hint_for_named, object_url};
 use crate::lead::copies::ProvenCopy;
 use crate::lead::journal::{Entry, fingerprint};
 use crate::lead::report::{ObjectVerdict, ProofRecord, Verdict};
 use crate::lead::survey::{Found, SurveyError, Twin, WorkItem};
 use crate::node::work::{Failure, Placed, Proof, Side};
 use tokio::sync::mpsc;
-use tradewind_contract::{Event, FailedObject, Outcome};
+use tradewind_contract::{Event, FailedObject, Outcome, Selection};
 use tradewind_store::{ObjectInfo, PartTag};
 use tradewind_wire::{Fault, ObjectId};
 
@@ -85,8 +85,13 @@ impl Running {
             self.object_failed(&item, &failure, 0).await;
             return Ok(());
         }
-        if self.setup.job.listed_bytes_max().is_some_and(|ceiling| self.tally.bytes_total() > ceiling) {
-            let message = "more bytes are to be moved than the ceiling allows".to_owned();
+        if let Some(ceiling) = self.setup.job.listed_bytes_max()
+            && self.tally.bytes_total() > ceiling
+        {
+            let least = if self.tally.listed { "" } else { "at least " };
+            let total = self.tally.bytes_total();
+            let option = if self.setup.job.ceiling_bytes == Some(ceiling) { "--max-bytes" } else { "--max-cost" };
+            let message = format!("{least}{total} bytes are to be moved, and {option} allows {ceiling}");
             self.stop(Outcome::Ceiling, Some(message), Some("raise --max-bytes or --max-cost"));
             return Ok(());
         }
@@ -302,6 +307,7 @@ impl Running {
     }
 
     pub(super) async fn say_failed(&mut self, failed: FailedObject, place: Place, retries: u64) {
+        let failed = FailedObject { hint: failed.hint.map(|hint| self.fitting(hint)), ..failed };
         let FailedObject { kind, message, hint, .. } = failed.clone();
         if self.causes.failed(Cause { place: self.closable(place), kind, message, hint }) && self.nothing_is_open() {
             self.stop_closed();
@@ -310,6 +316,14 @@ impl Running {
             report.add(ObjectVerdict { retries, ..ObjectVerdict::from(&failed) }).await;
         }
         self.setup.events.send(Event::ObjectFailed(failed));
+    }
+
+    /// Advice without a filter where the job has one object, which was named.
+    fn fitting(&self, hint: String) -> String {
+        match self.setup.job.selection {
+            Selection::Object { .. } => hint_for_named(&hint).to_owned(),
+            _ => hint,
+        }
     }
 
     /// Of files each has rights of its own: what is forbidden there says nothing of the others.

@@ -92,7 +92,7 @@ pub enum SurveyError {
 
 /// Advice where a store is out of reach, or answers nothing but errors.
 pub const UNREACHABLE_HINT: &str =
-    "check the endpoint and the network with `tradewind doctor URL`, then resume the job";
+    "check the endpoint and the network with `tradewind doctor URL`, then run `tradewind jobs resume`";
 
 /// What is said of a store that was waited for in vain.
 pub fn unreachable(lost: &Lost) -> String {
@@ -117,7 +117,8 @@ fn overlapping(one: &str, other: &str, relation: Relation) -> String {
     }
 }
 
-fn nothing_selected(url: &str, source_objects: u64) -> String {
+/// What is said where nothing is there, or where the filter leaves nothing of so many objects.
+pub fn nothing_selected(url: &str, source_objects: u64) -> String {
     match source_objects {
         0 => format!("nothing is there: {url}"),
         1 => format!("the filter excludes the only object in {url}"),
@@ -144,6 +145,8 @@ impl SurveyError {
     /// One line of advice.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            // It was tried for as long as the job may stall.
+            Self::Source(error) | Self::Target(error) if error.kind == ErrorKind::Connection => Some(UNREACHABLE_HINT),
             Self::Source(error) | Self::Target(error) => error.hint(),
             Self::Unreachable(_) => Some(UNREACHABLE_HINT),
             Self::NothingSelected { source_objects: 0, .. } => {

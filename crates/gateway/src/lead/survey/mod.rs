@@ -7,7 +7,7 @@
 mod error;
 mod walk;
 
-pub use error::{SurveyError, UNREACHABLE_HINT, answers_only_errors, unreachable};
+pub use error::{SurveyError, UNREACHABLE_HINT, answers_only_errors, nothing_selected, unreachable};
 
 use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::Spool;

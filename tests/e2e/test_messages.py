@@ -1,0 +1,105 @@
+"""Messages that name the cause, and hints that apply to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+from testbed.places import S3Place
+from testbed.servers.process import free_port
+from testbed.trees import write_tree
+
+#: An error that is not retried.
+PROMPT_S = 10.0
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    write_tree(tmp_path / "tree", {"a": 10, "d/b": 10, "d/c": 10})
+    return tmp_path / "tree"
+
+
+@pytest.mark.parametrize("verb", [["ls", "-r"], ["du"], ["rm", "-r", "-y"], ["check"]], ids=" ".join)
+def test_a_filter_that_excludes_everything_is_named(
+    command: Command, tree: Path, tmp_path: Path, verb: list[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = [tmp_path / "other"] if verb == ["check"] else []
+    done = command.run(*verb, tree, *other, "--include", "nothing").expect(3)
+    assert f"error: the filter excludes all 3 objects in file://{tree}" in done.stderr
+    assert "hint: check the rules of the filter" in done.stderr
+    write_tree(tmp_path / "one", {"a": 10})
+    done = command.run(*verb, tmp_path / "one", *other, "--include", "nothing").expect(3)
+    assert f"error: the filter excludes the only object in file://{tmp_path}/one" in done.stderr
+
+
+def test_an_empty_place_is_still_said_to_be_empty(command: Command, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = command.run("check", tmp_path / "empty", tree, "--one-way").expect(3)
+    assert "nothing is there" in done.stderr
+
+
+def test_check_of_a_file_says_that_it_compares_directories(command: Command, tree: Path) -> None:
+    for words in ((tree / "a", tree), (tree, tree / "a")):
+        done = command.run("check", *words).expect(2)
+        assert f"{tree}/a is a file, not a directory" in done.stderr
+        assert "check compares directories" in done.stderr
+
+
+def test_cat_of_a_directory_says_that_it_is_one(command: Command, tree: Path) -> None:
+    assert "it is a directory, not a file" in command.run("cat", tree / "d").expect(3).stderr
+
+
+def test_a_server_without_tls_is_named_at_once(command: Command, s3: S3Place, tree: Path) -> None:
+    s3.put("k", b"x")
+    plain, s3.endpoint = s3.endpoint, s3.endpoint.replace("http://", "https://")
+    for words in (["cp", "-r", tree, s3.url, *s3.flags("dst")], ["ls", s3.url, *s3.flags("src")]):
+        began_s = time.monotonic()
+        done = command.run(*words).expect(1)
+        assert time.monotonic() - began_s < PROMPT_S
+        assert f"cannot connect: the server does not speak TLS: try {plain}" in done.stderr
+        assert "left behind" not in done.stderr
+
+
+def test_a_ceiling_on_bytes_is_named_with_what_is_to_be_moved(command: Command, tree: Path, tmp_path: Path) -> None:
+    done = command.run("cp", "-r", tree, tmp_path / "copy", "--max-bytes", "15B").expect(8)
+    assert re.search(
+        "error: (at least 20|at least 30|30) bytes are to be moved, and --max-bytes allows 15\n", done.stderr
+    )
+
+
+def test_no_filter_is_recommended_for_an_object_that_was_named(command: Command, tree: Path, tmp_path: Path) -> None:
+    long = tmp_path / ("n" * 300)
+    assert "hint: choose another destination name\n" in command.run("cp", tree / "a", long).expect(1).stderr
+    assert "hint: choose another destination name\n" in command.run("cp", "-", long, stdin=b"x").expect(1).stderr
+
+
+def test_a_bad_name_in_a_list_is_no_bad_destination(command: Command, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "names").write_text("a\nd/../a\n")
+    done = command.run("cp", tree, tmp_path / "copy", "--files-from", tmp_path / "names").expect(4)
+    assert "hint: correct the name, or leave the object out with --exclude" in done.stderr
+
+
+def test_a_store_out_of_reach_has_a_hint_with_the_job_to_resume(command: Command, tree: Path) -> None:
+    command.environment.update({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "none"})
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    done = command.run("cp", "-r", tree, "s3://bucket/x", "--dst-endpoint", endpoint, "--stall", "2s").expect(5)
+    (job,) = command.jobs()
+    assert f"then run `tradewind jobs resume {job['id']}`" in done.stderr
+    words = ["cp", "-r", "s3://bucket/x", str(tree), "--src-endpoint", endpoint, "--stall", "2s"]
+    tried = command.run(*words, "--dry-run").expect(5)
+    assert "then run the command again" in tried.stderr
+
+
+def test_one_is_no_plural(command: Command, tree: Path, tmp_path: Path) -> None:
+    write_tree(tmp_path / "other", {"a": 10, "d/b": 10})
+    (tmp_path / "other" / "a").write_bytes((tree / "a").read_bytes())
+    (tmp_path / "other" / "d" / "b").write_bytes((tree / "d" / "b").read_bytes())
+    assert "the trees differ in 1 name\n" in command.run("check", tree, tmp_path / "other").expect(6).stderr
+    Path(os.fsdecode(os.fsencode(tree) + b"/bad-\xff")).write_bytes(b"x")
+    assert "1 entry could not be listed\n" in command.run("ls", "-r", tree).expect(4).stderr
