@@ -8,6 +8,8 @@
 
 #[path = "credentials/aws.rs"]
 mod aws;
+#[path = "credentials/azure.rs"]
+mod azure;
 #[path = "credentials/google.rs"]
 mod google;
 #[path = "credentials/harness.rs"]

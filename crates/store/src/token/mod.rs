@@ -1,6 +1,7 @@
 //! OAuth tokens that neither `object_store` nor `aws-config` can get: requested over HTTP, kept, and renewed before they
 //! expire. No secret is ever part of an error or of debug output.
 
+pub(crate) mod azure;
 pub(crate) mod google;
 mod request;
 
