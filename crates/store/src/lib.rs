@@ -26,6 +26,7 @@ mod precondition;
 mod progress;
 mod rest;
 mod s3;
+mod token;
 mod written;
 mod xml;
 

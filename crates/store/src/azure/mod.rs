@@ -46,7 +46,6 @@ const LIMITS: StoreLimits = StoreLimits {
 };
 
 /// A container.
-#[derive(Debug)]
 pub(crate) struct AzureStore {
     url: String,
     account: String,
@@ -61,6 +60,15 @@ pub(crate) struct AzureStore {
     container: String,
     /// The server answered a write with a condition as if it did not know such.
     refuses_write_conditions: AtomicBool,
+}
+
+/// Without the credentials: `object_store` prints keys and tokens.
+impl std::fmt::Debug for AzureStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("AzureStore");
+        shown.field("url", &self.url).field("origin", &self.origin).field("credentials", &self.credential_source);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl AzureStore {

@@ -1,11 +1,13 @@
 //! From a configuration to a container. No request is made.
 
 use super::AzureStore;
-use super::source::{ANONYMOUS, credential_source};
+use super::source::{ANONYMOUS, AZ_LOGIN, CERTIFICATE, Surroundings, credential_source};
 use crate::rest::{Http, TlsRoots};
-use crate::s3::{innermost, split_endpoint};
+use crate::s3::{environment, innermost, split_endpoint};
+use crate::token::azure::ClientCertificate;
+use crate::token::{Renewing, TokenClient};
 use crate::{Error, ErrorKind, Result, StoreConfig};
-use object_store::azure::MicrosoftAzureBuilder;
+use object_store::azure::{AzureConfigKey, AzureCredential, AzureCredentialProvider, MicrosoftAzureBuilder};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +16,7 @@ const ENDPOINT_VARIABLE: &str = "AZURE_STORAGE_ENDPOINT";
 
 impl AzureStore {
     /// Opens `az://account/container`. Credentials are found as `object_store` finds them: account key, SAS or token
-    /// from `AZURE_*`, a client secret, workload identity, managed identity, `az login` (`AZURE_USE_AZURE_CLI`).
+    /// from `AZURE_*`, a client secret, workload identity, `az login`, managed identity; and by a client certificate.
     pub(crate) fn open(config: &StoreConfig, account: &str, container: &str) -> Result<Self> {
         let wrong = |why: String| Error::new(ErrorKind::Configuration, "open", config.url.clone(), why);
         let plain = |name: &str| {
@@ -39,8 +41,16 @@ impl AzureStore {
                 .with_account(account)
                 .with_container_name(container)
                 .with_use_emulator(false);
-            let source = credential_source(&builder);
-            let store = builder.build().map_err(|error| wrong(innermost(&error)))?;
+            let source = credential_source(&builder, Surroundings::look());
+            let builder = match source {
+                CERTIFICATE => {
+                    let credentials = certificate(config, &builder).map_err(wrong)?;
+                    builder.with_credentials(credentials)
+                }
+                AZ_LOGIN => builder.with_use_azure_cli(true),
+                _ => builder,
+            };
+            let store = builder.build().map_err(|error| wrong(format!("{source}: {}", innermost(&error))))?;
             (Some(Arc::clone(store.credentials())), source)
         };
         let roots = TlsRoots { ca_files: config.ca_file.clone().into_iter().collect(), needed: scheme == "https" };
@@ -56,4 +66,18 @@ impl AzureStore {
             refuses_write_conditions: AtomicBool::new(false),
         })
     }
+}
+
+/// The client certificate of `AZURE_CLIENT_CERTIFICATE_PATH`.
+fn certificate(config: &StoreConfig, builder: &MicrosoftAzureBuilder) -> Result<AzureCredentialProvider, String> {
+    let value = |key| builder.get_config_value(&key);
+    let ca_files = config.ca_file.clone().into_iter().collect();
+    let certificate = ClientCertificate::new(
+        TokenClient::new(TlsRoots { ca_files, needed: true }),
+        environment("AZURE_CLIENT_CERTIFICATE_PATH").unwrap_or_default(),
+        &value(AzureConfigKey::AuthorityId).unwrap_or_default(),
+        &value(AzureConfigKey::ClientId).unwrap_or_default(),
+        value(AzureConfigKey::AuthorityHost).as_deref(),
+    )?;
+    Ok(Arc::new(Renewing::new(certificate, AzureCredential::BearerToken)))
 }

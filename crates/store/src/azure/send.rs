@@ -95,7 +95,8 @@ impl AzureStore {
         let Some(provider) = &self.credentials else { return Ok(()) };
         let (operation, url) = (call.operation, call.url.clone());
         let fail = |why: String| {
-            Error::new(ErrorKind::Unauthenticated, operation, url.clone(), format!("no credentials: {why}"))
+            let why = format!("no credentials: {}: {why}", self.credential_source);
+            Error::new(ErrorKind::Unauthenticated, operation, url.clone(), why)
         };
         let credential = provider.get_credential().await.map_err(|error| fail(innermost(&error)))?;
         let target = if call.query.is_empty() {

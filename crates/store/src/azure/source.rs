@@ -1,13 +1,51 @@
 //! Names the link of Azure's credential chain that will answer.
 
+use crate::s3::environment;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use std::path::{Path, PathBuf};
 
 pub(super) const ANONYMOUS: &str = "none (anonymous)";
 /// The last link of the chain.
 pub(super) const MANAGED_IDENTITY: &str = "instance metadata (managed identity)";
 
-/// The link that `builder` will choose: the one it was told to, else the first in `object_store`'s order.
-pub(super) fn credential_source(builder: &MicrosoftAzureBuilder) -> &'static str {
+pub(super) const AZ_LOGIN: &str = "az login";
+pub(super) const CERTIFICATE: &str = "client certificate";
+
+/// What the environment of this machine has beyond what `object_store` reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Surroundings {
+    /// `AZURE_CLIENT_CERTIFICATE_PATH` is set.
+    pub(super) has_certificate: bool,
+    /// Somebody ran `az login`, `az` is there, and `AZURE_USE_AZURE_CLI` does not say otherwise.
+    pub(super) is_logged_in: bool,
+}
+
+impl Surroundings {
+    pub(super) fn look() -> Self {
+        let folder = environment("AZURE_CONFIG_DIR").map(PathBuf::from);
+        let folder = folder.or_else(|| environment("HOME").map(|home| Path::new(&home).join(".azure")));
+        let is_undecided = environment("AZURE_USE_AZURE_CLI").is_none();
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let has_az = || std::env::split_paths(&paths).any(|folder| folder.join("az").is_file());
+        Self {
+            has_certificate: environment("AZURE_CLIENT_CERTIFICATE_PATH").is_some(),
+            is_logged_in: is_undecided && folder.is_some_and(|folder| is_logged_in(&folder)) && has_az(),
+        }
+    }
+}
+
+/// Returns whether the profile of the Azure CLI lists a subscription. Logging out empties the list.
+fn is_logged_in(folder: &Path) -> bool {
+    let Ok(text) = std::fs::read_to_string(folder.join("azureProfile.json")) else { return false };
+    // The file begins with a byte order mark.
+    let profile: Option<serde_json::Value> = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok();
+    profile.is_some_and(|profile| profile["subscriptions"].as_array().is_some_and(|list| !list.is_empty()))
+}
+
+/// The link that will answer: the one that `builder` was told to choose, else the first that has all it needs. The order
+/// is that of `object_store`, with the certificate behind the client secret. `az login` comes before a managed identity
+/// that nothing names.
+pub(super) fn credential_source(builder: &MicrosoftAzureBuilder, surroundings: Surroundings) -> &'static str {
     use AzureConfigKey::*;
     let has = |keys: &[AzureConfigKey]| keys.iter().all(|key| builder.get_config_value(key).is_some());
     // The builder keeps the word as it was given until it is built.
@@ -22,10 +60,11 @@ pub(super) fn credential_source(builder: &MicrosoftAzureBuilder) -> &'static str
         Some("client_secret") => return "client secret in environment",
         Some("workload_identity") => return "workload identity",
         Some("sas_token") => return "SAS in environment",
-        Some("azure_cli") => return "az login",
+        Some("azure_cli") => return AZ_LOGIN,
         // Building refuses any other than this last one.
         Some(_) => return MANAGED_IDENTITY,
     }
+    let names_identity = [ClientId, ObjectId, MsiResourceId, MsiEndpoint].iter().any(|key| has(&[*key]));
     if has(&[FabricTokenServiceUrl, FabricWorkloadHost, FabricSessionToken, FabricClusterIdentifier]) {
         "Fabric token service"
     } else if has(&[Token]) {
@@ -36,10 +75,14 @@ pub(super) fn credential_source(builder: &MicrosoftAzureBuilder) -> &'static str
         "workload identity"
     } else if has(&[ClientId, ClientSecret, AuthorityId]) {
         "client secret in environment"
+    } else if has(&[ClientId, AuthorityId]) && surroundings.has_certificate {
+        CERTIFICATE
     } else if has(&[SasKey]) {
         "SAS in environment"
     } else if is_set(&UseAzureCli) {
-        "az login"
+        AZ_LOGIN
+    } else if surroundings.is_logged_in && !names_identity {
+        AZ_LOGIN
     } else {
         MANAGED_IDENTITY
     }
@@ -56,7 +99,7 @@ mod tests {
             let builder = given
                 .iter()
                 .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(*key, *value));
-            credential_source(&builder)
+            credential_source(&builder, Surroundings::default())
         };
         assert_eq!(source(&[]), "instance metadata (managed identity)");
         assert_eq!(source(&[(ClientId, "a")]), "instance metadata (managed identity)");
@@ -69,5 +112,31 @@ mod tests {
         assert_eq!(source(&[(AccessKey, "k"), (SasKey, "sv=1")]), "account key in environment");
         assert_eq!(source(&[(Token, "t"), (AccessKey, "k")]), "token in environment");
         assert_eq!(source(&[(AccessKey, "k"), (CredentialType, "sas_token")]), "SAS in environment");
+    }
+    #[test]
+    fn a_certificate_and_a_login_answer_where_nothing_else_is_given() {
+        let new = MicrosoftAzureBuilder::new;
+        let everything = Surroundings { has_certificate: true, is_logged_in: true };
+        let client = new().with_config(ClientId, "a").with_config(AuthorityId, "t");
+        assert_eq!(credential_source(&client, everything), CERTIFICATE);
+        assert_eq!(credential_source(&client.clone().with_config(SasKey, "sv=1"), everything), CERTIFICATE);
+        assert_eq!(
+            credential_source(&client.with_config(ClientSecret, "s"), everything),
+            "client secret in environment"
+        );
+        assert_eq!(credential_source(&new(), everything), AZ_LOGIN);
+        assert_eq!(credential_source(&new().with_config(ClientId, "a"), everything), MANAGED_IDENTITY);
+        assert_eq!(credential_source(&new().with_config(AccessKey, "k"), everything), "account key in environment");
+    }
+
+    #[test]
+    fn who_logged_out_is_not_logged_in() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_logged_in(folder.path()));
+        let write = |text: &str| std::fs::write(folder.path().join("azureProfile.json"), text).unwrap();
+        write("\u{feff}{\"subscriptions\": []}");
+        assert!(!is_logged_in(folder.path()));
+        write("\u{feff}{\"subscriptions\": [{\"id\": \"x\"}]}");
+        assert!(is_logged_in(folder.path()));
     }
 }

@@ -1,7 +1,7 @@
 //! Who signs: keys from the environment, the clouds' own chains, or nobody.
 
 use super::profile::ProfileChain;
-use super::source::{INSTANCE_METADATA, ambient_source};
+use super::source::{INSTANCE_METADATA, container_variable, machine_source};
 use crate::{Error, ErrorKind, Result, StoreConfig};
 use object_store::aws::{AmazonS3Builder, AwsCredential, AwsCredentialProvider};
 use object_store::gcp::GcpCredentialProvider;
@@ -15,8 +15,10 @@ pub(crate) enum Credentials {
     Keys(Arc<AwsCredential>),
     /// A named profile or the shared configuration files: static keys, SSO, assumed roles, `credential_process`.
     Profile(ProfileChain),
-    /// Web identity, container or instance metadata.
-    Ambient(OnceLock<AwsCredentialProvider>),
+    /// Web identity: `AWS_WEB_IDENTITY_TOKEN_FILE` and `AWS_ROLE_ARN`.
+    WebIdentity(OnceLock<AwsCredentialProvider>),
+    /// Container credentials or instance metadata.
+    Machine(ProfileChain),
     /// OAuth of Google Cloud, and which link of its chain gives the tokens.
     Google(GcpCredentialProvider, String),
 }
@@ -34,18 +36,21 @@ impl std::fmt::Debug for Credentials {
             Self::Anonymous => "Anonymous",
             Self::Keys(_) => "Keys",
             Self::Profile(_) => "Profile",
-            Self::Ambient(_) => "Ambient",
+            Self::WebIdentity(_) => "WebIdentity",
+            Self::Machine(_) => "Machine",
             Self::Google(..) => "Google",
         })
     }
 }
 
-pub(super) fn environment(name: &str) -> Option<String> {
+/// A variable of the environment; an empty one is as good as none.
+pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Credentials {
-    /// Chooses in the order of AWS's own tools: a named profile, keys in the environment, shared files, ambient.
+    /// Chooses in the order of AWS's own tools: a named profile, keys in the environment, shared files, web identity,
+    /// container credentials, instance metadata.
     pub(crate) fn of_aws(config: &StoreConfig) -> Self {
         if config.anonymous {
             return Self::Anonymous;
@@ -61,16 +66,19 @@ impl Credentials {
         if environment("AWS_PROFILE").is_some() || super::profile::shared_files_exist() {
             return Self::Profile(ProfileChain::new(None));
         }
-        Self::Ambient(OnceLock::new())
+        if environment("AWS_WEB_IDENTITY_TOKEN_FILE").is_some() && environment("AWS_ROLE_ARN").is_some() {
+            return Self::WebIdentity(OnceLock::new());
+        }
+        Self::Machine(ProfileChain::of_machine())
     }
 
     /// Returns whether somebody set these up here; what a cloud gives each of its machines is not set up here.
     pub(super) fn are_set_up(&self) -> bool {
         match self {
             Self::Anonymous => false,
-            Self::Keys(_) => true,
+            Self::Keys(_) | Self::WebIdentity(_) => true,
             Self::Profile(chain) => chain.is_named(),
-            Self::Ambient(_) => ambient_source(&AmazonS3Builder::from_env()) != INSTANCE_METADATA,
+            Self::Machine(_) => container_variable().is_some(),
             Self::Google(_, source) => source != INSTANCE_METADATA,
         }
     }
@@ -81,7 +89,8 @@ impl Credentials {
             Self::Anonymous => "none (anonymous)".to_owned(),
             Self::Keys(_) => "environment".to_owned(),
             Self::Profile(chain) => chain.source().await,
-            Self::Ambient(_) => ambient_source(&AmazonS3Builder::from_env()).to_owned(),
+            Self::WebIdentity(_) => "web identity".to_owned(),
+            Self::Machine(_) => machine_source().to_owned(),
             Self::Google(_, source) => source.clone(),
         }
     }
@@ -91,13 +100,17 @@ impl Credentials {
         match self {
             Self::Anonymous => Ok(Authority::Nobody),
             Self::Keys(keys) => Ok(Authority::Aws(Arc::clone(keys))),
-            Self::Profile(chain) => chain.credential().await.map(Authority::Aws),
-            Self::Ambient(provider) => {
+            Self::Profile(chain) | Self::Machine(chain) => chain.credential().await.map(Authority::Aws),
+            Self::WebIdentity(provider) => {
                 let provider = match provider.get() {
                     Some(provider) => Arc::clone(provider),
-                    None => Arc::clone(provider.get_or_init(ambient()?)),
+                    None => Arc::clone(provider.get_or_init(web_identity()?)),
                 };
-                provider.get_credential().await.map(Authority::Aws).map_err(|error| innermost(&error))
+                provider
+                    .get_credential()
+                    .await
+                    .map(Authority::Aws)
+                    .map_err(|error| format!("web identity (AWS_WEB_IDENTITY_TOKEN_FILE): {}", innermost(&error)))
             }
             Self::Google(provider, _) => {
                 let credential = provider.get_credential().await.map_err(|error| innermost(&error))?;
@@ -110,7 +123,7 @@ impl Credentials {
     }
 }
 
-fn ambient() -> Result<impl FnOnce() -> AwsCredentialProvider, String> {
+fn web_identity() -> Result<impl FnOnce() -> AwsCredentialProvider, String> {
     let store = AmazonS3Builder::from_env().with_bucket_name("unused").build().map_err(|error| innermost(&error))?;
     Ok(move || Arc::clone(store.credentials()))
 }

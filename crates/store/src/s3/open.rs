@@ -3,12 +3,14 @@
 use super::address::Place;
 use super::credentials::{Credentials, configuration, environment, innermost};
 use super::dialect::{Dialect, GCS, S3};
-use super::source::google_source;
+use super::source::{INSTANCE_METADATA, google_file, google_service_account};
 use super::{Bucket, sigv4};
 use crate::rest::{Http, TlsRoots};
+use crate::token::google::GoogleFile;
+use crate::token::{Renewing, TokenClient};
 use crate::{Result, StoreConfig, StoreLimits};
-use object_store::gcp::GoogleCloudStorageBuilder;
-use std::path::{Path, PathBuf};
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, RwLock};
 use tokio::sync::OnceCell;
@@ -83,24 +85,36 @@ pub(crate) fn open_gcs(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
     new_bucket(config, &GCS, bucket, place, credentials, GCS_LIMITS)
 }
 
-/// Google's chain: the profile or `GOOGLE_APPLICATION_CREDENTIALS` names a file, else `gcloud`'s own, else the metadata
-/// server. A file that holds a private key is a service account whether or not it says so, and may say
-/// `"disable_oauth": true`, which sends no token at all (emulators).
+/// Google's chain: the profile or `GOOGLE_APPLICATION_CREDENTIALS` names a file, else the one of `gcloud auth
+/// application-default login`, else the metadata server. A file that holds a private key is a service account whether or
+/// not it says so, and may say `"disable_oauth": true`, which sends no token at all (emulators).
 fn google_credentials(config: &StoreConfig, bucket: &str, url: &str) -> Result<Credentials> {
-    let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
-    let file = config.profile.clone().or_else(|| environment("GOOGLE_APPLICATION_CREDENTIALS"));
-    if let Some(file) = &file {
-        let text = std::fs::read_to_string(file).map_err(|error| configuration(url, format!("{file}: {error}")))?;
-        let account: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| configuration(url, format!("{file}: {error}")))?;
-        builder = match account.get("private_key") {
-            Some(_) => builder.with_service_account_key(text),
-            None => builder.with_application_credentials(file),
-        };
+    let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+    let build = |builder: GoogleCloudStorageBuilder, source: String| {
+        let store = builder.build().map_err(|error| configuration(url, format!("{source}: {}", innermost(&error))))?;
+        Ok(Credentials::Google(Arc::clone(store.credentials()), source))
+    };
+    let (file, source) = match (&config.profile, google_service_account(&builder)) {
+        (Some(file), _) => (file.clone(), format!("credentials file {file}")),
+        (None, Some(source)) => return build(builder, source),
+        (None, None) => match google_file() {
+            Some(found) => found,
+            None => return build(builder, INSTANCE_METADATA.to_owned()),
+        },
+    };
+    let wrong = |why: String| configuration(url, why);
+    let text = std::fs::read_to_string(&file).map_err(|error| wrong(format!("{source}: {error}")))?;
+    // The parser's error could repeat a secret.
+    let account: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| wrong(format!("{source}: no JSON, in line {}", error.line())))?;
+    if account.get("private_key").is_some() {
+        let builder = GoogleCloudStorageBuilder::new().with_bucket_name(bucket).with_service_account_key(text);
+        return build(builder, format!("service account file {file}"));
     }
-    let source = google_source(&builder, file.as_deref(), environment("HOME").as_deref().map(Path::new));
-    let store = builder.build().map_err(|error| configuration(url, innermost(&error)))?;
-    Ok(Credentials::Google(Arc::clone(store.credentials()), source))
+    let ca_files = config.ca_file.clone().into_iter().collect();
+    let client = Arc::new(TokenClient::new(TlsRoots { ca_files, needed: true }));
+    let account = GoogleFile::parse(&file, account, client).map_err(wrong)?;
+    Ok(Credentials::Google(Arc::new(Renewing::new(account, |bearer| GcpCredential { bearer })), source))
 }
 
 /// The emulator's variable is a host with or without a scheme.

@@ -1,9 +1,11 @@
-//! Profiles of the AWS configuration files, by `aws-config`: static keys, SSO, assumed roles, `credential_process`.
+//! `aws-config`: profiles of the AWS configuration files (static keys, SSO, assumed roles, `credential_process`), container
+//! credentials and instance metadata.
 //!
 //! Built at the first request only; a process that signs with keys from its environment never comes here.
 
 use super::credentials::{environment, innermost};
-use super::source::profile_source;
+use super::source::{container_variable, profile_source};
+use aws_config::Region;
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
 use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_config::provider_config::ProviderConfig;
@@ -25,13 +27,20 @@ type Held = (Arc<AwsCredential>, Option<SystemTime>, Vec<AwsCredentialFeature>);
 pub(crate) struct ProfileChain {
     /// The profile the user named; `None` for AWS's default chain.
     name: Option<String>,
+    /// There are no configuration files: container credentials or instance metadata answer.
+    of_machine: bool,
     provider: OnceCell<SharedCredentialsProvider>,
     held: Mutex<Option<Held>>,
 }
 
 impl ProfileChain {
     pub(super) fn new(name: Option<String>) -> Self {
-        Self { name, provider: OnceCell::new(), held: Mutex::new(None) }
+        Self { name, of_machine: false, provider: OnceCell::new(), held: Mutex::new(None) }
+    }
+
+    /// Container credentials, else instance metadata.
+    pub(super) fn of_machine() -> Self {
+        Self { of_machine: true, ..Self::new(None) }
     }
 
     /// The credential to sign with now. One caller renews it while the others wait.
@@ -43,6 +52,7 @@ impl ProfileChain {
         {
             return Ok(Arc::clone(credential));
         }
+        check_container_token()?;
         let provider = self.provider.get_or_init(|| self.build()).await;
         let fresh = match provider.provide_credentials().await {
             Ok(fresh) => fresh,
@@ -83,6 +93,11 @@ impl ProfileChain {
                     .build();
                 SharedCredentialsProvider::new(provider)
             }
+            // Without a region the chain asks instance metadata for one, which these two do not need.
+            None if self.of_machine => {
+                let chain = DefaultCredentialsChain::builder().region(Region::from_static("us-east-1"));
+                SharedCredentialsProvider::new(chain.build().await)
+            }
             None => SharedCredentialsProvider::new(DefaultCredentialsChain::builder().build().await),
         }
     }
@@ -94,8 +109,46 @@ impl ProfileChain {
         };
         match &self.name {
             Some(name) => format!("profile `{name}`: {why}"),
-            None => why,
+            None if !self.of_machine => why,
+            None => describe_machine(error),
         }
+    }
+}
+
+/// Why container credentials or instance metadata gave none, with the variable that decides.
+fn describe_machine(error: &dyn std::error::Error) -> String {
+    if let Some(variable) = container_variable() {
+        return format!("container credentials ({variable}): {}", innermost(error));
+    }
+    let disabled = environment("AWS_EC2_METADATA_DISABLED").filter(|word| word.eq_ignore_ascii_case("true"));
+    match disabled {
+        Some(_) => {
+            "no keys, profile or container is set up, and AWS_EC2_METADATA_DISABLED turns instance metadata off; \
+                    set AWS_PROFILE or AWS_ACCESS_KEY_ID"
+                .to_owned()
+        }
+        None => format!("instance metadata: {}", innermost(error)),
+    }
+}
+
+/// Refuses a container token that cannot be a header: `aws-config` would write it to the log.
+fn check_container_token() -> Result<(), String> {
+    const FILE: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
+    const TOKEN: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN";
+    if container_variable().is_none() {
+        return Ok(());
+    }
+    let (token, place) = match (environment(FILE), environment(TOKEN)) {
+        (Some(path), _) => {
+            let token = std::fs::read(&path).map_err(|error| format!("{path} (named by {FILE}): {error}"))?;
+            (token, format!("{path} (named by {FILE})"))
+        }
+        (None, Some(token)) => (token.into_bytes(), TOKEN.to_owned()),
+        (None, None) => return Ok(()),
+    };
+    match http::HeaderValue::from_bytes(&token) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!("{place} holds a line break or another control character; write the token alone")),
     }
 }
 

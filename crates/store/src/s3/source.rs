@@ -1,15 +1,16 @@
 //! Names the link of a credential chain that answers. Names and paths, never a credential.
 
+use super::credentials::environment;
 use aws_credential_types::credential_feature::AwsCredentialFeature;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The last link of the chains of AWS and Google.
 pub(super) const INSTANCE_METADATA: &str = "instance metadata";
+/// ECS tasks and EKS pods.
+const CONTAINER: &str = "container credentials";
 
-/// Where `gcloud auth application-default login` leaves its file, below the home directory.
-const GCLOUD_FILE: &str = ".config/gcloud/application_default_credentials.json";
+const GCLOUD_LOGIN: &str = "gcloud auth application-default login";
 
 /// The link of AWS's chain that stands behind a profile's credential. The profile is the one the user `named`, else the
 /// one of the environment, else `default`; when none was named, the chain may have gone on to the metadata services.
@@ -30,7 +31,7 @@ pub(super) fn profile_source(named: Option<&str>, environment: Option<&str>, how
     let link = if has(&[CredentialsProfileStsWebIdToken, CredentialsEnvVarsStsWebIdToken]) {
         Some("web identity")
     } else if has(&[CredentialsHttp]) {
-        Some("container metadata")
+        Some(CONTAINER)
     } else if has(&[CredentialsImds]) {
         Some(INSTANCE_METADATA)
     } else {
@@ -45,40 +46,40 @@ pub(super) fn profile_source(named: Option<&str>, environment: Option<&str>, how
     }
 }
 
-/// The link that `object_store` chooses when there are neither keys nor profiles.
-pub(super) fn ambient_source(builder: &AmazonS3Builder) -> &'static str {
-    use AmazonS3ConfigKey::*;
-    let has = |key: AmazonS3ConfigKey| builder.get_config_value(&key).is_some();
-    if has(WebIdentityTokenFile) && has(RoleArn) {
-        "web identity"
-    } else if has(ContainerCredentialsRelativeUri) {
-        "container metadata"
-    } else if has(ContainerCredentialsFullUri) && has(ContainerAuthorizationTokenFile) {
-        "pod identity"
-    } else {
-        INSTANCE_METADATA
-    }
+/// The variable that names the server of container credentials, if one is set.
+pub(super) fn container_variable() -> Option<&'static str> {
+    let variables = ["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
+    variables.into_iter().find(|variable| environment(variable).is_some())
 }
 
-/// The link of Google's chain that `builder` chooses; `file` is the one that a profile or the environment named.
-pub(super) fn google_source(builder: &GoogleCloudStorageBuilder, file: Option<&str>, home: Option<&Path>) -> String {
+/// The link that answers where there are neither keys, profiles nor a web identity.
+pub(super) fn machine_source() -> &'static str {
+    if container_variable().is_some() { CONTAINER } else { INSTANCE_METADATA }
+}
+
+/// The service account that `GOOGLE_SERVICE_ACCOUNT` or its relatives give to `builder`, for people.
+pub(super) fn google_service_account(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     use GoogleConfigKey::*;
-    if let Some(path) = builder.get_config_value(&ServiceAccount) {
-        return format!("service account file {path}");
-    }
-    if builder.get_config_value(&ServiceAccountKey).is_some() {
-        return match file {
-            Some(path) => format!("service account file {path}"),
-            None => "service account key in environment".to_owned(),
-        };
-    }
-    if let Some(path) = builder.get_config_value(&ApplicationCredentials) {
-        return format!("credentials file {path}");
-    }
-    if home.is_some_and(|home| home.join(GCLOUD_FILE).exists()) {
-        return "gcloud auth application-default login".to_owned();
-    }
-    INSTANCE_METADATA.to_owned()
+    let path = builder.get_config_value(&ServiceAccount).map(|path| format!("service account file {path}"));
+    let key = builder.get_config_value(&ServiceAccountKey);
+    path.or_else(|| key.map(|_| "service account key in environment".to_owned()))
+}
+
+/// The credential file of Google that the environment names or `gcloud` left, and what people call it.
+pub(super) fn google_file() -> Option<(String, String)> {
+    let named = environment("GOOGLE_APPLICATION_CREDENTIALS");
+    let named = named.map(|file| (file.clone(), format!("credentials file {file} (GOOGLE_APPLICATION_CREDENTIALS)")));
+    named.or_else(|| gcloud_file(environment("CLOUDSDK_CONFIG").as_deref(), environment("HOME").as_deref()))
+}
+
+/// The file of `gcloud auth application-default login`, if there is one.
+fn gcloud_file(cloudsdk_config: Option<&str>, home: Option<&str>) -> Option<(String, String)> {
+    let (folder, source) = match cloudsdk_config {
+        Some(folder) => (PathBuf::from(folder), format!("{GCLOUD_LOGIN} (CLOUDSDK_CONFIG={folder})")),
+        None => (Path::new(home?).join(".config/gcloud"), GCLOUD_LOGIN.to_owned()),
+    };
+    let file = folder.join("application_default_credentials.json");
+    file.exists().then(|| (file.display().to_string(), source))
 }
 
 #[cfg(test)]
@@ -100,38 +101,33 @@ mod tests {
     fn the_default_chain_goes_on_behind_profiles() {
         use AwsCredentialFeature::*;
         assert_eq!(profile_source(None, None, &[CredentialsImds]), "instance metadata");
-        assert_eq!(profile_source(None, Some("other"), &[CredentialsHttp]), "container metadata");
+        assert_eq!(profile_source(None, Some("other"), &[CredentialsHttp]), "container credentials");
         assert_eq!(profile_source(None, None, &[CredentialsProfileStsWebIdToken]), "web identity");
     }
 
     #[test]
-    fn an_ambient_link_needs_all_its_parts() {
-        use AmazonS3ConfigKey::*;
-        let builder = AmazonS3Builder::new();
-        assert_eq!(ambient_source(&builder), "instance metadata");
-        let builder = builder.with_config(ContainerCredentialsFullUri, "http://h/x");
-        assert_eq!(ambient_source(&builder), "instance metadata");
-        let builder = builder.with_config(ContainerAuthorizationTokenFile, "/f");
-        assert_eq!(ambient_source(&builder), "pod identity");
-        let builder = builder.with_config(ContainerCredentialsRelativeUri, "/x");
-        assert_eq!(ambient_source(&builder), "container metadata");
-        let builder = builder.with_config(WebIdentityTokenFile, "/f").with_config(RoleArn, "r");
-        assert_eq!(ambient_source(&builder), "web identity");
+    fn gcloud_leaves_its_file_in_one_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_str().unwrap();
+        assert_eq!(gcloud_file(None, None), None);
+        assert_eq!(gcloud_file(None, Some(home)), None);
+        let gcloud = folder.path().join(".config/gcloud");
+        std::fs::create_dir_all(&gcloud).unwrap();
+        std::fs::write(gcloud.join("application_default_credentials.json"), "{}").unwrap();
+        let (file, source) = gcloud_file(None, Some(home)).unwrap();
+        assert!(file.starts_with(home), "{file}");
+        assert_eq!(source, "gcloud auth application-default login");
+        assert_eq!(gcloud_file(Some(home), Some(home)), None, "only where CLOUDSDK_CONFIG says");
+        assert_eq!(gcloud_file(gcloud.to_str(), None).unwrap().0, file);
     }
 
     #[test]
-    fn googles_chain_goes_from_files_to_metadata() {
-        let (home, new) = (tempfile::tempdir().unwrap(), GoogleCloudStorageBuilder::new);
-        assert_eq!(google_source(&new(), None, None), "instance metadata");
-        assert_eq!(google_source(&new(), None, Some(home.path())), "instance metadata");
-        let file = home.path().join(GCLOUD_FILE);
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(file, "{}").unwrap();
-        assert_eq!(google_source(&new(), None, Some(home.path())), "gcloud auth application-default login");
-        let builder = new().with_application_credentials("/adc");
-        assert_eq!(google_source(&builder, Some("/adc"), Some(home.path())), "credentials file /adc");
-        let builder = new().with_service_account_key("a secret");
-        assert_eq!(google_source(&builder, Some("/sa"), None), "service account file /sa");
-        assert_eq!(google_source(&builder, None, None), "service account key in environment");
+    fn a_service_account_of_the_environment_is_named() {
+        let new = GoogleCloudStorageBuilder::new;
+        assert_eq!(google_service_account(&new()), None);
+        let source = google_service_account(&new().with_service_account_key("a secret"));
+        assert_eq!(source.as_deref(), Some("service account key in environment"));
+        let source = google_service_account(&new().with_service_account_path("/sa"));
+        assert_eq!(source.as_deref(), Some("service account file /sa"));
     }
 }

@@ -1,0 +1,118 @@
+//! OAuth tokens that neither `object_store` nor `aws-config` can get: requested over HTTP, kept, and renewed before they
+//! expire. No secret is ever part of an error or of debug output.
+
+pub(crate) mod azure;
+pub(crate) mod google;
+mod request;
+
+pub(crate) use request::TokenClient;
+
+use async_trait::async_trait;
+use object_store::CredentialProvider;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// Tokens are renewed this long before they expire, so that a request sent now is not late when it arrives.
+const RENEW_BEFORE: Duration = Duration::from_secs(300);
+
+/// A token and how long it is valid from now.
+pub(crate) struct Token {
+    secret: String,
+    lifetime: Duration,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("lifetime", &self.lifetime).finish_non_exhaustive()
+    }
+}
+
+/// Where new tokens come from. Errors are one line that names the file or variable.
+#[async_trait]
+pub(crate) trait TokenSource: Send + Sync {
+    /// Requests a new token.
+    async fn fetch(&self) -> Result<Token, String>;
+}
+
+/// A token source as `object_store` and the stores use it. One caller renews the token while the others wait.
+pub(crate) struct Renewing<C> {
+    source: Box<dyn TokenSource>,
+    credential: fn(String) -> C,
+    held: Mutex<Option<(Arc<C>, Instant)>>,
+}
+
+impl<C> Renewing<C> {
+    pub(crate) fn new(source: impl TokenSource + 'static, credential: fn(String) -> C) -> Self {
+        Self { source: Box::new(source), credential, held: Mutex::new(None) }
+    }
+}
+
+impl<C> fmt::Debug for Renewing<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Renewing")
+    }
+}
+
+#[async_trait]
+impl<C: Send + Sync> CredentialProvider for Renewing<C> {
+    type Credential = C;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<C>> {
+        let mut held = self.held.lock().await;
+        if let Some((credential, expires)) = held.as_ref()
+            && Instant::now() + RENEW_BEFORE < *expires
+        {
+            return Ok(Arc::clone(credential));
+        }
+        match self.source.fetch().await {
+            Ok(token) => {
+                let credential = Arc::new((self.credential)(token.secret));
+                *held = Some((Arc::clone(&credential), Instant::now() + token.lifetime));
+                Ok(credential)
+            }
+            // The server failed, but the token is still valid for some minutes.
+            Err(why) => match held.as_ref().filter(|(_, expires)| Instant::now() < *expires) {
+                Some((credential, _)) => Ok(Arc::clone(credential)),
+                None => Err(object_store::Error::Generic { store: "credentials", source: why.into() }),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Hands out one token that lasts as long as given, then fails.
+    struct Once(AtomicU32, Duration);
+
+    #[async_trait]
+    impl TokenSource for Once {
+        async fn fetch(&self) -> Result<Token, String> {
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0 => Ok(Token { secret: "the-token".to_owned(), lifetime: self.1 }),
+                _ => Err("the server is gone".to_owned()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_used_until_it_expires_if_no_new_one_can_be_had() {
+        let short = Renewing::new(Once(AtomicU32::new(0), Duration::from_secs(200)), |token| token);
+        assert_eq!(*short.get_credential().await.unwrap(), "the-token");
+        assert_eq!(*short.get_credential().await.unwrap(), "the-token", "still valid");
+        let expired = Renewing::new(Once(AtomicU32::new(0), Duration::ZERO), |token| token);
+        assert_eq!(*expired.get_credential().await.unwrap(), "the-token");
+        assert!(expired.get_credential().await.unwrap_err().to_string().contains("the server is gone"));
+        assert_eq!(format!("{expired:?}"), "Renewing");
+    }
+
+    #[test]
+    fn a_token_is_not_printed() {
+        let token = Token { secret: "the-token".to_owned(), lifetime: Duration::from_secs(1) };
+        assert!(!format!("{token:?}").contains("the-token"));
+    }
+}
