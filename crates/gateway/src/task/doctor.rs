@@ -203,9 +203,7 @@ fn login_hint(url: &str) -> Option<&'static str> {
     match url {
         "s3://" => Some("aws configure, aws sso login, or AWS_PROFILE; --no-sign for a public bucket"),
         "gs://" => Some("gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=FILE"),
-        "az://" => {
-            Some("az login with AZURE_USE_AZURE_CLI=true, or AZURE_STORAGE_ACCOUNT_NAME with a key or SAS in AZURE_*")
-        }
+        "az://" => Some("az login, or AZURE_STORAGE_ACCOUNT_NAME with a key or SAS in AZURE_*"),
         _ => None,
     }
 }

@@ -79,9 +79,7 @@ pub(super) fn credential_source(builder: &MicrosoftAzureBuilder, surroundings: S
         CERTIFICATE
     } else if has(&[SasKey]) {
         "SAS in environment"
-    } else if is_set(&UseAzureCli) {
-        AZ_LOGIN
-    } else if surroundings.is_logged_in && !names_identity {
+    } else if is_set(&UseAzureCli) || surroundings.is_logged_in && !names_identity {
         AZ_LOGIN
     } else {
         MANAGED_IDENTITY

@@ -83,7 +83,7 @@ impl TokenClient {
 
     fn call(&self, ask: &Ask<'_>) -> Result<Call, String> {
         let wrong = |why: &str| format!("{}: {why}", ask.place);
-        let uri: Uri = ask.url.parse().map_err(|_| wrong("not a URL"))?;
+        let uri = ask.url.parse::<Uri>().ok().filter(|uri| uri.scheme().is_some()).ok_or_else(|| wrong("not a URL"))?;
         let (scheme, authority, _) = split_endpoint(ask.url).map_err(|error| wrong(&error.message))?;
         if ask.needs_tls && scheme != "https" && !is_here(uri.host().unwrap_or_default()) {
             return Err(wrong("the URL must begin with https://, because a secret is sent to it"));
