@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -134,3 +135,21 @@ def test_a_receipt_says_what_moved_and_how(command: Command, source: Path, tmp_p
     assert sum(receipt["summary"]["proofs"].values()) == OBJECTS
     (run,) = receipt["runs"]
     assert run["outcome"] == "done" and run["started_unix_ms"] <= run["ended_unix_ms"]
+
+
+def test_events_that_are_no_events_change_nothing(command: Command, source: Path, tmp_path: Path) -> None:
+    job_id = detached(command, source, tmp_path / "copy")
+    command.run("jobs", "wait", job_id).expect(0)
+    with (command.state / "jobs" / job_id / "events.ndjson").open("ab") as file:
+        file.write(b"[" * 200_000 + b"\n" + b"x" * (2 << 20) + b"\n{}\nnull\n\xff\n")
+    for action in ("attach", "wait", "receipt"):
+        assert "internal" not in command.run("jobs", action, job_id).expect(0).stderr
+
+
+def test_a_copied_folder_of_a_running_job_is_not_adopted(command: Command, source: Path, tmp_path: Path) -> None:
+    job_id = detached(command, source, tmp_path / "copy")
+    other = Command(tmp_path / "other")
+    shutil.copytree(command.state / "jobs" / job_id, other.state / "jobs" / job_id)
+    attached = other.run("jobs", "attach", job_id)
+    assert attached.code == 130 and "may still run elsewhere" in attached.stderr
+    command.run("jobs", "wait", job_id).expect(0)

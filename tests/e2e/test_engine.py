@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import tradewind
 from testbed.drive import Command, find_binary
-from tradewind.errors import JobBusy, JobNotFound
+from tradewind.errors import JobBusy, JobNotFound, UsageError
 
 OBJECTS, OBJECT_BYTES = 20, 100_000
 
@@ -88,3 +89,50 @@ def test_a_job_of_another_process_is_followed_paused_and_resumed_here(
     assert running.finish().code == 130
     assert job.resume().wait().state == "done"
     assert same(source)
+
+
+def test_a_proposal_is_started_once_and_by_its_own_engine_while_that_is_open(
+    engine: tradewind.Engine, source: Path
+) -> None:
+    with engine:
+        proposal, dropped = engine.propose(request(source)), engine.propose(request(source))
+        dropped.drop()
+        left = engine.propose(request(source))
+        engine.start(proposal).wait()
+        for refused in (proposal, dropped):
+            with pytest.raises(UsageError, match="started or dropped"):
+                engine.start(refused)
+    with pytest.raises(UsageError, match="started or dropped"):
+        engine.start(left)
+    assert len(engine.jobs()) == 1
+
+
+def test_a_job_is_cancelled_or_paused_before_its_lead_works(command: Command, source: Path) -> None:
+    """While its gateways start, which takes seconds elsewhere."""
+    for verb, state in (("cancel", "cancelled"), ("pause", "paused")):
+        before = {job["id"] for job in command.jobs()}
+        command.environment["TRADEWIND_GATEWAY"] = str(slow_gateway(source.parent))
+        running = command.start("cp", "-r", source, source.parent / f"copy-{verb}")
+        (job_id,) = wait_for_job(command, before)
+        command.run("jobs", verb, job_id).expect(0)
+        assert running.finish().code == 130
+        assert next(job for job in command.jobs() if job["id"] == job_id)["state"] == state
+        assert not (source.parent / f"copy-{verb}").exists(), "nothing was copied"
+        command.wait_until_alone()
+
+
+def slow_gateway(folder: Path) -> Path:
+    """A gateway program that takes three seconds to start serving."""
+    script = folder / "slow-gateway"
+    real = find_binary("tradewind-gateway")
+    script.write_text(f'#!/bin/sh\n[ "$1" = serve ] && sleep 3\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def wait_for_job(command: Command, before: set[str]) -> set[str]:
+    deadline_s = time.monotonic() + 30.0
+    while not (there := {job["id"] for job in command.jobs()} - before):
+        assert time.monotonic() < deadline_s, "no job"
+        time.sleep(0.05)
+    return there

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tradewind
-from testbed.drive import Command, find_binary
+from testbed.drive import find_binary
 from testbed.sky import unavailable
 from tests.sky.world import SINK, SOURCE, differences, write_files, write_world
 from tradewind.errors import Interrupted, UsageError
@@ -35,6 +35,13 @@ def request(tmp_path: Path) -> tradewind.Request:
     return tradewind.Request(
         tmp_path / "source", tmp_path / "copy", OPTIONS, sky=str(write_world(tmp_path)), ceiling_usd=1.0
     )
+
+
+def until(job: tradewind.Job, bytes_done: int) -> None:
+    """Returns when so many bytes are done."""
+    for event in job.events():
+        if isinstance(event, tradewind.Progress) and event.bytes_done >= bytes_done:
+            break
 
 
 def test_a_proposal_has_a_plan_and_a_price_and_is_carried_out(engine: tradewind.Engine, tmp_path: Path) -> None:
@@ -64,9 +71,7 @@ def test_a_paused_job_resumes_on_new_machines_under_the_same_ceiling(engine: tra
     with engine:
         asked = request(tmp_path)
         job = engine.start(engine.propose(asked))
-        for event in job.events():
-            if isinstance(event, tradewind.Progress) and event.bytes_done >= VOLUME_BYTES // 10:
-                break
+        until(job, VOLUME_BYTES // 10)
         assert job.pause().state == "paused"
         with pytest.raises(Interrupted):
             job.wait()
@@ -86,12 +91,15 @@ def test_a_request_that_cannot_be_planned_is_refused(engine: tradewind.Engine, t
         engine.propose(tradewind.Request(tmp_path, tmp_path / "copy", away, sky=sky))
 
 
-def test_a_job_left_running_is_drained_with_its_engine(engine: tradewind.Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_job_left_running_is_drained_with_its_engine(engine: tradewind.Engine, tmp_path: Path, resumed: bool) -> None:
     with engine:
         job = engine.start(engine.propose(request(tmp_path)))
-    assert job.state in ("interrupted", "done")
-    left = Command(tmp_path / "home", {"XDG_STATE_HOME": str(tmp_path / "state")}).run("fleet", "list").stdout
-    assert job.id not in left
+        until(job, VOLUME_BYTES // 10)
+        if resumed:
+            until(job.pause().resume(), VOLUME_BYTES // 5)
+    (*_, last) = job.events()
+    assert isinstance(last, tradewind.Summary) and last.outcome == "interrupted", "its sky was there until it had ended"
     assert os.listdir(tmp_path / "state" / "tradewind" / "fleets") == []
 
 

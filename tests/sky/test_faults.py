@@ -134,10 +134,11 @@ def test_a_lost_relay_s_work_goes_the_direct_way(
 
 
 @pytest.mark.parametrize("gateway", ["azure-westus2-1", "azure-canadacentral-1", "gcp-asia-northeast1-1"])
-def test_a_machine_that_dies_is_replaced(stage: Stage, tmp_path: Path, gateway: str) -> None:
-    """A relay, the source, and the sink, over which all routes go."""
-    running = stage.start(tmp_path / "copy")
-    running.wait_for(over_both)
+@pytest.mark.parametrize("goal", [GOAL, ("--max-cost", "1USD")], ids=["rate", "ceiling"])
+def test_a_machine_that_dies_is_replaced(stage: Stage, tmp_path: Path, gateway: str, goal: tuple[str, ...]) -> None:
+    """A relay, the source, and the sink, over which all routes go. What was lost with it is paid for again."""
+    running = stage.start(tmp_path / "copy", *goal)
+    running.wait_for_bytes(VOLUME_BYTES // 6)
     os.kill(running.gateways()[gateway], signal.SIGKILL)
     killed_s = time.monotonic()
     fresh = f"{gateway.rpartition('-')[0]}-2"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from tradewind.engine.replan import (
     RegionPair,
     State,
     ask_again,
+    ceiling_usd_per_gb,
     observed_links,
     unreachable,
     with_names,
@@ -41,6 +43,7 @@ from tradewind.model.job import JobSpec
 from tradewind.model.plan import Plan, PlannedHop
 from tradewind.model.program import Program, Routes
 from tradewind.model.region import Region
+from tradewind.model.units import format_count
 
 __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 
@@ -50,6 +53,8 @@ REPLAN_PAUSE_S = 20.0
 REPLANS_MAX = 5
 #: Time after which a route that is down is examined for dead machines.
 DOWN_S = 1.0
+#: A dead machine is done without after so many tries to replace it.
+REPLACE_TRIES_MAX = 3
 #: Machines of one transfer that are replaced at most: what kills them may kill the next ones too.
 REPLACEMENTS_MAX = 8
 #: A gateway answers a change of its routes within so long. One that hangs must not hold up the others' change.
@@ -97,14 +102,18 @@ class Adaptation:
         #: By route, since when it is down.
         self._down_since_s: dict[int, float] = {}
         self._replacements = 0
-        #: Dead machines that could not be replaced.
+        #: How often it failed to replace a dead machine, and those that are done without.
+        self._failures: Counter[str] = Counter()
         self._lost: set[str] = set()
+        self._total_bytes = 0
 
     def begin(self, gateways: JobGateways, run: RunSettings) -> None:
         """The gateways run, by the present plan. After an end, they were started again, and time begins anew."""
         self._gateways, self._run = gateways, run
         self._seen_s = self._asked_s = 0.0
         self._down_since_s = {}
+        self._failures.clear()
+        self._lost.clear()
         self._ids = {route.nodes: index for index, route in enumerate(self.plan.routes)}
         self._retired = None
         self._ended = False
@@ -132,7 +141,7 @@ class Adaptation:
 
     def see(self, progress: Mapping[str, Any]) -> None:
         """One progress document."""
-        self._seen_s = float(progress["elapsed_s"])
+        self._seen_s, self._total_bytes = float(progress["elapsed_s"]), int(progress["bytes_total"])
         if self._ended or self._watch is None or (self._thread is not None and self._thread.is_alive()):
             return
         if self._retired is not None and not _under_way(progress, self._retired.ids):
@@ -167,19 +176,38 @@ class Adaptation:
             return None
         if self._replacements + len(dead) > REPLACEMENTS_MAX:
             self._lost.update(dead)
-            return self._notices.put(f"machine {dead[0]} ended; no more than {REPLACEMENTS_MAX} are replaced")
+            words = f"no more than {REPLACEMENTS_MAX} machines of a transfer are replaced"
+            return self._notices.put(f"{format_count(len(dead), 'machine')} ended ({', '.join(dead)}); {words}")
         self._replacements += len(dead)
         names = _fresh_names(dead, {gateway.name for gateway in self.plan_of_all.gateways})
         plan = with_names(self.plan, names)
         try:
-            self._change(NewPlan(plan, self.spec.ceiling_usd_per_gb, self.spec.rate_limit_bytes_per_s), replaced=names)
+            self._change(NewPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s), replaced=names)
         except TradewindError as error:
-            self._lost.update(dead)
             self._gateways.shrink(self.plan)
-            return self._notices.put(f"machine {dead[0]} ended and is not replaced: {error}")
+            # Another machine may have died meanwhile: the next try replaces all of them.
+            self._failures.update(dead)
+            for name in dead:
+                if self._failures[name] >= REPLACE_TRIES_MAX:
+                    self._lost.add(name)
+                    self._notices.put(f"machine {name} ended and is not replaced: {error}")
+            return None
         for name, fresh in names.items():
             self._notices.put(f"machine {name} ended; {fresh} takes its place")
         return None
+
+    def _ceiling_now(self, plan: Plan) -> float | None:
+        """Return the mean price of a byte that the ceiling allows, after what the machines have cost."""
+        if self._question.ceiling_usd is None or self._total_bytes == 0:
+            return self.spec.ceiling_usd_per_gb
+        ledger, now_s = self._ledger.ledger, self._ledger.unix_s
+        return ceiling_usd_per_gb(
+            self._question.ceiling_usd,
+            plan,
+            self._total_bytes,
+            machines_usd=ledger.usd_of("machine", now_s),
+            requests_usd=ledger.usd_of("requests", now_s),
+        )
 
     def _follow(self, since_s: float) -> None:
         self._watch = PromiseWatch(

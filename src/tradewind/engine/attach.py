@@ -9,16 +9,17 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tradewind.engine.event_file import read_events
+from tradewind.engine.event_file import folder_id, read_events, read_progress
 from tradewind.engine.jobs import RESUMABLE, JobRecord, JobStore
 from tradewind.engine.running import Result, resume_hint
-from tradewind.errors import ERROR_BY_OUTCOME, Interrupted
+from tradewind.errors import ERROR_BY_OUTCOME, GatewayLost, Interrupted
 from tradewind.model.event import Event, event_from_document
 
 __all__ = ["AttachedJob", "RunEnd", "result_of"]
 
 #: Interval at which the file of events is read.
 LOOK_EVERY_S = 0.2
+COPIED = "its folder was copied or moved while it ran, so it may still run elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,16 @@ class AttachedJob:
 
         `end` then says how. After `leave` it ends earlier, without an `end`.
         """
-        offset = self._latest_start()
+        folder, seen = self._store.path(self.id), None
+        offset, is_copy = self._latest_start()
         while not self._left.is_set():
             # Looked at before the file: what is written before the lock is free is read after.
             owned = self._store.is_owned(self.id)
-            for line, document, behind in read_events(self._store.path(self.id), offset):
+            progress = read_progress(folder)
+            if progress is not None and progress != seen:
+                seen = progress
+                yield progress
+            for line, document, behind in read_events(folder, offset):
                 offset = behind
                 if document["event"] == "run_ended":
                     self.end = RunEnd(str(document.get("outcome")), document.get("message"))
@@ -62,7 +68,7 @@ class AttachedJob:
                     yield line
             if not owned:
                 # A job of an earlier version has no events, so nothing says that its run did not end.
-                self.end = self.end or RunEnd("interrupted", None, orphaned=offset > 0)
+                self.end = self.end or RunEnd("interrupted", COPIED if is_copy else None, offset > 0 and not is_copy)
                 return
             self._left.wait(LOOK_EVERY_S)
 
@@ -77,23 +83,24 @@ class AttachedJob:
         """Return whether the process that ran the job died before it could write how the run ended."""
         if self._store.is_owned(self.id):
             return False
-        last = None
-        for _, document, _ in read_events(self._store.path(self.id)):
-            if document["event"] in ("run_started", "run_ended"):
-                last = document["event"]
-        return last == "run_started"
+        offset, is_copy = self._latest_start()
+        events = (document["event"] for _, document, _ in read_events(self._store.path(self.id), offset))
+        return offset > 0 and not is_copy and "run_ended" not in events
 
-    def _latest_start(self) -> int:
-        """Offset of the first event of the latest run [bytes]."""
-        start = 0
-        for _, document, offset in read_events(self._store.path(self.id)):
+    def _latest_start(self) -> tuple[int, bool]:
+        """Return the offset of the first event of the latest run [bytes], and whether it ran in another folder."""
+        folder, start, is_copy = self._store.path(self.id), 0, False
+        for _, document, offset in read_events(folder):
             if document["event"] == "run_started":
-                start = offset
-        return start
+                start, is_copy = offset, document.get("folder") != folder_id(folder)
+        return start, is_copy
 
 
 def result_of(record: JobRecord, end: RunEnd | None = None) -> Result:
-    """Return the result of a job whose run has ended, by its record. Raises the TransferError of its outcome."""
+    """Return the result of a job whose run has ended, by its record.
+
+    Raises the TransferError of its outcome, or GatewayLost, as in the process that ran it.
+    """
     summary, job_id = record.summary, record.id
     if record.state == "done" and summary is not None:
         return Result(job_id, summary)
@@ -106,5 +113,7 @@ def result_of(record: JobRecord, end: RunEnd | None = None) -> Result:
         outcome = summary.outcome
     message = (None if end is None else end.message) or (None if summary is None else summary.message)
     hint = resume_hint(job_id) if record.state in RESUMABLE else None
+    if outcome == "lost":
+        raise GatewayLost(message or "the lead ended unexpectedly", hint=hint)
     error = next((kind for name, kind in ERROR_BY_OUTCOME.items() if name == outcome), Interrupted)
     raise error(message or outcome.replace("_", " "), hint=hint, summary=summary, job_id=job_id)

@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.compile import RunSettings, compile_programs
 from tradewind.engine.event_file import EventFile
 from tradewind.engine.event_log import EventLog
-from tradewind.engine.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, new_job_id, set_paused, write_json
+from tradewind.engine.jobs import (
+    LOCK_FILE,
+    JobRecord,
+    JobStore,
+    cancelling,
+    is_to_stop,
+    new_job_id,
+    set_paused,
+    write_json,
+)
 from tradewind.engine.launch import JobGateways, end_abandoned, has_fleet
 from tradewind.engine.learning import EMULATED
 from tradewind.engine.ledger import (
@@ -35,13 +44,22 @@ from tradewind.engine.ledger import (
 from tradewind.engine.name_list import keep_list, opened_list
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.request import Options, resolve
-from tradewind.engine.running import OVER_CEILING, RUN_FILE, EventCallback, Result, RunningJob, kill_unclosed
+from tradewind.engine.running import (
+    OVER_CEILING,
+    RUN_FILE,
+    EventCallback,
+    Result,
+    RunningJob,
+    kill_unclosed,
+    resume_hint,
+)
 from tradewind.engine.setup import Setup, local_setup, stored_setup, topology_setup
 from tradewind.engine.topology import topology_document
 from tradewind.errors import (
     CeilingReached,
     GatewayError,
     GatewayLost,
+    Interrupted,
     JobBusy,
     JobUnreadable,
     UsageError,
@@ -177,11 +195,11 @@ class Client:
                 overlay = setup.plan.overlay
                 ledger = Ledger(setup.prices, None if overlay is None else overlay.cost.total_usd)
                 return self._launch(job_id, spec, setup, settings, ledger, lock, folder=folder, keep_logs=keep_logs)
-            except BaseException:
+            except BaseException as error:
                 if lock is not None:
                     lock.release()
-                # Unless a lead has begun to work, there is nothing to resume, and no upload to abort.
-                if not os.path.exists(os.path.join(folder, LOCK_FILE)):
+                # Unless a lead has begun to work, there is no upload to abort, and only a paused job to resume.
+                if not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted):
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
 
@@ -279,14 +297,14 @@ class Client:
         folder = self.store.path(job_id)
         set_paused(folder, True)
         try:
-            self._drain_running(job_id)
-            self.store.wait_unowned(job_id)
+            self._stop_running(job_id)
         except BaseException:
             set_paused(folder, False)
             raise
         record = self.store.load(job_id)
         if record.state != "paused":
-            set_paused(folder, False)  # It ended before it was asked to stop.
+            set_paused(folder, False)
+            raise UsageError(f"job {job_id} is {record.state}; it ended before it could be paused")
         return record
 
     def cancel(self, job_id: str) -> JobRecord:
@@ -301,11 +319,23 @@ class Client:
     def _cancel(self, record: JobRecord) -> None:
         job_id = record.id
         if record.state == "running":
-            self._drain_running(job_id)
+            self._stop_running(job_id)
+        lock = self.store.hold(job_id)
+        try:
+            self._abort(record)
+        finally:
+            lock.release()
+
+    def _abort(self, record: JobRecord) -> None:
+        """End the machines and uploads that a job has left behind."""
+        job_id = record.id
         journal = FleetJournal(self.store.state_dir)
         end_abandoned(journal, self.gateway, job_id)
         if not has_fleet(journal, job_id):
             end_machines_in_ledger(self.store.path(job_id), time.time())
+        if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
+            self.store.set_cancelled(job_id)  # No lead has begun, so there is nothing else to end.
+            return
         stores = [target["store"] for target in record.document["spec"]["targets"]]
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
         code = run_task(self.gateway, task)
@@ -384,6 +414,9 @@ class Client:
                 if room_s < setup.settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
                     raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
                 raise
+            if spec.state_dir is not None and is_to_stop(spec.state_dir):
+                gateways.kill()
+                raise Interrupted(f"job {job_id} was stopped before it began", hint=resume_hint(job_id), job_id=job_id)
             run = RunSettings(
                 job_id,
                 settings.get("concurrency"),
@@ -454,6 +487,12 @@ class Client:
             gateways.kill()
             raise
 
+    def _stop_running(self, job_id: str) -> None:
+        """Return when no process works on the job any more. Who runs it sees by itself that it is to stop."""
+        self._drain_running(job_id)
+        self.store.wait_unled(job_id)
+        self.store.wait_unowned(job_id)
+
     def _drain_running(self, job_id: str) -> None:
         folder = self.store.path(job_id)
         try:
@@ -464,10 +503,8 @@ class Client:
             finally:
                 control.close()
         except (OSError, ValueError, KeyError, GatewayLost):
-            if self.store.is_led(job_id):
+            if self.store.is_led(job_id) and not self.store.is_owned(job_id):
                 raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None
-        else:
-            self.store.wait_unled(job_id)
 
 
 def copy(

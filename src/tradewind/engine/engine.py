@@ -23,7 +23,7 @@ from tradewind.engine.proposal import Proposal, Request, propose
 from tradewind.engine.receipt import receipt_of
 from tradewind.engine.running import EventCallback, Result, RunningJob
 from tradewind.engine.skies import provider_again
-from tradewind.errors import JobBusy, UsageError
+from tradewind.errors import CeilingReached, JobBusy, SkyError, UsageError
 from tradewind.model.event import Event
 
 __all__ = ["Engine", "Job"]
@@ -40,7 +40,7 @@ class Job:
         self._engine, self._running, self._held = engine, running, held
 
     def __repr__(self) -> str:
-        return f"<Job {self.id} {self.state}>"
+        return f"<Job {self.id}>"
 
     @property
     def running(self) -> RunningJob | None:
@@ -100,7 +100,7 @@ class Job:
         with ExitStack() as stack:
             provider = stack.enter_context(provider_again(record, client.store.state_dir))
             self._running = client.resume(self.id, provider=provider)
-            self._held = self._engine.hold(stack.pop_all())
+            self._held = self._engine.look_after(self._running, stack.pop_all())
         return self
 
     def cancel(self) -> Job:
@@ -132,6 +132,8 @@ class Engine:
     def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:
         self.client = Client(state_dir=state_dir, gateway=gateway)
         self._held = ExitStack()
+        #: Ids of the proposals that can be started.
+        self._open: set[str] = set()
 
     def __enter__(self) -> Engine:
         return self
@@ -144,14 +146,22 @@ class Engine:
     def propose(self, request: Request) -> Proposal:
         """Return how a request would be carried out, with its predicted cost. See `engine.proposal.propose`."""
         proposal = propose(self.client, request)
+        self._open.add(proposal.id)
+        proposal.held.callback(self._open.discard, proposal.id)
         self._held.callback(proposal.drop)
         return proposal
 
     def start(self, proposal: Proposal, *, argv: Sequence[str] = (), keep_logs: bool = False) -> Job:
         """Start a proposal of this engine, once, and return at once.
 
-        `argv` is kept in the job's record. Raises UsageError, TopologyError, GatewayError.
+        `argv` is kept in the job's record. Raises UsageError, also for a proposal that was started or dropped, or is of
+        another engine; TopologyError, GatewayError.
         """
+        if proposal.id not in self._open:
+            raise UsageError(
+                "the proposal was started or dropped before, or is of another engine", hint="propose again"
+            )
+        self._open.discard(proposal.id)
         request = proposal.request
         running = self.client.start(
             request.source,
@@ -162,11 +172,13 @@ class Engine:
             argv=argv,
             keep_logs=keep_logs,
         )
-        self._held.callback(_drain, running)
-        return Job(self, running.id, running, self.hold(proposal.held.pop_all()))
+        return Job(self, running.id, running, self.look_after(running, proposal.held.pop_all()))
 
     def attach(self, job_id: str) -> Job:
-        """Return a job of any process. One whose process died is continued in this one. Raises JobNotFound."""
+        """Return a job of any process. One whose process died is continued in this one, if that is possible.
+
+        Raises JobNotFound, JobUnreadable, GatewayError; JobBusy if the lead of the dead process does not end.
+        """
         while True:
             record = self.client.store.load(job_id)
             job = Job(self, job_id, None, ExitStack())
@@ -176,18 +188,21 @@ class Engine:
             try:
                 return job.resume()
             except JobBusy:
+                if not self.client.store.is_owned(job_id):
+                    raise
                 time.sleep(LOOK_AGAIN_S)  # Another process was first.
-            except UsageError:
-                return job  # It was done.
+            except (UsageError, CeilingReached, SkyError):
+                return job  # It was done, or cannot be continued; `resume` says why.
 
     def jobs(self) -> list[Job]:
         """Return all jobs of the state folder, oldest first."""
         return [Job(self, record.id, None, ExitStack()) for record in self.client.store.records()]
 
-    def hold(self, stack: ExitStack) -> ExitStack:
-        """End this with the engine, if it has not ended before."""
-        self._held.callback(stack.close)
-        return stack
+    def look_after(self, running: RunningJob, held: ExitStack) -> ExitStack:
+        """With the engine, drain a job, and only then end what was started for it, unless both have ended before."""
+        self._held.callback(held.close)
+        self._held.callback(_drain, running)
+        return held
 
     def close(self) -> None:
         """Drain the jobs of this process that still run, and end what was started for them and for proposals."""

@@ -15,12 +15,16 @@ from contextlib import suppress
 from typing import Any
 
 from tradewind._version import __version__
-from tradewind.model.regular import open_regular
+from tradewind.model.document import parse_json
+from tradewind.model.regular import open_regular, read_regular
 
-__all__ = ["EVENTS_FILE", "EVENTS_FILE_BYTES_MAX", "EventFile", "read_events"]
+__all__ = ["EVENTS_FILE", "EVENTS_FILE_BYTES_MAX", "EventFile", "folder_id", "read_events", "read_progress"]
 
 EVENTS_FILE = "events.ndjson"
-#: Beyond this size only the ends of runs are written, so that a job with many failures does not fill the disk.
+#: Only the newest progress event is kept.
+PROGRESS_FILE = "progress.json"
+#: Beyond this size only the last event of a run, its beginning and its end are written: many failures must not fill the
+#: disk.
 EVENTS_FILE_BYTES_MAX = 16 << 20
 #: Progress is written at most this often.
 PROGRESS_S = 1.0
@@ -34,23 +38,36 @@ class EventFile:
     def __init__(self, folder: str, job_id: str) -> None:
         self._next_progress_s = 0.0
         self._file = -1
+        self._progress = os.path.join(folder, PROGRESS_FILE)
+        with suppress(OSError):
+            os.unlink(self._progress)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         with suppress(OSError):
             self._file = os.open(os.path.join(folder, EVENTS_FILE), flags, 0o600)
             self._end_torn_line()
-        self._write_document("run_started", job_id=job_id, version=__version__)
+        self._write_document("run_started", job_id=job_id, version=__version__, folder=folder_id(folder))
 
     def append(self, line: bytes) -> None:
-        """Write a line. Past EVENTS_FILE_BYTES_MAX it does nothing."""
+        """Write a line; past EVENTS_FILE_BYTES_MAX only the event `done`."""
         with suppress(OSError):
-            if self._file >= 0 and os.fstat(self._file).st_size < EVENTS_FILE_BYTES_MAX:
+            if self._file < 0:
+                return
+            if os.fstat(self._file).st_size < EVENTS_FILE_BYTES_MAX or json.loads(line)["event"] == "done":
                 os.write(self._file, line)
 
     def put_progress(self, line: bytes) -> None:
-        """Write progress, unless some was written within PROGRESS_S."""
-        if time.monotonic() >= self._next_progress_s:
-            self._next_progress_s = time.monotonic() + PROGRESS_S
-            self.append(line)
+        """Replace the newest progress, unless that was done within PROGRESS_S."""
+        if time.monotonic() < self._next_progress_s:
+            return
+        self._next_progress_s = time.monotonic() + PROGRESS_S
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with suppress(OSError):
+            file = os.open(f"{self._progress}.new", flags, 0o600)
+            try:
+                os.write(file, line)
+            finally:
+                os.close(file)
+            os.replace(f"{self._progress}.new", self._progress)
 
     def end(self, outcome: str, message: str | None) -> None:
         """End the run, however long the file is, and close it."""
@@ -73,6 +90,17 @@ class EventFile:
             os.write(self._file, b"\n")
 
 
+def folder_id(folder: str) -> str:
+    """Return the folder's device and inode: a copy of it has others, and does not belong to the process that runs the
+    job. Empty if it cannot be read.
+    """
+    try:
+        stat = os.stat(folder)
+    except OSError:
+        return ""
+    return f"{stat.st_dev:x}:{stat.st_ino:x}"
+
+
 def read_events(folder: str, offset: int = 0) -> Iterator[tuple[bytes, dict[str, Any], int]]:
     """Yield the complete lines from an offset [bytes]: the line, its document, and the offset behind it.
 
@@ -84,11 +112,24 @@ def read_events(folder: str, offset: int = 0) -> Iterator[tuple[bytes, dict[str,
         return
     with file:
         file.seek(offset)
+        ended = True
         while line := file.readline(LINE_BYTES_MAX):
+            begins, ended = ended, line.endswith(b"\n")
+            if not ended and len(line) < LINE_BYTES_MAX:
+                return  # It is still being written.
             offset += len(line)
-            if not line.endswith(b"\n"):
-                return
+            if not (begins and ended):
+                continue
             with suppress(ValueError):
-                document = json.loads(line)
+                document = parse_json(line)
                 if isinstance(document, dict) and isinstance(document.get("event"), str):
                     yield line, document, offset
+
+
+def read_progress(folder: str) -> bytes | None:
+    """Return the newest progress event of the latest run; None if there was none yet."""
+    try:
+        line = read_regular(os.path.join(folder, PROGRESS_FILE))
+        return line.encode() if parse_json(line)["event"] == "progress" else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -122,6 +122,15 @@ class JobStore:
         path = os.path.join(self.path(job_id), "job.json")
         write_json(path, _relocatable({**_read_json(path), **changes}))
 
+    def set_cancelled(self, job_id: str) -> None:
+        """Writes that a job is cancelled on which no lead has worked. Raises OSError."""
+        status = {
+            "state": "cancelled",
+            "progress": to_document(Progress()),
+            "updated_unix_ms": time.time_ns() // 1_000_000,
+        }
+        write_json(os.path.join(self.path(job_id), "status.json"), status)
+
     def load(self, job_id: str) -> JobRecord:
         """Return one job. Raises JobNotFound, JobUnreadable."""
         path = os.path.join(self.path(job_id), "job.json")
@@ -245,7 +254,7 @@ class JobStore:
     def _state(self, job_id: str, status: JobStatus | None) -> RecordedState:
         if status is not None and status.state not in ("running", "interrupted"):
             return status.state
-        if self.is_led(job_id):
+        if self.is_led(job_id) or self.is_owned(job_id):
             return "running"
         return "paused" if is_paused(self.path(job_id)) else "interrupted"
 
@@ -299,6 +308,11 @@ def is_cancelled(folder: str) -> bool:
 def is_paused(folder: str) -> bool:
     """Return whether `jobs pause` stopped the job of this folder, or is stopping it."""
     return os.path.lexists(os.path.join(folder, PAUSED_FILE))
+
+
+def is_to_stop(folder: str) -> bool:
+    """Return whether another process has asked whoever runs the job of this folder to stop."""
+    return is_paused(folder) or is_cancelled(folder)
 
 
 def set_paused(folder: str, paused: bool) -> None:

@@ -214,7 +214,10 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     pace = pace_bytes_per_s(plan)
     if pace is not None:
         options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
-    options = replace(options, max_cost_usd=_egress_ceiling_usd(plan, ceiling_usd))
+    egress_usd = _egress_ceiling_usd(plan, ceiling_usd)
+    # What is lost with a dead machine is sent again: the mean price may rise as far as the ceiling allows.
+    mean = None if egress_usd is None else max(plan.mean_usd_per_gb, egress_usd / volume_gb)
+    options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=mean)
     setup = planned_setup(plan, provider, ceiling_usd=ceiling_usd, question=question, replan=request.replan)
     return replace(made, plan=plan, options=options, setup=setup)
 

@@ -17,7 +17,17 @@ from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 from tradewind.planner.network import Limits
 
-__all__ = ["BETTER_PART", "NewPlan", "Question", "State", "ask_again", "observed_links", "unreachable", "with_names"]
+__all__ = [
+    "BETTER_PART",
+    "NewPlan",
+    "Question",
+    "State",
+    "ask_again",
+    "ceiling_usd_per_gb",
+    "observed_links",
+    "unreachable",
+    "with_names",
+]
 
 #: Another plan is taken only if with it what is left takes at most this part of the time, boot of machines included.
 BETTER_PART = 0.85
@@ -144,7 +154,16 @@ def ask_again(question: Question, state: State) -> NewPlan | None:
     renamed = with_room_for(_renamed(found, state.dead), question.chunk_bytes)
     pace = pace_bytes_per_s(renamed)
     limit = min((rate for rate in (pace, question.limit_bytes_per_s) if rate is not None), default=None)
-    return NewPlan(renamed, _ceiling_usd_per_gb(question, renamed, state), limit)
+    ceiling = None
+    if question.ceiling_usd is not None:
+        ceiling = ceiling_usd_per_gb(
+            question.ceiling_usd,
+            renamed,
+            state.total_bytes,
+            machines_usd=state.machines_usd,
+            requests_usd=state.requests_usd,
+        )
+    return NewPlan(renamed, ceiling, limit)
 
 
 def _as_seen(catalog: Catalog, links: Mapping[RegionPair, float]) -> Catalog:
@@ -181,13 +200,18 @@ def _goal_left(question: Question, state: State) -> Goal:
     return goal
 
 
-def _ceiling_usd_per_gb(question: Question, plan: Plan, state: State) -> float | None:
-    """Return the maximum average price of a byte, also of those already sent, so that machines can be paid as well."""
-    if question.ceiling_usd is None or plan.overlay is None or state.total_bytes == 0:
+def ceiling_usd_per_gb(
+    ceiling_usd: float, plan: Plan, total_bytes: int, *, machines_usd: float = 0.0, requests_usd: float = 0.0
+) -> float | None:
+    """Return the maximum average price of a byte, also of those already sent, so that machines can be paid as well.
+
+    `machines_usd` and `requests_usd` were spent before the plan.
+    """
+    if plan.overlay is None or total_bytes == 0:
         return None
     cost = plan.overlay.cost
-    egress_usd = question.ceiling_usd - state.machines_usd - state.requests_usd - cost.machines_usd - cost.requests_usd
-    return max(0.0, egress_usd) / (state.total_bytes / 1e9)
+    egress_usd = ceiling_usd - machines_usd - requests_usd - cost.machines_usd - cost.requests_usd
+    return max(0.0, egress_usd) / (total_bytes / 1e9)
 
 
 def _renamed(plan: Plan, dead: Collection[str]) -> Plan:

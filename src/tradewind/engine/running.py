@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.event_file import EventFile
 from tradewind.engine.event_log import EventLog
-from tradewind.engine.jobs import done_line, is_cancelled, is_paused
+from tradewind.engine.jobs import done_line, is_cancelled, is_paused, is_to_stop
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.learning import RouteWatch, learn, teaching_hops
 from tradewind.engine.ledger import JobLedger
@@ -160,6 +160,7 @@ class RunningJob:
         self._teaching = teaching_hops(plan, gateways.deployment())
         self._watch = RouteWatch()
         self._inbox: queue.SimpleQueue[SupervisorEvent] = queue.SimpleQueue()
+        self._look_again_s = 0.0
         #: Set by `close` and `kill`: whatever the state, the processes are to end.
         self._leaving = Latch()
         self._at_once = False
@@ -267,6 +268,8 @@ class RunningJob:
                     event: SupervisorEvent = self._inbox.get(timeout=TICK_S)
                 except queue.Empty:
                     event = Tick()
+                if isinstance(event, Tick | LeadSaid) and self._is_to_stop():
+                    self._inbox.put(DrainAsked())
                 generation = self._supervisor.generation
                 self._count(event)
                 for action in self._supervisor.handle(event, time.monotonic()):
@@ -280,6 +283,13 @@ class RunningJob:
             if finish is not None and finish.at_once:
                 self._at_once = True
             self._end(finish)
+
+    def _is_to_stop(self) -> bool:
+        """Return whether another process wants the job to stop and it does not yet. Files are looked at each TICK_S."""
+        if self.spec.state_dir is None or self._supervisor.draining or time.monotonic() < self._look_again_s:
+            return False
+        self._look_again_s = time.monotonic() + TICK_S
+        return is_to_stop(self.spec.state_dir)
 
     def _count(self, event: SupervisorEvent) -> None:
         """Bring the ledger up to date, before the supervisor looks at it."""
@@ -413,21 +423,24 @@ class RunningJob:
             self._closing_error = error
         finally:
             self._ledger.save()
-            self._end_file()
+            self._end_file(finish)
             self._lock.release()
             self._over.set()
             _unclosed.discard(self)
 
-    def _end_file(self) -> None:
+    def _end_file(self, finish: Finish | None) -> None:
         """Write how the run ended, before another process may take the job over."""
         if self._file is None:
-            return
+            return None
+        lost = self._error_of(finish)
+        if lost is not None:
+            return self._file.end("lost", str(lost))
         try:
             self.result()
-            self._file.end("done", None)
         except TransferError as error:
-            outcome = "interrupted" if self.summary is None else self.summary.outcome
-            self._file.end(outcome, str(error))
+            names = (name for name, kind in ERROR_BY_OUTCOME.items() if kind is type(error))
+            return self._file.end(next(names, "interrupted"), str(error))
+        return self._file.end("done", None)
 
     def _error_of(self, finish: Finish | None) -> Exception | None:
         if finish is None or finish.done is not None:
