@@ -45,7 +45,7 @@ def test_a_link_that_dies_again_and_again_sends_no_more_than_max_bytes(command: 
         words = copy_words(tmp_path, topology)
         ended = command.run(*words, "--max-bytes", MOST).expect(8)
         assert ended.summary["outcome"] == "ceiling"
-        assert "ceiling on bytes" in ended.summary["message"]
+        assert "bytes lost in transit count" in ended.summary["message"]
         assert "--max-bytes" in ended.stderr
         assert 5 * MIB < between.bytes_forward <= CEILING_BYTES * FRAMING
         first_bytes = between.bytes_forward
