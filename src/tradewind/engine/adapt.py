@@ -201,13 +201,14 @@ class Adaptation:
         if self._question.ceiling_usd is None or self._total_bytes == 0:
             return self.spec.ceiling_usd_per_gb
         ledger, now_s = self._ledger.ledger, self._ledger.unix_s
-        return ceiling_usd_per_gb(
+        room = ceiling_usd_per_gb(
             self._question.ceiling_usd,
             plan,
             self._total_bytes,
             machines_usd=ledger.usd_of("machine", now_s),
             requests_usd=ledger.usd_of("requests", now_s),
         )
+        return max(self.spec.ceiling_usd_per_gb or 0.0, room or 0.0)
 
     def _follow(self, since_s: float) -> None:
         self._watch = PromiseWatch(

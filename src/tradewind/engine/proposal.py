@@ -215,9 +215,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     if pace is not None:
         options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
     egress_usd = _egress_ceiling_usd(plan, ceiling_usd)
-    # What is lost with a dead machine is sent again: the mean price may rise as far as the ceiling allows.
-    mean = None if egress_usd is None else max(plan.mean_usd_per_gb, egress_usd / volume_gb)
-    options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=mean)
+    options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=_mean_usd_per_gb(plan, ceiling_usd, volume_gb))
     setup = planned_setup(plan, provider, ceiling_usd=ceiling_usd, question=question, replan=request.replan)
     return replace(made, plan=plan, options=options, setup=setup)
 
@@ -242,6 +240,21 @@ def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
     if ceiling_usd is None or plan.overlay is None or plan.mean_usd_per_gb == 0:
         return None
     return ceiling_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
+
+
+def _mean_usd_per_gb(plan: Plan, ceiling_usd: float | None, volume_gb: float) -> float | None:
+    """Return the most that a byte may cost on average: the plan's price, or more if the ceiling leaves room.
+
+    What is lost with a dead machine is sent again, so a plan that costs much less than the ceiling must not stop at its
+    own price. The last parts of the ceiling stay with the supervisor, which looks ahead.
+    """
+    from tradewind.engine.overlay import RETRY_RESERVE
+    from tradewind.engine.replan import ceiling_usd_per_gb
+
+    if ceiling_usd is None or plan.mean_usd_per_gb == 0:
+        return None
+    room = ceiling_usd_per_gb(ceiling_usd * (1 - 2 * RETRY_RESERVE), plan, round(volume_gb * 1e9))
+    return max(plan.mean_usd_per_gb, room or 0.0)
 
 
 def _chunk_bytes(request: Request, plan: Plan, scale: float) -> int:
