@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tradewind.engine.event_file import folder_id, read_events, read_progress
 from tradewind.engine.jobs import RESUMABLE, JobRecord, JobStore
-from tradewind.engine.running import Result, resume_hint
+from tradewind.engine.running import Result, resume_hint, stopped_error
 from tradewind.errors import ERROR_BY_OUTCOME, GatewayLost, Interrupted
 from tradewind.model.event import Event, event_from_document
 
@@ -104,10 +104,8 @@ def result_of(record: JobRecord, end: RunEnd | None = None) -> Result:
     summary, job_id = record.summary, record.id
     if record.state == "done" and summary is not None:
         return Result(job_id, summary)
-    if record.state == "cancelled":
-        raise Interrupted(f"job {job_id} was cancelled; copied objects stay", summary=summary, job_id=job_id)
-    if record.state == "paused":
-        raise Interrupted(f"job {job_id} is paused", hint=resume_hint(job_id), summary=summary, job_id=job_id)
+    if record.state in ("cancelled", "paused"):
+        raise stopped_error(job_id, summary, cancelled=record.state == "cancelled")
     outcome = "interrupted" if end is None or end.outcome == "done" else end.outcome
     if record.state == "failed" and summary is not None:
         outcome = summary.outcome

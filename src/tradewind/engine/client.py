@@ -27,6 +27,7 @@ from tradewind.engine.jobs import (
     JobRecord,
     JobStore,
     cancelling,
+    is_cancelled,
     is_to_stop,
     new_job_id,
     set_paused,
@@ -51,7 +52,7 @@ from tradewind.engine.running import (
     Result,
     RunningJob,
     kill_unclosed,
-    resume_hint,
+    stopped_error,
 )
 from tradewind.engine.setup import Setup, local_setup, stored_setup, topology_setup
 from tradewind.engine.topology import topology_document
@@ -416,7 +417,7 @@ class Client:
                 raise
             if spec.state_dir is not None and is_to_stop(spec.state_dir):
                 gateways.kill()
-                raise Interrupted(f"job {job_id} was stopped before it began", hint=resume_hint(job_id), job_id=job_id)
+                raise stopped_error(job_id, None, cancelled=is_cancelled(spec.state_dir))
             run = RunSettings(
                 job_id,
                 settings.get("concurrency"),

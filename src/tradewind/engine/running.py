@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.event_file import EventFile
 from tradewind.engine.event_log import EventLog
-from tradewind.engine.jobs import done_line, is_cancelled, is_paused, is_to_stop
+from tradewind.engine.jobs import done_line, is_cancelled, is_to_stop
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.learning import RouteWatch, learn, teaching_hops
 from tradewind.engine.ledger import JobLedger
@@ -76,6 +76,7 @@ __all__ = [
     "RunningJob",
     "kill_unclosed",
     "resume_hint",
+    "stopped_error",
 ]
 
 EventCallback = Callable[[Event], None]
@@ -491,10 +492,8 @@ class RunningJob:
     def _outcome_error(self) -> TransferError:
         summary = self.summary
         stopped = summary is None or summary.outcome == "interrupted"
-        if stopped and self.spec.state_dir is not None and is_cancelled(self.spec.state_dir):
-            return Interrupted(f"job {self.id} was cancelled; copied objects stay", summary=summary, job_id=self.id)
-        if stopped and self.spec.state_dir is not None and is_paused(self.spec.state_dir):
-            return Interrupted(f"job {self.id} is paused", hint=resume_hint(self.id), summary=summary, job_id=self.id)
+        if stopped and self.spec.state_dir is not None and is_to_stop(self.spec.state_dir):
+            return stopped_error(self.id, summary, cancelled=is_cancelled(self.spec.state_dir))
         if summary is None:
             kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
             message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"
@@ -524,6 +523,13 @@ def _line(document: Mapping[str, Any]) -> bytes:
 def resume_hint(job_id: str) -> str:
     """Return how to resume a job."""
     return f"resume with: tradewind jobs resume {job_id}"
+
+
+def stopped_error(job_id: str, summary: Summary | None, *, cancelled: bool) -> Interrupted:
+    """Return the error of a job that another process cancelled or paused."""
+    if cancelled:
+        return Interrupted(f"job {job_id} was cancelled; copied objects stay", summary=summary, job_id=job_id)
+    return Interrupted(f"job {job_id} is paused", hint=resume_hint(job_id), summary=summary, job_id=job_id)
 
 
 def _hint(summary: Summary, job_id: str, *, can_be_resumed: bool) -> str | None:
