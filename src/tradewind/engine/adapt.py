@@ -53,6 +53,8 @@ REPLAN_PAUSE_S = 20.0
 REPLANS_MAX = 5
 #: Time after which a route that is down is examined for dead machines.
 DOWN_S = 1.0
+#: After machines were examined and none was dead, the provider is not asked again for this time.
+LOOK_PAUSE_S = 3.0
 #: A dead machine is done without after so many tries to replace it.
 REPLACE_TRIES_MAX = 3
 #: Machines of one transfer that are replaced at most: what kills them may kill the next ones too.
@@ -101,6 +103,8 @@ class Adaptation:
         self._seen_s = 0.0
         #: By route, since when it is down.
         self._down_since_s: dict[int, float] = {}
+        #: When no machine was found dead although a route was down.
+        self._looked_s = -LOOK_PAUSE_S
         self._replacements = 0
         #: How often it failed to replace a dead machine, and those that are done without.
         self._failures: Counter[str] = Counter()
@@ -111,7 +115,7 @@ class Adaptation:
         """The gateways run, by the present plan. After an end, they were started again, and time begins anew."""
         self._gateways, self._run = gateways, run
         self._seen_s = self._asked_s = 0.0
-        self._down_since_s = {}
+        self._down_since_s, self._looked_s = {}, -LOOK_PAUSE_S
         self._failures.clear()
         self._lost.clear()
         self._ids = {route.nodes: index for index, route in enumerate(self.plan.routes)}
@@ -166,6 +170,8 @@ class Adaptation:
         present = {self._ids[route.nodes] for route in self.plan.routes if not self._lost & set(route.nodes)}
         down = {hop["id"] for hop in progress["hops"] if not hop["up"] and hop["id"] in present}
         self._down_since_s = {number: self._down_since_s.get(number, self._seen_s) for number in down}
+        if self._seen_s < self._looked_s + LOOK_PAUSE_S:
+            return False
         return any(self._seen_s - since_s >= DOWN_S for since_s in self._down_since_s.values())
 
     def _replace_dead(self) -> None:
@@ -173,6 +179,7 @@ class Adaptation:
         passed = {name for route in self.plan.routes for name in route.nodes} - {self.plan.lead}
         dead = sorted(passed - self._gateways.living() - self._lost)
         if not dead or self._ended:
+            self._looked_s = self._seen_s  # A link is down, not a machine.
             return None
         if self._replacements + len(dead) > REPLACEMENTS_MAX:
             self._lost.update(dead)
@@ -183,7 +190,7 @@ class Adaptation:
         plan = with_names(self.plan, names)
         try:
             self._change(NewPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s), replaced=names)
-        except TradewindError as error:
+        except (TradewindError, OSError) as error:
             self._gateways.shrink(self.plan)
             # Another machine may have died meanwhile: the next try replaces all of them.
             self._failures.update(dead)

@@ -438,6 +438,7 @@ class Client:
         try:
             gateways = deploy(spec, setup.plan)
         except BaseException as error:
+            log.end(error)  # Nothing may be written any more when the file is closed.
             if file is not None:
                 file.end("failed", str(error))
             raise
@@ -459,6 +460,7 @@ class Client:
         except BaseException as error:
             kill_unclosed(job_id)
             gateways.kill()
+            log.end(error)  # Nothing may be written any more when the file is closed.
             if file is not None:
                 file.end("failed", str(error))
             raise
