@@ -171,7 +171,7 @@ pub fn name_form(store: &dyn Store, key: &str) -> Option<String> {
 /// each spelling.
 ///
 /// # Errors
-/// What the store answers to a `head` or a listing, unless it forbids it.
+/// The answer of the store to a `head` or a listing, unless it forbids it.
 pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> {
     if !is_listed(store, key).await?.unwrap_or(true) {
         return Ok(true);
@@ -192,7 +192,7 @@ pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> 
     Ok(false)
 }
 
-/// Whether a listing names exactly this key; `None` if listing is forbidden.
+/// Returns whether a listing names exactly this key; `None` if listing is forbidden.
 async fn is_listed(store: &dyn Store, key: &str) -> Result<Option<bool>> {
     let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
     match store.list(&request).await {

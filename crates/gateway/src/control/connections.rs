@@ -20,9 +20,9 @@ struct Peers(Arc<Mutex<HashMap<String, usize>>>);
 /// A place for one connection, until it is dropped.
 #[derive(Debug)]
 pub(super) enum ConnectionPlace {
-    /// Of a controller.
+    /// A controller.
     Controller { _permit: OwnedSemaphorePermit },
-    /// Of another peer.
+    /// Another peer.
     Peer { _place: PeerPlace },
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// Whether it may do more than read version and metrics.
+    /// True if it may do more than read version and metrics.
     pub(super) fn may_control(&self, controllers: &[String]) -> bool {
         match self {
             Self::Local => true,

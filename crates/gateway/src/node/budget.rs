@@ -35,7 +35,7 @@ struct Shares {
     by_route: Mutex<HashMap<RouteId, Arc<Share>>>,
 }
 
-/// What one route holds.
+/// Memory that one route holds.
 #[derive(Debug, Default)]
 struct Share {
     units: Mutex<u32>,

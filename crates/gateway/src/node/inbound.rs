@@ -307,7 +307,7 @@ struct Reading {
     advance: Advance,
 }
 
-/// What arrived of a body lately.
+/// Bytes of a body that arrived lately.
 #[derive(Clone, Copy, Debug)]
 struct Advance {
     since_ms: u64,

@@ -281,7 +281,7 @@ mod tests {
     use crate::trees::Tree;
     use tradewind_contract::Limits;
 
-    /// What is written between the listing and the deletion may not be what the filter meant.
+    /// An object that is written between the listing and the deletion may not be one that the filter meant.
     #[tokio::test]
     async fn a_file_that_is_filled_after_it_was_listed_stays() {
         let tree = Tree::with(&[("d/empty", b""), ("d/filled", b""), ("d/long", b"long")]);

@@ -11,7 +11,7 @@ pub(super) const MANAGED_IDENTITY: &str = "instance metadata (managed identity)"
 pub(super) const AZ_LOGIN: &str = "az login";
 pub(super) const CERTIFICATE: &str = "client certificate";
 
-/// What the environment of this machine has beyond what `object_store` reads.
+/// Settings of this machine's environment that `object_store` does not read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Surroundings {
     /// `AZURE_CLIENT_CERTIFICATE_PATH` is set.

@@ -63,7 +63,7 @@ impl Checksums {
     }
 }
 
-/// Whether a number can be the MD5 of so many bytes.
+/// Returns whether a number can be the MD5 of so many bytes.
 pub fn may_be_md5(md5: u128, size_bytes: u64) -> bool {
     const OF_NOTHING: u128 = 0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e;
     md5 != 0 && (md5 == OF_NOTHING) == (size_bytes == 0)

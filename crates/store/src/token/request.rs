@@ -33,7 +33,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) body: Option<(&'static str, String)>,
     /// Values that the server may repeat and errors may not.
     pub(crate) secrets: Vec<&'a str>,
-    /// Whether plain HTTP may only stay on this host.
+    /// True if plain HTTP may only stay on this host.
     pub(crate) needs_tls: bool,
 }
 
@@ -132,7 +132,7 @@ fn shown(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
-/// Whether a host name or address is this machine.
+/// Returns whether a host name or address is this machine.
 fn is_here(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())

@@ -95,7 +95,7 @@ pub(super) async fn judge(item: WorkItem, setup: &Shared) -> Prepared {
     }
 }
 
-/// What a destination has under a name.
+/// The object that a destination has under a name.
 enum Found {
     Nothing,
     ItsOwn(Expect),
