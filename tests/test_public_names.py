@@ -13,17 +13,17 @@ from tradewind.model.machine import MachineOffer
 from tradewind.model.overlay import (
     Cost,
     DistributionTree,
-    MulticastPlan,
+    MulticastOverlay,
     OverlayEdge,
-    OverlayPlan,
     OverlayRoute,
     RegionMachines,
+    UnicastOverlay,
 )
 from tradewind.model.region import Region
-from tradewind.planner.compare import Alternative
-from tradewind.planner.distribution import MulticastAlternative
+from tradewind.planner.baseline import Alternative
 from tradewind.planner.frontier import Segment
-from tradewind.planner.whatif import Offer
+from tradewind.planner.multicast import MulticastAlternative
+from tradewind.planner.whatif import Improvement
 
 #: What public types hand out.
 HELD = (
@@ -32,10 +32,10 @@ HELD = (
     DistributionTree,
     MachineOffer,
     MulticastAlternative,
-    MulticastPlan,
-    Offer,
+    MulticastOverlay,
+    Improvement,
     OverlayEdge,
-    OverlayPlan,
+    UnicastOverlay,
     OverlayRoute,
     Region,
     RegionMachines,
@@ -48,13 +48,13 @@ def test_the_public_names() -> None:
         "Access",
         "Client",
         "DestinationSummary",
-        "DistributionPlan",
         "Engine",
         "Event",
         "FilterRule",
         "HopActivity",
         "Job",
         "JobRecord",
+        "MulticastPlan",
         "Notice",
         "ObjectFailed",
         "ObjectFilter",

@@ -15,9 +15,9 @@ import numpy as np
 
 from tradewind.catalog.load import load_catalog
 from tradewind.planner.branch import search_machines
-from tradewind.planner.formulation import Ask, build_formulation
+from tradewind.planner.formulation import Subproblem, build_formulation
 from tradewind.planner.linear import SolverSettings, pass_model, quiet_highs
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import prepare
 
 SEED = 1
@@ -36,17 +36,19 @@ def main(pairs: int) -> None:
     print(f"{'from':<22} {'to':<24} {'rate':>5} {'ours':>8} {'HiGHS':>8}  same objective, proven by us, by HiGHS")
     for _ in range(pairs):
         source, sink = rng.sample(regions, 2)
-        network = prepare(catalog, source, sink, VOLUME_GB, Limits(machines_per_region=8)).network
+        network = prepare(catalog, source, sink, VOLUME_GB, PlanningLimits(machines_per_region=8)).network
         formulation = build_formulation(network, network.regions.index(source), network.regions.index(sink))
-        fastest = search_machines(formulation, Ask(0.0, np.inf, maximise_rate=True), SolverSettings(), beat=np.inf)
+        fastest = search_machines(
+            formulation, Subproblem(0.0, np.inf, maximise_rate=True), SolverSettings(), cutoff=np.inf
+        )
         for part in RATES:
-            ask = Ask(-fastest.objective * part, np.inf)
+            subproblem = Subproblem(-fastest.objective * part, np.inf)
             began_s = time.process_time()
-            ours = search_machines(formulation, ask, SolverSettings(), beat=np.inf)
+            ours = search_machines(formulation, subproblem, SolverSettings(), cutoff=np.inf)
             ours_s.append(time.process_time() - began_s)
             highs = quiet_highs(GAP)
             highs.setOptionValue("time_limit", TIME_LIMIT_S)
-            pass_model(highs, formulation, ask, relax=False)
+            pass_model(highs, formulation, subproblem, relax=False)
             began_s = time.process_time()
             highs.run()
             highs_s.append(time.process_time() - began_s)

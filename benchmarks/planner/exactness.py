@@ -12,7 +12,7 @@ from benchmarks.planner.paper import Traced
 from benchmarks.planner.section import Section, quantile, table
 from tradewind.model.goal import MinThroughput
 from tradewind.planner.goals import cheapest_exactly, fastest
-from tradewind.planner.plan import Transfer, answer_goal
+from tradewind.planner.plan import Transfer, solve_overlay
 
 SAMPLES = 100
 """As many as the paper takes (§5.3)."""
@@ -26,7 +26,7 @@ def sampled(made: Transfer, low_gbps: float, high_gbps: float) -> list[tuple[flo
     points = []
     for step in range(SAMPLES):
         rate = low_gbps + (high_gbps - low_gbps) * step / (SAMPLES - 1)
-        point = cheapest_exactly(made.formulation, made.job, rate * (1 - 1e-9), made.settings)
+        point = cheapest_exactly(made.formulation, made.demand, rate * (1 - 1e-9), made.settings)
         if point is not None:
             points.append((point.rate_gbps, point.cost_usd))
     return points
@@ -85,15 +85,15 @@ def _against_exactly(grids: Grids, pairs: int) -> tuple[list[float], Sequence[fl
     for _ in range(pairs):
         src, dst = rng.sample(network.regions, 2)
         made = transfer(grids.january, src, dst, 1, network=network)
-        best = fastest(made.formulation, made.job, made.settings, cheapest_too=False)
+        best = fastest(made.formulation, made.demand, made.settings, cheapest_too=False)
         if best is None:
             continue
         goal = rng.uniform(0.3, 0.9) * best.rate_gbps
         start_s = time.process_time()
-        exact = cheapest_exactly(made.formulation, made.job, goal, made.settings)
+        exact = cheapest_exactly(made.formulation, made.demand, goal, made.settings)
         exact_s.append(time.process_time() - start_s)
         start_s = time.process_time()
-        least = answer_goal(made, MinThroughput(goal))
+        least = solve_overlay(made, MinThroughput(goal))
         least_s.append(time.process_time() - start_s)
         assert exact is not None
         savings.append(1 - least.cost.total_usd / exact.cost_usd)

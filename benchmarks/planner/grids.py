@@ -14,7 +14,7 @@ from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits, Network, build_network
+from tradewind.planner.network import FlowNetwork, PlanningLimits, build_network
 from tradewind.planner.plan import Transfer, prepare
 
 GRID_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "grid"
@@ -82,9 +82,9 @@ def paper_machines() -> dict[str, tuple[MachineOffer, ...]]:
     return offers
 
 
-def network_of(catalog: Catalog, machines: int) -> Network:
+def network_of(catalog: Catalog, machines: int) -> FlowNetwork:
     """All regions, with at most so many machines in each."""
-    return build_network(catalog, Limits(machines_per_region=machines))
+    return build_network(catalog, PlanningLimits(machines_per_region=machines))
 
 
 def transfer(
@@ -94,8 +94,10 @@ def transfer(
     machines: int,
     *,
     volume_gb: float = VOLUME_GB,
-    network: Network | None = None,
+    network: FlowNetwork | None = None,
 ) -> Transfer:
     """One transfer with at most ``machines`` per region."""
     source, destination = (end if isinstance(end, Region) else Region.parse(end) for end in (src, dst))
-    return prepare(catalog, source, destination, volume_gb, Limits(machines_per_region=machines), network=network)
+    return prepare(
+        catalog, source, destination, volume_gb, PlanningLimits(machines_per_region=machines), network=network
+    )

@@ -25,8 +25,8 @@ from tradewind.model.origin import Origin
 from tradewind.model.price import PriceBook
 from tradewind.model.region import Region
 from tradewind.planner.goals import fastest
-from tradewind.planner.network import Limits, build_network
-from tradewind.planner.plan import answer_goal, prepare
+from tradewind.planner.network import PlanningLimits, build_network
+from tradewind.planner.plan import prepare, solve_overlay
 
 JANUARY, NOVEMBER = datetime.date(2022, 1, 29), datetime.date(2022, 11, 28)
 
@@ -137,14 +137,14 @@ def _catalog(packaged: Catalog, links: Mapping[tuple[Region, Region], Link]) -> 
 
 def _loss(planned_on: Catalog, truth: Catalog, src: Region, dst: Region) -> float:
     """Of the best rate, as a part of it: the regions are those of the plan, the flows the best that they allow."""
-    limits = Limits(machines_per_region=1)
+    limits = PlanningLimits(machines_per_region=1)
     known = prepare(truth, src, dst, 50, limits)
-    best = fastest(known.formulation, known.job, known.settings, cheapest_too=False)
-    planned = answer_goal(prepare(planned_on, src, dst, 50, limits), Fastest())
+    best = fastest(known.formulation, known.demand, known.settings, cheapest_too=False)
+    planned = solve_overlay(prepare(planned_on, src, dst, 50, limits), Fastest())
     kept = {region for route in planned.routes for region in route.regions}
     network = build_network(truth, limits, regions=kept)
     real = prepare(truth, src, dst, 50, limits, network=network)
-    got = fastest(real.formulation, real.job, real.settings, cheapest_too=False)
+    got = fastest(real.formulation, real.demand, real.settings, cheapest_too=False)
     assert best is not None
     return 1.0 if got is None else max(0.0, 1 - got.rate_gbps / best.rate_gbps)
 

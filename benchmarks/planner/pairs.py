@@ -23,9 +23,9 @@ from tradewind.model.region import Place, Region
 from tradewind.planner.baseline import direct
 from tradewind.planner.explain import bottlenecks
 from tradewind.planner.goals import Point, fastest
-from tradewind.planner.network import FloatArray, Network
+from tradewind.planner.network import FloatArray, FlowNetwork
 from tradewind.planner.plan import Transfer
-from tradewind.planner.solver import Answer
+from tradewind.planner.solver import Solution
 
 PLACES = ("source machine", "source link", "relay machine", "relay link", "destination machine")
 SOURCE_LINK = PLACES.index("source link")
@@ -109,7 +109,7 @@ class PairPlanner:
             return None
         along = straight_point(made, straight.throughput_gbps)
         proven = self._is_best(made, along)
-        best = along if proven else fastest(made.formulation, made.job, made.settings)
+        best = along if proven else fastest(made.formulation, made.demand, made.settings)
         assert best is not None
         spent_s = time.process_time() - start_s
         return Planned(
@@ -134,7 +134,7 @@ class PairPlanner:
         return bool(cheapest_way and along.rate_gbps >= self._rate_max[source, sink])
 
 
-def bounds(network: Network) -> tuple[FloatArray, FloatArray]:
+def bounds(network: FlowNetwork) -> tuple[FloatArray, FloatArray]:
     """For every pair: a rate that one machine at each end cannot exceed, and a price per GB that no way undercuts."""
     count = len(network.regions)
     link_gbps, price = np.zeros((count, count)), np.full((count, count), np.inf)
@@ -151,14 +151,14 @@ def bounds(network: Network) -> tuple[FloatArray, FloatArray]:
 
 
 def straight_point(made: Transfer, gbps: float) -> Point:
-    """The direct plan as a point of the whole programme, so that its bottlenecks are counted in the same way."""
+    """The direct plan as a point of the whole model, so that its bottlenecks are counted in the same way."""
     formulation, network = made.formulation, made.network
     flow = np.zeros(formulation.link_count)
     link = network.link_between(formulation.source, formulation.sink)
     flow[np.flatnonzero(formulation.links == link)] = gbps
     ends = (formulation.source, formulation.sink)
     machines = np.array([int(option.region_index in ends) for option in network.options], dtype=np.int64)
-    return Point.of(formulation, made.job, Answer(flow, machines, gbps, gbps, optimal=True))
+    return Point.of(formulation, made.demand, Solution(flow, machines, gbps, gbps, optimal=True))
 
 
 _planner: PairPlanner

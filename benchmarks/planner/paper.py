@@ -12,12 +12,12 @@ from benchmarks.planner.section import Section, geomean, picture, table
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Fastest, MaxCost, MinThroughput
 from tradewind.model.grid import Grid
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Place, Region
 from tradewind.planner.baseline import direct, gridftp, ron
 from tradewind.planner.frontier import Frontier
-from tradewind.planner.network import Limits, build_network
-from tradewind.planner.plan import Transfer, answer_goal, prepare, trace_transfer
+from tradewind.planner.network import PlanningLimits, build_network
+from tradewind.planner.plan import Transfer, prepare, solve_overlay, trace_transfer
 from tradewind.render.picture import plan_picture
 
 FIGURE_1 = ("azure:canadacentral", "gcp:asia-northeast1")
@@ -53,7 +53,7 @@ class Traced:
     cpu_s: float
 
 
-def straight_plan(made: Transfer) -> OverlayPlan:
+def straight_plan(made: Transfer) -> UnicastOverlay:
     """The direct plan of a pair that has one."""
     plan = direct(made)
     assert plan is not None
@@ -64,12 +64,12 @@ def figure_1(grids: Grids, places: Mapping[Region, Place]) -> Section:
     """The route with which the paper opens."""
     made = transfer(grids.january, *FIGURE_1, 1)
     straight = straight_plan(made)
-    chosen = answer_goal(made, MinThroughput(12.4, exactly=True))
+    chosen = solve_overlay(made, MinThroughput(12.4, exactly=True))
     rows = [["direct", "6.2 Gbit/s", _beside(straight, straight)]]
     for relay, paper in FIGURE_1_RELAYS.items():
         rows.append([f"over {relay} alone, fastest", paper, _beside(_over(made, relay), straight)])
     rows.append(["all routes, cheapest at exactly 12.4 Gbit/s", "", _beside(chosen, straight)])
-    within = answer_goal(made, MaxCost(straight.cost.total_usd * 1.2))
+    within = solve_overlay(made, MaxCost(straight.cost.total_usd * 1.2))
     rows.append(["all routes, fastest within 1.2× of direct's cost", "", _beside(within, straight)])
     ways = " and ".join(f"{route.share:.0%} over {_via(route.regions)}" for route in chosen.routes)
     lines = [
@@ -84,22 +84,22 @@ def figure_1(grids: Grids, places: Mapping[Region, Place]) -> Section:
     return Section(f"Fig. 1: {FIGURE_1[0]} → {FIGURE_1[1]}", tuple(lines), {"figure-1.svg": drawn})
 
 
-def _over(made: Transfer, relay: str) -> OverlayPlan:
+def _over(made: Transfer, relay: str) -> UnicastOverlay:
     """The fastest with one relay allowed and the direct link not."""
     ends = [made.network.regions[made.formulation.source], made.network.regions[made.formulation.sink]]
     links = {p: link for p, link in made.catalog.grid.links.items() if p != (ends[0], ends[1])}
     catalog = Catalog({}, made.catalog.prices, Grid(links), made.catalog.offers)
-    limits = Limits(machines_per_region=1)
+    limits = PlanningLimits(machines_per_region=1)
     network = build_network(catalog, limits, regions={*ends, Region.parse(relay)})
-    only = prepare(catalog, ends[0], ends[1], made.job.volume_gb, limits, network=network)
-    return answer_goal(only, Fastest())
+    only = prepare(catalog, ends[0], ends[1], made.demand.volume_gb, limits, network=network)
+    return solve_overlay(only, Fastest())
 
 
 def _via(regions: Sequence[Region]) -> str:
     return ", ".join(map(str, regions[1:-1])) or "the direct link"
 
 
-def _beside(plan: OverlayPlan, straight: OverlayPlan) -> str:
+def _beside(plan: UnicastOverlay, straight: UnicastOverlay) -> str:
     return f"{plan.throughput_gbps:.2f} Gbit/s, {plan.cost.total_usd / straight.cost.total_usd:.2f}×"
 
 
@@ -168,7 +168,7 @@ def figure_10(grids: Grids, speedups: Mapping[str, Sequence[float]]) -> Section:
     for kind, ends in FIGURE_10.items():
         for machines in MACHINES:
             made = transfer(grids.january, *ends, machines)
-            straight, best = straight_plan(made), answer_goal(made, Fastest())
+            straight, best = straight_plan(made), solve_overlay(made, Fastest())
             count = sum(m.count for m in best.machines)
             equal = straight_plan(transfer(grids.january, *ends, max(1, count // 2)))
             gain = best.throughput_gbps / straight.throughput_gbps
@@ -217,8 +217,8 @@ def table_2(grids: Grids) -> Section:
         assert relayed is not None
         assert plain is not None
         gbps, usd = straight.throughput_gbps, straight.cost.total_usd
-        cheap = answer_goal(four, MinThroughput(gbps * TABLE_2_RATE))
-        fast = answer_goal(four, MaxCost(usd * TABLE_2_CEILING))
+        cheap = solve_overlay(four, MinThroughput(gbps * TABLE_2_RATE))
+        fast = solve_overlay(four, MaxCost(usd * TABLE_2_CEILING))
         plans = (plain, straight, relayed, cheap, fast)
         columns.append([_row(plan.throughput_gbps, plan.cost.total_usd, gbps, usd) for plan in plans])
     rows = [list(row) for row in zip(names, *columns, strict=True)]

@@ -8,8 +8,8 @@ from benchmarks.planner.grids import Grids
 from benchmarks.planner.section import Section, table
 from tradewind.model.goal import MinThroughput
 from tradewind.model.region import Region
-from tradewind.planner.distribution import answer_multicast, compare_multicast, prepare_multicast
-from tradewind.planner.network import Limits
+from tradewind.planner.multicast import compare_multicast, prepare_multicast, solve_multicast
+from tradewind.planner.network import PlanningLimits
 
 SETS = {
     "one cloud, two continents": ("aws:us-east-1", ("aws:eu-west-1", "aws:eu-central-1")),
@@ -58,9 +58,9 @@ def _compared(grids: Grids, name: str, source: str, destinations: tuple[str, ...
         Region.parse(source),
         [Region.parse(end) for end in destinations],
         VOLUME_GB,
-        Limits(machines_per_region=MACHINES),
+        PlanningLimits(machines_per_region=MACHINES),
     )
-    plan = answer_multicast(made, MinThroughput(RATE_GBPS))
+    plan = solve_multicast(made, MinThroughput(RATE_GBPS))
     spent_s = time.process_time() - start_s
     rows = []
     for number, line in enumerate(compare_multicast(made, plan)):

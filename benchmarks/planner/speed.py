@@ -14,7 +14,7 @@ from benchmarks.planner.pairs import AllPairs, effort
 from benchmarks.planner.section import Section, quantile, table
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.planner.plan import Transfer, answer_goal, trace_transfer
+from tradewind.planner.plan import Transfer, solve_overlay, trace_transfer
 
 REGIONS = (20, 71, 200)
 RATE_PART = 0.6
@@ -72,11 +72,11 @@ def _goals(catalog: Catalog, pairs: int) -> list[str]:
     for _ in range(pairs):
         src, dst = rng.sample(network.regions, 2)
         made = transfer(catalog, src, dst, 1, network=network)
-        rate = RATE_PART * answer_goal(made, Fastest()).throughput_gbps
-        ceiling = CEILING * answer_goal(made, Cheapest()).cost.total_usd
+        rate = RATE_PART * solve_overlay(made, Fastest()).throughput_gbps
+        ceiling = CEILING * solve_overlay(made, Cheapest()).cost.total_usd
         at_least = MinThroughput(rate)
         start_s = time.process_time()
-        answer_goal(transfer(catalog, src, dst, 1), at_least)
+        solve_overlay(transfer(catalog, src, dst, 1), at_least)
         cold_s.append(time.process_time() - start_s)
         goals: dict[str, Goal] = {
             "cheapest at a rate, exactly": MinThroughput(rate, exactly=True),
@@ -87,7 +87,7 @@ def _goals(catalog: Catalog, pairs: int) -> list[str]:
         }
         for name, goal in goals.items():
             start_s = time.process_time()
-            answer_goal(made, goal)
+            solve_overlay(made, goal)
             warm_s.setdefault(name, []).append(time.process_time() - start_s)
     rows = [_times("cheapest at a rate or more, cold", cold_s)]
     rows += [_times(f"{name}, warm", spent) for name, spent in warm_s.items()]
@@ -133,9 +133,9 @@ def _growth(november: Catalog, pairs: int) -> list[str]:
 
 def _both(made: Transfer) -> tuple[float, float]:
     start_s = time.process_time()
-    best = answer_goal(made, Fastest())
+    best = solve_overlay(made, Fastest())
     middle_s = time.process_time()
-    answer_goal(made, MinThroughput(RATE_PART * best.throughput_gbps, exactly=True))
+    solve_overlay(made, MinThroughput(RATE_PART * best.throughput_gbps, exactly=True))
     return middle_s - start_s, time.process_time() - middle_s
 
 

@@ -22,7 +22,7 @@ from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.model.event import Event, Notice, Progress
 from tradewind.model.goal import MinThroughput
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
 
@@ -118,7 +118,7 @@ def measure_adaptation(quick: bool) -> Table:
 def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     sky.set_link(SOURCE, SINK, rate_mbps=DIRECT_MBPS)
     catalog = sky_catalog(network_from_document(WORLD, Path()), load_catalog())
-    limits = Limits(machines_per_region=2)
+    limits = PlanningLimits(machines_per_region=2)
     ends = Region.parse(SOURCE), Region.parse(SINK)
     volume_gb = GOAL.gbps / 8 * seconds
     plan = with_room_for(plan_overlay(catalog, *ends, volume_gb, GOAL, limits), OBJECT_BYTES)

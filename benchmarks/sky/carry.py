@@ -19,8 +19,8 @@ from tradewind.errors import SkyInvalid
 from tradewind.fleet.sky_catalog import data_per_wire
 from tradewind.model.event import Progress
 from tradewind.model.job import MIN_FILE_CHUNK_BYTES
-from tradewind.model.overlay import OverlayPlan
-from tradewind.planner.gateways import gateway_plan
+from tradewind.model.overlay import UnicastOverlay
+from tradewind.planner.gateways import assign_gateways
 from tradewind.sky.file import MTU_BYTES
 from tradewind.sky.running import Sky
 
@@ -43,9 +43,9 @@ class Carried:
     """None if nobody counted it."""
 
 
-def carry(sky: Sky, scale: float, overlay: OverlayPlan, seconds: float) -> Carried:
+def carry(sky: Sky, scale: float, overlay: UnicastOverlay, seconds: float) -> Carried:
     """As many bytes as the plan moves in so long, through its gateways. Raises TradewindError if the transfer fails."""
-    plan = gateway_plan(overlay, lead_region=str(overlay.source))
+    plan = assign_gateways(overlay, lead_region=str(overlay.source))
     count = max(64, math.ceil(overlay.throughput_gbps * 1e9 / 8 * seconds / OBJECT_BYTES))
     chunk_bytes = chunk_bytes_for(plan, scale, OBJECT_BYTES)
     setup = planned_setup(with_room_for(plan, chunk_bytes), {"kind": "sky", "sky": str(sky.folder)})
@@ -89,7 +89,7 @@ def carry_setup(
         return job.wait(see).progress
 
 
-def carried(sky: Sky, scale: float, overlay: OverlayPlan, seconds: float) -> Carried | None:
+def carried(sky: Sky, scale: float, overlay: UnicastOverlay, seconds: float) -> Carried | None:
     """The same, made again while the emulator was late; None if it always was."""
     try:
         return valid(sky, lambda: carry(sky, scale, overlay, seconds))
@@ -97,7 +97,7 @@ def carried(sky: Sky, scale: float, overlay: OverlayPlan, seconds: float) -> Car
         return None
 
 
-def rates(overlay: OverlayPlan, done: Carried | None) -> list[Figure]:
+def rates(overlay: UnicastOverlay, done: Carried | None) -> list[Figure]:
     """Predicted and steady Mbit/s, and the steady as a part of the predicted."""
     predicted_mbps = overlay.throughput_gbps * 1e3
     if done is None:

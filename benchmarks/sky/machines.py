@@ -13,11 +13,11 @@ from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.fleet.sky_world import sky_world
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Fastest
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.planner.baseline import direct
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import Transfer, answer_goal, prepare
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import Transfer, prepare, solve_overlay
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
 
@@ -60,7 +60,7 @@ def measure_relays(quick: bool) -> Table:
         with world.sky as sky:
             for count in counts:
                 row: list[Figure] = [f"{names[0]} → {names[1]}", count]
-                for overlay in (world.straight(count), answer_goal(world.transfer(count), Fastest())):
+                for overlay in (world.straight(count), solve_overlay(world.transfer(count), Fastest())):
                     row += rates(overlay, carried(sky, SCALE, overlay, 6.0 if quick else SECONDS))[:2]
                 gain: Figure = "–"
                 if isinstance(row[3], float) and isinstance(row[5], float):
@@ -84,9 +84,9 @@ class World:
 
     def transfer(self, machines: int) -> Transfer:
         """To be planned for with so many machines in each region; 16 GB, scaled."""
-        return prepare(self._catalog, *self._ends, 16 * self._scale, Limits(machines_per_region=machines))
+        return prepare(self._catalog, *self._ends, 16 * self._scale, PlanningLimits(machines_per_region=machines))
 
-    def straight(self, machines: int) -> OverlayPlan:
+    def straight(self, machines: int) -> UnicastOverlay:
         """The direct path."""
         plan = direct(self.transfer(machines))
         assert plan is not None, "the catalog has a link between all these regions"

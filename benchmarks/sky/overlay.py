@@ -16,9 +16,9 @@ from tradewind.engine.setup import planned_setup
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 from tradewind.sky.file import network_from_document
-from tradewind.sky.network import Network
+from tradewind.sky.network import EmulatedNetwork
 from tradewind.sky.running import Sky
 
 SOURCE, SINK = Region.parse("azure:canadacentral"), Region.parse("gcp:asia-northeast1")
@@ -63,8 +63,8 @@ def measure_overlay(quick: bool) -> Table:
     return Table("Planned overlays, executed", columns, rows)
 
 
-def _row(network: Network, name: str, goal: Goal, machines: int, seconds: float) -> list[Any]:
-    catalog, limits = sky_catalog(network, load_catalog()), Limits(machines_per_region=machines)
+def _row(network: EmulatedNetwork, name: str, goal: Goal, machines: int, seconds: float) -> list[Any]:
+    catalog, limits = sky_catalog(network, load_catalog()), PlanningLimits(machines_per_region=machines)
     fastest = plan_overlay(catalog, SOURCE, SINK, 1.0, Fastest(), limits).overlay
     assert fastest is not None
     volume_gb = fastest.throughput_gbps / 8 * seconds

@@ -16,9 +16,9 @@ from tradewind.errors import SkyInvalid
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import MaxCost, MinThroughput
 from tradewind.model.grid import Grid
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.planner.baseline import gridftp, ron
-from tradewind.planner.plan import answer_goal
+from tradewind.planner.plan import solve_overlay
 from tradewind.sky.running import Sky
 
 SCALE = 0.003
@@ -96,15 +96,15 @@ def _measure(base: Catalog, where: str, quick: bool) -> Table:
         plans = {
             "Tradewind (1 machine, direct)": straight,
             f"Tradewind on RON's route ({MACHINES} machines)": relayed,
-            f"Tradewind (cheapest at {TIMES_DIRECT} × direct)": answer_goal(transfer, MinThroughput(enough)),
-            f"Tradewind (fastest for {TIMES_COST} × the cost of direct)": answer_goal(transfer, MaxCost(most)),
+            f"Tradewind (cheapest at {TIMES_DIRECT} × direct)": solve_overlay(transfer, MinThroughput(enough)),
+            f"Tradewind (fastest for {TIMES_COST} × the cost of direct)": solve_overlay(transfer, MaxCost(most)),
         }
         for name, plan in plans.items():
             table.rows.append(_row(name, plan, carried(sky, SCALE, plan, seconds)))
     return table
 
 
-def _row(name: str, plan: OverlayPlan, done: Carried | None) -> list[Figure]:
+def _row(name: str, plan: UnicastOverlay, done: Carried | None) -> list[Figure]:
     predicted_gbps, predicted_usd = plan.throughput_gbps / SCALE, plan.cost.total_usd / SCALE
     if done is None:
         return [name, predicted_gbps, INVALID, INVALID, INVALID, INVALID, predicted_usd]
@@ -116,7 +116,7 @@ def _row(name: str, plan: OverlayPlan, done: Carried | None) -> list[Figure]:
     return [name, predicted_gbps, measured_gbps, measured_gbps / predicted_gbps, time_s, usd, predicted_usd]
 
 
-def _gridftp(sky: Sky, plan: OverlayPlan, seconds: float) -> Carried | None:
+def _gridftp(sky: Sky, plan: UnicastOverlay, seconds: float) -> Carried | None:
     """Memory to memory in clear text, over as many streams as a gateway has connections."""
     source, sink = (sky.machines_in(region)[0] for region in BETWEEN[:2])
     size_bytes = round(plan.throughput_gbps * 1e9 / 8 * seconds)

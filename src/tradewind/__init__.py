@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from tradewind.model.job import FilterRule, ObjectFilter
     from tradewind.model.store import Access
     from tradewind.render.picture import Picture
-    from tradewind.render.plans import DistributionPlan, TransferFrontier, TransferPlan
+    from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
 __all__ = [
     "Access",
     "Client",
     "DestinationSummary",
-    "DistributionPlan",
     "Engine",
     "Event",
     "FilterRule",
     "HopActivity",
     "Job",
     "JobRecord",
+    "MulticastPlan",
     "Notice",
     "ObjectFailed",
     "ObjectFilter",
@@ -72,7 +72,7 @@ _HOMES = {
     "Access": "tradewind.model.store",
     "Client": "tradewind.engine.client",
     "DestinationSummary": "tradewind.model.event",
-    "DistributionPlan": "tradewind.render.plans",
+    "MulticastPlan": "tradewind.render.plans",
     "Engine": "tradewind.engine.engine",
     "Event": "tradewind.model.event",
     "FilterRule": "tradewind.model.job",

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from tradewind.model.event import Outcome, Summary
-    from tradewind.model.overlay import MulticastPlan, OverlayPlan
+    from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 
 
 class TradewindError(Exception):
@@ -89,7 +89,7 @@ class PlanError(TradewindError):
 class InfeasibleGoal(PlanError):
     """No plan meets the goal. `because` names the limit; `nearest` is the plan that comes closest, if there is any."""
 
-    def __init__(self, because: str, *, hint: str | None, nearest: OverlayPlan | MulticastPlan | None) -> None:
+    def __init__(self, because: str, *, hint: str | None, nearest: UnicastOverlay | MulticastOverlay | None) -> None:
         super().__init__(because, hint=hint)
         self.because = because
         self.nearest = nearest

@@ -110,7 +110,7 @@ def on_terminal(command: Command, answer: str | signal.Signals, *words: str) -> 
     if pid == 0:
         os.execve(command.binary, [str(command.binary), *words], command.full_environment())
     said = b""
-    answered = False
+    solve_checked = False
     while True:
         try:
             more = os.read(terminal, 4096)
@@ -119,12 +119,12 @@ def on_terminal(command: Command, answer: str | signal.Signals, *words: str) -> 
         if not more:
             break
         said += more
-        if not answered and b"[y/N]" in said:
+        if not solve_checked and b"[y/N]" in said:
             if isinstance(answer, signal.Signals):
                 os.kill(pid, answer)
             else:
                 os.write(terminal, answer.encode() + b"\n")
-            answered = True
+            solve_checked = True
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
 

@@ -35,7 +35,7 @@ from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan
 from tradewind.model.store import StoreSpec
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "40"))
 SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
@@ -47,7 +47,7 @@ RELAY_MBPS = 100
 
 @pytest.fixture(scope="module")
 def direct() -> Plan:
-    plan = plan_overlay(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), Limits(machines_per_region=1))
+    plan = plan_overlay(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), PlanningLimits(machines_per_region=1))
     assert [len(route.nodes) for route in plan.routes] == [2], "the first plan goes the direct way alone"
     return plan
 
@@ -74,7 +74,9 @@ class Transfer:
             meter=ledger,
         )
         self.changes: list[Plan] = []
-        question = Question(catalog(), HERE, THERE, Fastest(), Limits(machines_per_region=1), 1 << 17, None, None)
+        question = Question(
+            catalog(), HERE, THERE, Fastest(), PlanningLimits(machines_per_region=1), 1 << 17, None, None
+        )
         self.adaptation = Adaptation(
             question, plan, SPEC, replan=True, on_change=lambda plan, _: self.changes.append(plan), ledger=ledger
         )

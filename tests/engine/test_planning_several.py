@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 SOURCE, DESTINATIONS = str(TORONTO), [str(TOKYO), str(SEATTLE)]
 
 
-def planned(**goal: Any) -> tradewind.DistributionPlan:
+def planned(**goal: Any) -> tradewind.MulticastPlan:
     return tradewind.plan(SOURCE, DESTINATIONS, volume_gb=50, max_vms=2, catalog=small_world(), **goal)
 
 

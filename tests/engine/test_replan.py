@@ -21,7 +21,7 @@ from tradewind.model.origin import Origin
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
 from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 from tradewind.sky.file import network_from_document
 
 HERE, VIA, THERE = Region.parse(SOURCE), Region.parse(RELAY), Region.parse(SINK)
@@ -136,7 +136,7 @@ def test_a_relay_that_only_dead_routes_take_is_done_without_and_one_that_ended_t
 
 
 def question(goal: Goal, ceiling_usd: float | None = None) -> Question:
-    return Question(catalog(), HERE, THERE, goal, Limits(machines_per_region=2), 1 << 17, ceiling_usd, None)
+    return Question(catalog(), HERE, THERE, goal, PlanningLimits(machines_per_region=2), 1 << 17, ceiling_usd, None)
 
 
 def state(**changes: Any) -> State:
@@ -161,7 +161,7 @@ def test_a_slow_link_is_left_for_the_relay() -> None:
 
 
 def test_a_plan_that_is_hardly_better_is_not_taken() -> None:
-    fastest = plan_overlay(catalog(), HERE, THERE, 0.5, Fastest(), Limits(machines_per_region=2))
+    fastest = plan_overlay(catalog(), HERE, THERE, 0.5, Fastest(), PlanningLimits(machines_per_region=2))
     assert fastest.prediction is not None
     almost = state(links={}, carried_gbps=fastest.prediction.throughput_gbps * 0.95)
     assert ask_again(question(Fastest()), almost) is None
@@ -197,7 +197,7 @@ def test_a_region_whose_machine_is_gone_is_not_planned_with() -> None:
 def test_no_gateway_gets_the_name_of_one_that_is_gone() -> None:
     world = {**WORLD, "regions": {**WORLD["regions"], RELAY: {**WORLD["regions"][RELAY], "machines": 2}}}
     roomy = sky_catalog(network_from_document(world, Path()), load_catalog())
-    asked = Question(roomy, HERE, THERE, Fastest(), Limits(machines_per_region=2), 1 << 17, None, None)
+    asked = Question(roomy, HERE, THERE, Fastest(), PlanningLimits(machines_per_region=2), 1 << 17, None, None)
     found = ask_again(asked, state(dead={"azure-westus2-1": VIA}))
     assert found is not None
     names = {gateway.name for gateway in found.plan.gateways}

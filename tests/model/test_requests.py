@@ -8,7 +8,7 @@ from tradewind.catalog.load import load_catalog
 from tradewind.model.goal import Cheapest, MaxCost
 from tradewind.model.region import parse_region
 from tradewind.model.requests import ObjectSet, RequestPrices, Requests, request_usd
-from tradewind.planner.plan import answer_goal, prepare
+from tradewind.planner.plan import prepare, solve_overlay
 from tradewind.render.words import plan_lines
 
 AWS = RequestPrices(0.0004, 0.005, 0.005, 0.0004)
@@ -34,9 +34,9 @@ def test_large_objects_are_written_in_parts_that_are_opened_and_closed() -> None
 def test_a_plan_and_its_ceiling_count_the_requests_of_the_objects() -> None:
     ends = parse_region("aws:us-east-1"), parse_region("aws:us-west-2")
     few, many = (prepare(load_catalog(), *ends, 10.0, objects=count) for count in (100, 1_000_000))
-    cheap = answer_goal(many, Cheapest())
+    cheap = solve_overlay(many, Cheapest())
     assert cheap.cost.requests_usd == pytest.approx(5.405)
     assert "  requests  $5.41: 1,000,000 GET, 1,000,000 PUT, 1,000 LIST for 1,000,000 objects" in plan_lines(cheap)
-    assert answer_goal(few, Cheapest()).cost.requests_usd < 0.01
-    fast = answer_goal(many, MaxCost(cheap.cost.total_usd * 1.05))
+    assert solve_overlay(few, Cheapest()).cost.requests_usd < 0.01
+    fast = solve_overlay(many, MaxCost(cheap.cost.total_usd * 1.05))
     assert fast.cost.total_usd <= cheap.cost.total_usd * 1.05 * (1 + 1e-9), "requests are under the ceiling"

@@ -1,6 +1,6 @@
-"""The best plan by trying all machines of all types, with the paper's programme as printed: M not eliminated.
+"""The best plan by trying all machines of all types, with the paper's model as printed: M not eliminated.
 
-Shares no code with the planner. For fixed machines each goal is one linear programme; the cheapest at at least a rate
+Shares no code with the planner. For fixed machines each goal is one linear program; the cheapest at at least a rate
 is one after the change of variables f = F/T, y = 1/T (Charnes and Cooper).
 """
 

@@ -1,6 +1,6 @@
 """The best plan where prices have volume tiers: all machines, and for each billing count each of its tiers, in turn.
 
-Shares no code with the planner. With machines and tiers fixed each goal is one linear programme over shares of the
+Shares no code with the planner. With machines and tiers fixed each goal is one linear program over shares of the
 rate, in which the volume of each count is kept inside its tier.
 """
 
@@ -20,7 +20,7 @@ from tradewind.model.price import PriceTier
 def cheapest_usd(world: World | TreeWorld, rate_min_gbps: float) -> float:
     """Least cost at at least a rate; infinite if out of reach."""
     best = math.inf
-    for highs, inverse_rate, usd in _programmes(world):
+    for highs, inverse_rate, usd in _models(world):
         highs.addConstr(inverse_rate <= 1 / rate_min_gbps)
         highs.minimize(usd)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
@@ -31,7 +31,7 @@ def cheapest_usd(world: World | TreeWorld, rate_min_gbps: float) -> float:
 def fastest_gbps(world: World | TreeWorld, ceiling_usd: float) -> float:
     """Highest rate for at most ``ceiling_usd``; zero if nothing is that cheap."""
     best = 0.0
-    for highs, inverse_rate, usd in _programmes(world):
+    for highs, inverse_rate, usd in _models(world):
         highs.addConstr(usd <= ceiling_usd)
         highs.minimize(inverse_rate)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
@@ -39,8 +39,8 @@ def fastest_gbps(world: World | TreeWorld, ceiling_usd: float) -> float:
     return best
 
 
-def _programmes(world: World | TreeWorld) -> Iterator[tuple]:  # type: ignore[type-arg]
-    """Programmes with the inverse of the rate and the cost, one per set of machines and choice of tiers."""
+def _models(world: World | TreeWorld) -> Iterator[tuple]:  # type: ignore[type-arg]
+    """Models with the inverse of the rate and the cost, one per set of machines and choice of tiers."""
     trees = world.trees() if isinstance(world, TreeWorld) else []
     boot_s = 0.0 if isinstance(world, TreeWorld) else world.boot_s
     for machines in world.machine_sets():

@@ -1,7 +1,7 @@
 """The best plan for several destinations by trying all machines of all types and writing every tree down.
 
 Shares no code with the planner: a tree is a choice of one predecessor for each region that it reaches. With the
-machines fixed each goal is one linear programme over the rates of the trees.
+machines fixed each goal is one linear program over the rates of the trees.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _egress_usd_per_gb(world: TreeWorld, use):  # type: ignore[no-untyped-def]  
 
 
 def shares(world: TreeWorld, trees: list[Tree], machines: Machines):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """The programme, what part of the bytes takes each link, and the inverse of the rate."""
+    """The model, what part of the bytes takes each link, and the inverse of the rate."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     inverse_rate = highs.addVariable(lb=0, ub=1e6)

@@ -7,30 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from tradewind.planner import apart
-from tradewind.planner.mixed import MixedAnswer, Progress
+from tradewind.planner import milp
+from tradewind.planner.milp import MilpProgress, MilpResult
 
-__all__ = ["serve", "stall"]
+__all__ = ["serve_child", "stall"]
 
 
-def serve(line_fd: str, life_fd: str) -> None:
+def serve_child(line_fd: str, life_fd: str) -> None:
     """Report one point of the knapsack, then calculate for ever."""
-    vars(apart)["solve_mixed"] = _reporting
-    apart.serve(line_fd, life_fd)
+    vars(milp)["solve_milp"] = _reporting
+    milp.serve_child(line_fd, life_fd)
 
 
 def stall(line_fd: str, life_fd: str) -> None:
     """Calculate for ever without a word."""
-    vars(apart)["solve_mixed"] = _silent
-    apart.serve(line_fd, life_fd)
+    vars(milp)["solve_milp"] = _silent
+    milp.serve_child(line_fd, life_fd)
 
 
-def _reporting(programme: Any, start: Any, limits: Any, report: Callable[[Progress], None] | None) -> MixedAnswer:
+def _reporting(model: Any, start: Any, limits: Any, report: Callable[[MilpProgress], None] | None) -> MilpResult:
     assert report is not None
-    report(Progress(-12.0, -5.0, np.array([1.0, 0.0, 0.0])))
-    return _silent(programme, start, limits, report)
+    report(MilpProgress(-12.0, -5.0, np.array([1.0, 0.0, 0.0])))
+    return _silent(model, start, limits, report)
 
 
-def _silent(programme: Any, start: Any, limits: Any, report: Any) -> MixedAnswer:
+def _silent(model: Any, start: Any, limits: Any, report: Any) -> MilpResult:
     while True:
         pass

@@ -25,7 +25,7 @@ def test_what_is_proven_without_the_solver_is_what_the_solver_finds(seed: int) -
     assert any(not planned.solved for planned in found), "a world in which nothing can be proven tests nothing"
     for planned in found:
         made = prepare(planner.catalog, planned.src, planned.dst, 50.0, network=planner.network)
-        best = fastest(made.formulation, made.job, made.settings)
+        best = fastest(made.formulation, made.demand, made.settings)
         assert best is not None
         assert planned.gbps == pytest.approx(best.rate_gbps, rel=1e-6)
         assert planned.usd == pytest.approx(best.cost_usd, rel=1e-6)
@@ -38,13 +38,13 @@ def test_plans_of_all_pairs_can_be_kept_and_read_again() -> None:
     assert AllPairs.from_json(every.to_json()) == every
 
 
-def test_a_pair_whose_first_programme_defeats_the_simplex_is_proven_all_the_same() -> None:
+def test_a_pair_whose_first_model_defeats_the_simplex_is_proven_all_the_same() -> None:
     """The solver answers "unknown" to it unless it is presolved."""
     grids = Grids(GRID_FOLDER)
     if reason := grids.missing():
         pytest.skip(reason)
     ends = Region("aws", "eu-north-1"), Region("azure", "uaenorth")
     made = transfer(grids.november, *ends, 1)
-    best = fastest(made.formulation, made.job, made.settings)
+    best = fastest(made.formulation, made.demand, made.settings)
     assert best is not None
     assert best.gap < 1e-6

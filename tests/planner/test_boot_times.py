@@ -12,11 +12,11 @@ from tradewind.catalog.load import load_catalog
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region, parse_region
 from tradewind.planner.check import violations
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, prepare, trace_transfer
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import prepare, solve_overlay, trace_transfer
 
 SOURCE, SINK = Region("p", "r0"), Region("p", "r2")
 VOLUME_GB = 4.0
@@ -36,9 +36,9 @@ def world(seed: int) -> Catalog:
     return replace(catalog, offers=slow)
 
 
-def planned(catalog: Catalog, goal: Goal) -> OverlayPlan:
-    limits = Limits(machines_per_region=2)
-    plan = answer_goal(prepare(catalog, SOURCE, SINK, VOLUME_GB, limits), goal)
+def planned(catalog: Catalog, goal: Goal) -> UnicastOverlay:
+    limits = PlanningLimits(machines_per_region=2)
+    plan = solve_overlay(prepare(catalog, SOURCE, SINK, VOLUME_GB, limits), goal)
     assert violations(plan, catalog, limits) == []
     assert plan.boot_s == max(m.offer.machine.boot_s for m in plan.machines)
     return plan
@@ -84,7 +84,7 @@ def test_no_choice_of_boot_time_is_better(seed: int) -> None:
 
 def test_a_plan_without_azure_does_not_wait_for_azure() -> None:
     ends = parse_region("aws:us-east-1"), parse_region("aws:us-west-2")
-    plan = answer_goal(prepare(load_catalog(), *ends, 10.0), Cheapest())
+    plan = solve_overlay(prepare(load_catalog(), *ends, 10.0), Cheapest())
     assert {m.region.provider for m in plan.machines} == {"aws"}
     assert plan.boot_s == 50.0, "the machines of the catalog's slowest provider take 70 s"
     usd_per_s = sum(m.count * m.offer.usd_per_s for m in plan.machines)
@@ -94,20 +94,20 @@ def test_a_plan_without_azure_does_not_wait_for_azure() -> None:
 def test_the_check_refuses_another_boot_time() -> None:
     ends = parse_region("aws:us-east-1"), parse_region("aws:us-west-2")
     catalog = load_catalog()
-    plan = answer_goal(prepare(catalog, *ends, 10.0), Cheapest())
+    plan = solve_overlay(prepare(catalog, *ends, 10.0), Cheapest())
     usd_per_s = sum(m.count * m.offer.usd_per_s for m in plan.machines)
     cost = replace(plan.cost, machines_usd=usd_per_s * (20.0 + plan.transfer_s))
-    wrong = violations(replace(plan, boot_s=20.0, cost=cost), catalog, Limits())
+    wrong = violations(replace(plan, boot_s=20.0, cost=cost), catalog, PlanningLimits())
     assert wrong == ["waits 20.0 s for machines to start, the slowest takes 50.0 s"]
-    given = answer_goal(prepare(catalog, *ends, 10.0, boot_s=20.0), Cheapest())
+    given = solve_overlay(prepare(catalog, *ends, 10.0, boot_s=20.0), Cheapest())
     assert given.boot_s == 20.0
-    assert violations(given, catalog, Limits(), boot_s=20.0) == []
+    assert violations(given, catalog, PlanningLimits(), boot_s=20.0) == []
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_frontier_charges_each_set_of_machines_its_own_start(seed: int) -> None:
     catalog = world(seed)
-    frontier = trace_transfer(prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=2)))
+    frontier = trace_transfer(prepare(catalog, SOURCE, SINK, VOLUME_GB, PlanningLimits(machines_per_region=2)))
     ends = frontier.segments[0].rate_from_gbps, frontier.segments[-1].rate_to_gbps
     for part in (0.02, 0.4, 0.8):
         rate = ends[0] + part * (ends[1] - ends[0])

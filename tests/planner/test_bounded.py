@@ -13,8 +13,8 @@ from tradewind.cli.main import main
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay_document import plan_document
 from tradewind.model.region import parse_region
-from tradewind.planner.linear import WORK_MAX, Meter, SolverSettings
-from tradewind.planner.plan import Transfer, answer_goal, prepare
+from tradewind.planner.linear import WORK_MAX, SolverSettings, WorkBudget
+from tradewind.planner.plan import Transfer, prepare, solve_overlay
 from tradewind.render.words import plan_lines
 
 SPENT = 1.2
@@ -28,17 +28,17 @@ def transfer_of(volume_gb: float) -> Transfer:
     return prepare(load_catalog(), source, sink, volume_gb)
 
 
-def meters(monkeypatch: pytest.MonkeyPatch) -> list[Meter]:
+def meters(monkeypatch: pytest.MonkeyPatch) -> list[WorkBudget]:
     """The meters of the questions that are asked from now on."""
-    seen: list[Meter] = []
-    afresh = SolverSettings.afresh
+    seen: list[WorkBudget] = []
+    with_new_budget = SolverSettings.with_new_budget
 
     def noted(settings: SolverSettings, part: float = 1.0) -> SolverSettings:
-        fresh = afresh(settings, part)
-        seen.append(fresh.meter)
+        fresh = with_new_budget(settings, part)
+        seen.append(fresh.budget)
         return fresh
 
-    monkeypatch.setattr(SolverSettings, "afresh", noted)
+    monkeypatch.setattr(SolverSettings, "with_new_budget", noted)
     return seen
 
 
@@ -57,21 +57,21 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[Meter]:
 )
 def test_a_question_is_answered_within_its_work(monkeypatch: pytest.MonkeyPatch, volume_gb: float, goal: Goal) -> None:
     asked = meters(monkeypatch)
-    plan = answer_goal(transfer_of(volume_gb), goal)
+    plan = solve_overlay(transfer_of(volume_gb), goal)
     assert asked
-    assert all(meter.done <= WORK_MAX * SPENT for meter in asked)
+    assert all(budget.done <= WORK_MAX * SPENT for budget in asked)
     assert plan.optimal == (plan.gap <= PROVEN), "what is called proven has no gap"
 
 
 def test_what_is_not_proven_says_by_how_much() -> None:
     """3 MB as fast as can be: nearly all of the cost is whole machines that boot, the hardest question there is."""
     hasty = replace(transfer_of(0.003), settings=SolverSettings(work_max=WORK_MAX / 10))
-    plan = answer_goal(hasty, Fastest())
+    plan = solve_overlay(hasty, Fastest())
     assert plan.gap > PROVEN
     document = plan_document(plan)
     assert (document["status"], document["gap"]) == ("feasible", plan.gap)
     assert any(f"within {plan.gap:.2%} of the best" in line for line in plan_lines(plan))
-    longer = answer_goal(transfer_of(0.003), Fastest())
+    longer = solve_overlay(transfer_of(0.003), Fastest())
     assert longer.cost.total_usd >= plan.cost.total_usd * (1 - plan.gap)
     assert longer.gap <= plan.gap
 
@@ -99,7 +99,7 @@ def test_more_effort_closes_gaps(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_ceiling_just_above_the_cheapest_gives_the_cheapest_or_faster() -> None:
     transfer = transfer_of(50.0)
-    cheapest = answer_goal(transfer, Cheapest())
-    plan = answer_goal(transfer, MaxCost(cheapest.cost.total_usd * 1.0005))
+    cheapest = solve_overlay(transfer, Cheapest())
+    plan = solve_overlay(transfer, MaxCost(cheapest.cost.total_usd * 1.0005))
     assert plan.throughput_gbps >= cheapest.throughput_gbps * (1 - 1e-9)
     assert plan.gap <= PROVEN

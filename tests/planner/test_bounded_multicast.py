@@ -18,16 +18,16 @@ from tradewind.errors import SolverLimitReached
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.grid import Grid, Link
-from tradewind.model.overlay import MulticastPlan
+from tradewind.model.overlay import MulticastOverlay
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region, parse_region
 from tradewind.planner import best, linear, steiner, tree_columns
-from tradewind.planner.apart import end_children
+from tradewind.planner.budget import WORK_PER_CPU_S
 from tradewind.planner.check import multicast_violations
-from tradewind.planner.distribution import answer_multicast, prepare_multicast
-from tradewind.planner.linear import Meter, SolverSettings
-from tradewind.planner.meter import WORK_PER_CPU_S
-from tradewind.planner.network import Limits
+from tradewind.planner.linear import SolverSettings, WorkBudget
+from tradewind.planner.milp import end_children
+from tradewind.planner.multicast import prepare_multicast, solve_multicast
+from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import Transfer
 
 RUNAWAY = Path(__file__).parents[3] / "shared" / "grid" / "cloudcast" / "runaway.json"
@@ -70,8 +70,8 @@ class Work:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.trees = 0
         self.trees_max = 5000
-        self.meters: list[Meter] = []
-        search, afresh = steiner.cheapest_tree, SolverSettings.afresh
+        self.meters: list[WorkBudget] = []
+        search, with_new_budget = steiner.cheapest_tree, SolverSettings.with_new_budget
 
         def counted(*args: Any) -> Any:
             self.trees += 1
@@ -79,20 +79,20 @@ class Work:
             return search(*args)
 
         def noted(settings: SolverSettings, *part: float) -> SolverSettings:
-            fresh = afresh(settings, *part)
-            self.meters.append(fresh.meter)
+            fresh = with_new_budget(settings, *part)
+            self.meters.append(fresh.budget)
             return fresh
 
         monkeypatch.setattr(steiner, "cheapest_tree", counted)
         monkeypatch.setattr(tree_columns, "cheapest_tree", counted)
-        monkeypatch.setattr(SolverSettings, "afresh", noted)
+        monkeypatch.setattr(SolverSettings, "with_new_budget", noted)
 
     def done(self) -> float:
-        return sum(meter.done for meter in self.meters)
+        return sum(budget.done for budget in self.meters)
 
 
-def checked(transfer: Transfer, goal: Goal) -> MulticastPlan:
-    plan = answer_multicast(transfer, goal)
+def checked(transfer: Transfer, goal: Goal) -> MulticastOverlay:
+    plan = solve_multicast(transfer, goal)
     assert multicast_violations(plan, transfer.catalog, transfer.limits) == []
     assert plan.gap >= 0.0
     assert not plan.optimal or plan.gap <= 2e-6
@@ -101,7 +101,7 @@ def checked(transfer: Transfer, goal: Goal) -> MulticastPlan:
 
 def test_six_destinations_as_fast_as_can_be_take_a_bounded_number_of_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, regions = clouds(2, 16)
-    transfer = prepare_multicast(catalog, regions[0], regions[1:7], 300.0, Limits(machines_per_region=1))
+    transfer = prepare_multicast(catalog, regions[0], regions[1:7], 300.0, PlanningLimits(machines_per_region=1))
     settings = SolverSettings(time_limit_s=PATIENT_S, windows_max=6, work_max=linear.WORK_MAX)
     work = Work(monkeypatch)
     work.trees_max = 700
@@ -114,7 +114,7 @@ def test_six_destinations_as_fast_as_can_be_take_a_bounded_number_of_trees(monke
 @pytest.mark.skipif(not RUNAWAY.is_file(), reason="needs the measured grid in ../shared/grid")
 def test_the_problem_that_ran_away_is_answered_within_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = read_problem(RUNAWAY)
-    limits = Limits(machines_per_region=problem.machines_per_region)
+    limits = PlanningLimits(machines_per_region=problem.machines_per_region)
     transfer = prepare_multicast(problem.catalog, problem.source, problem.destinations, problem.volume_gb, limits)
     settings = replace(transfer.settings, time_limit_s=PATIENT_S)
     work = Work(monkeypatch)
@@ -126,7 +126,7 @@ def test_the_problem_that_ran_away_is_answered_within_its_work(monkeypatch: pyte
 def test_eight_destinations_over_price_tiers_take_a_bounded_cpu_time() -> None:
     """Each tier of the prices asks the question anew; searches counted a tenth of what they took."""
     source, *sinks = map(parse_region, TIERED.split())
-    transfer = prepare_multicast(load_catalog(), source, sinks, 20_000.0, Limits())
+    transfer = prepare_multicast(load_catalog(), source, sinks, 20_000.0, PlanningLimits())
     settings = replace(transfer.settings, work_max=60_000.0, time_limit_s=4.0)
     end_children()
     before = cpu_s()
@@ -142,7 +142,9 @@ def test_no_question_does_more_work_than_it_may(seed: int, monkeypatch: pytest.M
     rng = random.Random(seed)
     catalog, regions = clouds(seed, rng.randint(6, 10))
     sinks = regions[1 : 1 + rng.randint(2, 5)]
-    transfer = prepare_multicast(catalog, regions[0], sinks, 50.0, Limits(machines_per_region=rng.randint(1, 3)))
+    transfer = prepare_multicast(
+        catalog, regions[0], sinks, 50.0, PlanningLimits(machines_per_region=rng.randint(1, 3))
+    )
     work_max = rng.choice([500.0, 2000.0, 8000.0])
     transfer = replace(transfer, settings=SolverSettings(PATIENT_S, windows_max=6, work_max=work_max))
     goals: list[Goal] = [Fastest(), Cheapest(), Soonest(), MinThroughput(1.0), MaxCost(50.0)]
@@ -153,8 +155,8 @@ def test_no_question_does_more_work_than_it_may(seed: int, monkeypatch: pytest.M
     except SolverLimitReached as error:
         assert "units of work" in str(error), "no clock ended it"
     assert work.meters
-    for meter in work.meters:
-        assert meter.done <= meter.work_max + 20_000, "more than one solve beyond the limit"
+    for budget in work.meters:
+        assert budget.done <= budget.work_max + 20_000, "more than one solve beyond the limit"
     assert work.trees <= 2 * work_max
 
 
@@ -164,7 +166,7 @@ def test_what_is_answered_when_the_work_is_spent_says_its_gap(seed: int, work_ma
     source, sinks = Region("p", "r0"), (Region("q", "r1"), Region("p", "r2"))
     catalog = random_world(2 * seed, 5)
     world = TreeWorld(catalog, source, sinks, 40.0, 1)
-    transfer = prepare_multicast(catalog, source, sinks, 40.0, Limits(machines_per_region=1))
+    transfer = prepare_multicast(catalog, source, sinks, 40.0, PlanningLimits(machines_per_region=1))
     transfer = replace(transfer, settings=SolverSettings(PATIENT_S, windows_max=6, work_max=work_max))
     top_gbps = fastest_gbps(world)
     fast = checked(transfer, Fastest())

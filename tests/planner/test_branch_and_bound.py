@@ -1,4 +1,4 @@
-"""Our branch and bound against that of HiGHS, on the same programmes (docs/decisions/0018)."""
+"""Our branch and bound against that of HiGHS, on the same models (docs/decisions/0018)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from tests.planner.worlds import random_world
 from tradewind.model.region import Region
 from tradewind.planner.branch import search_machines
-from tradewind.planner.formulation import Ask, Formulation, build_formulation
+from tradewind.planner.formulation import Formulation, Subproblem, build_formulation
 from tradewind.planner.linear import SolverSettings, pass_model, quiet_highs
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import prepare
 
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
@@ -21,15 +21,15 @@ EXACT = 1e-9
 def formulation_of(seed: int) -> Formulation:
     """A random world of 5 to 9 regions, up to 4 machines in each, of up to 3 types."""
     catalog = random_world(seed, 5 + seed % 5, types=1 + seed % 3)
-    limits = Limits(machines_per_region=1 + seed % 4)
+    limits = PlanningLimits(machines_per_region=1 + seed % 4)
     network = prepare(catalog, SOURCE, SINK, 40.0, limits).network
     return build_formulation(network, network.regions.index(SOURCE), network.regions.index(SINK))
 
 
-def least_of_highs(formulation: Formulation, ask: Ask) -> float | None:
-    """The least objective of the whole programme, by HiGHS alone; None if nothing meets it."""
+def least_of_highs(formulation: Formulation, subproblem: Subproblem) -> float | None:
+    """The least objective of the whole model, by HiGHS alone; None if nothing meets it."""
     highs = quiet_highs(EXACT)
-    pass_model(highs, formulation, ask, relax=False)
+    pass_model(highs, formulation, subproblem, relax=False)
     highs.run()
     if highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
         return None
@@ -40,14 +40,14 @@ def least_of_highs(formulation: Formulation, ask: Ask) -> float | None:
 @pytest.mark.parametrize("seed", range(24))
 def test_both_find_the_same_best_machines(seed: int) -> None:
     formulation = formulation_of(seed)
-    fastest = Ask(0.0, np.inf, maximise_rate=True)
+    fastest = Subproblem(0.0, np.inf, maximise_rate=True)
     top = least_of_highs(formulation, fastest)
     assert top is not None and top < 0
-    asks = [fastest, *(Ask(-top * part, np.inf) for part in (0.2, 0.6, 0.95)), Ask(-top * 1.05, np.inf)]
+    asks = [fastest, *(Subproblem(-top * part, np.inf) for part in (0.2, 0.6, 0.95)), Subproblem(-top * 1.05, np.inf)]
     compared = 0
-    for ask in asks:
-        ours = search_machines(formulation, ask, SolverSettings().afresh(), beat=np.inf)
-        theirs = least_of_highs(formulation, ask)
+    for subproblem in asks:
+        ours = search_machines(formulation, subproblem, SolverSettings().with_new_budget(), cutoff=np.inf)
+        theirs = least_of_highs(formulation, subproblem)
         if theirs is None:
             assert ours.machines is None and ours.complete
             continue

@@ -10,12 +10,12 @@ from tests.planner.brute_force import World, cheapest_usd, fastest_gbps
 from tests.planner.worlds import random_world
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.planner.check import violations
 from tradewind.planner.goals import SOONEST_TIE, SOONEST_TIE_S
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import Transfer, answer_goal, prepare, trace_transfer
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import Transfer, prepare, solve_overlay, trace_transfer
 
 VOLUME_GB = 40.0
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
@@ -25,11 +25,11 @@ def world_of(seed: int, boot_s: float = 0.0, types: int = 1) -> tuple[World, Tra
     machines_max = 1 + seed % 2
     catalog = random_world(seed, 4 if types * machines_max > 1 else 5, boot_s=boot_s, types=types)
     world = World(catalog, SOURCE, SINK, VOLUME_GB, machines_max, boot_s)
-    return world, prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=machines_max))
+    return world, prepare(catalog, SOURCE, SINK, VOLUME_GB, PlanningLimits(machines_per_region=machines_max))
 
 
-def planned(transfer: Transfer, goal: Goal) -> OverlayPlan:
-    plan = answer_goal(transfer, goal)
+def planned(transfer: Transfer, goal: Goal) -> UnicastOverlay:
+    plan = solve_overlay(transfer, goal)
     assert violations(plan, transfer.catalog, transfer.limits) == []
     return plan
 
@@ -113,12 +113,14 @@ def test_no_plan_beats_a_frontier_with_boot_time_by_more_than_its_gap(seed: int)
 @pytest.mark.parametrize("seed", range(6))
 def test_several_machine_types_are_never_dearer_than_the_best_one(seed: int) -> None:
     catalog = random_world(seed, 5, types=3)
-    several = prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=3))
+    several = prepare(catalog, SOURCE, SINK, VOLUME_GB, PlanningLimits(machines_per_region=3))
     rate = 0.5 * planned(several, Fastest()).throughput_gbps
     best = planned(several, MinThroughput(rate))
     for name in {o.machine.name for offers in catalog.offers.values() for o in offers if o.machine.provider == "p"}:
         others = {o.machine.name for o in catalog.offers["q"]}
-        one = prepare(catalog, SOURCE, SINK, VOLUME_GB, Limits(machines_per_region=3, machine_types={name, *others}))
+        one = prepare(
+            catalog, SOURCE, SINK, VOLUME_GB, PlanningLimits(machines_per_region=3, machine_types={name, *others})
+        )
         try:
             alone = planned(one, MinThroughput(rate))
         except InfeasibleGoal:
@@ -130,16 +132,16 @@ def test_what_cannot_be_had_says_why_and_what_can() -> None:
     _, transfer = world_of(0)
     fastest = planned(transfer, Fastest())
     with pytest.raises(InfeasibleGoal) as too_fast:
-        answer_goal(transfer, MinThroughput(fastest.throughput_gbps * 2))
+        solve_overlay(transfer, MinThroughput(fastest.throughput_gbps * 2))
     assert too_fast.value.nearest is not None
     assert too_fast.value.nearest.throughput_gbps == pytest.approx(fastest.throughput_gbps)
     assert "limited by" in too_fast.value.because
     cheapest = planned(transfer, Cheapest())
     with pytest.raises(InfeasibleGoal) as too_cheap:
-        answer_goal(transfer, MaxCost(cheapest.cost.total_usd * 0.9))
+        solve_overlay(transfer, MaxCost(cheapest.cost.total_usd * 0.9))
     assert too_cheap.value.nearest is not None
     assert too_cheap.value.nearest.cost.total_usd == pytest.approx(cheapest.cost.total_usd)
     with pytest.raises(InfeasibleGoal) as too_soon:
-        answer_goal(transfer, Deadline(fastest.time_s * 0.5))
+        solve_overlay(transfer, Deadline(fastest.time_s * 0.5))
     assert too_soon.value.nearest is not None
     assert too_soon.value.nearest.time_s == pytest.approx(fastest.time_s)

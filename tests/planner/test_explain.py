@@ -9,20 +9,20 @@ from tests.render.small_world import TOKYO, TORONTO, small_world
 from tradewind.errors import InfeasibleGoal, TradewindError
 from tradewind.model.amounts import format_usd
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import Transfer, answer_goal, prepare
-from tradewind.planner.whatif import what_would_help
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import Transfer, prepare, solve_overlay
+from tradewind.planner.whatif import find_improvements
 
 
 def transfer_with(machines: int) -> Transfer:
-    return prepare(small_world(), TORONTO, TOKYO, 50.0, Limits(machines_per_region=machines))
+    return prepare(small_world(), TORONTO, TOKYO, 50.0, PlanningLimits(machines_per_region=machines))
 
 
-def planned(goal: Goal, machines: int = 1) -> tuple[Transfer, OverlayPlan]:
+def planned(goal: Goal, machines: int = 1) -> tuple[Transfer, UnicastOverlay]:
     transfer = transfer_with(machines)
-    return transfer, answer_goal(transfer, goal)
+    return transfer, solve_overlay(transfer, goal)
 
 
 def test_a_full_region_is_named_with_what_it_moves_and_its_limit() -> None:
@@ -36,22 +36,22 @@ def test_a_full_region_is_named_with_what_it_moves_and_its_limit() -> None:
 def test_a_goal_that_binds_comes_first() -> None:
     transfer, cheapest = planned(Cheapest())
     ceiling_usd = cheapest.cost.total_usd * 1.05
-    assert answer_goal(transfer, MaxCost(ceiling_usd)).binding[0] == f"the cost ceiling of ${ceiling_usd:.2f}"
-    assert answer_goal(transfer, MinThroughput(6.0)).binding[0] == "the rate asked for, 6 Gbit/s"
+    assert solve_overlay(transfer, MaxCost(ceiling_usd)).binding[0] == f"the cost ceiling of ${ceiling_usd:.2f}"
+    assert solve_overlay(transfer, MinThroughput(6.0)).binding[0] == "the rate asked for, 6 Gbit/s"
 
 
 def test_a_deadline_binds_where_the_plan_needs_all_of_it() -> None:
     transfer, cheapest = planned(Cheapest())
-    assert answer_goal(transfer, Deadline(cheapest.time_s * 0.9)).binding[0].startswith("the deadline of ")
-    early = answer_goal(transfer, Deadline(cheapest.time_s * 10))
+    assert solve_overlay(transfer, Deadline(cheapest.time_s * 0.9)).binding[0].startswith("the deadline of ")
+    early = solve_overlay(transfer, Deadline(cheapest.time_s * 10))
     assert not any("deadline" in phrase for phrase in early.binding)
 
 
 def test_an_offer_is_true_and_says_how_much_it_gives() -> None:
     transfer, plan = planned(Fastest())
-    offers = {offer.change: offer for offer in what_would_help(transfer, plan)}
+    offers = {offer.change: offer for offer in find_improvements(transfer, plan)}
     everywhere = offers["one more machine in every region (--max-vms)"]
-    better = answer_goal(transfer_with(2), Fastest())
+    better = solve_overlay(transfer_with(2), Fastest())
     assert everywhere.plan.throughput_gbps == pytest.approx(better.throughput_gbps)
     assert "(+100%)" in everywhere.gain
     assert "10% more money" not in offers  # the fastest plan does not look at money
@@ -59,8 +59,8 @@ def test_an_offer_is_true_and_says_how_much_it_gives() -> None:
 
 def test_money_buys_rate_under_a_ceiling() -> None:
     transfer, cheapest = planned(Cheapest())
-    plan = answer_goal(transfer, MaxCost(cheapest.cost.total_usd * 1.05))
-    offer = next(o for o in what_would_help(transfer, plan) if o.change == "10% more money")
+    plan = solve_overlay(transfer, MaxCost(cheapest.cost.total_usd * 1.05))
+    offer = next(o for o in find_improvements(transfer, plan) if o.change == "10% more money")
     assert offer.plan.cost.total_usd <= plan.cost.total_usd * 1.1 * (1 + 1e-9)
     assert offer.plan.throughput_gbps > plan.throughput_gbps
     assert f"(+{format_usd(offer.plan.cost.total_usd - plan.cost.total_usd)})" in offer.gain
@@ -71,9 +71,9 @@ def test_money_buys_rate_under_a_ceiling() -> None:
 def test_the_goal_of_the_nearest_plan_can_be_had(goal: Goal, seed: int) -> None:
     transfer = prepare(random_world(seed, 5, boot_s=40.0), Region("p", "r0"), Region("q", "r1"), 40.0)
     with pytest.raises(InfeasibleGoal) as refused:
-        answer_goal(transfer, goal)
+        solve_overlay(transfer, goal)
     assert refused.value.nearest is not None
-    again = answer_goal(transfer, refused.value.nearest.goal)
+    again = solve_overlay(transfer, refused.value.nearest.goal)
     assert again.throughput_gbps == pytest.approx(refused.value.nearest.throughput_gbps, rel=1e-3)
 
 
@@ -81,14 +81,14 @@ def test_the_goal_of_the_nearest_plan_can_be_had(goal: Goal, seed: int) -> None:
 def test_the_nearest_goal_that_is_named_can_be_had(seed: int) -> None:
     transfer = prepare(random_world(seed, 5, boot_s=40.0), Region("p", "r0"), Region("q", "r1"), 40.0)
     with pytest.raises(TradewindError) as fast:
-        answer_goal(transfer, MinThroughput(1e4))
+        solve_overlay(transfer, MinThroughput(1e4))
     gbps = float(str(fast.value.hint).split("at most ")[1].split("Gbit/s")[0])
-    assert answer_goal(transfer, MinThroughput(gbps)).throughput_gbps >= gbps * (1 - 1e-9)
+    assert solve_overlay(transfer, MinThroughput(gbps)).throughput_gbps >= gbps * (1 - 1e-9)
     with pytest.raises(TradewindError) as cheap:
-        answer_goal(transfer, MaxCost(1e-3))
+        solve_overlay(transfer, MaxCost(1e-3))
     usd = float(str(cheap.value.hint).split("ceiling to ")[1].removesuffix("USD"))
-    assert answer_goal(transfer, MaxCost(usd)).cost.total_usd <= usd
+    assert solve_overlay(transfer, MaxCost(usd)).cost.total_usd <= usd
     with pytest.raises(TradewindError) as soon:
-        answer_goal(transfer, Deadline(1.0))
+        solve_overlay(transfer, Deadline(1.0))
     seconds = float(str(soon.value.hint).split("allow ")[1].split("s,")[0])
-    assert answer_goal(transfer, Deadline(seconds)).time_s <= seconds * (1 + 1e-9)
+    assert solve_overlay(transfer, Deadline(seconds)).time_s <= seconds * (1 + 1e-9)

@@ -15,11 +15,11 @@ from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.machine import StoreLimits
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, prepare
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import prepare, solve_overlay
 
 SEEDS = range(int(os.environ.get("TRADEWIND_PLANNER_SEEDS", "12")))
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
@@ -54,7 +54,7 @@ def _tiers(rng: random.Random, price: EgressPrice) -> tuple[PriceTier, ...]:
     return PriceTier(0.0, first), PriceTier(rng.choice([5.0, 20.0]), first / 2), PriceTier(60.0, first / 4)
 
 
-def egress_usd(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> float:
+def egress_usd(plan: UnicastOverlay, catalog: Catalog, limits: PlanningLimits) -> float:
     """By the routes' shares alone: each billing account's volume, tier by tier."""
     sent_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
     for route in plan.routes:
@@ -71,7 +71,7 @@ def egress_usd(plan: OverlayPlan, catalog: Catalog, limits: Limits) -> float:
     return usd
 
 
-def machines_usd(plan: OverlayPlan) -> float:
+def machines_usd(plan: UnicastOverlay) -> float:
     boot_s = max(m.offer.machine.boot_s for m in plan.machines)
     lasting_s = boot_s + plan.volume_gb * 8 / plan.throughput_gbps
     return sum(
@@ -89,7 +89,7 @@ def requests_usd(catalog: Catalog, objects: int, volume_gb: float) -> float:
     return (at_source + math.ceil(objects / 1000) * read.list_usd_per_1000 + at_sink) / 1000
 
 
-def better(plan: OverlayPlan, other: OverlayPlan) -> float:
+def better(plan: UnicastOverlay, other: UnicastOverlay) -> float:
     """How much better another plan is by the goal of the first, if it meets that; as the gap counts it."""
     goal, rate, usd = plan.goal, plan.throughput_gbps, plan.cost.total_usd
     if isinstance(goal, Fastest):
@@ -107,7 +107,7 @@ def better(plan: OverlayPlan, other: OverlayPlan) -> float:
 def test_a_plan_costs_what_its_flows_cost_and_no_plan_beats_its_gap(seed: int) -> None:
     rng = random.Random(seed)
     catalog = billed_world(rng, seed)
-    limits = Limits(
+    limits = PlanningLimits(
         machines_per_region=rng.choice([1, 2, 3]),
         compression_ratio=rng.choice([1.0, 0.5]),
         monthly_egress_used_gb=rng.choice([0.0, 4.0, 59.0]),
@@ -116,9 +116,9 @@ def test_a_plan_costs_what_its_flows_cost_and_no_plan_beats_its_gap(seed: int) -
     volume_gb = rng.choice([1.0, 8.0, 30.0, 200.0]) if objects > 1 else 0.01
     transfer = prepare(catalog, SOURCE, SINK, volume_gb, limits, objects=objects)
 
-    def plan_for(goal: Goal) -> OverlayPlan | None:
+    def plan_for(goal: Goal) -> UnicastOverlay | None:
         try:
-            return answer_goal(transfer, goal)
+            return solve_overlay(transfer, goal)
         except InfeasibleGoal as error:
             if isinstance(goal, MaxCost) and error.nearest is not None:
                 assert error.nearest.cost.total_usd > goal.usd, f"{goal}: the nearest plan meets the goal"

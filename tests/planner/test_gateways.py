@@ -11,17 +11,17 @@ import pytest
 from tests.planner.worlds import random_world
 from tradewind.model.goal import Fastest, MinThroughput
 from tradewind.model.region import Region
-from tradewind.planner.gateways import gateway_plan
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, prepare
+from tradewind.planner.gateways import assign_gateways
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import prepare, solve_overlay
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_gateways_share_evenly_and_add_up(seed: int) -> None:
     catalog = random_world(seed, 5)
-    transfer = prepare(catalog, Region("p", "r0"), Region("q", "r1"), 10.0, Limits(machines_per_region=4))
-    overlay = answer_goal(transfer, Fastest())
-    plan = gateway_plan(overlay)
+    transfer = prepare(catalog, Region("p", "r0"), Region("q", "r1"), 10.0, PlanningLimits(machines_per_region=4))
+    overlay = solve_overlay(transfer, Fastest())
+    plan = assign_gateways(overlay)
     assert plan.overlay is overlay
     assert math.fsum(route.share for route in plan.routes) == pytest.approx(1.0)
     region_of = {gateway.name: gateway.region for gateway in plan.gateways}
@@ -45,13 +45,13 @@ def test_gateways_share_evenly_and_add_up(seed: int) -> None:
 def test_no_gateway_moves_more_than_its_own_machine_can(seed: int, part: float) -> None:
     """Where types are to choose from, too: what a region moves must fit each machine's card and connections."""
     catalog = random_world(seed, 5, types=3)
-    transfer = prepare(catalog, Region("p", "r0"), Region("q", "r1"), 10.0, Limits(machines_per_region=4))
-    top = answer_goal(transfer, Fastest())
-    overlay = answer_goal(transfer, MinThroughput(part * top.throughput_gbps))
+    transfer = prepare(catalog, Region("p", "r0"), Region("q", "r1"), 10.0, PlanningLimits(machines_per_region=4))
+    top = solve_overlay(transfer, Fastest())
+    overlay = solve_overlay(transfer, MinThroughput(part * top.throughput_gbps))
     machine = {machines.region: machines.offer.machine for machines in overlay.machines}
     assert len(machine) == len(overlay.machines), "one type in each region"
     link = {(str(edge.src), str(edge.dst)): edge.link_gbps for edge in overlay.edges}
-    plan = gateway_plan(overlay)
+    plan = assign_gateways(overlay)
     region_of = {gateway.name: gateway.region for gateway in plan.gateways}
     moved: dict[tuple[str, str], float] = defaultdict(float)
     used: dict[tuple[str, str], float] = defaultdict(float)

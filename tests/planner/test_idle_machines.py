@@ -12,10 +12,10 @@ from tradewind.model.goal import Fastest
 from tradewind.model.overlay import RegionMachines
 from tradewind.model.region import Region
 from tradewind.planner.check import violations
-from tradewind.planner.formulation import Ask
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import Transfer, answer_goal, checked_plan, prepare
-from tradewind.planner.point import Point
+from tradewind.planner.formulation import Subproblem
+from tradewind.planner.goals import Point
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import Transfer, build_checked, prepare, solve_overlay
 from tradewind.planner.solver import SolverSettings, solve_flows
 
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
@@ -23,27 +23,29 @@ SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
 
 def three_regions() -> Transfer:
     catalog = random_world(0, 3)
-    return prepare(catalog, SOURCE, SINK, 40.0, Limits(machines_per_region=1))
+    return prepare(catalog, SOURCE, SINK, 40.0, PlanningLimits(machines_per_region=1))
 
 
 def test_machines_that_nothing_passes_are_neither_kept_nor_paid() -> None:
     transfer = three_regions()
     network = transfer.network
     machines = np.array([1 for _ in network.options], dtype=np.int64)
-    answer = solve_flows(transfer.formulation, Ask(0.0, math.inf, maximise_rate=True), machines, SolverSettings())
-    assert answer is not None
+    solution = solve_flows(
+        transfer.formulation, Subproblem(0.0, math.inf, maximise_rate=True), machines, SolverSettings()
+    )
+    assert solution is not None
     ends = [(network.tail[e], network.head[e]) for e in transfer.formulation.links]
     direct = [(network.regions[int(u)], network.regions[int(v)]) == (SOURCE, SINK) for u, v in ends]
-    flow = np.where(direct, answer.flow_gbps, 0.0)
-    point = Point.of(transfer.formulation, transfer.job, replace(answer, flow_gbps=flow))
-    plan = checked_plan(transfer, Fastest(), point)
+    flow = np.where(direct, solution.flow_gbps, 0.0)
+    point = Point.of(transfer.formulation, transfer.demand, replace(solution, flow_gbps=flow))
+    plan = build_checked(transfer, Fastest(), point)
     assert {m.region for m in plan.machines} == {SOURCE, SINK}
     assert plan.cost.total_usd < point.cost_usd
 
 
 def test_the_check_refuses_machines_that_nothing_passes() -> None:
     transfer = three_regions()
-    plan = answer_goal(transfer, Fastest())
+    plan = solve_overlay(transfer, Fastest())
     idle = Region("p", "r9")
     extra = RegionMachines(idle, plan.machines[0].offer, 1)
     wrong = violations(replace(plan, machines=(*plan.machines, extra)), transfer.catalog, transfer.limits)

@@ -18,8 +18,8 @@ from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import StoreLimits
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, prepare
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import prepare, solve_overlay
 
 SOURCE, SINK = Region("p", "source"), Region("q", "sink")
 TIERS = (PriceTier(0.0, 0.09), PriceTier(10_000.0, 0.05))
@@ -35,15 +35,15 @@ def world() -> Catalog:
 
 
 def test_the_cheaper_machine_of_equal_caps_is_taken() -> None:
-    plan = answer_goal(prepare(world(), SOURCE, SINK, 100.0), Cheapest())
+    plan = solve_overlay(prepare(world(), SOURCE, SINK, 100.0), Cheapest())
     assert {m.offer.machine.name for m in plan.machines if m.region == SOURCE} == {"p-small"}
-    alone = prepare(world(), SOURCE, SINK, 100.0, Limits(machine_types={"p-10", "q-10"}))
-    assert answer_goal(alone, Cheapest()).cost.machines_usd > plan.cost.machines_usd
+    alone = prepare(world(), SOURCE, SINK, 100.0, PlanningLimits(machine_types={"p-10", "q-10"}))
+    assert solve_overlay(alone, Cheapest()).cost.machines_usd > plan.cost.machines_usd
 
 
 def test_a_quota_of_the_account_limits_machines() -> None:
-    free = answer_goal(prepare(world(), SOURCE, SINK, 100.0), Fastest())
-    held = answer_goal(prepare(replace(world(), quotas={SINK: 3}), SOURCE, SINK, 100.0), Fastest())
+    free = solve_overlay(prepare(world(), SOURCE, SINK, 100.0), Fastest())
+    held = solve_overlay(prepare(replace(world(), quotas={SINK: 3}), SOURCE, SINK, 100.0), Fastest())
     assert free.machine_counts[SINK] == 8
     assert held.machine_counts[SINK] == 3
     assert held.throughput_gbps == pytest.approx(24.0)
@@ -56,29 +56,31 @@ def test_object_stores_limit_rates_and_bill_requests() -> None:
         "p": StoreLimits("p", 2.0, 9.0, 0.0004, 0.005, MADE),
         "q": StoreLimits("q", 9.0, 1.5, 0.0004, 0.005, MADE),
     }
-    transfer = prepare(replace(world(), stores=stores), SOURCE, SINK, 160.0, Limits(machines_per_region=2))
-    plan = answer_goal(transfer, Fastest())
+    transfer = prepare(replace(world(), stores=stores), SOURCE, SINK, 160.0, PlanningLimits(machines_per_region=2))
+    plan = solve_overlay(transfer, Fastest())
     assert plan.throughput_gbps == pytest.approx(3.0)
     assert any("object-store write rate at q:sink" in phrase for phrase in plan.binding)
     assert plan.cost.requests_usd == pytest.approx((9_537 * (0.0004 + 0.005) + 10 * 0.005) / 1000), "16 MiB each"
     with pytest.raises(InfeasibleGoal, match="object-store write rate"):
-        answer_goal(transfer, MinThroughput(4.0))
+        solve_overlay(transfer, MinThroughput(4.0))
     without = prepare(
-        replace(world(), stores=stores), SOURCE, SINK, 160.0, Limits(machines_per_region=2, store_limits=False)
+        replace(world(), stores=stores), SOURCE, SINK, 160.0, PlanningLimits(machines_per_region=2, store_limits=False)
     )
-    assert answer_goal(without, Fastest()).throughput_gbps == pytest.approx(16.0)
+    assert solve_overlay(without, Fastest()).throughput_gbps == pytest.approx(16.0)
 
 
 def test_egress_is_billed_on_what_is_sent() -> None:
-    plain = answer_goal(prepare(world(), SOURCE, SINK, 100.0), Fastest())
-    packed = answer_goal(prepare(world(), SOURCE, SINK, 100.0, Limits(compression_ratio=0.5)), Fastest())
+    plain = solve_overlay(prepare(world(), SOURCE, SINK, 100.0), Fastest())
+    packed = solve_overlay(prepare(world(), SOURCE, SINK, 100.0, PlanningLimits(compression_ratio=0.5)), Fastest())
     assert packed.cost.egress_usd == pytest.approx(plain.cost.egress_usd / 2)
     assert packed.throughput_gbps == pytest.approx(2 * plain.throughput_gbps), "links carry sent bytes, rates are data"
 
 
 @pytest.mark.parametrize(("used_gb", "usd"), [(0.0, 9.0), (9_950.0, 50 * 0.09 + 50 * 0.05), (20_000.0, 5.0)])
 def test_tiers_go_on_from_what_was_sent_this_month(used_gb: float, usd: float) -> None:
-    plan = answer_goal(prepare(world(), SOURCE, SINK, 100.0, Limits(monthly_egress_used_gb=used_gb)), Fastest())
+    plan = solve_overlay(
+        prepare(world(), SOURCE, SINK, 100.0, PlanningLimits(monthly_egress_used_gb=used_gb)), Fastest()
+    )
     assert plan.cost.egress_usd == pytest.approx(usd)
 
 

@@ -16,13 +16,13 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import StoreLimits
-from tradewind.model.overlay import MulticastPlan
+from tradewind.model.overlay import MulticastOverlay
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner import goals, solver
 from tradewind.planner.check import multicast_violations
-from tradewind.planner.distribution import answer_multicast, compare_multicast, prepare_multicast
-from tradewind.planner.network import Limits
+from tradewind.planner.multicast import compare_multicast, prepare_multicast, solve_multicast
+from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import Transfer, solve_goal, trace_transfer
 
 VOLUME_GB = 40.0
@@ -40,11 +40,11 @@ def world_of(seed: int) -> tuple[TreeWorld, Transfer]:
         catalog = replace(catalog, grid=Grid(links))
     sinks = SINKS[: 2 + seed // 2 % 2]
     world = TreeWorld(catalog, SOURCE, sinks, VOLUME_GB, 1)
-    return world, prepare_multicast(catalog, SOURCE, sinks, VOLUME_GB, Limits(machines_per_region=1))
+    return world, prepare_multicast(catalog, SOURCE, sinks, VOLUME_GB, PlanningLimits(machines_per_region=1))
 
 
-def planned(transfer: Transfer, goal: Goal) -> MulticastPlan:
-    plan = answer_multicast(transfer, goal)
+def planned(transfer: Transfer, goal: Goal) -> MulticastOverlay:
+    plan = solve_multicast(transfer, goal)
     assert multicast_violations(plan, transfer.catalog, transfer.limits) == []
     assert plan.optimal
     return plan
@@ -56,7 +56,7 @@ def test_each_goal_is_as_good_as_brute_force(seed: int) -> None:
     top_gbps = fastest_gbps(world)
     if top_gbps == 0.0:
         with pytest.raises(InfeasibleGoal, match="no links are known from"):
-            answer_multicast(transfer, Fastest())
+            solve_multicast(transfer, Fastest())
         return
     assert planned(transfer, Fastest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)
     for part in (0.4, 0.85):
@@ -73,7 +73,7 @@ def test_each_goal_is_as_good_as_brute_force(seed: int) -> None:
     fast = planned(transfer, MaxCost(ceiling))
     assert fast.throughput_gbps == pytest.approx(fastest_gbps(world, ceiling), rel=1e-6)
     with pytest.raises(InfeasibleGoal) as too_cheap:
-        answer_multicast(transfer, MaxCost(least_usd * 0.9))
+        solve_multicast(transfer, MaxCost(least_usd * 0.9))
     assert too_cheap.value.nearest is not None
     assert too_cheap.value.nearest.cost.total_usd == pytest.approx(least_usd)
 
@@ -93,13 +93,13 @@ def test_done_soonest_is_the_cheapest_of_those_done_about_as_soon(seed: int) -> 
 
 def test_done_soonest_has_a_plan_where_a_cheaper_one_takes_too_long_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
     _, transfer = world_of(2)
-    best, top = answer_multicast(transfer, Soonest()), answer_multicast(transfer, Fastest())
+    best, top = solve_multicast(transfer, Soonest()), solve_multicast(transfer, Fastest())
 
     def weary(*_: Any, **__: Any) -> Any:
         raise SolverLimitReached("no plan found within 20 s")
 
     monkeypatch.setattr(goals, "solve_machines", weary)
-    plan = answer_multicast(transfer, Soonest())
+    plan = solve_multicast(transfer, Soonest())
     assert plan.throughput_gbps == pytest.approx(top.throughput_gbps)
     assert not plan.optimal
     assert plan.cost.total_usd * (1 - plan.gap) <= best.cost.total_usd * (1 + 1e-6)
@@ -112,7 +112,7 @@ def test_the_fastest_beyond_the_size_that_is_solved_whole_is_not_asked_of_all_re
     for module in (solver, goals):
         monkeypatch.setattr(module, "WHOLE_COLUMNS_MAX", 0)
     monkeypatch.setattr(goals, "solve_flows", lambda *_: None)  # as where time is up
-    plan = answer_multicast(transfer, Fastest())
+    plan = solve_multicast(transfer, Fastest())
     top_gbps = fastest_gbps(world)
     assert plan.throughput_gbps <= top_gbps * (1 + 1e-6) <= plan.throughput_gbps * (1 + plan.gap) * (1 + 2e-6)
 
@@ -129,11 +129,11 @@ def test_beyond_the_size_that_is_solved_whole_the_gap_is_honest(seed: int, monke
         (MinThroughput(0.7 * top_gbps), cheapest_usd(world, 0.7 * top_gbps)),
         (Cheapest(), cheapest_usd(world, top_gbps * 1e-3)),
     ):
-        plan = answer_multicast(transfer, goal)
+        plan = solve_multicast(transfer, goal)
         assert plan.cost.total_usd * (1 - plan.gap) <= best_usd * (1 + 1e-6)
         assert best_usd <= plan.cost.total_usd * (1 + 1e-6)
         assert plan.gap < 1.0
-    fast = answer_multicast(transfer, Fastest())
+    fast = solve_multicast(transfer, Fastest())
     assert fast.throughput_gbps <= top_gbps * (1 + 1e-6) <= fast.throughput_gbps * (1 + fast.gap) * (1 + 2e-6)
 
 
@@ -143,17 +143,17 @@ def test_store_limits_bind_where_only_some_regions_are_solved_for(monkeypatch: p
     catalog = random_world(2, 6)
     stores = {provider: StoreLimits(provider, 1.0, 0.75, 0.0, 0.0, MADE) for provider in "pq"}
     catalog = replace(catalog, stores=stores)
-    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, Limits(machines_per_region=1))
-    plan = answer_multicast(transfer, Fastest())
+    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, PlanningLimits(machines_per_region=1))
+    plan = solve_multicast(transfer, Fastest())
     assert plan.throughput_gbps == pytest.approx(0.75)
     assert plan.binding[0].startswith("the object-store write rate at")
 
 
 def test_a_plan_stands_where_the_search_for_a_better_one_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = random_world(2, 5, boot_s=5.0)
-    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, Limits(machines_per_region=2))
-    ceiling = 1.3 * answer_multicast(transfer, Cheapest()).cost.total_usd
-    best = answer_multicast(transfer, MaxCost(ceiling))
+    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, PlanningLimits(machines_per_region=2))
+    ceiling = 1.3 * solve_multicast(transfer, Cheapest()).cost.total_usd
+    best = solve_multicast(transfer, MaxCost(ceiling))
     solves = count()
 
     def weary(*args: Any, **kwargs: Any) -> Any:
@@ -170,8 +170,8 @@ def test_a_plan_stands_where_the_search_for_a_better_one_takes_too_long(monkeypa
 
 def test_a_ceiling_that_the_cheapest_plan_meets_has_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = random_world(2, 5, boot_s=5.0)
-    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, Limits(machines_per_region=2))
-    cheapest = answer_multicast(transfer, Cheapest())
+    transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, PlanningLimits(machines_per_region=2))
+    cheapest = solve_multicast(transfer, Cheapest())
     solve = solver.solve_machines
 
     def weary(*args: Any, **kwargs: Any) -> Any:
@@ -179,14 +179,14 @@ def test_a_ceiling_that_the_cheapest_plan_meets_has_a_plan(monkeypatch: pytest.M
             raise SolverLimitReached("no plan found within 5 s")
         return solve(*args, **kwargs)
 
-    best = answer_multicast(transfer, MaxCost(1.3 * cheapest.cost.total_usd))
+    best = solve_multicast(transfer, MaxCost(1.3 * cheapest.cost.total_usd))
     monkeypatch.setattr(goals, "solve_machines", weary)
-    plan = answer_multicast(transfer, MaxCost(1.3 * cheapest.cost.total_usd))
+    plan = solve_multicast(transfer, MaxCost(1.3 * cheapest.cost.total_usd))
     assert plan.throughput_gbps <= best.throughput_gbps * (1 + 1e-6)
     assert best.throughput_gbps <= plan.throughput_gbps * (1 + plan.gap) * (1 + 2e-6)
     assert plan.gap < 2
     with pytest.raises(SolverLimitReached):
-        answer_multicast(transfer, MaxCost(0.9 * cheapest.cost.total_usd))
+        solve_multicast(transfer, MaxCost(0.9 * cheapest.cost.total_usd))
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 6])
@@ -211,7 +211,7 @@ def graph(edges: list[tuple[str, str, float]], egress_gbps: float = 10.0) -> Cat
 def test_a_relay_duplicates_what_it_receives_once() -> None:
     catalog = graph([("s", "hub", 4.0), ("hub", "a", 8.0), ("hub", "b", 8.0)])
     source, sinks = Region("p", "s"), (Region("p", "a"), Region("p", "b"))
-    transfer = prepare_multicast(catalog, source, sinks, 8.0, Limits(machines_per_region=1))
+    transfer = prepare_multicast(catalog, source, sinks, 8.0, PlanningLimits(machines_per_region=1))
     plan = planned(transfer, MinThroughput(3.0))
     assert len(plan.trees) == 1
     assert plan.trees[0].hops[0] == (source, Region("p", "hub"))
@@ -228,7 +228,7 @@ def test_the_butterfly_is_not_promised_what_only_coding_could_carry() -> None:
     offers = {Region("p", name): (offer("p", egress, ingress, 1.0, 0.0),) for name, (egress, ingress) in caps.items()}
     catalog = replace(catalog, region_offers=offers)
     sinks = (Region("p", "a"), Region("p", "b"))
-    transfer = prepare_multicast(catalog, Region("p", "s"), sinks, 8.0, Limits(machines_per_region=1))
+    transfer = prepare_multicast(catalog, Region("p", "s"), sinks, 8.0, PlanningLimits(machines_per_region=1))
     plan = planned(transfer, Fastest())
     assert transfer.formulation.shared is not None
     assert transfer.formulation.shared.rows() is not None, "the relaxation alone was too hopeful"

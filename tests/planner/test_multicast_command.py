@@ -63,9 +63,9 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_infeasible_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = problem(tmp_path, goal={"min_throughput_gbps": 400})
     assert main(["plan", "--problem", str(path), "--json"]) == 1
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["status"] == "infeasible"
-    assert answer["nearest"]["trees"]
+    solution = json.loads(capsys.readouterr().out)
+    assert solution["status"] == "infeasible"
+    assert solution["nearest"]["trees"]
     assert main(["plan", "--problem", str(path)]) == 1
     assert "out of reach" in capsys.readouterr().err
 

@@ -15,13 +15,13 @@ from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.grid import Grid, Link
-from tradewind.model.overlay import MulticastPlan, OverlayPlan
+from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner.check import multicast_violations, violations
-from tradewind.planner.distribution import answer_multicast, prepare_multicast, trace_multicast
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, prepare, trace_transfer
+from tradewind.planner.multicast import prepare_multicast, solve_multicast, trace_multicast
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import prepare, solve_overlay, trace_transfer
 
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
 
@@ -30,8 +30,8 @@ def price(*tiers: tuple[float, float]) -> EgressPrice:
     return EgressPrice(tuple(PriceTier(start, usd) for start, usd in tiers), MADE)
 
 
-def planned(catalog: Catalog, volume_gb: float, goal: Goal, limits: Limits) -> OverlayPlan:
-    plan = answer_goal(prepare(catalog, SOURCE, SINK, volume_gb, limits), goal)
+def planned(catalog: Catalog, volume_gb: float, goal: Goal, limits: PlanningLimits) -> UnicastOverlay:
+    plan = solve_overlay(prepare(catalog, SOURCE, SINK, volume_gb, limits), goal)
     assert violations(plan, catalog, limits) == []
     return plan
 
@@ -48,7 +48,7 @@ def split_world() -> Catalog:
 
 def test_two_routes_of_one_account_fill_its_tiers_together() -> None:
     catalog = split_world()
-    limits = Limits(machines_per_region=2)
+    limits = PlanningLimits(machines_per_region=2)
     plan = planned(catalog, 150.0, MinThroughput(10.0), limits)
     by_relay = sum(e.gbps for e in plan.edges if e.src == SOURCE and e.dst != SINK) / plan.throughput_gbps
     egress = 100 * 0.10 + 50 * 0.02 + 150 * by_relay * 0.01
@@ -59,7 +59,7 @@ def test_two_routes_of_one_account_fill_its_tiers_together() -> None:
 
 
 def test_a_plan_for_the_rest_of_a_transfer_goes_on_in_the_tier_that_was_reached() -> None:
-    catalog, limits = split_world(), Limits(machines_per_region=2)
+    catalog, limits = split_world(), PlanningLimits(machines_per_region=2)
     relay = Region("p", "r2")
     sent = replace(limits, egress_sent_gb={(SOURCE, SINK): 30.0, (relay, SINK): 50.0, (SOURCE, relay): 50.0})
     plan = planned(catalog, 150.0, Cheapest(), sent)
@@ -76,7 +76,7 @@ def test_half_of_the_volume_does_not_reach_a_tier_of_the_whole() -> None:
     prices = {(SOURCE, relay): inner, (relay, SINK): out, (SOURCE, other): inner, (other, SINK): out}
     offers = {name: (offer(name, 10.0, 10.0, 1.0, 0.0),) for name in ("p", "q", "s")}
     catalog = Catalog({}, PriceBook(prices), Grid(links), offers)
-    limits = Limits(machines_per_region=2, per_region={relay: 1, other: 1})
+    limits = PlanningLimits(machines_per_region=2, per_region={relay: 1, other: 1})
     plan = planned(catalog, 150.0, MinThroughput(10.0), limits)
     assert plan.cost.egress_usd == pytest.approx(150 * 0.11), "the mean price of 150 GB would be 0.0733"
     cheapest = planned(catalog, 150.0, Cheapest(), limits)
@@ -109,7 +109,7 @@ def tiered_world(seed: int, *, rising: bool) -> Catalog:
     ],
 )
 def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float, rising: bool) -> None:
-    catalog, volume_gb, limits = tiered_world(seed, rising=rising), 40.0, Limits(machines_per_region=1)
+    catalog, volume_gb, limits = tiered_world(seed, rising=rising), 40.0, PlanningLimits(machines_per_region=1)
     if boot_s:
         offers = {
             name: tuple(replace(o, machine=replace(o.machine, boot_s=boot_s)) for o in of)
@@ -145,12 +145,12 @@ def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float, rising: b
 
 @pytest.mark.parametrize("seed", [0, 1, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 16))])
 def test_the_frontier_has_tiers_too(seed: int) -> None:
-    catalog, limits = tiered_world(seed, rising=seed % 2 == 1), Limits(machines_per_region=1)
+    catalog, limits = tiered_world(seed, rising=seed % 2 == 1), PlanningLimits(machines_per_region=1)
     world = World(catalog, SOURCE, SINK, 40.0, 1, 0.0)
     transfer = prepare(catalog, SOURCE, SINK, 40.0, limits)
     frontier = trace_transfer(transfer)
     low_usd, high_usd = frontier.segments[0].cost_from_usd, frontier.segments[-1].cost_to_usd
-    assert low_usd == pytest.approx(answer_goal(transfer, Cheapest()).cost.total_usd, rel=1e-5)
+    assert low_usd == pytest.approx(solve_overlay(transfer, Cheapest()).cost.total_usd, rel=1e-5)
     for step in range(4):
         usd = low_usd + (high_usd - low_usd) * (step + 0.37) / 4
         best_gbps = brute_force_tiers.fastest_gbps(world, usd)
@@ -164,12 +164,12 @@ SINKS = (Region("q", "r1"), Region("p", "r2"))
 
 @pytest.mark.parametrize("seed", [0, 1, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 16))])
 def test_several_destinations_fill_tiers_together(seed: int) -> None:
-    catalog, limits = tiered_world(seed, rising=False), Limits(machines_per_region=1)
+    catalog, limits = tiered_world(seed, rising=False), PlanningLimits(machines_per_region=1)
     world = TreeWorld(catalog, SOURCE, SINKS, 40.0, 1)
     transfer = prepare_multicast(catalog, SOURCE, SINKS, 40.0, limits)
 
-    def made(goal: Goal) -> MulticastPlan:
-        plan = answer_multicast(transfer, goal)
+    def made(goal: Goal) -> MulticastOverlay:
+        plan = solve_multicast(transfer, goal)
         assert multicast_violations(plan, catalog, limits) == []
         return plan
 

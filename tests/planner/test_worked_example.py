@@ -38,14 +38,14 @@ def problem(folder: Path, goal: dict[str, object]) -> Path:
     return path
 
 
-def answer(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[int, dict[str, object]]:
+def solution(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[int, dict[str, object]]:
     code = main(["plan", "--problem", str(path), "--json"])
     document: dict[str, object] = json.loads(capsys.readouterr().out)
     return code, document
 
 
 def test_cheapest_at_exactly_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, plan = answer(capsys, problem(tmp_path, {"min_throughput_gbps": 12.4, "exactly": True}))
+    code, plan = solution(capsys, problem(tmp_path, {"min_throughput_gbps": 12.4, "exactly": True}))
     assert code == 0
     assert plan["status"] == "optimal"
     assert plan["throughput_gbps"] == pytest.approx(12.4)
@@ -58,14 +58,14 @@ def test_cheapest_at_exactly_a_rate(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_fastest_under_a_ceiling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, plan = answer(capsys, problem(tmp_path, {"max_cost_usd": 5.4}))
+    code, plan = solution(capsys, problem(tmp_path, {"max_cost_usd": 5.4}))
     assert code == 0
     assert plan["throughput_gbps"] == pytest.approx(13.1026, abs=5e-5)
     assert plan["cost_usd"]["total"] <= 5.4 + 1e-9  # type: ignore[index]
 
 
 def test_infeasible_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, plan = answer(capsys, problem(tmp_path, {"max_cost_usd": 3.0}))
+    code, plan = solution(capsys, problem(tmp_path, {"max_cost_usd": 3.0}))
     assert code == 1
     assert plan["status"] == "infeasible"
     assert plan["nearest"]["cost_usd"]["total"] == pytest.approx(4.4268, abs=5e-5)  # type: ignore[index]

@@ -10,7 +10,7 @@ import pytest
 
 from tradewind.errors import SkyFileError
 from tradewind.sky.file import network_from_document, read_sky_file
-from tradewind.sky.network import Network
+from tradewind.sky.network import EmulatedNetwork
 
 TWO: dict[str, Any] = {
     "regions": {"aws:us-east-1": {"machines": 2}, "azure:westus": {}},
@@ -18,11 +18,11 @@ TWO: dict[str, Any] = {
 }
 
 
-def network(**changes: Any) -> Network:
+def network(**changes: Any) -> EmulatedNetwork:
     return network_from_document({**TWO, **changes}, Path())
 
 
-def pipe_between(sky: Network, src: str, dst: str) -> int:
+def pipe_between(sky: EmulatedNetwork, src: str, dst: str) -> int:
     names = [machine.name for machine in sky.machines]
     return next(p.pipe for p in sky.paths if (names[p.src], names[p.dst]) == (src, dst))
 

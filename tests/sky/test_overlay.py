@@ -22,7 +22,7 @@ from tradewind.model.goal import MaxCost
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, EgressRule, PriceTier
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 from tradewind.sky.file import read_sky_file
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
@@ -58,7 +58,7 @@ def test_a_plan_mixes_routes_to_its_ceiling_and_becomes_a_topology_and_back(tmp_
     link = catalog.grid.link(Region.parse(SOURCE), Region.parse(SINK))
     assert link is not None and link.rtt_ms == 60
     assert link.gbps == pytest.approx(0.05 * data_per_wire(1500))
-    plan = plan_overlay(catalog, Region.parse(SOURCE), Region.parse(SINK), 1.0, MaxCost(0.1), Limits())
+    plan = plan_overlay(catalog, Region.parse(SOURCE), Region.parse(SINK), 1.0, MaxCost(0.1), PlanningLimits())
     assert {route.nodes[1:-1] for route in plan.routes} == {(), ("azure-westus2-1",)}
     assert plan.prediction is not None and plan.prediction.cost_usd <= 0.1
     again = topology_from_document(json.loads(json.dumps(topology_document(plan)))).plan
@@ -90,7 +90,7 @@ def test_a_transfer_keeps_the_plans_shares_and_cost_and_leaves_nothing(
         Region.parse(SINK),
         VOLUME_BYTES / 1e9,
         MaxCost(ceiling_usd),
-        Limits(),
+        PlanningLimits(),
     )
     assert plan.overlay is not None
     assert summary["progress"]["cost_usd"] == pytest.approx(plan.overlay.cost.egress_usd, rel=0.02)

@@ -30,16 +30,16 @@ from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, Summary
 from tradewind.model.goal import MaxCost
 from tradewind.model.job import MIN_FILE_CHUNK_BYTES
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan
 from tradewind.model.region import Region
 from tradewind.model.units import format_bytes, format_duration, format_rate
 from tradewind.planner.baseline import direct
-from tradewind.planner.gateways import gateway_plan
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, prepare
+from tradewind.planner.gateways import assign_gateways
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import prepare, solve_overlay
 from tradewind.sky.file import network_from_document
-from tradewind.sky.network import Network
+from tradewind.sky.network import EmulatedNetwork
 from tradewind.sky.running import Sky
 
 __all__ = ["run_in_sky"]
@@ -79,7 +79,7 @@ class Racer:
     ended: bool = False
 
     @property
-    def overlay(self) -> OverlayPlan:
+    def overlay(self) -> UnicastOverlay:
         """The plan by region."""
         assert self.plan.overlay is not None
         return self.plan.overlay
@@ -113,18 +113,18 @@ def run_in_sky(args: Namespace, place: Path, talk: Talk) -> int:
         return _end(racers, cargo, late, talk)
 
 
-def _plans(network: Network, cargo: Cargo) -> tuple[Plan, Plan]:
+def _plans(network: EmulatedNetwork, cargo: Cargo) -> tuple[Plan, Plan]:
     """Direct with one machine at each end, and the fastest overlay for COST_FACTOR times its price."""
     transfer = prepare(
-        sky_catalog(network, load_catalog()), SOURCE, SINK, cargo.bytes / 1e9, Limits(machines_per_region=1)
+        sky_catalog(network, load_catalog()), SOURCE, SINK, cargo.bytes / 1e9, PlanningLimits(machines_per_region=1)
     )
     straight = direct(transfer)
     assert straight is not None, "the packaged catalog has a link between all its regions"
-    overlay = answer_goal(transfer, MaxCost(straight.cost.total_usd * COST_FACTOR))
-    return gateway_plan(straight, lead_region=str(SOURCE)), gateway_plan(overlay, lead_region=str(SOURCE))
+    overlay = solve_overlay(transfer, MaxCost(straight.cost.total_usd * COST_FACTOR))
+    return assign_gateways(straight, lead_region=str(SOURCE)), assign_gateways(overlay, lead_region=str(SOURCE))
 
 
-def _introduce(network: Network, plans: tuple[Plan, Plan], talk: Talk) -> None:
+def _introduce(network: EmulatedNetwork, plans: tuple[Plan, Plan], talk: Talk) -> None:
     clouds = sorted({region.provider for region in REGIONS})
     ends = {network.machines.index(machine): machine.region for machine in network.machines}
     rtt_ms = next(path.delay_us * 2e-3 for path in network.paths if (ends[path.src], ends[path.dst]) == (SOURCE, SINK))

@@ -20,7 +20,7 @@ from tradewind.model.units import format_count, format_duration, parse_duration_
 if TYPE_CHECKING:
     from tradewind.measure.campaign import Campaign, MeasuredLink
     from tradewind.measure.probe import ProbeSettings
-    from tradewind.sky.network import Network
+    from tradewind.sky.network import EmulatedNetwork
     from tradewind.sky.running import Sky
 
 USAGE = "[OPTION]… --sky FILE [REGION|FROM,TO]…"
@@ -99,7 +99,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _pairs(words: list[str], network: Network) -> list[tuple[Region, Region]]:
+def _pairs(words: list[str], network: EmulatedNetwork) -> list[tuple[Region, Region]]:
     """All ordered pairs of the regions given, or of the sky; and those named one by one. Raises UsageError."""
     known = {machine.region for machine in network.machines}
     linked = {(network.machines[path.src].region, network.machines[path.dst].region) for path in network.paths}
@@ -126,7 +126,7 @@ def _region(text: str, known: set[Region]) -> Region:
     return region
 
 
-def _shared(network: Network) -> dict[tuple[Region, Region], set[int]]:
+def _shared(network: EmulatedNetwork) -> dict[tuple[Region, Region], set[int]]:
     """The pipes of each pair's first machines, which other pairs may share."""
     first = {machine.region: index for index, machine in reversed(list(enumerate(network.machines)))}
     pipes: dict[tuple[Region, Region], set[int]] = defaultdict(set)

@@ -20,7 +20,7 @@ from tradewind.model.units import parse_bytes, parse_duration_s
 
 if TYPE_CHECKING:
     from tradewind.planner.plan import Transfer
-    from tradewind.render.plans import DistributionPlan, TransferFrontier, TransferPlan
+    from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
 HELP = """\
 Plan a transfer between two regions: relays, machines, rate and cost. With several destinations all of them receive
@@ -192,7 +192,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def draw(path: str, plan: TransferPlan | DistributionPlan, frontier: TransferFrontier | None) -> None:
+def draw(path: str, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None) -> None:
     """Writes the picture and says so. Raises UsageError if the file cannot be written."""
     plan.plot(path, frontier=frontier)
     print(f"drawn to {path}", file=sys.stderr)
@@ -204,7 +204,7 @@ def infeasible_document(error: InfeasibleGoal) -> dict[str, object]:
     return {"status": "infeasible", "because": error.because, "hint": error.hint, "nearest": nearest}
 
 
-def offers_document(plan: TransferPlan | DistributionPlan) -> dict[str, object]:
+def offers_document(plan: TransferPlan | MulticastPlan) -> dict[str, object]:
     """Return the JSON that `--explain` adds."""
     offers = [{"change": o.change, "gain": o.gain, "plan": plan_document(o.plan)} for o in plan.would_help()]
     return {"would_help": offers}
@@ -227,9 +227,9 @@ def frontier_document(frontier: TransferFrontier) -> dict[str, object]:
 def _write_topology(path: str, plan: TransferPlan) -> None:
     """Raises TopologyError if the plan has more routes or connections than gateways take."""
     from tradewind.engine.topology import topology_document
-    from tradewind.planner.gateways import gateway_plan
+    from tradewind.planner.gateways import assign_gateways
 
-    document = topology_document(gateway_plan(plan.overlay))
+    document = topology_document(assign_gateways(plan.overlay))
     try:
         Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
@@ -277,18 +277,18 @@ def _goal(args: Namespace, volume_gb: float) -> Goal:
 
 def _problem(args: Namespace) -> tuple[Transfer, Goal]:
     from tradewind.catalog.problem import read_problem
-    from tradewind.planner.network import Limits
+    from tradewind.planner.network import PlanningLimits
     from tradewind.planner.plan import prepare
 
     _refuse_beside_a_problem(args)
     problem = read_problem(Path(args.problem))
-    limits = Limits(
+    limits = PlanningLimits(
         problem.machines_per_region,
         connections_per_machine=problem.connections_per_machine,
         machines_setting=f"{SAID_BY_A_PROBLEM['max_vms']} of the problem file",
     )
     if len(problem.destinations) > 1:
-        from tradewind.planner.distribution import prepare_multicast
+        from tradewind.planner.multicast import prepare_multicast
 
         several = prepare_multicast(
             problem.catalog, problem.source, problem.destinations, problem.volume_gb, limits, boot_s=problem.boot_s

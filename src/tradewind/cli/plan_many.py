@@ -14,7 +14,7 @@ from tradewind.model.goal import Goal
 
 if TYPE_CHECKING:
     from tradewind.planner.plan import Transfer
-    from tradewind.render.plans import DistributionPlan, TransferFrontier
+    from tradewind.render.plans import MulticastPlan, TransferFrontier
 
 
 def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
@@ -49,7 +49,7 @@ def run_many(args: Namespace, transfer: Transfer, goal: Goal) -> int:
     return 0
 
 
-def _show(args: Namespace, plan: DistributionPlan, frontier: TransferFrontier | None) -> None:
+def _show(args: Namespace, plan: MulticastPlan, frontier: TransferFrontier | None) -> None:
     from shutil import get_terminal_size
 
     from tradewind.render import words

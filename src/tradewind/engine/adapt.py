@@ -24,9 +24,9 @@ from tradewind.engine.launch import JobGateways
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.promise import PromiseWatch, Shortfall
 from tradewind.engine.replan import (
-    NewPlan,
     Question,
     RegionPair,
+    RevisedPlan,
     State,
     ask_again,
     ceiling_usd_per_gb,
@@ -189,7 +189,7 @@ class Adaptation:
         names = _fresh_names(dead, {gateway.name for gateway in self.plan_of_all.gateways})
         plan = with_names(self.plan, names)
         try:
-            self._change(NewPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s), replaced=names)
+            self._change(RevisedPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s), replaced=names)
         except (TradewindError, OSError) as error:
             self._gateways.shrink(self.plan)
             # Another machine may have died meanwhile: the next try replaces all of them.
@@ -279,7 +279,7 @@ class Adaptation:
         self._notices.put(f"{words}: replanned, now {_ways(found.plan)}; {more_usd:+.4f} USD")
         return None
 
-    def _change(self, found: NewPlan, replaced: Mapping[str, str] | None = None) -> None:
+    def _change(self, found: RevisedPlan, replaced: Mapping[str, str] | None = None) -> None:
         """Starts what the plan needs, and gives all gateways their routes, the lead last."""
         before, plan = self.plan, found.plan
         gone = frozenset(self._dead) | frozenset(replaced or ())

@@ -11,9 +11,9 @@ from tradewind.model.job import JobSpec, ObjectSelection, SeveralSelection
 from tradewind.model.plan import Plan, PlannedGateway
 from tradewind.model.program import (
     CopyScope,
+    GatewayLimits,
     HopSpec,
     KeyScope,
-    Limits,
     ObjectScope,
     PrefixScope,
     Program,
@@ -121,7 +121,7 @@ def _outgoing(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) 
     )
 
 
-def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> Limits:
+def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> GatewayLimits:
     """Return the plan's limits, shortened so that a job with a short stall limit does not end late."""
     limits = gateway.limits
     noticed_s = max(NOTICED_S_MIN, job.stall_s // 4)

@@ -9,11 +9,11 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Goal, MaxCost
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
 from tradewind.model.plan import Plan
-from tradewind.model.program import Limits as GatewayLimits
+from tradewind.model.program import GatewayLimits
 from tradewind.model.region import Region
-from tradewind.planner.gateways import gateway_plan
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, prepare
+from tradewind.planner.gateways import assign_gateways
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import prepare, solve_overlay
 
 __all__ = [
     "CHUNKS_PER_CONNECTION",
@@ -44,7 +44,7 @@ def plan_overlay(
     destination: Region,
     volume_gb: float,
     goal: Goal,
-    limits: Limits,
+    limits: PlanningLimits,
     *,
     objects: int | None = None,
 ) -> Plan:
@@ -56,8 +56,8 @@ def plan_overlay(
     """
     if isinstance(goal, MaxCost):
         goal = MaxCost(goal.usd * (1 - RETRY_RESERVE))
-    overlay = answer_goal(prepare(catalog, source, destination, volume_gb, limits, objects=objects), goal)
-    return gateway_plan(overlay, lead_region=str(source))
+    overlay = solve_overlay(prepare(catalog, source, destination, volume_gb, limits, objects=objects), goal)
+    return assign_gateways(overlay, lead_region=str(source))
 
 
 def pace_bytes_per_s(plan: Plan) -> int | None:

@@ -13,17 +13,17 @@ from tradewind.catalog.load import catalog_folder, load_catalog
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.planner.baseline import direct, gridftp
-from tradewind.planner.distribution import answer_multicast, prepare_multicast
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import Transfer, answer_goal, prepare
-from tradewind.render.plans import DistributionPlan, TransferFrontier, TransferPlan, trace
+from tradewind.planner.multicast import prepare_multicast, solve_multicast
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import Transfer, prepare, solve_overlay
+from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan, trace
 
 __all__ = [
-    "DistributionPlan",
     "GoalName",
+    "MulticastPlan",
     "TransferFrontier",
     "TransferPlan",
     "frontier",
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 @overload
 def plan(source: str, destination: str, **asked: Unpack[_Goals]) -> TransferPlan: ...
 @overload
-def plan(source: str, destination: list[str] | tuple[str, ...], **asked: Unpack[_Goals]) -> DistributionPlan: ...
+def plan(source: str, destination: list[str] | tuple[str, ...], **asked: Unpack[_Goals]) -> MulticastPlan: ...
 def plan(
     source: str,
     destination: str | list[str] | tuple[str, ...],
@@ -92,13 +92,13 @@ def plan(
     effort: float = 1.0,
     objects: int | None = None,
     catalog: Catalog | str | os.PathLike[str] | None = None,
-) -> TransferPlan | DistributionPlan:
+) -> TransferPlan | MulticastPlan:
     """Plan a transfer between two regions, or from one to several. Starts no machine and contacts no cloud.
 
     Args:
         source: region, e.g. `aws:us-east-1`.
         destination: region; or a list of regions, two to eight, each of which receives everything. The plan is a
-            `TransferPlan` for one, a `DistributionPlan` for a list.
+            `TransferPlan` for one, a `MulticastPlan` for a list.
         volume_gb: volume to move [GB, 1e9 bytes].
         goal: `soonest` (including the machines' start), `cheapest` or `fastest`; or one of the next three instead.
         min_throughput_gbps: cheapest at this minimum rate [Gbit/s].
@@ -162,14 +162,14 @@ def frontier(
 
 def planned(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan:
     """The plan for a goal; `started_s` is the `time.perf_counter` at which the question was asked."""
-    overlay = answer_goal(transfer, goal)
+    overlay = solve_overlay(transfer, goal)
     return TransferPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
 
 
-def planned_trees(transfer: Transfer, goal: Goal, started_s: float) -> DistributionPlan:
+def planned_trees(transfer: Transfer, goal: Goal, started_s: float) -> MulticastPlan:
     """The plan for a goal and several destinations; arguments as in `planned`."""
-    overlay = answer_multicast(transfer, goal)
-    return DistributionPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
+    overlay = solve_multicast(transfer, goal)
+    return MulticastPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
 
 
 def _several(transfer: Transfer) -> bool:
@@ -207,7 +207,7 @@ def _region(known: Catalog, region: str) -> Region:
     return known.region_named(region)
 
 
-def outruns_boot(transfer: Transfer) -> OverlayPlan | None:
+def outruns_boot(transfer: Transfer) -> UnicastOverlay | None:
     """The direct way with one machine at each end, if it moves all before further machines would have started."""
     alone = gridftp(transfer)
     return alone if alone is not None and alone.transfer_s <= alone.boot_s else None
@@ -287,7 +287,7 @@ def prepared(
         raise UsageError(
             f"a compression ratio is above 0 and at most 1, not {compression_ratio:g}", hint="for example 0.6"
         )
-    limits = Limits(
+    limits = PlanningLimits(
         machines_per_region=max_vms,
         spot=spot,
         machine_types=vm_types,

@@ -176,7 +176,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
     from tradewind.engine.replan import Question
     from tradewind.fleet.sky_catalog import sky_catalog
-    from tradewind.planner.network import Limits
+    from tradewind.planner.network import PlanningLimits
     from tradewind.sky.file import read_sky_file
 
     assert request.sky is not None
@@ -193,7 +193,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
         return made
     network = read_sky_file(request.sky)
     catalog = sky_catalog(network, load_catalog(catalog_folder(client.store.state_dir)))
-    limits = Limits(machines_per_region=request.machines_per_region or len(sky.machines))
+    limits = PlanningLimits(machines_per_region=request.machines_per_region or len(sky.machines))
     ceiling_usd = _ceiling_usd(request, volume_gb)
     goal = request.goal or (Fastest() if ceiling_usd is None else MaxCost(ceiling_usd))
     plan = plan_overlay(catalog, *regions, volume_gb, goal, limits, objects=objects or None)

@@ -15,12 +15,12 @@ from tradewind.model.goal import Deadline, Goal, MaxCost
 from tradewind.model.plan import Plan
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 
 __all__ = [
     "BETTER_PART",
-    "NewPlan",
     "Question",
+    "RevisedPlan",
     "State",
     "ask_again",
     "ceiling_usd_per_gb",
@@ -48,7 +48,7 @@ class Question:
     source: Region
     destination: Region
     goal: Goal
-    limits: Limits
+    limits: PlanningLimits
     chunk_bytes: int
     ceiling_usd: float | None
     """Ceiling on egress, machines and requests together."""
@@ -82,7 +82,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class NewPlan:
+class RevisedPlan:
     """A new plan, with the limits for the lead: over all routes and runs of the job, and per second."""
 
     plan: Plan
@@ -123,7 +123,7 @@ def unreachable(plan: Plan, seen: Shortfall, living: Collection[str]) -> set[str
     return gone | {name for route in seen.down for name in route[1:-1] if name not in working}
 
 
-def ask_again(question: Question, state: State) -> NewPlan | None:
+def ask_again(question: Question, state: State) -> RevisedPlan | None:
     """Another plan if it is better, after what it costs to start machines; None if there is none.
 
     Raises TradewindError if nothing at all leads to the destination any more.
@@ -163,7 +163,7 @@ def ask_again(question: Question, state: State) -> NewPlan | None:
             machines_usd=state.machines_usd,
             requests_usd=state.requests_usd,
         )
-    return NewPlan(renamed, ceiling, limit)
+    return RevisedPlan(renamed, ceiling, limit)
 
 
 def _as_seen(catalog: Catalog, links: Mapping[RegionPair, float]) -> Catalog:
@@ -173,7 +173,7 @@ def _as_seen(catalog: Catalog, links: Mapping[RegionPair, float]) -> Catalog:
     )
 
 
-def _without(limits: Limits, catalog: Catalog, dead: Mapping[str, Region]) -> Limits:
+def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region]) -> PlanningLimits:
     """Reduce a region's machines by those that were lost there: the provider does not give them back soon."""
     lost = Counter(dead.values())
     most = {

@@ -16,7 +16,7 @@ from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 if TYPE_CHECKING:
     from tradewind.engine.replan import Question
     from tradewind.model.catalog import Catalog
-    from tradewind.model.overlay import OverlayEdge, OverlayPlan
+    from tradewind.model.overlay import OverlayEdge, UnicastOverlay
 
 __all__ = ["Setup", "local_setup", "plan_prices", "planned_setup", "single_setup", "stored_setup", "topology_setup"]
 
@@ -106,7 +106,7 @@ def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
     return prices
 
 
-def _route_prices(plan: Plan, overlay: OverlayPlan, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
+def _route_prices(plan: Plan, overlay: UnicastOverlay, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
     """The edges that cost something, or would with more volume, by route."""
     edges = {(str(edge.src), str(edge.dst)): _edge_price(edge, catalog) for edge in overlay.edges}
     regions = {gateway.name: gateway.region for gateway in plan.gateways}

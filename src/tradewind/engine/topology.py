@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.errors import TopologyError
 from tradewind.model.document import parse_json
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
-from tradewind.model.program import Limits
+from tradewind.model.program import GatewayLimits
 
 #: Connections of a hop for which the file names no other number.
 DEFAULT_CONNECTIONS = 8
@@ -102,9 +102,9 @@ def topology_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _limits_document(limits: Limits) -> dict[str, Any]:
+def _limits_document(limits: GatewayLimits) -> dict[str, Any]:
     """Those that are not the usual ones."""
-    usual = asdict(Limits())
+    usual = asdict(GatewayLimits())
     changed = {key: value for key, value in asdict(limits).items() if value != usual[key]}
     return {"limits": changed} if changed else {}
 
@@ -153,9 +153,9 @@ def _hops(
     return tuple(PlannedHop(*pair, count) for pair, count in connections.items()), detours
 
 
-def _limits(name: str, document: Any) -> Limits:
-    _expect(document, f"limits of gateway {name}", set(), {entry.name for entry in fields(Limits)})
-    return Limits(**{key: int(_number(content, key)) for key, content in document.items()})
+def _limits(name: str, document: Any) -> GatewayLimits:
+    _expect(document, f"limits of gateway {name}", set(), {entry.name for entry in fields(GatewayLimits)})
+    return GatewayLimits(**{key: int(_number(content, key)) for key, content in document.items()})
 
 
 def _expect(document: Any, what: str, required: set[str], optional: set[str]) -> None:

@@ -16,7 +16,7 @@ from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Place, Region
-from tradewind.sky.network import Machine, Network
+from tradewind.sky.network import EmulatedNetwork, MachineSpec
 
 __all__ = ["data_per_wire", "sky_catalog"]
 
@@ -36,7 +36,7 @@ def data_per_wire(mtu_bytes: int) -> float:
     return (mtu_bytes - IN_PACKET_BYTES) / (mtu_bytes + AROUND_PACKET_BYTES) * TLS_PER_PAYLOAD
 
 
-def sky_catalog(network: Network, base: Catalog) -> Catalog:
+def sky_catalog(network: EmulatedNetwork, base: Catalog) -> Catalog:
     """The catalog of a sky.
 
     Args:
@@ -58,7 +58,7 @@ def sky_catalog(network: Network, base: Catalog) -> Catalog:
     return Catalog(places, prices, Grid(links), offers={}, region_offers=offers, quotas=counts)
 
 
-def _links(network: Network, origin: Origin) -> dict[tuple[Region, Region], Link]:
+def _links(network: EmulatedNetwork, origin: Origin) -> dict[tuple[Region, Region], Link]:
     """Per pair of regions what one machine pair carries. A pipe that several machines share is shared out to them."""
     share = data_per_wire(network.mtu_bytes)
     users: dict[int, set[int]] = defaultdict(set)
@@ -78,7 +78,7 @@ def _links(network: Network, origin: Origin) -> dict[tuple[Region, Region], Link
     }
 
 
-def _offer(network: Network, region: Region, base: Catalog, origin: Origin) -> MachineOffer:
+def _offer(network: EmulatedNetwork, region: Region, base: Catalog, origin: Origin) -> MachineOffer:
     """One machine of a region: the sky's caps, and the price of the cheapest real one that would have them."""
     there = [machine for machine in network.machines if machine.region == region]
     egress = min(_cap_gbps(network, machine, "egress") for machine in there)
@@ -94,7 +94,7 @@ def _offer(network: Network, region: Region, base: Catalog, origin: Origin) -> M
     return MachineOffer(machine, usd_per_hour, spot=False, origin=able[0].origin if able else origin)
 
 
-def _cap_gbps(network: Network, machine: Machine, way: str) -> float:
+def _cap_gbps(network: EmulatedNetwork, machine: MachineSpec, way: str) -> float:
     """A machine's cap for data; without one, all that its links carry together."""
     share = data_per_wire(network.mtu_bytes)
     cap = machine.egress if way == "egress" else machine.ingress

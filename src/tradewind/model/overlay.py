@@ -16,12 +16,12 @@ from tradewind.model.units import format_count, format_duration
 __all__ = [
     "Cost",
     "DistributionTree",
-    "MulticastPlan",
+    "MulticastOverlay",
     "Overlay",
     "OverlayEdge",
-    "OverlayPlan",
     "OverlayRoute",
     "RegionMachines",
+    "UnicastOverlay",
 ]
 
 
@@ -156,7 +156,7 @@ class Overlay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MulticastPlan(Overlay):
+class MulticastOverlay(Overlay):
     """One answer of the planner for several destinations, all of which receive everything at the same rate."""
 
     destinations: tuple[Region, ...]
@@ -184,7 +184,7 @@ class MulticastPlan(Overlay):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverlayPlan(Overlay):
+class UnicastOverlay(Overlay):
     """One answer of the planner for one destination."""
 
     destination: Region

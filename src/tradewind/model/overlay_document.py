@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.overlay import MulticastPlan, OverlayPlan
+from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 
 __all__ = ["goal_document", "plan_document"]
 
 
-def plan_document(plan: OverlayPlan | MulticastPlan) -> dict[str, Any]:
+def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
     """A plan; figures in full, so that sums hold. With several destinations it has trees instead of routes."""
     ends: dict[str, Any]
-    if isinstance(plan, MulticastPlan):
+    if isinstance(plan, MulticastOverlay):
         ends = {"destinations": [str(region) for region in plan.destinations]}
         ways = {
             "trees": [

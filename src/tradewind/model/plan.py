@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tradewind.errors import TopologyError
-from tradewind.model.program import CONNECTIONS_MAX, Limits
+from tradewind.model.program import CONNECTIONS_MAX, GatewayLimits
 
 if TYPE_CHECKING:
-    from tradewind.model.overlay import OverlayPlan
+    from tradewind.model.overlay import UnicastOverlay
 
 #: Most routes of one plan: no gateway takes a program with more (docs/reference/limits.md).
 ROUTES_MAX = 256
@@ -24,7 +24,7 @@ class PlannedGateway:
 
     name: str
     region: str = "site:local"
-    limits: Limits = field(default_factory=Limits)
+    limits: GatewayLimits = field(default_factory=GatewayLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Plan:
     routes: tuple[PlannedRoute, ...]
     lead: str = "lead"
     prediction: Prediction | None = None
-    overlay: OverlayPlan | None = None
+    overlay: UnicastOverlay | None = None
     """The planner's result by region, if the planner made this plan."""
 
     def __post_init__(self) -> None:

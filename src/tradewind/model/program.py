@@ -17,7 +17,7 @@ CONNECTIONS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GatewayLimits:
     """Named limits of a gateway; see docs/reference/limits.md for what happens at each."""
 
     memory_bytes: int = 256 << 20
@@ -121,7 +121,7 @@ class Program:
     writes: tuple[KeyScope, ...] = ()
     copies: CopyScope | None = None
     seal_key_hex: str | None = field(default=None, repr=False)
-    limits: Limits = field(default_factory=Limits)
+    limits: GatewayLimits = field(default_factory=GatewayLimits)
     contract: int = CONTRACT_VERSION
 
     @classmethod
@@ -137,7 +137,7 @@ class Program:
         if document.get("copies") is not None:
             copies = document["copies"]
             known["copies"] = CopyScope(copies["bucket"], _key_scope(copies["keys"]))
-        known["limits"] = Limits(**document.get("limits", {}))
+        known["limits"] = GatewayLimits(**document.get("limits", {}))
         if document.get("lead") is not None:
             known["lead"] = JobSpec.from_document(document["lead"])
         if document.get("source") is not None:

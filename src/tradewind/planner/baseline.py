@@ -1,42 +1,39 @@
-"""What others would do with the same network: direct, RON, and GridFTP. In closed form, without the solver.
-
-- ``direct``: the link from source to destination, with as many machines as are allowed;
-- ``ron``: the best single relay by the lesser of its two hops' rates, price ignored (Resilient Overlay Networks,
-  SOSP'01, as §7.6 of the Skyplane paper implements it), all machines allowed;
-- ``gridftp``: direct, one machine at each end.
-"""
+"""Baselines of the Skyplane paper (direct, RON, GridFTP), and plans side by side as in its Table 2."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from tradewind.model.goal import Fastest
-from tradewind.model.overlay import OverlayPlan
+from tradewind.errors import InfeasibleGoal
+from tradewind.model.amounts import format_gbps, format_usd
+from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.planner.formulation import Formulation, build_formulation
 from tradewind.planner.goals import Point
 from tradewind.planner.network import IntArray
-from tradewind.planner.plan import Transfer
-from tradewind.planner.routes import overlay_plan
-from tradewind.planner.solver import Answer
+from tradewind.planner.plan import Transfer, solve_overlay
+from tradewind.planner.routes import build_overlay
+from tradewind.planner.solver import Solution
 
-__all__ = ["direct", "gridftp", "ron", "ron_relay"]
+__all__ = ["Alternative", "compare", "direct", "gridftp", "ron", "ron_relay"]
 
 
-def direct(transfer: Transfer, *, machines_max: int | None = None) -> OverlayPlan | None:
+def direct(transfer: Transfer, *, machines_max: int | None = None) -> UnicastOverlay | None:
     """The direct link with all machines allowed; ``None`` where there is no such link."""
     formulation = transfer.formulation
     return _along(transfer, (formulation.source, formulation.sink), machines_max)
 
 
-def gridftp(transfer: Transfer) -> OverlayPlan | None:
+def gridftp(transfer: Transfer) -> UnicastOverlay | None:
     """The direct link with one machine at each end."""
     return direct(transfer, machines_max=1)
 
 
-def ron(transfer: Transfer) -> OverlayPlan | None:
+def ron(transfer: Transfer) -> UnicastOverlay | None:
     """The path that RON would take: one relay or none, whichever has the fastest tightest link."""
     formulation = transfer.formulation
     relay = ron_relay(formulation)
@@ -57,7 +54,7 @@ def ron_relay(formulation: Formulation) -> int | None:
     return best if best is not None and relays[best] > straight else None
 
 
-def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) -> OverlayPlan | None:
+def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) -> UnicastOverlay | None:
     """The fastest use of one path, with as few as needed of the fastest machines (the cheapest of these)."""
     network = transfer.network
     edges = [network.link_between(u, v) for u, v in itertools.pairwise(path)]
@@ -73,8 +70,8 @@ def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) 
         machines[option] = max(1, math.ceil(rate / per_machine - 1e-9))
     formulation = build_formulation(network, path[0], path[-1], links=links)
     flow = np.full(len(links), rate)
-    answer = Answer(flow, machines, rate, rate, optimal=True)
-    return overlay_plan(formulation, transfer.job, Fastest(), Point.of(formulation, transfer.job, answer))
+    solution = Solution(flow, machines, rate, rate, optimal=True)
+    return build_overlay(formulation, transfer.demand, Fastest(), Point.of(formulation, transfer.demand, solution))
 
 
 def _option_along(transfer: Transfer, path: tuple[int, ...], links: IntArray, at: int) -> int:
@@ -92,3 +89,40 @@ def _rate_per_machine(transfer: Transfer, path: tuple[int, ...], links: IntArray
     if at == len(path) - 1:
         return min(into, machine.write_gbps)
     return min(into, float(network.link_gbps[links[at]]), machine.egress_gbps)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One line of the comparison."""
+
+    name: str
+    """Baselines: `gridftp (direct, 1 machine)`, `direct`, `ron`. The paper's rows of these names, held against direct:
+    `cost optimised`, `throughput optimised`. Others: `this plan`, `cheapest at any rate`, `fastest at any cost`."""
+    plan: UnicastOverlay
+    remark: str = ""
+    """What it is asked for, where the name does not say it."""
+
+
+def compare(transfer: Transfer, chosen: UnicastOverlay) -> list[Alternative]:
+    """The baselines, the chosen plan, what betters direct, and the two ends of what the planner can do."""
+    straight = direct(transfer)
+    baselines = [("gridftp (direct, 1 machine)", gridftp(transfer)), ("direct", straight), ("ron", ron(transfer))]
+    lines = [Alternative(name, plan) for name, plan in baselines if plan is not None]
+    lines.append(Alternative("this plan", chosen, str(chosen.goal)))
+    wanted: list[tuple[str, Goal, str]] = []
+    if straight is not None:
+        rate_gbps, usd = straight.throughput_gbps, straight.cost.total_usd
+        at_its_rate = f"cheapest at direct's rate, {format_gbps(rate_gbps)} or more"
+        for_its_cost = f"fastest for direct's cost, {format_usd(usd)} or less"
+        wanted = [
+            ("cost optimised", MinThroughput(rate_gbps), at_its_rate),
+            ("throughput optimised", MaxCost(usd), for_its_cost),
+        ]
+    ends: list[Goal] = [Cheapest(), Fastest()]
+    wanted += [(str(goal), goal, "") for goal in ends if goal != chosen.goal]
+    for name, goal, remark in wanted:
+        try:
+            lines.append(Alternative(name, solve_overlay(transfer, goal), remark))
+        except InfeasibleGoal:
+            continue
+    return lines

@@ -1,6 +1,6 @@
 """The best point for a goal over all boot times and volume tiers: where costs are not linear, it is branched over.
 
-Boot times: one part per time that a plan may wait (`transfer.starts`); the best of their answers is the best.
+Boot times: one part per time that a plan may wait (`transfer.by_boot_time`); the best of their answers is the best.
 
 Volume tiers (`tiers.py`): first every billing count has one line, and nearly always that is its true price for all that
 a plan can send. Where it is not, spans of volumes are branched over, the least bound first: a span's line promises no
@@ -19,18 +19,16 @@ from dataclasses import dataclass, field, replace
 
 from tradewind.errors import SolverLimitReached
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.planner.boot import GAP
-from tradewind.planner.formulation import Ask
-from tradewind.planner.goals import SOONEST_TIE, SOONEST_TIE_S, fastest
-from tradewind.planner.meter import Meter
+from tradewind.planner.budget import WorkBudget
+from tradewind.planner.formulation import Subproblem
+from tradewind.planner.goals import BOOT_GAP, PROVEN_GAP, SOONEST_TIE, SOONEST_TIE_S, Point, fastest
 from tradewind.planner.network import GBPS_MIN
-from tradewind.planner.point import PROVEN_GAP, Point
 from tradewind.planner.pricing import count_columns, keep_inside, priced, priced_at, volumes_gb
 from tradewind.planner.solver import least_relaxed
 from tradewind.planner.tiers import Line, Span, TierCount
-from tradewind.planner.transfer import Transfer, solve_goal, starts
+from tradewind.planner.transfer import Transfer, by_boot_time, solve_goal
 
-__all__ = ["best_start"]
+__all__ = ["solve_over_boot_times"]
 
 RATE_TIE = 1e-8
 """Relative; of two plans whose rates differ by less the cheaper one is taken."""
@@ -44,12 +42,12 @@ CEILING_SLACK = 1e-9
 """Relative; a ceiling that is passed by less is kept."""
 
 
-def best_start(transfer: Transfer, goal: Goal) -> tuple[Transfer, Point] | None:
+def solve_over_boot_times(transfer: Transfer, goal: Goal) -> tuple[Transfer, Point] | None:
     """Return the best point, and the transfer with the machines and prices among which it was found.
 
     `None` if nothing meets the goal.
     """
-    parts = starts(transfer)
+    parts = by_boot_time(transfer)
     if not transfer.network.counts:
         found = _best_part(parts, goal)
         return None if found is None else (parts[found[0]], found[1])
@@ -83,9 +81,9 @@ def _deadline_of_soonest(parts: Sequence[Transfer]) -> Goal:
     """The deadline that stands for `Soonest`: what is later by less than it is as soon as the soonest."""
     ends_s = []
     for part in parts:
-        top = fastest(part.formulation, part.job, part.settings, cheapest_too=False)
+        top = fastest(part.formulation, part.demand, part.settings, cheapest_too=False)
         if top is not None:
-            ends_s.append(part.job.boot_s + part.job.gbit / top.rate_gbps)
+            ends_s.append(part.demand.boot_s + part.demand.gbit / top.rate_gbps)
     soonest_s = min(ends_s, default=math.inf)
     return Deadline(soonest_s + max(SOONEST_TIE_S, SOONEST_TIE * soonest_s)) if ends_s else Fastest()
 
@@ -129,7 +127,7 @@ class _Tiers:
         spans = self._reach(self._ceiling_usd)
         if not isinstance(self._goal, MaxCost):
             # A guess, checked against the cost of the answer: hardly any plan sends everything twice.
-            most_gb = self._transfer.job.volume_gb * self._copies
+            most_gb = self._transfer.demand.volume_gb * self._copies
             spans = tuple((low, min(high, most_gb)) for low, high in spans)
         lines = self._under(spans)
         first = _best_part([self._with(part, lines) for part in self._parts], self._goal)
@@ -142,7 +140,7 @@ class _Tiers:
 
     def _reach(self, usd: float) -> tuple[Span, ...]:
         """Volumes that the counts can see in a plan that costs no more than ``usd``."""
-        most_gb = self._transfer.job.volume_gb * self._copies
+        most_gb = self._transfer.demand.volume_gb * self._copies
         return tuple((0.0, min(most_gb * count.sources, count.volume_gb(usd))) for count in self._counts)
 
     def _agrees(self, found: _Found, lines: Sequence[Line]) -> bool:
@@ -157,18 +155,18 @@ class _Tiers:
         """Branch and bound, from a first answer."""
         goal = self._plain_goal(first)
         if isinstance(goal, MaxCost):
-            self._dive(first, goal, self._transfer.settings.whole)
+            self._dive(first, goal, self._transfer.settings.shared_budget)
         else:
             self._best = first
         spans = self._reach(min(self._ceiling_usd, math.inf if isinstance(goal, MaxCost) else first.usd))
         nodes = [_Node(-math.inf, next(self._sequence), number, spans) for number in range(len(self._parts))]
         share = TIER_WORK if self._copies == 1 else TIER_WORK_SEVERAL
-        whole = Meter(self._transfer.settings.work_max * share)
+        shared = WorkBudget(self._transfer.settings.work_max * share)
         closed = math.inf
-        while nodes and not whole.spent and not self._beaten(nodes[0].bound):
+        while nodes and not shared.spent and not self._beaten(nodes[0].bound):
             node = heapq.heappop(nodes)
             try:
-                bound, cut = self._solved(node, spans, goal, whole)
+                bound, cut = self._solved(node, spans, goal, shared)
             except SolverLimitReached:
                 bound, cut = node.bound, None
             if cut is None:
@@ -188,12 +186,12 @@ class _Tiers:
         return _deadline_of_soonest(self._parts) if isinstance(self._goal, Soonest) else self._goal
 
     def _solved(
-        self, node: _Node, reach: Sequence[Span], goal: Goal, whole: Meter
+        self, node: _Node, reach: Sequence[Span], goal: Goal, shared: WorkBudget
     ) -> tuple[float, tuple[int, float] | None]:
         """Return a node's bound, and at which volume of which count to cut it; `None` where that gains nothing."""
         lines = self._under(node.spans)
         kept = [None if span == most else span for span, most in zip(node.spans, reach, strict=True)]
-        part = self._with(self._parts[node.number], lines, kept, whole)
+        part = self._with(self._parts[node.number], lines, kept, shared)
         least_usd = _relaxed_usd(part, goal)
         if least_usd is None or self._beaten(least_usd):
             return math.inf if least_usd is None else least_usd, None
@@ -206,7 +204,7 @@ class _Tiers:
             if met:
                 self._take(found)
             else:
-                self._dive(found, goal, whole)
+                self._dive(found, goal, shared)
         else:
             bound, met = point.cost_usd * (1 - point.gap), found.usd <= point.cost_usd * (1 + AGREES)
             self._take(found)
@@ -223,13 +221,13 @@ class _Tiers:
                 return place, min(inside, key=lambda step: abs(step - volume_gb))
         return None
 
-    def _dive(self, found: _Found, goal: Goal, whole: Meter | None) -> None:
+    def _dive(self, found: _Found, goal: Goal, shared: WorkBudget | None) -> None:
         """Take the best under the ceiling at the prices that the last GB of an answer has."""
-        part = self._at(self._parts[found.number], found.volumes_gb, whole)
+        part = self._at(self._parts[found.number], found.volumes_gb, shared)
         with suppress(SolverLimitReached):
             point = solve_goal(part, goal)
             if point is not None:
-                volumes = volumes_gb(part.formulation, part.job, point.answer.flow_gbps)
+                volumes = volumes_gb(part.formulation, part.demand, point.solution.flow_gbps)
                 self._take(_Found(found.number, point, self._true_usd(part, point), volumes))
 
     def _take(self, found: _Found) -> None:
@@ -248,8 +246,8 @@ class _Tiers:
         if self._best is None:
             return False
         if isinstance(self._goal, MaxCost):
-            return -bound <= self._best.point.rate_gbps * (1 + GAP)
-        return bound >= self._best.usd * (1 - GAP)
+            return -bound <= self._best.point.rate_gbps * (1 + BOOT_GAP)
+        return bound >= self._best.usd * (1 - BOOT_GAP)
 
     def _answer(self, first: _Found, bound: float) -> tuple[Transfer, Point] | None:
         """The best with its gap; ``bound`` is the least of what was not searched."""
@@ -258,7 +256,7 @@ class _Tiers:
             if bound == math.inf:
                 return None
             # No better bound is known: the cheapest plan may be under the ceiling.
-            cheapest = best_start(self._transfer, Cheapest())
+            cheapest = solve_over_boot_times(self._transfer, Cheapest())
             if cheapest is None or cheapest[1].cost_usd > self._ceiling_usd:
                 return None
             gap = max(0.0, -bound / cheapest[1].rate_gbps - 1)
@@ -272,31 +270,31 @@ class _Tiers:
 
     def _finished(self, found: _Found, gap: float, *, searched: bool = False) -> tuple[Transfer, Point]:
         part = self._at(self._parts[found.number], found.volumes_gb, None)
-        point = Point.of(part.formulation, part.job, found.point.answer, gap)
+        point = Point.of(part.formulation, part.demand, found.point.solution, gap)
         return part, _with_gap(point, gap) if searched else point
 
     def _under(self, spans: Sequence[Span]) -> list[Line]:
         return [count.under(span) for count, span in zip(self._counts, spans, strict=True)]
 
     def _with(
-        self, part: Transfer, lines: Sequence[Line], spans: Sequence[Span | None] = (), whole: Meter | None = None
+        self, part: Transfer, lines: Sequence[Line], spans: Sequence[Span | None] = (), shared: WorkBudget | None = None
     ) -> Transfer:
         """The part with these lines as its prices; where a price rises its volume is kept in its span."""
-        formulation = priced(part.formulation, part.job, lines)
+        formulation = priced(part.formulation, part.demand, lines)
         if self._rows and spans:
             rising = [None if count.falls else span for count, span in zip(self._counts, spans, strict=True)]
-            formulation = keep_inside(formulation, part.job, rising)
-        settings = part.settings if whole is None else replace(part.settings, whole=whole)
+            formulation = keep_inside(formulation, part.demand, rising)
+        settings = part.settings if shared is None else replace(part.settings, shared_budget=shared)
         return replace(part, formulation=formulation, settings=settings)
 
-    def _at(self, part: Transfer, volumes: Sequence[float], whole: Meter | None) -> Transfer:
+    def _at(self, part: Transfer, volumes: Sequence[float], shared: WorkBudget | None) -> Transfer:
         """The part with the prices of the last GB of these volumes."""
-        settings = part.settings if whole is None else replace(part.settings, whole=whole)
-        return replace(part, formulation=priced_at(part.formulation, part.job, volumes), settings=settings)
+        settings = part.settings if shared is None else replace(part.settings, shared_budget=shared)
+        return replace(part, formulation=priced_at(part.formulation, part.demand, volumes), settings=settings)
 
     def _found(self, number: int, point: Point, lines: Sequence[Line]) -> _Found:
         part = self._parts[number]
-        volumes = volumes_gb(part.formulation, part.job, point.answer.flow_gbps)
+        volumes = volumes_gb(part.formulation, part.demand, point.solution.flow_gbps)
         reached = [len(columns) > 0 for columns in count_columns(part.formulation)]
         counted = zip(self._counts, volumes, lines, reached, strict=True)
         wrong = math.fsum(count.usd(x) - line.at(x) for count, x, line, there in counted if there)
@@ -304,30 +302,30 @@ class _Tiers:
 
     def _true_usd(self, part: Transfer, point: Point) -> float:
         """Return the cost of a point, whatever lines its part has."""
-        at = self._at(part, volumes_gb(part.formulation, part.job, point.answer.flow_gbps), None)
-        return Point.of(at.formulation, at.job, point.answer).cost_usd
+        at = self._at(part, volumes_gb(part.formulation, part.demand, point.solution.flow_gbps), None)
+        return Point.of(at.formulation, at.demand, point.solution).cost_usd
 
 
 def _relaxed_usd(part: Transfer, goal: Goal) -> float | None:
-    """No plan of a part costs less, by one linear programme with fractions of machines; ``None`` if there is none.
+    """No plan of a part costs less, by one linear program with fractions of machines; ``None`` if there is none.
 
     Nothing is known of a ceiling, nor with several destinations: minus infinity.
     """
-    job = part.job
+    demand = part.demand
     if isinstance(goal, MaxCost) or part.formulation.shared is not None:
         return -math.inf
     rate_gbps = GBPS_MIN
     if isinstance(goal, MinThroughput):
         rate_gbps = goal.gbps
     elif isinstance(goal, Deadline):
-        if goal.seconds <= job.boot_s:
+        if goal.seconds <= demand.boot_s:
             return None
-        rate_gbps = job.gbit / (goal.seconds - job.boot_s)
-    ask = Ask(rate_gbps, rate_gbps, machine_factor=job.machine_factor(rate_gbps))
-    usd_per_s = least_relaxed(part.formulation, ask, part.settings.afresh())
+        rate_gbps = demand.gbit / (goal.seconds - demand.boot_s)
+    subproblem = Subproblem(rate_gbps, rate_gbps, machine_factor=demand.machine_factor(rate_gbps))
+    usd_per_s = least_relaxed(part.formulation, subproblem, part.settings.with_new_budget())
     # The relaxed cost per byte rises with the rate, so no faster plan costs less.
-    return None if usd_per_s is None else usd_per_s * (1 - GAP / 5) / rate_gbps * job.gbit + job.requests_usd
+    return None if usd_per_s is None else usd_per_s * (1 - BOOT_GAP / 5) / rate_gbps * demand.gbit + demand.requests_usd
 
 
 def _with_gap(point: Point, gap: float) -> Point:
-    return Point(replace(point.answer, optimal=gap <= PROVEN_GAP), point.rate_gbps, point.cost_usd, gap)
+    return Point(replace(point.solution, optimal=gap <= PROVEN_GAP), point.rate_gbps, point.cost_usd, gap)

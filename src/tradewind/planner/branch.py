@@ -1,10 +1,10 @@
-"""Branch and bound over machine counts, with HiGHS for the linear programmes below.
+"""Branch and bound over machine counts, with HiGHS for the linear programs below.
 
 The relaxation is nearly whole: what is a fraction is the few machines that are not fully used, and where a region has
 several types to choose from, a mixture of them. One relaxation takes
 some ten milliseconds, the next one below it, from the same basis, one. HiGHS's own branch and bound pays for presolve,
-cuts and searches for a first answer what these programmes do not need: rounding machines up gives answers at once.
-Where the work of a question (`linear.Meter`) does not suffice, the answer has a gap, and says so.
+cuts and searches for a first answer what these models do not need: rounding machines up gives answers at once.
+Where the work of a question (`linear.WorkBudget`) does not suffice, the answer has a gap, and says so.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import highspy
 import numpy as np
 
-from tradewind.planner.formulation import Ask, Formulation
+from tradewind.planner.allocation import MachineAllocator
+from tradewind.planner.formulation import Formulation, Subproblem
 from tradewind.planner.linear import SolverSettings, new_highs, objective_of, pass_model, scaled
 from tradewind.planner.network import FloatArray, IntArray
-from tradewind.planner.staffing import Staff
 
 __all__ = ["Search", "search_machines"]
 
@@ -29,16 +29,16 @@ WHOLE = 1e-7
 """Machines nearer than this to a whole number are that number."""
 REDUCED_COST_MIN = 1e-9
 SMALLER = 0.7
-"""Part of the links below which the programme is written anew without the regions that cannot matter."""
+"""Part of the links below which the model is written anew without the regions that cannot matter."""
 DECIDED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
 GAP_MIN = 1e-7
-"""Absolute, in the units of the programme (milli-USD/s or Gbit/s)."""
+"""Absolute, in the units of the model (milli-USD/s or Gbit/s)."""
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Search:
-    """What a search found, in the units of the programme: to be minimised."""
+    """What a search found, in the units of the model: to be minimised."""
 
     machines: IntArray | None
     """The best machines; ``None`` if none beat what had to be beaten."""
@@ -65,15 +65,17 @@ class _Node:
         return (self.bound, self.number) < (other.bound, other.number)
 
 
-def search_machines(formulation: Formulation, ask: Ask, settings: SolverSettings, *, beat: float) -> Search:
-    """Find the machines of the least objective below ``beat`` (in the units of the programme)."""
-    return _Tree(formulation, ask, settings, beat).search()
+def search_machines(
+    formulation: Formulation, subproblem: Subproblem, settings: SolverSettings, *, cutoff: float
+) -> Search:
+    """Find the machines of the least objective below ``cutoff`` (in the units of the model)."""
+    return _Tree(formulation, subproblem, settings, cutoff).search()
 
 
 @dataclass(slots=True, eq=False)
 class _Tree:
     formulation: Formulation
-    ask: Ask
+    subproblem: Subproblem
     settings: SolverSettings
     best: float
     """Objective that an answer must be below."""
@@ -82,7 +84,7 @@ class _Tree:
     _unresolved: float = np.inf
     """Bound of the parts that could not be searched."""
     _highs: Any = None
-    _staff: Any = None
+    _allocator: Any = None
     _choices: tuple[IntArray, ...] = ()
     _open: list[_Node] = field(default_factory=list)
 
@@ -99,7 +101,7 @@ class _Tree:
                 self.formulation = small
                 self._begin()
                 self._add(none, upper, None)
-        while self._open and self._open[0].bound < self._worth() and not self._tired():
+        while self._open and self._open[0].bound < self._worth() and not self._is_exhausted():
             node = heapq.heappop(self._open)
             upper = self._tightened(node)
             parts = self._parted(node, upper)
@@ -114,12 +116,12 @@ class _Tree:
         self._highs = new_highs(self.settings)
         self._highs.setOptionValue("presolve", "off")
         self._highs.setOptionValue("simplex_iteration_limit", ITERATIONS_MAX)
-        pass_model(self._highs, self.formulation, self.ask, relax=True)
-        self._staff = Staff(self.formulation)
+        pass_model(self._highs, self.formulation, self.subproblem, relax=True)
+        self._allocator = MachineAllocator(self.formulation)
         self._choices = self.formulation.choices
 
-    def _tired(self) -> bool:
-        return self.relaxations >= self.settings.relaxations_max or self.settings.meter.spent
+    def _is_exhausted(self) -> bool:
+        return self.relaxations >= self.settings.relaxations_max or self.settings.budget.spent
 
     def _worth(self) -> float:
         """Only what is below this is worth looking at."""
@@ -165,15 +167,15 @@ class _Tree:
         self._highs.run()
         self.relaxations += 1
         iterations = max(0, int(self._highs.getInfo().simplex_iteration_count))
-        self.settings.meter.count(iterations, self.formulation.link_count)
+        self.settings.budget.count(iterations, self.formulation.link_count)
 
     def _round_up(self, node: _Node) -> None:
         """Whole machines that carry the same flows; with a ceiling on cost they must be asked."""
-        machines = self._staff.cheapest_for(node.flows, node.machines)
+        machines = self._allocator.cheapest_for(node.flows, node.machines)
         if machines is None:
             return
-        if self.ask.ceiling_usd_per_gbit is None:
-            objective = scaled(objective_of(self.formulation, self.ask, node.flows, machines), self.ask)
+        if self.subproblem.ceiling_usd_per_gbit is None:
+            objective = scaled(objective_of(self.formulation, self.subproblem, node.flows, machines), self.subproblem)
         else:
             whole = self._relax(machines, machines, node)
             if whole is None:

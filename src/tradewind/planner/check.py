@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
-from tradewind.model.overlay import MulticastPlan, Overlay, OverlayPlan
+from tradewind.model.overlay import MulticastOverlay, Overlay, UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.model.units import format_count
-from tradewind.planner.network import Limits
+from tradewind.planner.network import PlanningLimits
 
 __all__ = ["multicast_violations", "violations"]
 
@@ -23,7 +23,9 @@ GOAL_TOLERANCE = 1e-6
 """Relative; a goal met to a millionth is met."""
 
 
-def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits, *, boot_s: float | None = None) -> list[str]:
+def violations(
+    plan: UnicastOverlay, catalog: Catalog, limits: PlanningLimits, *, boot_s: float | None = None
+) -> list[str]:
     """Return the faults of a plan, one line each; an empty list for a valid plan.
 
     ``boot_s`` is how long machines take to start where that was given, whatever the catalog says.
@@ -42,7 +44,7 @@ def violations(plan: OverlayPlan, catalog: Catalog, limits: Limits, *, boot_s: f
 
 
 def multicast_violations(
-    plan: MulticastPlan, catalog: Catalog, limits: Limits, *, boot_s: float | None = None
+    plan: MulticastOverlay, catalog: Catalog, limits: PlanningLimits, *, boot_s: float | None = None
 ) -> list[str]:
     """The same for a plan with several destinations."""
     return [
@@ -73,7 +75,7 @@ def _differ(a: float, b: float) -> bool:
     return _above(a, b) or _above(b, a)
 
 
-def _conservation(plan: OverlayPlan) -> Iterator[str]:
+def _conservation(plan: UnicastOverlay) -> Iterator[str]:
     for region in {r for e in plan.edges for r in (e.src, e.dst)}:
         into, out = _into(plan, region), _out(plan, region)
         if region == plan.source:
@@ -86,7 +88,7 @@ def _conservation(plan: OverlayPlan) -> Iterator[str]:
             yield f"{region}: {into} Gbit/s in, {out} Gbit/s out"
 
 
-def _routes(plan: OverlayPlan) -> Iterator[str]:
+def _routes(plan: UnicastOverlay) -> Iterator[str]:
     if _differ(math.fsum(r.share for r in plan.routes), 1.0):
         yield "the routes' shares do not add up to one"
     for route in plan.routes:
@@ -100,7 +102,7 @@ def _routes(plan: OverlayPlan) -> Iterator[str]:
             yield f"{edge.src} → {edge.dst}: the routes over it carry {math.fsum(through)}, not {edge.gbps} Gbit/s"
 
 
-def _trees(plan: MulticastPlan) -> Iterator[str]:
+def _trees(plan: MulticastOverlay) -> Iterator[str]:
     """Each tree reaches every destination once and nothing in vain; together they are the edges and the rate."""
     if _differ(math.fsum(t.share for t in plan.trees), 1.0):
         yield "the trees' shares do not add up to one"
@@ -125,7 +127,7 @@ def _trees(plan: MulticastPlan) -> Iterator[str]:
         yield f"{hop[0]} → {hop[1]}: a tree takes it, but it is no edge of the plan"
 
 
-def _links(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
+def _links(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
     counts = plan.machine_counts
     for edge in plan.edges:
         link = catalog.grid.link(edge.src, edge.dst)
@@ -141,7 +143,7 @@ def _links(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
             yield f"{region}: links need the connections of {max(out, into)} machines, there are {counts[region]}"
 
 
-def _machines(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
+def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
     counts = plan.machine_counts
     used = {r for e in plan.edges for r in (e.src, e.dst)}
     for region in used - set(counts):
@@ -166,14 +168,14 @@ def _machines(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
                 yield f"{region}: {m.offer.name} is not offered"
 
 
-def _stores(plan: OverlayPlan | MulticastPlan, catalog: Catalog, limits: Limits) -> Iterator[str]:
+def _stores(plan: UnicastOverlay | MulticastOverlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
     if not limits.store_limits:
         return
     counts = plan.machine_counts
     source = catalog.stores.get(plan.source.provider)
     if source is not None and _above(plan.throughput_gbps, source.read_gbps * counts.get(plan.source, 0)):
         yield f"{plan.source}: reads faster than its object store gives"
-    for destination in plan.destinations if isinstance(plan, MulticastPlan) else (plan.destination,):
+    for destination in plan.destinations if isinstance(plan, MulticastOverlay) else (plan.destination,):
         store = catalog.stores.get(destination.provider)
         if store is not None and _above(plan.throughput_gbps, store.write_gbps * counts.get(destination, 0)):
             yield f"{destination}: writes faster than its object store takes"
@@ -198,7 +200,7 @@ def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:
         yield f"waits {plan.boot_s} s for machines to start, the slowest takes {slowest_s} s"
 
 
-def _cost(plan: Overlay, catalog: Catalog, limits: Limits) -> Iterator[str]:
+def _cost(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
     """Egress by billing count, each edge at the mean price of its count; machines from launch, or the minimum."""
     ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
     volumes_gb = {(edge.src, edge.dst): edge.gbps * part * ratio for edge in plan.edges}

@@ -1,6 +1,6 @@
 """Why a plan is as it is: which limits bind, in words, and what loosening them would buy.
 
-Every constraint row has a name. A row without slack binds; its dual in the flow programme with the plan's machines says
+Every constraint row has a name. A row without slack binds; its dual in the flow model with the plan's machines says
 how much, which gives the order. Machines are whole, so what one more machine or more money buys is not read from duals
 but solved for.
 """
@@ -16,7 +16,7 @@ from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThroughput
 from tradewind.model.units import format_duration
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.goals import Job, Point
+from tradewind.planner.goals import Demand, Point
 from tradewind.planner.network import FloatArray, MachineOption
 
 __all__ = ["BottleneckPlace", "Tightness", "binding_limits", "bottlenecks", "tight_rows"]
@@ -43,11 +43,11 @@ class Tightness:
 def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) -> list[Tightness]:
     """Capacity rows that are used to ``at_least`` this part, the most costly first."""
     rows = formulation.rows
-    values = np.concatenate([point.answer.flow_gbps, point.answer.machines.astype(np.float64)])
+    values = np.concatenate([point.solution.flow_gbps, point.solution.machines.astype(np.float64)])
     terms = rows.value * values[rows.column]
     use = np.bincount(rows.row, np.where(terms > 0, terms, 0.0), minlength=len(rows.names))
     have = np.bincount(rows.row, np.where(terms < 0, -terms, 0.0), minlength=len(rows.names))
-    duals: FloatArray = np.zeros(len(rows.names)) if point.answer.duals is None else point.answer.duals
+    duals: FloatArray = np.zeros(len(rows.names)) if point.solution.duals is None else point.solution.duals
     found = []
     for row in np.flatnonzero(np.isneginf(rows.lower) & (have > 0) & (use >= at_least * have)):
         family, _, region = rows.names[row].rpartition(" ")
@@ -59,17 +59,17 @@ def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) 
     return sorted(found, key=lambda t: -t.dual)
 
 
-def binding_limits(formulation: Formulation, job: Job, point: Point, goal: Goal) -> tuple[str, ...]:
+def binding_limits(formulation: Formulation, demand: Demand, point: Point, goal: Goal) -> tuple[str, ...]:
     """Return the limits of the plan, one phrase each."""
-    return tuple(_phrases(formulation, job, point, goal))
+    return tuple(_phrases(formulation, demand, point, goal))
 
 
-def _phrases(formulation: Formulation, job: Job, point: Point, goal: Goal) -> Iterator[str]:
+def _phrases(formulation: Formulation, demand: Demand, point: Point, goal: Goal) -> Iterator[str]:
     if isinstance(goal, MaxCost) and point.cost_usd >= goal.usd * TIGHT:
         yield f"the cost ceiling of {format_usd(goal.usd)}"
     if isinstance(goal, MinThroughput) and point.rate_gbps <= goal.gbps / TIGHT:
         yield f"the rate asked for, {format_gbps(goal.gbps, ASKED_DIGITS)}"
-    if isinstance(goal, Deadline) and job.boot_s + job.gbit / point.rate_gbps >= goal.seconds * TIGHT:
+    if isinstance(goal, Deadline) and demand.boot_s + demand.gbit / point.rate_gbps >= goal.seconds * TIGHT:
         yield f"the deadline of {format_duration(goal.seconds)}"
     network = formulation.network
     counts = _machines_per_region(formulation, point)
@@ -96,8 +96,8 @@ def _phrases(formulation: Formulation, job: Job, point: Point, goal: Goal) -> It
 def _capacity(formulation: Formulation, point: Point, tight: Tightness) -> float:
     options = formulation.network.options
     return sum(
-        _per_machine(options[k], tight.family) * int(point.answer.machines[k])
-        for k in np.flatnonzero(point.answer.machines)
+        _per_machine(options[k], tight.family) * int(point.solution.machines[k])
+        for k in np.flatnonzero(point.solution.machines)
         if options[k].region_index == tight.region_index
     )
 
@@ -113,9 +113,9 @@ def _per_machine(option: MachineOption, family: str) -> float:
 
 def _machines_per_region(formulation: Formulation, point: Point) -> dict[int, int]:
     counts: dict[int, int] = {}
-    for k in np.flatnonzero(point.answer.machines):
+    for k in np.flatnonzero(point.solution.machines):
         region = formulation.network.options[k].region_index
-        counts[region] = counts.get(region, 0) + int(point.answer.machines[k])
+        counts[region] = counts.get(region, 0) + int(point.solution.machines[k])
     return counts
 
 
@@ -145,7 +145,7 @@ def _fed_by_source_alone(formulation: Formulation, point: Point, region: int) ->
     network = formulation.network
     into = [
         int(network.tail[formulation.links[c]])
-        for c in np.flatnonzero(point.answer.flow_gbps > 0)
+        for c in np.flatnonzero(point.solution.flow_gbps > 0)
         if int(network.head[formulation.links[c]]) == region
     ]
     return set(into) == {formulation.source}

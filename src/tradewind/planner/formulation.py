@@ -1,4 +1,4 @@
-"""The mixed-integer programme of one source and one destination; `multicast.py` has that of several.
+"""The MILP of one source and one destination; `multicast.py` has that of several.
 
 Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option, of which a region has one: side by side,
 machines of different strength would each have to be filled by the links that suit them, and the rows below, which add
@@ -15,19 +15,19 @@ from typing import Protocol
 import numpy as np
 
 from tradewind.model.amounts import BITS_PER_BYTE
-from tradewind.planner.meter import Meter
-from tradewind.planner.network import FloatArray, IntArray, Network
+from tradewind.planner.budget import WorkBudget
+from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
 from tradewind.planner.steiner import Tree
 
 __all__ = [
     "CAPACITY_FAMILIES",
-    "Ask",
     "BootWindow",
     "Formulation",
     "RelaxedTrees",
     "RowWriter",
     "Rows",
     "SharedFlows",
+    "Subproblem",
     "TreeFlows",
     "build_formulation",
     "write_machine_rows",
@@ -81,31 +81,38 @@ class TreeFlows:
     complete: bool
     """True if the trees are the best. They are not where the work was spent before."""
     duals: FloatArray
-    """Per row of the programme, then of the rate and, if any, of the ceiling."""
+    """Per row of the model, then of the rate and, if any, of the ceiling."""
 
 
 class SharedFlows(Protocol):
-    """What a programme with several destinations has beside its rows (`multicast.py`)."""
+    """What a model with several destinations has beside its rows (`multicast.py`)."""
 
     def rows(self) -> Rows | None:
         """Constraints too many to be written down, as far as answers were found to violate them."""
 
     def add_violated(
-        self, formulation: Formulation, ask: Ask, machines: IntArray, flow_gbps: FloatArray, meter: Meter
+        self,
+        formulation: Formulation,
+        subproblem: Subproblem,
+        machines: IntArray,
+        flow_gbps: FloatArray,
+        budget: WorkBudget,
     ) -> bool:
         """Find and keep a row that these flows violate; ``False`` if none was found."""
 
     def priced(self, egress_usd_per_s: FloatArray, usd_per_gbit: float) -> SharedFlows:
         """Return the same with other prices: per Gbit/s on each shared column, and per Gbit/s of the rate."""
 
-    def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
+    def relax(self, subproblem: Subproblem, budget: WorkBudget) -> RelaxedTrees:
         """A bound, and where the machines of the relaxation are."""
 
-    def flows(self, formulation: Formulation, ask: Ask, machines: IntArray, meter: Meter) -> TreeFlows | None:
+    def flows(
+        self, formulation: Formulation, subproblem: Subproblem, machines: IntArray, budget: WorkBudget
+    ) -> TreeFlows | None:
         """The best trees for these machines; ``None`` if there are none. Raises SolverLimitReached."""
 
     def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
-        """The programme of these regions alone, and which flow columns of the whole one are its own."""
+        """The model of these regions alone, and which flow columns of the whole one are its own."""
 
     def direct(self, formulation: Formulation) -> tuple[Formulation, IntArray]:
         """The same for the links from the source to each destination, and no others."""
@@ -134,7 +141,7 @@ class BootWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Subproblem:
     """One question: rate window, objective and, if any, cost ceiling."""
 
     rate_min_gbps: float
@@ -175,7 +182,7 @@ class RelaxedTrees:
 class Formulation:
     """Everything but goal and bounds on the rate, which each solve sets."""
 
-    network: Network
+    network: FlowNetwork
     source: int
     sinks: tuple[int, ...]
     links: IntArray
@@ -219,7 +226,7 @@ class Formulation:
         return self.rows if late is None else self.rows.joined(late)
 
     def with_machines_only_at(self, machines: IntArray) -> tuple[Formulation, IntArray]:
-        """The programme without the links that these machines cannot serve, and the positions of the links kept."""
+        """The model without the links that these machines cannot serve, and the positions of the links kept."""
         options = self.network.options
         manned = np.zeros(len(self.network.regions), dtype=bool)
         manned[[options[k].region_index for k in np.flatnonzero(machines)]] = True
@@ -287,8 +294,8 @@ class RowWriter:
         )
 
 
-def build_formulation(network: Network, source: int, sink: int, *, links: IntArray | None = None) -> Formulation:
-    """Write the programme down.
+def build_formulation(network: FlowNetwork, source: int, sink: int, *, links: IntArray | None = None) -> Formulation:
+    """Write the model down.
 
     Args:
         network: what can be used.
@@ -319,7 +326,7 @@ def build_formulation(network: Network, source: int, sink: int, *, links: IntArr
 
 
 def write_machine_rows(
-    writer: RowWriter, network: Network, links: IntArray, source: int, sink: int | None = None
+    writer: RowWriter, network: FlowNetwork, links: IntArray, source: int, sink: int | None = None
 ) -> None:
     """Write the limits of machines for the flows of the first ``len(links)`` columns. ``sink`` forwards nothing."""
     _cap_egress(writer, network, links, sink)
@@ -329,7 +336,7 @@ def write_machine_rows(
     _limit_machines(writer, network)
 
 
-def _conserve_flow(writer: RowWriter, network: Network, links: IntArray, source: int, sink: int) -> None:
+def _conserve_flow(writer: RowWriter, network: FlowNetwork, links: IntArray, source: int, sink: int) -> None:
     """Σ_u F_uv − Σ_w F_vw = 0 for every relay v (4e)."""
     relays = [v for v in range(len(network.regions)) if v not in (source, sink)]
     position = np.full(len(network.regions), -1)
@@ -348,7 +355,7 @@ def _conserve_flow(writer: RowWriter, network: Network, links: IntArray, source:
 
 def _per_region(
     writer: RowWriter,
-    network: Network,
+    network: FlowNetwork,
     ends: IntArray,
     weight: FloatArray,
     per_machine: FloatArray,
@@ -372,33 +379,33 @@ def _per_region(
     )
 
 
-def _cap_egress(writer: RowWriter, network: Network, links: IntArray, sink: int | None) -> None:
+def _cap_egress(writer: RowWriter, network: FlowNetwork, links: IntArray, sink: int | None) -> None:
     """Σ_w F_vw ≤ Σ_k egress_k N_vk (4g)."""
     caps = np.array([o.egress_gbps for o in network.options])
     _per_region(writer, network, network.tail[links], np.ones(len(links)), caps, sink, "egress cap at")
 
 
-def _cap_ingress(writer: RowWriter, network: Network, links: IntArray, source: int) -> None:
+def _cap_ingress(writer: RowWriter, network: FlowNetwork, links: IntArray, source: int) -> None:
     """Σ_u F_uv ≤ Σ_k ingress_k N_vk (4f)."""
     caps = np.array([o.ingress_gbps for o in network.options])
     _per_region(writer, network, network.head[links], np.ones(len(links)), caps, source, "ingress cap at")
 
 
-def _share_outgoing_connections(writer: RowWriter, network: Network, links: IntArray, sink: int | None) -> None:
+def _share_outgoing_connections(writer: RowWriter, network: FlowNetwork, links: IntArray, sink: int | None) -> None:
     """Σ_w F_vw / link_vw ≤ Σ_k N_vk: (4b) and (4h) with M eliminated and the crossed indices set right."""
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
     _per_region(writer, network, network.tail[links], per_gbps, ones, sink, "links out of")
 
 
-def _share_incoming_connections(writer: RowWriter, network: Network, links: IntArray, source: int) -> None:
+def _share_incoming_connections(writer: RowWriter, network: FlowNetwork, links: IntArray, source: int) -> None:
     """Σ_u F_uv / link_uv ≤ Σ_k N_vk: (4b) and (4i) with M eliminated."""
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
     _per_region(writer, network, network.head[links], per_gbps, ones, source, "links into")
 
 
-def _limit_machines(writer: RowWriter, network: Network) -> None:
+def _limit_machines(writer: RowWriter, network: FlowNetwork) -> None:
     """Σ_k N_vk ≤ limit_v (4j), a row only where a region has several options; else it is the column's bound."""
     regions = network.region_of_option
     for v in np.flatnonzero(np.bincount(regions, minlength=len(network.regions)) > 1):
@@ -413,7 +420,7 @@ def _limit_machines(writer: RowWriter, network: Network) -> None:
         )
 
 
-def write_store_row(writer: RowWriter, network: Network, flows: IntArray, region: int, verb: str) -> None:
+def write_store_row(writer: RowWriter, network: FlowNetwork, flows: IntArray, region: int, verb: str) -> None:
     """Σ F ≤ Σ_k rate_k N_k over the columns ``flows``, which sum to what a region's object store reads or writes.
 
     Nothing is written where the store's limits are not known. ``verb`` is ``read`` or ``write``.

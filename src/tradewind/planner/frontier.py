@@ -1,6 +1,6 @@
 """The whole frontier: every rate that no cheaper plan reaches, not samples of it.
 
-With a set of machines N fixed, the least rate of cost R_N(T) is the value of a linear programme in its right-hand side:
+With a set of machines N fixed, the least rate of cost R_N(T) is the value of a linear program in its right-hand side:
 convex and piecewise linear, found exactly from values and duals. With boot time b, R_N(T) + T·b·vm·N/8V is still
 piecewise linear, and the cost of the transfer is 8V times its slope seen from the origin. So:
 
@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tradewind.planner.formulation import Ask, Formulation
-from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Job, Point, cheapest, fastest
+from tradewind.planner.formulation import Formulation, Subproblem
+from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Demand, Point, cheapest, fastest
 from tradewind.planner.linear import WORK_MAX
 from tradewind.planner.network import IntArray
-from tradewind.planner.solver import SolverSettings, challenge, solve_flows
+from tradewind.planner.solver import SolverSettings, solve_flows, solve_with_cutoff
 
-__all__ = ["SOLVES_MAX", "Frontier", "Programmes", "Segment", "trace_frontier"]
+__all__ = ["SOLVES_MAX", "Frontier", "FrontierFormulations", "Segment", "trace_frontier"]
 
 SOLVES_MAX = 400
 """Mixed-integer solves of one frontier, unless the caller sets less; pieces not proven by then are marked as such."""
@@ -47,9 +47,9 @@ PROVEN_GAP = 1e-6
 """Relative; a piece that nothing beats by more than this is called proven."""
 BOOT_GAP = 1e-3
 """Relative gap of the first proof if machines are paid while they start, before `PROVEN_GAP` is required."""
-CHALLENGE_WORK = WORK_MAX / 2
-"""Work limit of one solve (`linear.Meter`)."""
-BOOT_CHALLENGE_WORK = WORK_MAX / 5
+CUTOFF_WORK = WORK_MAX / 2
+"""Work limit of one solve (`budget.WorkBudget`)."""
+BOOT_CUTOFF_WORK = WORK_MAX / 5
 """The same if machines are paid while they start: there are many pieces then, and more work seldom proves them."""
 BOUND_ROUNDING = 1e-3
 """Share of the required gap by which a solver's bound may miss the value to beat."""
@@ -59,8 +59,8 @@ Line = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Programmes:
-    """The programmes to trace: one, or one per choice of tiers if volume tiers make costs other than linear.
+class FrontierFormulations:
+    """The models to trace: one, or one per choice of tiers if volume tiers make costs other than linear.
 
     For every plan the least cost over ``prices`` is its own or more, and that over ``bounds`` its own or less.
     """
@@ -68,13 +68,13 @@ class Programmes:
     prices: tuple[Formulation, ...]
     bounds: tuple[Formulation, ...]
 
-    def bounds_by_boot(self, job: Job) -> tuple[tuple[Formulation, Job], ...]:
+    def bounds_by_boot(self, demand: Demand) -> tuple[tuple[Formulation, Demand], ...]:
         """Return each bound once per time that a plan may wait, with the machines that start within it.
 
         A machine set is charged the start of its slowest machine, so nothing is charged too much in all of them.
         """
-        if job.boot_given:
-            return tuple((bound, job) for bound in self.bounds)
+        if demand.boot_given:
+            return tuple((bound, demand) for bound in self.bounds)
         network = self.bounds[0].network
         boots_s = np.array([option.offer.machine.boot_s for option in network.options])
         ends = (self.bounds[0].source, *self.bounds[0].sinks)
@@ -82,7 +82,7 @@ class Programmes:
         return tuple(
             (
                 replace(bound, machine_max=np.where(boots_s <= boot_s, bound.machine_max, 0.0)),
-                replace(job, boot_s=boot_s),
+                replace(demand, boot_s=boot_s),
             )
             for boot_s in network.boot_times_s
             if boot_s >= soonest_s
@@ -117,8 +117,8 @@ class Frontier:
 
     segments: tuple[Segment, ...]
     solves: int
-    job: Job
-    programmes: tuple[Formulation, ...] = field(repr=False)
+    demand: Demand
+    formulations: tuple[Formulation, ...] = field(repr=False)
 
     def cost_usd(self, rate_gbps: float) -> float:
         """Least cost of a plan at ``rate_gbps`` or more; infinite beyond the fastest."""
@@ -127,7 +127,7 @@ class Frontier:
                 return segment.cost_from_usd
             if rate_gbps <= segment.rate_to_gbps * (1 + WINDOW_MIN):
                 line = segment.intercept_usd_per_s / rate_gbps + segment.slope_usd_per_gbit
-                return self.job.gbit * line + self.job.requests_usd
+                return self.demand.gbit * line + self.demand.requests_usd
         return float("inf")
 
     def rate_gbps(self, cost_usd: float) -> float:
@@ -137,7 +137,7 @@ class Frontier:
             if cost_usd >= segment.cost_to_usd:
                 best = segment.rate_to_gbps
             elif cost_usd >= segment.cost_from_usd:
-                usd_per_gbit = (cost_usd - self.job.requests_usd) / self.job.gbit - segment.slope_usd_per_gbit
+                usd_per_gbit = (cost_usd - self.demand.requests_usd) / self.demand.gbit - segment.slope_usd_per_gbit
                 return segment.intercept_usd_per_s / usd_per_gbit
         return best
 
@@ -152,9 +152,9 @@ class Frontier:
                 rate = min(max(rate_gbps, segment.rate_from_gbps), segment.rate_to_gbps)
                 machines = np.array(segment.machines, dtype=np.int64)
                 points = (
-                    _charged(programme, self.job, Point.of(programme, self.job, answer))
-                    for programme in self.programmes
-                    if (answer := solve_flows(programme, Ask(rate, rate), machines, settings)) is not None
+                    _charged(formulation, self.demand, Point.of(formulation, self.demand, solution))
+                    for formulation in self.formulations
+                    if (solution := solve_flows(formulation, Subproblem(rate, rate), machines, settings)) is not None
                 )
                 return min(points, key=lambda point: point.cost_usd, default=None)
         return None
@@ -174,52 +174,56 @@ class _Piece:
 
 
 def trace_frontier(
-    programmes: Programmes,
-    job: Job,
+    formulations: FrontierFormulations,
+    demand: Demand,
     settings: SolverSettings,
     *,
     solves_max: int = SOLVES_MAX,
     known: Sequence[IntArray] = (),
 ) -> Frontier | None:
     """Trace it; ``None`` if the sink cannot be reached. No use of the machines in ``known`` is above it."""
-    tops = [_charged(of, job, top) for of in programmes.prices if (top := fastest(of, job, settings)) is not None]
+    tops = [
+        _charged(of, demand, top) for of in formulations.prices if (top := fastest(of, demand, settings)) is not None
+    ]
     if not tops:
         return None
     highest_gbps = max(point.rate_gbps for point in tops)
     as_fast = [point for point in tops if point.rate_gbps >= highest_gbps * (1 - WINDOW_MIN)]
     top = min(as_fast, key=lambda point: point.cost_usd)
-    bottoms = [_charged(of, job, low) for of in programmes.prices if (low := cheapest(of, job, settings)) is not None]
+    bottoms = [
+        _charged(of, demand, low) for of in formulations.prices if (low := cheapest(of, demand, settings)) is not None
+    ]
     bottom = min(bottoms, key=lambda point: point.cost_usd)
     if bottom.rate_gbps >= top.rate_gbps * (1 - WINDOW_MIN):
-        segment = _single_point(top, job)
-        return Frontier((segment,), 2, job, programmes.prices)
-    work_max = BOOT_CHALLENGE_WORK if job.boot_s > 0.0 else CHALLENGE_WORK
+        segment = _single_point(top, demand)
+        return Frontier((segment,), 2, demand, formulations.prices)
+    work_max = BOOT_CUTOFF_WORK if demand.boot_s > 0.0 else CUTOFF_WORK
     hasty = replace(settings, work_max=min(settings.work_max, work_max))
-    tracer = _Tracer(programmes, job, hasty, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
-    tracer.add(bottom.answer.machines)
-    tracer.add(top.answer.machines)
+    tracer = _Tracer(formulations, demand, hasty, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
+    tracer.add(bottom.solution.machines)
+    tracer.add(top.solution.machines)
     for machines in known:
         tracer.add(machines)
     tracer.prove(solves_max)
-    return Frontier(tuple(tracer.segments()), tracer.solves, job, programmes.prices)
+    return Frontier(tuple(tracer.segments()), tracer.solves, demand, formulations.prices)
 
 
-def _boot_s(programme: Formulation, job: Job, machines: IntArray) -> float:
+def _boot_s(formulation: Formulation, demand: Demand, machines: IntArray) -> float:
     """Until the slowest of these machines answers."""
-    options = programme.network.options
+    options = formulation.network.options
     boots_s = (options[k].offer.machine.boot_s for k in np.flatnonzero(machines))
-    return job.boot_s if job.boot_given else max(boots_s, default=0.0)
+    return demand.boot_s if demand.boot_given else max(boots_s, default=0.0)
 
 
-def _charged(programme: Formulation, job: Job, point: Point) -> Point:
+def _charged(formulation: Formulation, demand: Demand, point: Point) -> Point:
     """The point with the start of its own machines, whatever the longest that a plan may wait."""
-    own = replace(job, boot_s=_boot_s(programme, job, point.answer.machines))
-    return Point.of(programme, own, point.answer, point.gap)
+    own = replace(demand, boot_s=_boot_s(formulation, demand, point.solution.machines))
+    return Point.of(formulation, own, point.solution, point.gap)
 
 
-def _single_point(top: Point, job: Job) -> Segment:
-    usd_per_gbit = (top.cost_usd - job.requests_usd) / job.gbit
-    machines = tuple(int(n) for n in top.answer.machines)
+def _single_point(top: Point, demand: Demand) -> Segment:
+    usd_per_gbit = (top.cost_usd - demand.requests_usd) / demand.gbit
+    machines = tuple(int(n) for n in top.solution.machines)
     rate, cost = top.rate_gbps, top.cost_usd
     return Segment(rate, rate, cost, cost, 0.0, usd_per_gbit, machines, top.gap)
 
@@ -227,10 +231,12 @@ def _single_point(top: Point, job: Job) -> Segment:
 class _Tracer:
     """The pool of machine sets, their envelope, and the parts of it that have been proven."""
 
-    def __init__(self, programmes: Programmes, job: Job, settings: SolverSettings, low: float, high: float) -> None:
-        self.programmes = programmes
-        self._bounds = programmes.bounds_by_boot(job)
-        self.job = job
+    def __init__(
+        self, formulations: FrontierFormulations, demand: Demand, settings: SolverSettings, low: float, high: float
+    ) -> None:
+        self.formulations = formulations
+        self._bounds = formulations.bounds_by_boot(demand)
+        self.demand = demand
         self.settings = settings
         self.low = low
         self.high = high
@@ -246,20 +252,20 @@ class _Tracer:
         key = tuple(int(n) for n in machines)
         if key in self._pool:
             return False
-        self._pool[key] = [piece for of in self.programmes.prices for piece in self._pieces(of, machines, key)]
+        self._pool[key] = [piece for of in self.formulations.prices for piece in self._pieces(of, machines, key)]
         return True
 
     def prove(self, solves_max: int) -> None:
         """Look for better machines below each piece until none is left unproven."""
         self._solves_max = solves_max
-        for relative in (BOOT_GAP, PROVEN_GAP) if self.job.boot_s > 0.0 else (COST_TOLERANCE,):
+        for relative in (BOOT_GAP, PROVEN_GAP) if self.demand.boot_s > 0.0 else (COST_TOLERANCE,):
             self._relative = relative
             self._given_up.clear()
             while self.solves < solves_max:
                 window = next((w for w in self._targets() if not self._is_done(w)), None)
                 if window is None:
                     break
-                self._challenge(*window)
+                self._solve_with_cutoff(*window)
 
     def _is_done(self, window: tuple[float, float, Line]) -> bool:
         return self._is_proven(window, self._relative) or self._is_given_up(window)
@@ -279,7 +285,7 @@ class _Tracer:
             )
 
     def _cost(self, piece: _Piece, rate: float) -> float:
-        return self.job.gbit * piece.value(rate) / rate + self.job.requests_usd
+        return self.demand.gbit * piece.value(rate) / rate + self.demand.requests_usd
 
     def _gap(self, window: tuple[float, float, Line]) -> float:
         gaps = sorted({gap for *_, gap in self._proven})
@@ -304,22 +310,22 @@ class _Tracer:
         low, high, _ = window
         return any(start <= high and end >= low for start, end in self._given_up)
 
-    def _challenge(self, low: float, high: float, line: Line) -> None:
+    def _solve_with_cutoff(self, low: float, high: float, line: Line) -> None:
         """Ask whether any machines get below ``line`` between two rates."""
         intercept, slope = line
         # Cost is R / T: what is below the line by this much is cheaper by no more than the gap anywhere in the window.
         tolerance = self._relative * min(intercept + slope * low, intercept + slope * high)
-        beat = intercept - tolerance
-        for programme, job in self._bounds:
-            ask = Ask(low, high, usd_per_gbit=slope, machine_factor=job.machine_factor(low))
-            found = challenge(programme, ask, self.settings.afresh(), beat)
+        cutoff = intercept - tolerance
+        for formulation, demand in self._bounds:
+            subproblem = Subproblem(low, high, usd_per_gbit=slope, machine_factor=demand.machine_factor(low))
+            found = solve_with_cutoff(formulation, subproblem, self.settings.with_new_budget(), cutoff)
             self.solves += 1
-            if found.answer is None and found.bound >= beat - BOUND_ROUNDING * abs(tolerance):
+            if found.solution is None and found.bound >= cutoff - BOUND_ROUNDING * abs(tolerance):
                 continue
-            if found.answer is None:
+            if found.solution is None:
                 self._given_up.append((low, high))
-            elif not self.add(found.answer.machines):
-                rate = float(found.answer.flow_gbps[programme.out_of_source].sum())
+            elif not self.add(found.solution.machines):
+                rate = float(found.solution.flow_gbps[formulation.out_of_source].sum())
                 self._narrow(low, high, line, rate)
             return
         self._proven.append((low, high, line, self._relative))
@@ -336,11 +342,11 @@ class _Tracer:
             return
         if rate <= past < high:
             self._proven.append((low, past, line, self._relative))
-            self._challenge(past, high, line)
-        elif self.job.boot_s > 0.0 and high - low > EDGE * low:
+            self._solve_with_cutoff(past, high, line)
+        elif self.demand.boot_s > 0.0 and high - low > EDGE * low:
             middle = (low + rate) / 2
-            self._challenge(low, middle, line)
-            self._challenge(middle, high, line)
+            self._solve_with_cutoff(low, middle, line)
+            self._solve_with_cutoff(middle, high, line)
         else:
             self._given_up.append((low, high))
 
@@ -382,33 +388,33 @@ class _Tracer:
             if over and high - low > WINDOW_MIN * high * 1e-3:
                 yield from _lowest(over, low, high)
 
-    def _pieces(self, programme: Formulation, machines: IntArray, key: tuple[int, ...]) -> Iterator[_Piece]:
+    def _pieces(self, formulation: Formulation, machines: IntArray, key: tuple[int, ...]) -> Iterator[_Piece]:
         """The machine set's function between ``low`` and the rate that it reaches."""
-        ask = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
-        top = solve_flows(programme, ask, machines, self.settings)
+        subproblem = Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
+        top = solve_flows(formulation, subproblem, machines, self.settings)
         if top is None or top.objective <= self.low:
             return
-        left = self._value(programme, machines, self.low)
-        right = self._value(programme, machines, min(top.objective, self.high))
+        left = self._value(formulation, machines, self.low)
+        right = self._value(formulation, machines, min(top.objective, self.high))
         if left is not None and right is not None:
-            yield from self._between(programme, machines, key, left, right)
+            yield from self._between(formulation, machines, key, left, right)
 
-    def _value(self, programme: Formulation, machines: IntArray, rate: float) -> _Tangent | None:
+    def _value(self, formulation: Formulation, machines: IntArray, rate: float) -> _Tangent | None:
         """A machine set's function and its slope at one rate; at its end, as near to it as the solver gets."""
         for _ in range(END_STEPS_MAX):
-            answer = solve_flows(programme, Ask(rate, rate), machines, self.settings)
-            if answer is not None and answer.duals is not None:
+            solution = solve_flows(formulation, Subproblem(rate, rate), machines, self.settings)
+            if solution is not None and solution.duals is not None:
                 boot = (
-                    float(programme.machine_usd_per_s @ machines)
-                    * _boot_s(programme, self.job, machines)
-                    / self.job.gbit
+                    float(formulation.machine_usd_per_s @ machines)
+                    * _boot_s(formulation, self.demand, machines)
+                    / self.demand.gbit
                 )
-                return _Tangent(rate, answer.objective + boot * rate, float(answer.duals[-1]) + boot)
+                return _Tangent(rate, solution.objective + boot * rate, float(solution.duals[-1]) + boot)
             rate *= 1 - 1e-9
         return None
 
     def _between(
-        self, programme: Formulation, machines: IntArray, key: tuple[int, ...], left: _Tangent, right: _Tangent
+        self, formulation: Formulation, machines: IntArray, key: tuple[int, ...], left: _Tangent, right: _Tangent
     ) -> Iterator[_Piece]:
         """Cut a convex function where the tangents at both ends meet, until one of them is the chord."""
         width = right.rate - left.rate
@@ -420,13 +426,13 @@ class _Tracer:
         meeting = left.rate + above_right / max(right.slope - left.slope, 1e-15)
         middle = None
         if min(above_left, above_right) > tolerance and left.rate < meeting < right.rate:
-            middle = self._value(programme, machines, meeting)
+            middle = self._value(formulation, machines, meeting)
         if middle is None:
             slope = (right.value - left.value) / width
             yield _Piece(left.rate, right.rate, (left.value - slope * left.rate, slope), key)
             return
-        yield from self._between(programme, machines, key, left, middle)
-        yield from self._between(programme, machines, key, middle, right)
+        yield from self._between(formulation, machines, key, left, middle)
+        yield from self._between(formulation, machines, key, middle, right)
 
 
 @dataclass(frozen=True, slots=True)

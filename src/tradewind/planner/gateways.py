@@ -11,19 +11,19 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 
-from tradewind.model.overlay import OverlayPlan
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 from tradewind.planner.routes import region_name
 
-__all__ = ["gateway_plan"]
+__all__ = ["assign_gateways"]
 
 CUT_SLACK = 1e-9
 """Shares of routes closer together than this are one cut."""
 
 
-def gateway_plan(overlay: OverlayPlan, *, lead_region: str = "site:local") -> Plan:
+def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local") -> Plan:
     """Gateways, hops and routes with shares for an overlay.
 
     Args:

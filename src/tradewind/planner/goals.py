@@ -7,40 +7,385 @@ With T the rate, R the rate of cost [USD/s] and boot time b, a transfer of V GB 
 - *exactly a rate*: T is a constant, so C is linear: one solve (the paper's reformulation).
 - *at least a rate, cheapest*: minimise R/T by Dinkelbach's method: min R − λT, then λ ← R/T, until nothing is gained.
 - *a cost ceiling*: R · 8V/T ≤ budget ⇔ R ≤ (budget / 8V) · T, linear; maximise T: one solve.
-- *boot time* adds b·W·T to R·8V, with W = vm·N, which is not linear: `boot.py` for one destination. With several it is
-  counted as at the lower end of a window of rates, every answer is evaluated as it truly is, and windows are halved
-  until bound and best answer meet.
+- *boot time* adds b·W·T to R·8V, W = vm·N being the price of all machines, and that is not linear.
+
+With one destination, boot time is handled in windows of rates [l, u] in which machines cost w to w'. Two planes lie
+under W·T there (`formulation.BootWindow`), and with them in its place one solve shows whether anything in the
+window beats the incumbent. If not, the window is proven. If so, the machines found are used as well as they can be,
+at their true cost, and the window is cut in two where they were found: at its ends the planes are W·T itself. With
+several destinations boot time is counted as at the lower end of a window, every solution is evaluated at its true
+cost, and windows are halved until bound and incumbent meet. Work that runs out before the proof is complete leaves
+a gap.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from tradewind.errors import SolverLimitReached
-from tradewind.planner.boot import all_machines, cheapest_with_boot, fastest_within_with_boot
-from tradewind.planner.formulation import Ask, Formulation
-from tradewind.planner.point import (
-    RATE_UNBOUNDED_GBPS,
-    STEPS_MAX,
-    Job,
-    Point,
-    cheapest_for_machines,
-    cost_rate,
-    fastest_for_machines,
+from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.model.overlay import RegionMachines
+from tradewind.model.requests import ObjectSet
+from tradewind.planner.allocation import MachineAllocator
+from tradewind.planner.formulation import BootWindow, Formulation, Subproblem
+from tradewind.planner.network import GBPS_MIN, IntArray
+from tradewind.planner.solver import (
+    WHOLE_COLUMNS_MAX,
+    Solution,
+    SolverSettings,
+    least_relaxed,
+    solve_flows,
+    solve_machines,
+    solve_with_cutoff,
 )
-from tradewind.planner.solver import WHOLE_COLUMNS_MAX, Answer, SolverSettings, solve_flows, solve_machines
 
 __all__ = [
+    "BOOT_GAP",
+    "DINKELBACH_STEPS_MAX",
     "RATE_UNBOUNDED_GBPS",
-    "Job",
+    "Demand",
     "Point",
+    "RelaxationBounds",
+    "all_machines",
     "cheapest",
     "cheapest_exactly",
+    "cheapest_for_machines",
+    "cheapest_with_boot",
+    "cost_rate",
     "fastest",
+    "fastest_for_machines",
     "fastest_within",
+    "fastest_within_with_boot",
     "soonest",
 ]
+
+RATE_UNBOUNDED_GBPS = 1e6
+PROVEN_GAP = 2e-6
+"""Relative; an answer with a smaller gap counts as proven."""
+DINKELBACH_STEPS_MAX = 30
+"""Maximum steps of Dinkelbach's method. Never reached: it converges superlinearly, in two to five steps here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Volume and boot time of a transfer, as far as costs depend on them."""
+
+    volume_gb: float
+    boot_s: float = 0.0
+    requests_usd: float = 0.0
+    objects: ObjectSet | None = None
+    """The objects for which requests are counted."""
+    boot_given: bool = False
+    """True if all machines take ``boot_s`` to start; otherwise ``boot_s`` is the longest wait that a plan may have."""
+
+    def boot_of(self, machines: Iterable[RegionMachines]) -> float:
+        """Seconds until the slowest of these machines answers."""
+        return self.boot_s if self.boot_given else max((m.offer.machine.boot_s for m in machines), default=0.0)
+
+    @property
+    def gbit(self) -> float:
+        """Volume in Gbit."""
+        return BITS_PER_BYTE * self.volume_gb
+
+    @property
+    def object_count(self) -> int | None:
+        """Number of objects, if it is known or assumed."""
+        return None if self.objects is None else self.objects.count
+
+    def machine_factor(self, rate_gbps: float) -> float:
+        """Weight of machine prices in R that pays boot time too, at one rate."""
+        return 1.0 + rate_gbps * self.boot_s / self.gbit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """An answer with its true rate and cost, and its maximum gap to the best."""
+
+    solution: Solution
+    rate_gbps: float
+    cost_usd: float
+    gap: float = 0.0
+
+    @property
+    def proven(self) -> bool:
+        """True if nothing better exists: the search says so, and so does the gap."""
+        return self.solution.optimal and self.gap <= PROVEN_GAP
+
+    @classmethod
+    def of(cls, formulation: Formulation, demand: Demand, solution: Solution, gap: float = 0.0) -> Point:
+        """Evaluate an answer as it truly is."""
+        rate = float(solution.flow_gbps[formulation.out_of_source].sum())
+        machines_usd_per_s = float(formulation.machine_usd_per_s @ solution.machines)
+        egress_usd_per_s = float(formulation.egress_usd_per_s @ solution.flow_gbps)
+        time_s = demand.gbit / rate
+        cost = egress_usd_per_s * time_s + machines_usd_per_s * (time_s + demand.boot_s) + demand.requests_usd
+        return cls(solution, rate, cost, gap)
+
+
+def cost_rate(formulation: Formulation, solution: Solution, factor: float) -> float:
+    """R [USD/s], machines counted ``factor`` times."""
+    machines = float(formulation.machine_usd_per_s @ solution.machines)
+    return float(formulation.egress_usd_per_s @ solution.flow_gbps) + machines * factor
+
+
+def cheapest_for_machines(
+    formulation: Formulation, demand: Demand, settings: SolverSettings, solution: Solution, rate_min_gbps: float
+) -> Point:
+    """The cheapest use of one set of machines at at least a rate. Their boot is then a constant: plain Dinkelbach."""
+    best = Point.of(formulation, demand, solution)
+    for _ in range(DINKELBACH_STEPS_MAX):
+        ratio = cost_rate(formulation, best.solution, 1.0) / best.rate_gbps
+        subproblem = Subproblem(rate_min_gbps, RATE_UNBOUNDED_GBPS, usd_per_gbit=ratio)
+        found = solve_flows(formulation, subproblem, solution.machines, settings)
+        if found is None:
+            break
+        point = Point.of(formulation, demand, found)
+        if point.cost_usd >= best.cost_usd * (1 - settings.relative_gap):
+            break
+        best = point
+    return best
+
+
+def fastest_for_machines(
+    formulation: Formulation, demand: Demand, settings: SolverSettings, solution: Solution, ceiling_usd_per_gbit: float
+) -> Point | None:
+    """The fastest use of one set of machines under the ceiling, their boot paid first."""
+    boot_usd = float(formulation.machine_usd_per_s @ solution.machines) * demand.boot_s
+    left = ceiling_usd_per_gbit - boot_usd / demand.gbit
+    if left <= 0.0:
+        return None
+    subproblem = Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True, ceiling_usd_per_gbit=left)
+    found = solve_flows(formulation, subproblem, solution.machines, settings)
+    return None if found is None or found.objective <= 0.0 else Point.of(formulation, demand, found)
+
+
+BOOT_GAP = 5e-7
+"""Relative; what is better by less is not looked for."""
+CUT_MIN = 1e-3
+"""Relative distance from both ends of a window at which it is cut."""
+RATE_TRIES = 7
+"""Rates tried for a first answer under a ceiling, each halving what is left."""
+RATE_TRY_RELAXATIONS_MAX = 12
+WIDE = 1.5
+"""Ratio of the ends of a window from which it is cut before anything is asked: boot is counted too low in it."""
+RELAXATIONS_MAX = 60
+"""Of one window: what has not been decided by then is easier in two parts of it."""
+WINDOW_MIN = 1e-9
+"""Relative width of a window that is not cut any further."""
+POLISH_ROUNDS_MAX = 6
+"""Turns between the best machines for a rate and the best rate for machines, from a first answer."""
+
+
+def cheapest_with_boot(
+    formulation: Formulation, demand: Demand, settings: SolverSettings, rate_min_gbps: float, rate_max_gbps: float
+) -> Point | None:
+    """Cheapest at at least a rate; ``None`` if the rate is out of reach."""
+    hasty = replace(settings, relaxations_max=RELAXATIONS_MAX)
+    best = _first(formulation, demand, hasty, rate_min_gbps)
+    if best is None:
+        return None
+    bounds = RelaxationBounds(formulation, demand, settings)
+    low = max(rate_min_gbps, bounds.rate_min(best.cost_usd))
+    windows = [(bounds.relaxed_usd(low), low, max(low, min(rate_max_gbps, bounds.rate_max)))]
+    proven = math.inf
+    while windows and windows[0][0] < best.cost_usd * (1 - BOOT_GAP) and not settings.budget.spent:
+        lower_bound, low, high = heapq.heappop(windows)
+        usd_per_gbit = (best.cost_usd * (1 - BOOT_GAP) - demand.requests_usd) / demand.gbit
+        boot = bounds.window(low, high, best.cost_usd)
+        if boot is None:
+            continue
+        lower_bound = max(lower_bound, bounds.cost_usd(boot.machines_usd_per_s_min, high), bounds.relaxed_usd(low))
+        if high > WIDE * low:
+            middle = math.sqrt(low * high)
+            heapq.heappush(windows, (lower_bound, low, middle))
+            heapq.heappush(windows, (lower_bound, middle, high))
+            continue
+        subproblem = Subproblem(low, high, usd_per_gbit=usd_per_gbit, boot=boot)
+        found = solve_with_cutoff(formulation, subproblem, hasty, 0.0)
+        lower_bound = max(lower_bound, (usd_per_gbit + min(0.0, found.bound) / low) * demand.gbit + demand.requests_usd)
+        cut = math.sqrt(low * high)
+        if found.solution is not None:
+            point = cheapest_for_machines(formulation, demand, settings, found.solution, rate_min_gbps)
+            if point.cost_usd < best.cost_usd:
+                best = _polished(formulation, demand, hasty, point, rate_min_gbps)
+            cut = Point.of(formulation, demand, found.solution).rate_gbps
+        if lower_bound >= best.cost_usd * (1 - BOOT_GAP) or high <= low * (1 + WINDOW_MIN):
+            proven = min(proven, lower_bound)
+            continue
+        cut = _inside(low, cut, high)
+        heapq.heappush(windows, (lower_bound, low, cut))
+        heapq.heappush(windows, (lower_bound, cut, high))
+    lower_bound = min([proven, best.cost_usd, *(lower_bound for lower_bound, _, _ in windows)])
+    return _with_gap(best, (best.cost_usd - lower_bound) / best.cost_usd)
+
+
+def fastest_within_with_boot(
+    formulation: Formulation, demand: Demand, ceiling_usd: float, settings: SolverSettings
+) -> Point | None:
+    """Highest rate for at most ``ceiling_usd``; ``None`` if nothing that cheap is found."""
+    ceiling = (ceiling_usd - demand.requests_usd) / demand.gbit
+    hasty = replace(settings, relaxations_max=RELAXATIONS_MAX)
+    cheap = _first(formulation, demand, hasty, 0.0)
+    if cheap is not None and cheap.cost_usd > ceiling_usd:
+        cheap = cheapest_with_boot(formulation, demand, settings, 0.0, RATE_UNBOUNDED_GBPS)
+    if cheap is None or cheap.cost_usd > ceiling_usd:
+        return None
+    best = fastest_for_machines(formulation, demand, settings, cheap.solution, ceiling) or cheap
+    bounds = RelaxationBounds(formulation, demand, settings)
+    best = _raise_rate(formulation, demand, hasty, best, ceiling, bounds.rate_max)
+    windows = [(best.rate_gbps, bounds.rate_max)]
+    highest = best.rate_gbps
+    while windows and not settings.budget.spent:
+        low, high = windows.pop()
+        low = max(low, best.rate_gbps * (1 + BOOT_GAP))
+        boot = bounds.window(low, high, ceiling_usd) if low < high else None
+        if boot is None:
+            continue
+        if high > WIDE * low:
+            middle = math.sqrt(low * high)
+            windows += [(low, middle), (middle, high)]
+            continue
+        found = solve_with_cutoff(formulation, Subproblem(low, high, usd_per_gbit=ceiling, boot=boot), hasty, 0.0)
+        if found.solution is None and found.bound >= 0.0:
+            continue
+        if found.solution is not None:
+            point = fastest_for_machines(formulation, demand, settings, found.solution, ceiling)
+            if point is not None and point.rate_gbps > best.rate_gbps:
+                best = point
+        low = max(low, best.rate_gbps)
+        if high <= low * (1 + WINDOW_MIN):
+            highest = max(highest, high)
+            continue
+        cut = math.sqrt(low * high)
+        windows += [(low, cut), (cut, high)]
+    highest = max([highest, best.rate_gbps, *(high for _, high in windows)])
+    return _with_gap(best, (highest - best.rate_gbps) / best.rate_gbps)
+
+
+class RelaxationBounds:
+    """What no plan goes below, from relaxations and from the ends of the transfer."""
+
+    def __init__(self, formulation: Formulation, demand: Demand, settings: SolverSettings) -> None:
+        self._formulation = formulation
+        self._demand = demand
+        self._settings = settings
+        self._allocator = MachineAllocator(formulation)
+        fastest = least_relaxed(formulation, Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True), settings)
+        self.rate_max = (fastest or 0.0) * (1 + BOOT_GAP)
+        """No plan is faster [Gbit/s]."""
+        # No machines are paid, and what carries anything carries this: no link is slower.
+        free = least_relaxed(formulation, Subproblem(GBPS_MIN, GBPS_MIN, machine_factor=0.0), settings)
+        self.egress_usd = max(0.0, (free or 0.0) * (1 - BOOT_GAP)) / GBPS_MIN * demand.gbit
+        """No plan pays less for egress."""
+
+    def rate_min(self, cost_usd: float) -> float:
+        """No plan that costs at most this is slower: C ≥ egress + W · (8V/T + b)."""
+        machines = self._allocator.endpoints_usd_per_s(GBPS_MIN)
+        left_usd = cost_usd - self._demand.requests_usd - self.egress_usd - machines * self._demand.boot_s
+        return self._demand.gbit * machines / left_usd if left_usd > 0.0 else GBPS_MIN
+
+    def cost_usd(self, machines_usd_per_s: float, rate_gbps: float) -> float:
+        """No plan with machines at this price or more, and no faster, costs less."""
+        time_s = self._demand.boot_s + self._demand.gbit / rate_gbps
+        return self._demand.requests_usd + self.egress_usd + machines_usd_per_s * time_s
+
+    def relaxed_usd(self, rate_gbps: float) -> float:
+        """No plan that is at least as fast costs less: with fractions of machines, R is convex and zero at zero."""
+        subproblem = Subproblem(rate_gbps, rate_gbps, machine_factor=self._demand.machine_factor(rate_gbps))
+        relaxed = least_relaxed(self._formulation, subproblem, self._settings)
+        return (
+            0.0
+            if relaxed is None
+            else relaxed * (1 - BOOT_GAP / 5) / rate_gbps * self._demand.gbit + self._demand.requests_usd
+        )
+
+    def window(self, low: float, high: float, cost_usd: float) -> BootWindow | None:
+        """Least and most that machines cost in a window of rates; ``None`` if none is within ``cost_usd``."""
+        relaxed = least_relaxed(self._formulation, Subproblem(low, low, machines_only=True), self._settings)
+        if relaxed is None:
+            return None
+        least = max(relaxed * (1 - BOOT_GAP), self._allocator.endpoints_usd_per_s(low))
+        left_usd = cost_usd - self._demand.requests_usd - self.egress_usd
+        most = left_usd / (self._demand.boot_s + self._demand.gbit / high)
+        return BootWindow(self._demand.boot_s / self._demand.gbit, least, most) if least <= most else None
+
+
+def all_machines(formulation: Formulation) -> IntArray | None:
+    """All machines of the type that carries most, per region; ``None`` where none does in all respects."""
+    return MachineAllocator(formulation).strongest()
+
+
+def _first(formulation: Formulation, demand: Demand, settings: SolverSettings, rate_min_gbps: float) -> Point | None:
+    """A good answer, from the cheapest at exactly the rate; ``None`` if the rate is out of reach."""
+    rate = max(rate_min_gbps, GBPS_MIN)
+    subproblem = Subproblem(rate, rate, machine_factor=demand.machine_factor(rate))
+    machines = all_machines(formulation)
+    start = None if machines is None else solve_flows(formulation, subproblem, machines, settings)
+    if machines is not None and start is None:
+        return None
+    solution = solve_machines(formulation, subproblem, settings, start=start)
+    if solution is None:
+        return None
+    point = cheapest_for_machines(formulation, demand, settings, solution, rate_min_gbps)
+    return _polished(formulation, demand, settings, point, rate_min_gbps)
+
+
+def _polished(
+    formulation: Formulation, demand: Demand, settings: SolverSettings, point: Point, rate_min_gbps: float
+) -> Point:
+    """The best machines for its rate, the best rate for these, and again."""
+    for _ in range(POLISH_ROUNDS_MAX):
+        rate = point.rate_gbps
+        subproblem = Subproblem(rate, rate, machine_factor=demand.machine_factor(rate))
+        solution = solve_machines(formulation, subproblem, settings, start=point.solution)
+        if solution is None:
+            break
+        better = cheapest_for_machines(formulation, demand, settings, solution, rate_min_gbps)
+        if better.cost_usd >= point.cost_usd * (1 - BOOT_GAP):
+            break
+        point = better
+    return point
+
+
+def _raise_rate(
+    formulation: Formulation,
+    demand: Demand,
+    settings: SolverSettings,
+    best: Point,
+    ceiling: float,
+    rate_max_gbps: float,
+) -> Point:
+    """A faster answer under the ceiling [USD/Gbit], from the cheapest at a few rates above."""
+    brief = replace(settings, relaxations_max=RATE_TRY_RELAXATIONS_MAX)
+    low, high = best.rate_gbps, rate_max_gbps
+    for _ in range(RATE_TRIES):
+        rate = math.sqrt(low * high)
+        subproblem = Subproblem(rate, rate, usd_per_gbit=ceiling, machine_factor=demand.machine_factor(rate))
+        found = solve_with_cutoff(formulation, subproblem, brief, 0.0)
+        reached = best.rate_gbps
+        if found.solution is not None:
+            point = fastest_for_machines(formulation, demand, settings, found.solution, ceiling)
+            best = point if point is not None and point.rate_gbps > reached else best
+        if best.rate_gbps > reached:
+            low = best.rate_gbps
+        else:
+            high = rate
+    return best
+
+
+def _inside(low: float, cut: float, high: float) -> float:
+    """Return where to cut a window: not too close to an end, so that both parts have a width."""
+    margin = CUT_MIN * (high - low)
+    return cut if low + margin < cut < high - margin else (low + high) / 2
+
+
+def _with_gap(point: Point, gap: float) -> Point:
+    gap = max(0.0, gap)
+    return Point(replace(point.solution, optimal=gap <= 2 * BOOT_GAP), point.rate_gbps, point.cost_usd, gap)
+
 
 RATE_SMALL_GBPS = 1e-2
 """Lower than any requested rate."""
@@ -49,57 +394,61 @@ RATE_SLACK = 1e-9
 SOONEST_TIE_S = 2.0
 SOONEST_TIE = 0.02
 """A plan that ends later by two seconds, or by this share of the whole time, counts as equally early."""
-BOOT_GAP = 1e-3
+MULTICAST_BOOT_GAP = 1e-3
 """Relative gap at which, with several destinations, the windows of boot time stop being halved."""
-WINDOW_GAP = BOOT_GAP / 2
+MULTICAST_WINDOW_GAP = MULTICAST_BOOT_GAP / 2
 """Relative gap of the solves of a window."""
 LATER_SOLVE_S = 5.0
 """With several destinations: time limit of each solve that only looks for a better answer than the known one."""
 
 
-def cheapest_exactly(formulation: Formulation, job: Job, rate_gbps: float, settings: SolverSettings) -> Point | None:
+def cheapest_exactly(
+    formulation: Formulation, demand: Demand, rate_gbps: float, settings: SolverSettings
+) -> Point | None:
     """Cheapest at exactly a rate; ``None`` if the rate is out of reach."""
-    ask = Ask(rate_gbps, rate_gbps, machine_factor=job.machine_factor(rate_gbps))
-    answer = solve_machines(formulation, ask, settings.afresh())
-    return None if answer is None else Point.of(formulation, job, answer, _relative_gap(answer))
+    subproblem = Subproblem(rate_gbps, rate_gbps, machine_factor=demand.machine_factor(rate_gbps))
+    solution = solve_machines(formulation, subproblem, settings.with_new_budget())
+    return None if solution is None else Point.of(formulation, demand, solution, _relative_gap(solution))
 
 
-def fastest(formulation: Formulation, job: Job, settings: SolverSettings, *, cheapest_too: bool = True) -> Point | None:
+def fastest(
+    formulation: Formulation, demand: Demand, settings: SolverSettings, *, cheapest_too: bool = True
+) -> Point | None:
     """The highest rate there is, and the cheapest way to it; ``None`` if the sink cannot be reached."""
-    settings = settings.afresh()
-    everything = Ask(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
+    settings = settings.with_new_budget()
+    everything = Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
     machines = None if _too_wide(formulation) else all_machines(formulation)
     if machines is None:
         top = solve_machines(formulation, everything, settings)
     else:
-        # No machine slows a plan down: all that are allowed give the highest rate, and that is a linear programme.
+        # No machine slows a plan down: all that are allowed give the highest rate, and that is a linear program.
         top = solve_flows(formulation, everything, machines, settings)
     if top is None or top.objective <= 0.0:
         return None
     rate = top.objective
     if not cheapest_too:
-        return Point.of(formulation, job, top, _relative_gap(top))
-    ask = Ask(rate * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS, machine_factor=job.machine_factor(rate))
-    answer = solve_machines(formulation, ask, settings, start=top) or top
-    return Point.of(formulation, job, answer, max(_relative_gap(top), _relative_gap(answer)))
+        return Point.of(formulation, demand, top, _relative_gap(top))
+    subproblem = Subproblem(rate * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS, machine_factor=demand.machine_factor(rate))
+    solution = solve_machines(formulation, subproblem, settings, start=top) or top
+    return Point.of(formulation, demand, solution, max(_relative_gap(top), _relative_gap(solution)))
 
 
-def soonest(formulation: Formulation, job: Job, settings: SolverSettings) -> Point | None:
+def soonest(formulation: Formulation, demand: Demand, settings: SolverSettings) -> Point | None:
     """The cheapest of those that are done as soon as can be, or so little later that it is not worth paying for."""
-    top = fastest(formulation, job, settings, cheapest_too=False)
+    top = fastest(formulation, demand, settings, cheapest_too=False)
     if top is None:
         return None
-    transfer_s = job.gbit / top.rate_gbps
-    tie_s = max(SOONEST_TIE_S, SOONEST_TIE * (job.boot_s + transfer_s))
-    rate_gbps = job.gbit / (transfer_s + tie_s)
+    transfer_s = demand.gbit / top.rate_gbps
+    tie_s = max(SOONEST_TIE_S, SOONEST_TIE * (demand.boot_s + transfer_s))
+    rate_gbps = demand.gbit / (transfer_s + tie_s)
     try:
-        return cheapest(formulation, job, settings, rate_min_gbps=rate_gbps)
+        return cheapest(formulation, demand, settings, rate_min_gbps=rate_gbps)
     except SolverLimitReached:
         if formulation.shared is None:
             raise
-        usd_per_gbit = _relaxed_ratio(formulation, rate_gbps, job.machine_factor(rate_gbps), settings)
-        gap = 1.0 - (usd_per_gbit * job.gbit + job.requests_usd) / top.cost_usd
-        return replace(top, answer=replace(top.answer, optimal=False), gap=max(0.0, gap))
+        usd_per_gbit = _relaxed_ratio(formulation, rate_gbps, demand.machine_factor(rate_gbps), settings)
+        gap = 1.0 - (usd_per_gbit * demand.gbit + demand.requests_usd) / top.cost_usd
+        return replace(top, solution=replace(top.solution, optimal=False), gap=max(0.0, gap))
 
 
 def _too_wide(formulation: Formulation) -> bool:
@@ -109,63 +458,65 @@ def _too_wide(formulation: Formulation) -> bool:
 
 def cheapest(
     formulation: Formulation,
-    job: Job,
+    demand: Demand,
     settings: SolverSettings,
     *,
     rate_min_gbps: float = 0.0,
     rate_max_gbps: float = RATE_UNBOUNDED_GBPS,
 ) -> Point | None:
     """Cheapest at at least a rate; ``None`` if the rate is out of reach."""
-    settings = settings.afresh()
-    if job.boot_s > 0.0 and formulation.shared is None:
-        return cheapest_with_boot(formulation, job, settings, rate_min_gbps, rate_max_gbps)
+    settings = settings.with_new_budget()
+    if demand.boot_s > 0.0 and formulation.shared is None:
+        return cheapest_with_boot(formulation, demand, settings, rate_min_gbps, rate_max_gbps)
     best: Point | None = None
     bound = float("inf")
     windows = [(0.0, rate_min_gbps, rate_max_gbps)]
     for _ in range(settings.windows_max):
         if not windows:
             break
-        floor, low, high = heapq.heappop(windows)
-        if best is not None and floor >= best.cost_usd * (1 - BOOT_GAP):
-            bound = min(bound, floor)
+        lower_bound, low, high = heapq.heappop(windows)
+        if best is not None and lower_bound >= best.cost_usd * (1 - MULTICAST_BOOT_GAP):
+            bound = min(bound, lower_bound)
             continue
         try:
-            ratio = _least_ratio(formulation, job, settings, low, high)
+            ratio = _least_ratio(formulation, demand, settings, low, high)
         except SolverLimitReached:
             if best is None:
                 raise
-            bound = min(bound, floor)  # what may be there is part of the gap
+            bound = min(bound, lower_bound)  # what may be there is part of the gap
             continue
         if ratio is None:
             continue
-        answer, usd_per_gbit_min = ratio
-        floor = max(floor, usd_per_gbit_min * job.gbit + job.requests_usd)
-        point = cheapest_for_machines(formulation, job, settings, answer, rate_min_gbps)
+        solution, usd_per_gbit_min = ratio
+        lower_bound = max(lower_bound, usd_per_gbit_min * demand.gbit + demand.requests_usd)
+        point = cheapest_for_machines(formulation, demand, settings, solution, rate_min_gbps)
         if best is None or point.cost_usd < best.cost_usd:
             best = point
-        if job.boot_s == 0.0 or floor >= best.cost_usd * (1 - BOOT_GAP):
-            bound = min(bound, floor)
+        if demand.boot_s == 0.0 or lower_bound >= best.cost_usd * (1 - MULTICAST_BOOT_GAP):
+            bound = min(bound, lower_bound)
             continue
-        middle = (low + float(answer.flow_gbps[formulation.out_of_source].sum())) / 2
-        heapq.heappush(windows, (floor, low, middle))
-        heapq.heappush(windows, (floor, middle, high))
+        middle = (low + float(solution.flow_gbps[formulation.out_of_source].sum())) / 2
+        heapq.heappush(windows, (lower_bound, low, middle))
+        heapq.heappush(windows, (lower_bound, middle, high))
     if best is None:
         return None
-    bound = min([bound, *(floor for floor, _, _ in windows)])
-    return Point(best.answer, best.rate_gbps, best.cost_usd, max(0.0, (best.cost_usd - bound) / best.cost_usd))
+    bound = min([bound, *(lower_bound for lower_bound, _, _ in windows)])
+    return Point(best.solution, best.rate_gbps, best.cost_usd, max(0.0, (best.cost_usd - bound) / best.cost_usd))
 
 
-def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, settings: SolverSettings) -> Point | None:
+def fastest_within(
+    formulation: Formulation, demand: Demand, ceiling_usd: float, settings: SolverSettings
+) -> Point | None:
     """Highest rate for at most ``ceiling_usd``; ``None`` if nothing is that cheap."""
-    ceiling = (ceiling_usd - job.requests_usd) / job.gbit
+    ceiling = (ceiling_usd - demand.requests_usd) / demand.gbit
     if ceiling <= 0.0:
         return None
-    settings = settings.afresh()
-    if job.boot_s > 0.0 and formulation.shared is None:
-        fastest_known = fastest_within_with_boot(formulation, job, ceiling_usd, settings)
-        return fastest_known and _cheapest_at_same_rate(formulation, job, settings, fastest_known, ceiling_usd)
+    settings = settings.with_new_budget()
+    if demand.boot_s > 0.0 and formulation.shared is None:
+        fastest_known = fastest_within_with_boot(formulation, demand, ceiling_usd, settings)
+        return fastest_known and _cheapest_at_same_rate(formulation, demand, settings, fastest_known, ceiling_usd)
     best: Point | None = None
-    rough = settings if job.boot_s == 0.0 else replace(settings, relative_gap=WINDOW_GAP)
+    rough = settings if demand.boot_s == 0.0 else replace(settings, relative_gap=MULTICAST_WINDOW_GAP)
     highest = 0.0
     windows = [(0.0, RATE_UNBOUNDED_GBPS)]
     for _ in range(settings.windows_max):
@@ -173,34 +524,34 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
             break
         low, high = windows.pop()
         low = max(low, best.rate_gbps if best else 0.0)
-        if low > high * (1 - BOOT_GAP):
+        if low > high * (1 - MULTICAST_BOOT_GAP):
             continue
-        factor = job.machine_factor(low)
-        ask = Ask(low, high, maximise_rate=True, machine_factor=factor, ceiling_usd_per_gbit=ceiling)
-        start = best.answer if best is not None and low <= best.rate_gbps else None
+        factor = demand.machine_factor(low)
+        subproblem = Subproblem(low, high, maximise_rate=True, machine_factor=factor, ceiling_usd_per_gbit=ceiling)
+        start = best.solution if best is not None and low <= best.rate_gbps else None
         try:
-            relaxed = solve_machines(formulation, ask, rough, start=start)
+            relaxed = solve_machines(formulation, subproblem, rough, start=start)
         except SolverLimitReached:
             if best is not None:
                 highest = max(highest, high)  # what may be there is part of the gap
                 continue
             if formulation.shared is None:
                 raise
-            best = cheapest(formulation, job, settings)
+            best = cheapest(formulation, demand, settings)
             if best is None or best.cost_usd > ceiling_usd:
                 raise
             # Looked at again with a plan to begin with, under what no plan passes.
-            windows.append((low, min(high, formulation.shared.relax(ask, settings.meter).bound)))
+            windows.append((low, min(high, formulation.shared.relax(subproblem, settings.budget).bound)))
             continue
         if relaxed is None or relaxed.objective <= 0.0:
             continue
-        point = fastest_for_machines(formulation, job, settings, relaxed, ceiling)
+        point = fastest_for_machines(formulation, demand, settings, relaxed, ceiling)
         if point is not None and (best is None or point.rate_gbps > best.rate_gbps):
             best = point
             if formulation.shared is not None:
                 rough = replace(rough, time_limit_s=min(rough.time_limit_s, LATER_SOLVE_S))
         reached = best.rate_gbps if best else 0.0
-        if job.boot_s == 0.0 or relaxed.bound <= reached * (1 + BOOT_GAP):
+        if demand.boot_s == 0.0 or relaxed.bound <= reached * (1 + MULTICAST_BOOT_GAP):
             highest = max(highest, relaxed.bound)
             continue
         middle = (max(low, reached) + relaxed.bound) / 2
@@ -209,36 +560,36 @@ def fastest_within(formulation: Formulation, job: Job, ceiling_usd: float, setti
         return None
     highest = max([highest, *(high for _, high in windows)])
     best = replace(best, gap=max(0.0, (highest - best.rate_gbps) / best.rate_gbps))
-    return _cheapest_at_same_rate(formulation, job, settings, best, ceiling_usd)
+    return _cheapest_at_same_rate(formulation, demand, settings, best, ceiling_usd)
 
 
 def _least_ratio(
-    formulation: Formulation, job: Job, settings: SolverSettings, low: float, high: float
-) -> tuple[Answer, float] | None:
+    formulation: Formulation, demand: Demand, settings: SolverSettings, low: float, high: float
+) -> tuple[Solution, float] | None:
     """Dinkelbach: the least R/T in a window of rates, boot time counted as at its lower end; and a bound.
 
     ``None`` if there is no plan.
     """
-    factor = job.machine_factor(low)
+    factor = demand.machine_factor(low)
     if low > 0.0:
-        answer = solve_machines(formulation, Ask(low, low, machine_factor=factor), settings)
+        solution = solve_machines(formulation, Subproblem(low, low, machine_factor=factor), settings)
     else:
-        answer = solve_machines(formulation, Ask(low, high, maximise_rate=True), settings)
-    if answer is None:
+        solution = solve_machines(formulation, Subproblem(low, high, maximise_rate=True), settings)
+    if solution is None:
         return None
-    for _ in range(STEPS_MAX):
-        rate = float(answer.flow_gbps[formulation.out_of_source].sum())
+    for _ in range(DINKELBACH_STEPS_MAX):
+        rate = float(solution.flow_gbps[formulation.out_of_source].sum())
         if rate <= 0.0:
             return None
-        ratio = cost_rate(formulation, answer, factor) / rate
-        ask = Ask(low, high, usd_per_gbit=ratio, machine_factor=factor)
-        found = solve_machines(formulation, ask, settings, start=answer)
+        ratio = cost_rate(formulation, solution, factor) / rate
+        subproblem = Subproblem(low, high, usd_per_gbit=ratio, machine_factor=factor)
+        found = solve_machines(formulation, subproblem, settings, start=solution)
         gain = 0.0 if found is None else -found.objective
         if found is None or gain <= settings.relative_gap * abs(ratio) * rate:
             slack = 0.0 if found is None else max(0.0, -found.bound) / max(low, rate * 1e-3)
-            return answer, max(ratio - slack, _relaxed_ratio(formulation, low, factor, settings))
-        answer = found
-    return answer, 0.0
+            return solution, max(ratio - slack, _relaxed_ratio(formulation, low, factor, settings))
+        solution = found
+    return solution, 0.0
 
 
 def _relaxed_ratio(formulation: Formulation, low: float, factor: float, settings: SolverSettings) -> float:
@@ -246,22 +597,22 @@ def _relaxed_ratio(formulation: Formulation, low: float, factor: float, settings
     if formulation.shared is None:
         return 0.0
     rate = max(low, RATE_SMALL_GBPS)
-    relaxed = formulation.shared.relax(Ask(rate, rate, machine_factor=factor), settings.meter)
+    relaxed = formulation.shared.relax(Subproblem(rate, rate, machine_factor=factor), settings.budget)
     return max(0.0, relaxed.bound / rate) if relaxed.feasible else 0.0
 
 
 def _cheapest_at_same_rate(
-    formulation: Formulation, job: Job, settings: SolverSettings, best: Point, ceiling_usd: float
+    formulation: Formulation, demand: Demand, settings: SolverSettings, best: Point, ceiling_usd: float
 ) -> Point:
     """Among the fastest, the cheapest. Where the ceiling binds there is nothing to gain."""
     if best.cost_usd >= ceiling_usd * (1 - settings.relative_gap):
         return best
-    factor = job.machine_factor(best.rate_gbps)
-    ask = Ask(best.rate_gbps * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS, machine_factor=factor)
-    answer = solve_machines(formulation, ask, settings, start=best.answer)
-    point = best if answer is None else Point.of(formulation, job, answer)
+    factor = demand.machine_factor(best.rate_gbps)
+    subproblem = Subproblem(best.rate_gbps * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS, machine_factor=factor)
+    solution = solve_machines(formulation, subproblem, settings, start=best.solution)
+    point = best if solution is None else Point.of(formulation, demand, solution)
     return best if point.cost_usd > best.cost_usd else replace(point, gap=best.gap)
 
 
-def _relative_gap(answer: Answer) -> float:
-    return abs(answer.objective - answer.bound) / max(abs(answer.objective), 1e-12)
+def _relative_gap(solution: Solution) -> float:
+    return abs(solution.objective - solution.bound) / max(abs(solution.objective), 1e-12)

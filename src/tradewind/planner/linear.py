@@ -1,4 +1,4 @@
-"""Input of HiGHS and its units: the programme of one question, relaxed or with whole machines."""
+"""Input of HiGHS and its units: the model of one question, relaxed or with whole machines."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.planner.formulation import Ask, BootWindow, Formulation, Rows
-from tradewind.planner.meter import WORK_MAX, Meter
+from tradewind.planner.budget import WORK_MAX, WorkBudget
+from tradewind.planner.formulation import BootWindow, Formulation, Rows, Subproblem
 from tradewind.planner.network import FloatArray, IntArray
 
 __all__ = [
     "COST_SCALE",
     "WORK_MAX",
-    "Meter",
-    "Programme",
+    "MilpModel",
     "SolverSettings",
+    "WorkBudget",
+    "build_model",
     "chosen_options",
     "costs_of",
     "load",
     "new_highs",
     "objective_of",
     "pass_model",
-    "programme_of",
     "quiet_highs",
     "scaled",
     "unscaled",
@@ -47,21 +47,21 @@ class SolverSettings:
     windows_max: int = 24
     """Maximum rate windows with several destinations and paid boot time; after that the gap is reported."""
     work_max: float = WORK_MAX
-    """Maximum work of all solves of one question, in the units of `Meter`; beyond it the gap is reported."""
+    """Maximum work of all solves of one question, in the units of `WorkBudget`; beyond it the gap is reported."""
     relaxations_max: int = 500
     """Maximum relaxations of one search for machines. Measured grids took up to 230."""
-    meter: Meter = field(default_factory=Meter, compare=False)
-    """Meter of the current question; each goal starts with a new one."""
-    whole: Meter | None = field(default=None, compare=False)
-    """Shared meter, if several questions belong to one answer."""
+    budget: WorkBudget = field(default_factory=WorkBudget, compare=False)
+    """Work of the current question; each goal starts with a new budget."""
+    shared_budget: WorkBudget | None = field(default=None, compare=False)
+    """Budget that several questions share, if they belong to one answer."""
 
-    def afresh(self, part: float = 1.0) -> SolverSettings:
+    def with_new_budget(self, part: float = 1.0) -> SolverSettings:
         """Return the same limits for another question, with ``part`` of the work."""
-        return replace(self, meter=Meter(self.work_max * part, whole=self.whole))
+        return replace(self, budget=WorkBudget(self.work_max * part, parent=self.shared_budget))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Programme:
+class MilpModel:
     """Columns and rows as HiGHS accepts them; plain arrays, so that they can be sent to another process."""
 
     costs: FloatArray
@@ -75,7 +75,7 @@ class Programme:
     column: IntArray
     """Column of each coefficient."""
     value: FloatArray
-    whole: NDArray[np.bool_] | None
+    integer: NDArray[np.bool_] | None
     """Whether each column must be a whole number; ``None`` if none must."""
 
 
@@ -90,73 +90,83 @@ def quiet_highs(relative_gap: float) -> Any:
 
 
 def new_highs(settings: SolverSettings) -> Any:
-    """A solver for linear programmes, with the time limit of a question."""
+    """A solver for linear programs, with the time limit of a question."""
     highs = quiet_highs(settings.relative_gap)
     highs.setOptionValue("time_limit", settings.time_limit_s)
     return highs
 
 
-def costs_of(formulation: Formulation, ask: Ask) -> FloatArray:
+def costs_of(formulation: Formulation, subproblem: Subproblem) -> FloatArray:
     """Per column, as HiGHS minimises them."""
-    egress = formulation.egress_usd_per_s * (0.0 if ask.machines_only else 1.0)
-    costs = np.concatenate([egress, formulation.machine_usd_per_s * ask.machine_factor])
-    if ask.maximise_rate:
+    egress = formulation.egress_usd_per_s * (0.0 if subproblem.machines_only else 1.0)
+    costs = np.concatenate([egress, formulation.machine_usd_per_s * subproblem.machine_factor])
+    if subproblem.maximise_rate:
         costs = np.zeros_like(costs)
         costs[formulation.out_of_source] = -1.0
         return costs
-    costs[formulation.out_of_source] -= ask.usd_per_gbit
+    costs[formulation.out_of_source] -= subproblem.usd_per_gbit
     return costs * COST_SCALE
 
 
-def objective_of(formulation: Formulation, ask: Ask, flows: FloatArray, machines: IntArray) -> float:
+def objective_of(formulation: Formulation, subproblem: Subproblem, flows: FloatArray, machines: IntArray) -> float:
     """Return the objective of a point: Gbit/s, or USD/s."""
     rate = float(flows[formulation.out_of_source].sum())
-    if ask.maximise_rate:
+    if subproblem.maximise_rate:
         return rate
     machine_usd_per_s = float(formulation.machine_usd_per_s @ machines)
-    egress_usd_per_s = 0.0 if ask.machines_only else float(formulation.egress_usd_per_s @ flows)
-    boot_usd_per_s = ask.boot_usd_per_s(machine_usd_per_s, rate)
-    return egress_usd_per_s + machine_usd_per_s * ask.machine_factor + boot_usd_per_s - ask.usd_per_gbit * rate
+    egress_usd_per_s = 0.0 if subproblem.machines_only else float(formulation.egress_usd_per_s @ flows)
+    boot_usd_per_s = subproblem.boot_usd_per_s(machine_usd_per_s, rate)
+    return (
+        egress_usd_per_s
+        + machine_usd_per_s * subproblem.machine_factor
+        + boot_usd_per_s
+        - subproblem.usd_per_gbit * rate
+    )
 
 
-def scaled(objective: float, ask: Ask) -> float:
+def scaled(objective: float, subproblem: Subproblem) -> float:
     """An objective as HiGHS minimises it."""
-    return -objective if ask.maximise_rate else objective * COST_SCALE
+    return -objective if subproblem.maximise_rate else objective * COST_SCALE
 
 
-def unscaled(objective: float, ask: Ask) -> float:
+def unscaled(objective: float, subproblem: Subproblem) -> float:
     """An objective of HiGHS as it is meant."""
-    return -objective if ask.maximise_rate else objective / COST_SCALE
+    return -objective if subproblem.maximise_rate else objective / COST_SCALE
 
 
-def _window_and_ceiling(formulation: Formulation, ask: Ask) -> Rows:
+def _window_and_ceiling(formulation: Formulation, subproblem: Subproblem) -> Rows:
     """T within the window; R − ceiling · T ≤ 0 (goal 2: linear in F, N and T)."""
     width = formulation.link_count + formulation.option_count
     out = formulation.out_of_source
     row = np.zeros(len(out), dtype=np.int64)
-    if ask.ceiling_usd_per_gbit is None:
+    if subproblem.ceiling_usd_per_gbit is None:
         return Rows(
-            ("rate",), row, out, np.ones(len(out)), np.array([ask.rate_min_gbps]), np.array([ask.rate_max_gbps])
+            ("rate",),
+            row,
+            out,
+            np.ones(len(out)),
+            np.array([subproblem.rate_min_gbps]),
+            np.array([subproblem.rate_max_gbps]),
         )
-    value = np.concatenate([formulation.egress_usd_per_s, formulation.machine_usd_per_s * ask.machine_factor])
-    value[out] -= ask.ceiling_usd_per_gbit
-    scale = COST_SCALE / ask.machine_factor
+    value = np.concatenate([formulation.egress_usd_per_s, formulation.machine_usd_per_s * subproblem.machine_factor])
+    value[out] -= subproblem.ceiling_usd_per_gbit
+    scale = COST_SCALE / subproblem.machine_factor
     return Rows(
         ("rate", "cost ceiling"),
         np.concatenate([row, np.ones(width, dtype=np.int64)]),
         np.concatenate([out, np.arange(width)]),
         np.concatenate([np.ones(len(out)), value * scale]),
-        np.array([ask.rate_min_gbps, -np.inf]),
-        np.array([ask.rate_max_gbps, 0.0]),
+        np.array([subproblem.rate_min_gbps, -np.inf]),
+        np.array([subproblem.rate_max_gbps, 0.0]),
     )
 
 
-def _boot_rows(formulation: Formulation, ask: Ask, boot: BootWindow) -> Rows:
+def _boot_rows(formulation: Formulation, subproblem: Subproblem, boot: BootWindow) -> Rows:
     """Rows z ≥ β·(a·W + b·T + c) for each plane under W·T; z is the last column, in the units of the costs."""
     first = formulation.link_count
     options = first + np.arange(formulation.option_count)
     out = formulation.out_of_source
-    planes = boot.planes(ask.rate_min_gbps, ask.rate_max_gbps)
+    planes = boot.planes(subproblem.rate_min_gbps, subproblem.rate_max_gbps)
     column = np.concatenate([options, out, [first + formulation.option_count]])
     scale = COST_SCALE * boot.per_gbit
     machines = scale * formulation.machine_usd_per_s
@@ -213,18 +223,20 @@ def _usable(formulation: Formulation, rows: Rows) -> Rows:
 
 
 def pass_model(
-    highs: Any, formulation: Formulation, ask: Ask, *, relax: bool, machines: IntArray | None = None
+    highs: Any, formulation: Formulation, subproblem: Subproblem, *, relax: bool, machines: IntArray | None = None
 ) -> None:
-    """Hand the programme of a question over, as `programme_of` writes it."""
-    load(highs, programme_of(formulation, ask, relax=relax, machines=machines))
+    """Hand the model of a question over, as `build_model` writes it."""
+    load(highs, build_model(formulation, subproblem, relax=relax, machines=machines))
 
 
-def programme_of(formulation: Formulation, ask: Ask, *, relax: bool, machines: IntArray | None = None) -> Programme:
-    """Write the programme down: relaxed, with whole machines of one type per region, or with ``machines`` fixed."""
-    extra = _window_and_ceiling(formulation, ask)
-    costs = costs_of(formulation, ask)
-    if ask.boot is not None:
-        extra = _boot_rows(formulation, ask, ask.boot).joined(extra)
+def build_model(
+    formulation: Formulation, subproblem: Subproblem, *, relax: bool, machines: IntArray | None = None
+) -> MilpModel:
+    """Write the model down: relaxed, with whole machines of one type per region, or with ``machines`` fixed."""
+    extra = _window_and_ceiling(formulation, subproblem)
+    costs = costs_of(formulation, subproblem)
+    if subproblem.boot is not None:
+        extra = _boot_rows(formulation, subproblem, subproblem.boot).joined(extra)
         costs = np.append(costs, 1.0)
     boot_columns = len(costs) - formulation.link_count - formulation.option_count
     chosen = np.zeros(0, dtype=np.int64) if relax else chosen_options(formulation)
@@ -243,12 +255,12 @@ def programme_of(formulation: Formulation, ask: Ask, *, relax: bool, machines: I
     lower = np.zeros(len(costs))
     if machines is not None:
         lower[formulation.link_count : formulation.link_count + formulation.option_count] = most
-    whole = None
+    integer = None
     if not relax:
-        whole = np.zeros(len(costs), dtype=np.bool_)
-        whole[formulation.link_count : formulation.link_count + formulation.option_count] = True
-        whole[len(costs) - len(chosen) :] = True
-    return Programme(
+        integer = np.zeros(len(costs), dtype=np.bool_)
+        integer[formulation.link_count : formulation.link_count + formulation.option_count] = True
+        integer[len(costs) - len(chosen) :] = True
+    return MilpModel(
         costs=costs,
         lower=lower,
         upper=np.concatenate([formulation.flow_max, most, np.full(boot_columns, np.inf), np.ones(len(chosen))]),
@@ -257,23 +269,23 @@ def programme_of(formulation: Formulation, ask: Ask, *, relax: bool, machines: I
         row_start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=row_count))]),
         column=column[order],
         value=value[order],
-        whole=whole,
+        integer=integer,
     )
 
 
-def load(highs: Any, programme: Programme) -> None:
-    """Hand a programme over."""
+def load(highs: Any, model: MilpModel) -> None:
+    """Hand a model over."""
     lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(programme.costs), len(programme.row_lower)
-    lp.col_cost_ = programme.costs
-    lp.col_lower_, lp.col_upper_ = programme.lower, programme.upper
-    lp.row_lower_, lp.row_upper_ = programme.row_lower, programme.row_upper
+    lp.num_col_, lp.num_row_ = len(model.costs), len(model.row_lower)
+    lp.col_cost_ = model.costs
+    lp.col_lower_, lp.col_upper_ = model.lower, model.upper
+    lp.row_lower_, lp.row_upper_ = model.row_lower, model.row_upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = lp.num_col_, lp.num_row_
-    lp.a_matrix_.start_ = programme.row_start.astype(np.int32)
-    lp.a_matrix_.index_ = programme.column.astype(np.int32)
-    lp.a_matrix_.value_ = programme.value
-    if programme.whole is not None:
+    lp.a_matrix_.start_ = model.row_start.astype(np.int32)
+    lp.a_matrix_.index_ = model.column.astype(np.int32)
+    lp.a_matrix_.value_ = model.value
+    if model.integer is not None:
         kinds = {False: highspy.HighsVarType.kContinuous, True: highspy.HighsVarType.kInteger}
-        lp.integrality_ = [kinds[bool(whole)] for whole in programme.whole]
+        lp.integrality_ = [kinds[bool(is_integer)] for is_integer in model.integer]
     highs.passModel(lp)

@@ -1,248 +1,276 @@
-"""The mixed-integer programme of one source and several destinations.
-
-Columns: y_uv [Gbit/s], what crosses a link, paid once however many destinations it serves; then x_uv^d, what of it
-serves destination d; then N_vk. Per destination x^d is a flow of the rate T, and y ≥ x^d. Relays and destinations
-duplicate, so y need not be conserved. All that bounds machines bounds y.
-
-This alone is a relaxation: y has to be a packing of distribution trees (`steiner.py`). By linear programming duality it
-is one if and only if Σ w y ≥ T for all weights w under which every tree weighs at least one. With machines fixed the
-best trees are found column by column (`tree_columns.py`), and their duals are such weights: where the programme
-promised more for these machines than trees carry, its flows violate that row. `Trees` adds such rows until programme
-and trees agree: the answer is then exact, and before that the programme is a bound.
-"""
+"""Plans for several destinations: the front door, the plan out of an answer, and what the same costs otherwise."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tradewind.model.amounts import BITS_PER_BYTE
-from tradewind.planner.formulation import (
-    Ask,
-    Formulation,
-    RelaxedTrees,
-    Rows,
-    RowWriter,
-    TreeFlows,
-    write_machine_rows,
-    write_store_row,
+from tradewind.errors import InfeasibleGoal, InvalidPlan, SolverLimitReached, UsageError
+from tradewind.model.catalog import Catalog
+from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.overlay import DistributionTree, MulticastOverlay
+from tradewind.model.region import Region
+from tradewind.planner.budget import WORK_MAX
+from tradewind.planner.check import multicast_violations
+from tradewind.planner.explain import binding_limits
+from tradewind.planner.frontier import SOLVES_MAX, Frontier
+from tradewind.planner.goals import Point
+from tradewind.planner.multicast_formulation import build_multicast_formulation, flow_columns
+from tradewind.planner.network import FlowNetwork, PlanningLimits, build_network
+from tradewind.planner.plan import (
+    Transfer,
+    demand_of,
+    prepare,
+    refuse_ends,
+    solve_checked,
+    solve_overlay,
+    trace_transfer,
 )
-from tradewind.planner.meter import Meter
-from tradewind.planner.network import FloatArray, IntArray, Network
-from tradewind.planner.steiner import Tree
-from tradewind.planner.tree_columns import TreeColumns
+from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
+from tradewind.planner.solver import WHOLE_COLUMNS_MAX, SolverSettings
+from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
 
-__all__ = ["Trees", "build_multicast_formulation", "flow_columns", "shared_links"]
+__all__ = ["MulticastAlternative", "compare_multicast", "prepare_multicast", "solve_multicast", "trace_multicast"]
 
-SPARE_MACHINES = (1e-3, 1e-5, 1e-7, 1e-9)
-"""Fractions of a machine that each region may have in addition, tried in turn, when weights for a row are sought."""
-VIOLATED = 1e-7
-"""Relative; flows that violate a row by less are rounding of the solver."""
-
-
-class Trees:
-    """Known trees of one programme: rows Σ w y − T ≥ 0 that answers violated, and columns of a bound."""
-
-    def __init__(self, network: Network, links: IntArray, source: int, sinks: tuple[int, ...]) -> None:
-        self._rows: Rows | None = None
-        self._columns = TreeColumns(network, links, source, sinks)
-        self._within: dict[frozenset[int], tuple[Formulation, IntArray]] = {}
-        self._usd_per_gbit = 0.0
-
-    def priced(self, egress_usd_per_s: FloatArray, usd_per_gbit: float) -> Trees:
-        """Return the same with other prices: per Gbit/s on each shared column, and per Gbit/s of the rate."""
-        trees = copy(self)
-        trees._columns, trees._usd_per_gbit = self._columns.priced(egress_usd_per_s, usd_per_gbit), usd_per_gbit
-        trees._within = {}
-        return trees
-
-    def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
-        """A bound, and where the machines of the relaxation are."""
-        return self._columns.relax(ask, meter)
-
-    def flows(self, formulation: Formulation, ask: Ask, machines: IntArray, meter: Meter) -> TreeFlows | None:
-        """The best trees for these machines; ``None`` if there are none. Raises SolverLimitReached."""
-        closed = formulation.flow_max[: len(shared_links(formulation))] <= 0.0
-        found = self._columns.flows(ask, machines, closed, meter)
-        if found is None:
-            return None
-        tail = [found.rate_dual] if ask.ceiling_usd_per_gbit is None else [found.rate_dual, found.ceiling_dual]
-        duals = [found.duals.get(name, 0.0) for name in formulation.rows.names]
-        columns = flow_columns(formulation, found.trees)
-        return TreeFlows(found.trees, columns, found.bound, found.complete, np.array([*duals, *tail]))
-
-    def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
-        """The programme of these regions alone, and which flow columns of the whole one are its own."""
-        if regions not in self._within:
-            network, every = formulation.network, shared_links(formulation)
-            inside = np.isin(network.tail[every], list(regions)) & np.isin(network.head[every], list(regions))
-            self._within[regions] = self._part(formulation, regions, np.flatnonzero(inside))
-        return self._within[regions]
-
-    def direct(self, formulation: Formulation) -> tuple[Formulation, IntArray]:
-        """The same for the links from the source to each destination, and no others."""
-        network, every = formulation.network, shared_links(formulation)
-        direct = (network.tail[every] == formulation.source) & np.isin(network.head[every], formulation.sinks)
-        ends = frozenset({formulation.source, *formulation.sinks})
-        return self._part(formulation, ends, np.flatnonzero(direct))
-
-    def _part(self, formulation: Formulation, regions: frozenset[int], kept: IntArray) -> tuple[Formulation, IntArray]:
-        """The programme of these regions and of these of the shared links."""
-        network, every = formulation.network, shared_links(formulation)
-        small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=every[kept])
-        offered = np.array([option.region_index in regions for option in network.options])
-        columns = np.concatenate([kept + len(every) * n for n in range(1 + len(formulation.sinks))])
-        prices = formulation.egress_usd_per_s
-        small = replace(
-            small,
-            machine_max=np.where(offered, small.machine_max, 0.0),
-            egress_usd_per_s=prices[columns],
-            shared=small.shared and small.shared.priced(prices[kept], self._usd_per_gbit),
-        )
-        return small, columns
-
-    def rows(self) -> Rows | None:
-        """Those found so far."""
-        return self._rows
-
-    def add_violated(
-        self, formulation: Formulation, ask: Ask, machines: IntArray, flow_gbps: FloatArray, meter: Meter
-    ) -> bool:
-        """Keep the row that the best trees for these machines prove and these flows violate."""
-        rate = float(flow_gbps[formulation.out_of_source].sum())
-        shared_gbps = flow_gbps[: len(shared_links(formulation))]
-        for spare in SPARE_MACHINES:
-            if rate <= 0.0 or meter.spent:
-                return False
-            weights = self._columns.tree_weights(ask, machines, spare, meter)
-            if weights is not None and float(weights @ shared_gbps) < rate * (1 - VIOLATED):
-                row = _tree_row(formulation, weights)
-                self._rows = row if self._rows is None else self._rows.joined(row)
-                return True
-        return False
+SETTINGS = SolverSettings(time_limit_s=20.0, windows_max=6, work_max=12 * WORK_MAX)
+"""A question takes longer here, some 40 CPU-s at most; what has been found by then is shown with its gap."""
+SAMPLES = 4
+"""Plans between the cheapest and the fastest with which a large frontier begins."""
+RIVAL_SOLVE_S = 3.0
+"""Of one solve for a plan to a single destination, which is only compared with."""
+RIVAL_WORK = 1 / 12
+"""Share of the work of a plan for each plan that it is only compared with: that of one destination."""
+SEPARATE_WORK = 1 / 4
+"""The same for all plans to single destinations together, however many they are."""
+RIVAL_GAP_SAID = 5e-3
+"""A plan that is only compared with and may be dearer than need be by more than this says so."""
 
 
-def _tree_row(formulation: Formulation, weights: FloatArray) -> Rows:
-    """Σ w y − T ≥ 0."""
-    out, kept = formulation.out_of_source, np.flatnonzero(weights)
-    return Rows(
-        ("distribution trees",),
-        np.zeros(len(kept) + len(out), dtype=np.int64),
-        np.concatenate([kept, out]),
-        np.concatenate([weights[kept], -np.ones(len(out))]),
-        np.array([0.0]),
-        np.array([np.inf]),
-    )
+def prepare_multicast(
+    catalog: Catalog,
+    source: Region,
+    destinations: Sequence[Region],
+    volume_gb: float,
+    limits: PlanningLimits | None = None,
+    *,
+    network: FlowNetwork | None = None,
+    boot_s: float | None = None,
+    settings: SolverSettings | None = None,
+    objects: int | None = None,
+) -> Transfer:
+    """Set a transfer to several destinations up; arguments as in `plan.prepare`.
 
-
-def shared_links(formulation: Formulation) -> IntArray:
-    """Positions in the network of the columns y, which are the first."""
-    return formulation.links[: len(formulation.links) // (1 + len(formulation.sinks))]
-
-
-def flow_columns(formulation: Formulation, trees: Sequence[tuple[Tree, float]]) -> FloatArray:
-    """Return what trees put on each column: shared, and per destination along its path."""
-    network, links = formulation.network, shared_links(formulation)
-    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(links)}
-    flow = np.zeros(formulation.link_count)
-    for tree, gbps in trees:
-        before = {v: u for u, v in tree}
-        for edge in tree:
-            flow[column[edge]] += gbps
-        for number, sink in enumerate(formulation.sinks):
-            at = sink
-            while at != formulation.source:
-                flow[len(links) * (1 + number) + column[before[at], at]] += gbps
-                at = before[at]
-    return flow
-
-
-def build_multicast_formulation(
-    network: Network, source: int, sinks: tuple[int, ...], *, links: IntArray | None = None
-) -> Formulation:
-    """Write the programme down.
-
-    Args:
-        network: what can be used.
-        source: index of the source region.
-        sinks: indices of the destination regions, at least two.
-        links: restricts the overlay to these links; ``None`` for all.
+    Raises:
+        UsageError: unknown region, a destination named twice, or too many.
     """
-    chosen = np.arange(len(network.tail)) if links is None else links
-    chosen = chosen[network.head[chosen] != source]
-    width = len(chosen)
-    writer = RowWriter(width * (1 + len(sinks)))
-    write_machine_rows(writer, network, chosen, source)
-    leaving = np.flatnonzero(network.tail[chosen] == source)
-    for number, sink in enumerate(sinks):
-        first = width * (1 + number)
-        _conserve_flow_to(writer, network, chosen, source, sink, first)
-        _share_links(writer, network, chosen, sink, first)
-        if number:
-            _same_rate(writer, network, leaving, sink, width, first)
-        write_store_row(writer, network, first + np.flatnonzero(network.head[chosen] == sink), sink, "write")
-    write_store_row(writer, network, width + leaving, source, "read")
-    ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
-    flow_max = network.link_gbps[chosen] * ends
-    onward = [np.where(network.tail[chosen] == sink, 0.0, flow_max) for sink in sinks]
-    return Formulation(
-        network=network,
-        source=source,
-        sinks=sinks,
-        links=np.tile(chosen, 1 + len(sinks)),
-        egress_usd_per_s=np.concatenate([network.usd_per_gb[chosen] / BITS_PER_BYTE, np.zeros(width * len(sinks))]),
-        machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
-        machine_max=network.machines_max[network.region_of_option].astype(np.float64),
-        flow_max=np.concatenate([flow_max, *onward]),
-        out_of_source=width + leaving,
-        rows=writer.rows(),
-        shared=Trees(network, chosen, source, sinks),
+    limits = limits or PlanningLimits()
+    if not 2 <= len(destinations) <= SINKS_MAX:
+        raise UsageError(
+            f"a plan has 1 to {SINKS_MAX} destinations, not {len(destinations)}", hint="plan the others separately"
+        )
+    twice = next((d for number, d in enumerate(destinations) if d in destinations[:number]), None)
+    if twice is not None:
+        raise UsageError(f"{twice} is named twice among the destinations", hint="name each destination once")
+    network = network or build_network(catalog, limits)
+    for destination in destinations:
+        refuse_ends(catalog, network, source, destination, volume_gb, limits)
+    formulation = build_multicast_formulation(
+        network, network.index[source], tuple(network.index[d] for d in destinations)
+    )
+    demand = demand_of(catalog, network, source, destinations, volume_gb, boot_s, objects)
+    return Transfer(catalog, limits, network, formulation, demand, settings or SETTINGS)
+
+
+def solve_multicast(transfer: Transfer, goal: Goal) -> MulticastOverlay:
+    """The plan for one goal, checked. ``transfer`` comes from `prepare_multicast`.
+
+    Raises:
+        InfeasibleGoal: no plan meets the goal.
+        InvalidPlan: the check refused the plan.
+    """
+    return solve_checked(transfer, goal, _checked)
+
+
+def trace_multicast(
+    transfer: Transfer, *, solves_max: int = SOLVES_MAX, known: Sequence[MulticastOverlay] = ()
+) -> Frontier:
+    """The frontier between cost and rate, as `plan.trace_transfer` has it.
+
+    Beyond the size at which pieces are proven it begins with the machines of some plans along the way: what a proof
+    would find one by one, these have at once.
+
+    Raises:
+        InfeasibleGoal: a destination cannot be reached.
+    """
+    samples: list[MulticastOverlay] = []
+    if transfer.formulation.link_count > WHOLE_COLUMNS_MAX:
+        low, high = (solve_multicast(transfer, goal).cost.total_usd for goal in (Cheapest(), Fastest()))
+        # Squares: what money buys changes most near the cheapest plan.
+        parts = [(number / (SAMPLES + 1)) ** 2 for number in range(1, SAMPLES + 1)]
+        for part in parts:
+            with suppress(SolverLimitReached):
+                samples.append(solve_multicast(transfer, MaxCost(low + part * max(0.0, high - low))))
+    return trace_transfer(transfer, solves_max=solves_max, known=[*known, *samples])
+
+
+def _checked(transfer: Transfer, goal: Goal, point: Point) -> MulticastOverlay:
+    plan = _build_overlay(transfer, goal, point)
+    wrong = multicast_violations(plan, transfer.catalog, transfer.limits, boot_s=transfer.boot_given_s)
+    if wrong:
+        raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
+    return plan
+
+
+def _build_overlay(transfer: Transfer, goal: Goal, point: Point) -> MulticastOverlay:
+    """Write an answer as trees; all figures are those of the trees."""
+    formulation, demand = transfer.formulation, transfer.demand
+    name = formulation.network.regions
+    trees = point.solution.trees
+    part = fitting_part(formulation, point, flow_columns(formulation, trees))
+    trees = tuple(sorted(((tree, gbps * part) for tree, gbps in trees), key=lambda item: -item[1]))
+    rate, edges, machines, cost = figures(formulation, demand, point, trees)
+    return MulticastOverlay(
+        source=name[formulation.source],
+        destinations=tuple(name[v] for v in formulation.sinks),
+        volume_gb=demand.volume_gb,
+        goal=goal,
+        throughput_gbps=rate,
+        boot_s=demand.boot_of(machines),
+        cost=cost,
+        objects=demand.objects,
+        machines=machines,
+        edges=edges,
+        trees=tuple(
+            DistributionTree(
+                tuple((name[u], name[v]) for u, v in _outwards(tree, formulation.source)), gbps, gbps / rate
+            )
+            for tree, gbps in trees
+        ),
+        connections_per_machine=formulation.network.connections_per_machine,
+        optimal=point.proven and abs(rate - point.rate_gbps) <= FLOW_MIN_RELATIVE * 10 * rate,
+        gap=point.gap,
+        binding=binding_limits(formulation, demand, point, goal),
     )
 
 
-def _conserve_flow_to(writer: RowWriter, network: Network, links: IntArray, source: int, sink: int, first: int) -> None:
-    """Σ_u x_uv^d − Σ_w x_vw^d = 0 for every v but source and d; what d sends on is zero by its bound."""
-    relays = [v for v in range(len(network.regions)) if v not in (source, sink)]
-    position = np.full(len(network.regions), -1)
-    position[relays] = np.arange(len(relays))
-    into, out = position[network.head[links]], position[network.tail[links]]
-    columns = first + np.arange(len(links))
-    writer.family(
-        [f"conservation towards {network.regions[sink]} at {network.regions[v]}" for v in relays],
-        np.concatenate([into[into >= 0], out[out >= 0]]),
-        np.concatenate([columns[into >= 0], columns[out >= 0]]),
-        np.concatenate([np.ones(int((into >= 0).sum())), -np.ones(int((out >= 0).sum()))]),
-        0.0,
-        0.0,
-    )
+def _outwards(tree: Tree, source: int) -> list[Edge]:
+    """The hops in an order in which each region is reached before it is left."""
+    out: dict[int, list[int]] = defaultdict(list)
+    for u, v in sorted(tree):
+        out[u].append(v)
+    hops: list[Edge] = []
+    reached = [source]
+    for u in reached:
+        hops += [(u, v) for v in out[u]]
+        reached += out[u]
+    return hops
 
 
-def _share_links(writer: RowWriter, network: Network, links: IntArray, sink: int, first: int) -> None:
-    """x_uv^d − y_uv ≤ 0."""
-    serving = np.flatnonzero(network.tail[links] != sink)
-    rows = np.arange(len(serving))
-    writer.family(
-        [f"link shared towards {network.regions[sink]}"] * len(serving),
-        np.concatenate([rows, rows]),
-        np.concatenate([first + serving, serving]),
-        np.concatenate([np.ones(len(serving)), -np.ones(len(serving))]),
-        -np.inf,
-        0.0,
-    )
+@dataclass(frozen=True)
+class MulticastAlternative:
+    """One way to serve all destinations, for the comparison."""
+
+    name: str
+    throughput_gbps: float
+    """What each destination receives."""
+    average_gbps: float
+    """The same over the time until the last destination has everything, machines' start left out: less than
+    ``throughput_gbps`` where plans are carried out one after another."""
+    time_s: float
+    """Until the last destination has everything."""
+    cost_usd: float
+    machines: int
+    source_machines: int
+    remark: str = ""
 
 
-def _same_rate(
-    writer: RowWriter, network: Network, leaving: IntArray, sink: int, first_of_first: int, first: int
-) -> None:
-    """Σ_w x_sw^d − Σ_w x_sw^1 = 0: every destination gets the rate T."""
-    writer.family(
-        [f"rate towards {network.regions[sink]}"],
-        np.zeros(2 * len(leaving), dtype=np.int64),
-        np.concatenate([first + leaving, first_of_first + leaving]),
-        np.concatenate([np.ones(len(leaving)), -np.ones(len(leaving))]),
-        0.0,
-        0.0,
+def compare_multicast(transfer: Transfer, plan: MulticastOverlay) -> list[MulticastAlternative]:
+    """The plan beside direct copies to each destination and beside one plan per destination, at the plan's rate."""
+    lines = [_line("one plan, shared links", plan)]
+    straight = _direct_copies(transfer, plan)
+    if straight is not None:
+        slower = straight.throughput_gbps < plan.throughput_gbps * (1 - 1e-6)
+        remark = "the fastest there is" if slower else ""
+        lines.append(replace(_line("direct to each, at once", straight), remark=remark))
+    separate = _separate_plans(transfer, plan)
+    if separate is not None:
+        lines.append(separate)
+    return lines
+
+
+def _line(name: str, plan: MulticastOverlay) -> MulticastAlternative:
+    machines = sum(m.count for m in plan.machines)
+    source = plan.machine_counts[plan.source]
+    rate = plan.throughput_gbps
+    return MulticastAlternative(name, rate, rate, plan.time_s, plan.cost.total_usd, machines, source)
+
+
+def _direct_copies(transfer: Transfer, plan: MulticastOverlay) -> MulticastOverlay | None:
+    """Every destination over its own link from the source, all at once; as fast as the plan, or as fast as it goes."""
+    network, formulation = transfer.network, transfer.formulation
+    links = np.flatnonzero((network.tail == formulation.source) & np.isin(network.head, formulation.sinks))
+    star = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
+    settings = _rival_settings(transfer)
+    for goal in (MinThroughput(plan.throughput_gbps * (1 - 1e-9)), Fastest()):
+        try:
+            return solve_multicast(replace(transfer, formulation=star, settings=settings), goal)
+        except InfeasibleGoal:
+            continue
+        except SolverLimitReached:
+            return None
+    return None
+
+
+def _rival_settings(transfer: Transfer, share: float = RIVAL_WORK) -> SolverSettings:
+    settings = transfer.settings
+    return replace(settings, time_limit_s=RIVAL_SOLVE_S, work_max=settings.work_max * share)
+
+
+def _separate_plans(transfer: Transfer, plan: MulticastOverlay) -> MulticastAlternative | None:
+    """The cheapest plan per destination, each as fast as the shared one, and each with all the machines allowed."""
+    goal = MinThroughput(plan.throughput_gbps * (1 - 1e-9))
+    settings = _rival_settings(transfer, min(RIVAL_WORK, SEPARATE_WORK / len(plan.destinations)))
+    plans = []
+    for destination in plan.destinations:
+        alone = prepare(
+            transfer.catalog,
+            plan.source,
+            destination,
+            plan.volume_gb,
+            transfer.limits,
+            network=transfer.network,
+            boot_s=transfer.boot_given_s,
+            settings=settings,
+            objects=transfer.demand.object_count,
+        )
+        try:
+            plans.append(solve_overlay(alone, goal))
+        except (InfeasibleGoal, SolverLimitReached):
+            return None
+    counts: dict[Region, int] = defaultdict(int)
+    for made in plans:
+        for region, count in made.machine_counts.items():
+            counts[region] += count
+    network = transfer.network
+    crowded = [r for r, n in counts.items() if n > int(network.machines_max[network.index[r]])]
+    together = not crowded
+    rate = min(made.throughput_gbps for made in plans)
+    one_by_one = transfer.demand.gbit / math.fsum(made.transfer_s for made in plans)
+    remarks = [] if together else [f"one after another: {crowded[0]} has too few machines for all at once"]
+    gap = max(made.gap for made in plans)
+    remarks += [f"each within {gap:.1%} of its best"] if gap > RIVAL_GAP_SAID else []
+    return MulticastAlternative(
+        f"{len(plans)} plans, one per destination",
+        rate,
+        rate if together else one_by_one,
+        max(made.time_s for made in plans) if together else math.fsum(made.time_s for made in plans),
+        math.fsum(made.cost.total_usd for made in plans),
+        sum(counts.values()),
+        counts[plan.source],
+        "; ".join(remarks),
     )

@@ -10,22 +10,26 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.model.catalog import Catalog
 from tradewind.model.machine import MachineOffer
 from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Region
-from tradewind.planner.arrays import FloatArray, IntArray
 from tradewind.planner.tiers import TierCount
 
-__all__ = ["FloatArray", "IntArray", "Limits", "MachineOption", "Network", "build_network"]
+__all__ = ["FloatArray", "FlowNetwork", "IntArray", "MachineOption", "PlanningLimits", "build_network"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
 
 GBPS_MIN = 1e-3
 """Links below 1 Mbit/s are left out: they carry nothing worth a machine and only worsen the numbers' scaling."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PlanningLimits:
     """Limits set by the user and the account."""
 
     machines_per_region: int = 8
@@ -64,7 +68,7 @@ class MachineOption:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Network:
+class FlowNetwork:
     """Usable regions, links and machines. Arrays over links have one entry per ordered pair with data."""
 
     regions: tuple[Region, ...]
@@ -99,7 +103,7 @@ class Network:
         """The same of one region."""
         return tuple(sorted(o.offer.machine.boot_s for o in self.options if o.region_index == region))
 
-    def started_within(self, boot_s: float) -> Network:
+    def with_boot_within(self, boot_s: float) -> FlowNetwork:
         """This network with the machine types alone that start within ``boot_s``; links are numbered as here."""
         options = tuple(o for o in self.options if o.offer.machine.boot_s <= boot_s)
         return replace(self, options=options, boot_s=boot_s)
@@ -112,10 +116,10 @@ class Network:
 
 def build_network(
     catalog: Catalog,
-    limits: Limits,
+    limits: PlanningLimits,
     *,
     regions: Collection[Region] | None = None,
-) -> Network:
+) -> FlowNetwork:
     """Cut a network out of ``catalog``: the regions with a grid, a price and a machine.
 
     Args:
@@ -148,7 +152,7 @@ def build_network(
     options = tuple(
         _option(catalog, index[r], offer, r, limits) for r in names for offer in _offers(catalog, r, limits)
     )
-    return Network(
+    return FlowNetwork(
         regions=names,
         index=index,
         tail=np.array(tail, dtype=np.int64),
@@ -174,7 +178,7 @@ def build_network(
     )
 
 
-def _offers(catalog: Catalog, region: Region, limits: Limits) -> list[MachineOffer]:
+def _offers(catalog: Catalog, region: Region, limits: PlanningLimits) -> list[MachineOffer]:
     """Return the offers, without those that another offer beats in every respect: no plan gets worse without them."""
     allowed = [
         offer
@@ -196,17 +200,17 @@ def _beats(other: MachineOffer, offer: MachineOffer, first: bool) -> bool:
     return all(a >= b for a, b in zip(theirs, ours, strict=True)) and (theirs != ours or first)
 
 
-def _machines_max(catalog: Catalog, region: Region, limits: Limits) -> int:
+def _machines_max(catalog: Catalog, region: Region, limits: PlanningLimits) -> int:
     allowed = _allowed(region, limits)
     return min(allowed, catalog.quotas.get(region, allowed))
 
 
-def _allowed(region: Region, limits: Limits) -> int:
+def _allowed(region: Region, limits: PlanningLimits) -> int:
     """By the user, whatever the account's quota."""
     return limits.per_region.get(region, limits.machines_per_region)
 
 
-def _option(catalog: Catalog, index: int, offer: MachineOffer, region: Region, limits: Limits) -> MachineOption:
+def _option(catalog: Catalog, index: int, offer: MachineOffer, region: Region, limits: PlanningLimits) -> MachineOption:
     store = catalog.stores.get(region.provider) if limits.store_limits else None
     ratio = limits.compression_ratio
     return MachineOption(

@@ -15,36 +15,35 @@ from tradewind.errors import InfeasibleGoal, InvalidPlan, UsageError
 from tradewind.model.amounts import BYTES_PER_GB, format_gbps, format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay import MulticastPlan, OverlayPlan
+from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, request_usd
 from tradewind.model.units import format_duration
-from tradewind.planner.best import best_start
+from tradewind.planner.best import solve_over_boot_times
 from tradewind.planner.check import violations
 from tradewind.planner.explain import binding_limits
 from tradewind.planner.formulation import build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
-from tradewind.planner.goals import Job, Point
-from tradewind.planner.network import IntArray, Limits, Network, build_network
-from tradewind.planner.point import PROVEN_GAP
-from tradewind.planner.routes import overlay_plan
+from tradewind.planner.goals import PROVEN_GAP, Demand, Point
+from tradewind.planner.network import FlowNetwork, IntArray, PlanningLimits, build_network
+from tradewind.planner.routes import build_overlay
+from tradewind.planner.small_flows import drop_small_flows
 from tradewind.planner.solver import SolverSettings
-from tradewind.planner.tier_choices import tier_programmes
-from tradewind.planner.transfer import Transfer, solve_goal, started_within, starts
-from tradewind.planner.trickles import without_trickles
+from tradewind.planner.tier_choices import tier_formulations
+from tradewind.planner.transfer import Transfer, by_boot_time, solve_goal, with_boot_within
 
 __all__ = [
     "Transfer",
-    "answer_goal",
-    "answered",
-    "best_start",
-    "checked_plan",
+    "build_checked",
+    "demand_of",
     "infeasible",
-    "job_of",
     "plan_transfer",
     "prepare",
     "refuse_ends",
+    "solve_checked",
     "solve_goal",
+    "solve_over_boot_times",
+    "solve_overlay",
     "trace_transfer",
 ]
 
@@ -63,9 +62,9 @@ def prepare(
     source: Region,
     destination: Region,
     volume_gb: float,
-    limits: Limits | None = None,
+    limits: PlanningLimits | None = None,
     *,
-    network: Network | None = None,
+    network: FlowNetwork | None = None,
     boot_s: float | None = None,
     settings: SolverSettings | None = None,
     objects: int | None = None,
@@ -86,16 +85,21 @@ def prepare(
     Raises:
         UsageError: unknown region, or nothing to plan.
     """
-    limits = limits or Limits()
+    limits = limits or PlanningLimits()
     network = network or build_network(catalog, limits)
     refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_formulation(network, network.index[source], network.index[destination])
-    job = job_of(catalog, network, source, [destination], volume_gb, boot_s, objects)
-    return Transfer(catalog, limits, network, formulation, job, settings or SolverSettings())
+    demand = demand_of(catalog, network, source, [destination], volume_gb, boot_s, objects)
+    return Transfer(catalog, limits, network, formulation, demand, settings or SolverSettings())
 
 
 def refuse_ends(
-    catalog: Catalog, network: Network, source: Region, destination: Region, volume_gb: float, limits: Limits
+    catalog: Catalog,
+    network: FlowNetwork,
+    source: Region,
+    destination: Region,
+    volume_gb: float,
+    limits: PlanningLimits,
 ) -> None:
     """Raise UsageError for ends between which there is nothing to plan."""
     if not volume_gb > 0:
@@ -110,24 +114,24 @@ def refuse_ends(
         )
 
 
-def job_of(
+def demand_of(
     catalog: Catalog,
-    network: Network,
+    network: FlowNetwork,
     source: Region,
     destinations: Sequence[Region],
     volume_gb: float,
     boot_s: float | None,
     objects: int | None,
-) -> Job:
+) -> Demand:
     """Return the part of a transfer beside flows and machines: volume, boot time and requests."""
     volume_bytes = volume_gb * BYTES_PER_GB
     moved = ObjectSet.of_chunk_size(volume_bytes) if objects is None else ObjectSet(objects, volume_bytes)
     requests_usd = _requests_usd(catalog, source, destinations, moved)
     longest_s = network.boot_s if boot_s is None else boot_s
-    return Job(volume_gb, longest_s, requests_usd, moved, boot_given=boot_s is not None)
+    return Demand(volume_gb, longest_s, requests_usd, moved, boot_given=boot_s is not None)
 
 
-def _refuse_region(catalog: Catalog, region: Region, limits: Limits) -> None:
+def _refuse_region(catalog: Catalog, region: Region, limits: PlanningLimits) -> None:
     """Raise UsageError for a region that no network has: says whether the user, the account or the catalog is why."""
     known = f"`tradewind catalog show {region}` shows what is known about it"
     if catalog.quotas.get(region) == 0:
@@ -160,57 +164,57 @@ def plan_transfer(
     destination: Region,
     volume_gb: float,
     goal: Goal,
-    limits: Limits | None = None,
-) -> OverlayPlan:
+    limits: PlanningLimits | None = None,
+) -> UnicastOverlay:
     """Plan one transfer.
 
     Raises:
         UsageError: unknown region, or nothing to plan.
         InfeasibleGoal: no plan meets the goal.
     """
-    return answer_goal(prepare(catalog, source, destination, volume_gb, limits), goal)
+    return solve_overlay(prepare(catalog, source, destination, volume_gb, limits), goal)
 
 
 def trace_transfer(
-    transfer: Transfer, *, solves_max: int = SOLVES_MAX, known: Sequence[OverlayPlan | MulticastPlan] = ()
+    transfer: Transfer, *, solves_max: int = SOLVES_MAX, known: Sequence[UnicastOverlay | MulticastOverlay] = ()
 ) -> Frontier:
     """The whole frontier between cost and rate. No plan in ``known`` is above it, even where it is not proven.
 
     Raises:
         InfeasibleGoal: the destination cannot be reached.
     """
-    if known and not transfer.job.boot_given:
-        transfer = started_within(transfer, max(plan.boot_s for plan in known))
+    if known and not transfer.demand.boot_given:
+        transfer = with_boot_within(transfer, max(plan.boot_s for plan in known))
     machines = [_machines_of(plan, transfer.network) for plan in known]
-    programmes = tier_programmes(transfer, known)
-    if programmes is None:
+    formulations = tier_formulations(transfer, known)
+    if formulations is None:
         raise _unreachable(transfer)
-    frontier = trace_frontier(programmes, transfer.job, transfer.settings, solves_max=solves_max, known=machines)
+    frontier = trace_frontier(formulations, transfer.demand, transfer.settings, solves_max=solves_max, known=machines)
     if frontier is None:
         raise _unreachable(transfer)
     return frontier
 
 
-def _machines_of(plan: OverlayPlan | MulticastPlan, network: Network) -> IntArray:
+def _machines_of(plan: UnicastOverlay | MulticastOverlay, network: FlowNetwork) -> IntArray:
     """Per machine option of the network."""
     count = {(machines.region, machines.offer): machines.count for machines in plan.machines}
     return np.array([count.get((network.regions[o.region_index], o.offer), 0) for o in network.options], dtype=np.int64)
 
 
-def answer_goal(transfer: Transfer, goal: Goal) -> OverlayPlan:
+def solve_overlay(transfer: Transfer, goal: Goal) -> UnicastOverlay:
     """The plan for one goal, checked.
 
     Raises:
         InfeasibleGoal: no plan meets the goal.
         InvalidPlan: the check refused the plan.
     """
-    return answered(transfer, goal, checked_plan)
+    return solve_checked(transfer, goal, build_checked)
 
 
-AnyPlan = TypeVar("AnyPlan", OverlayPlan, MulticastPlan)
+AnyPlan = TypeVar("AnyPlan", UnicastOverlay, MulticastOverlay)
 
 
-def answered(transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Point], AnyPlan]) -> AnyPlan:
+def solve_checked(transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Point], AnyPlan]) -> AnyPlan:
     """Answer a goal with a plan that ``write`` makes and checks. Raises InfeasibleGoal, InvalidPlan.
 
     The search does not know the least that a provider bills for a machine, so it may take a plan for cheaper than it
@@ -218,11 +222,11 @@ def answered(transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Po
     """
     asked, rate_max_gbps = goal, math.inf
     for _ in range(CEILINGS_MAX):
-        found = best_start(transfer, asked)
+        found = solve_over_boot_times(transfer, asked)
         if found is None:
             break
         started, point = found
-        point = without_trickles(started.formulation, started.job, asked, point, started.settings)
+        point = drop_small_flows(started.formulation, started.demand, asked, point, started.settings)
         if not isinstance(asked, MaxCost) or not isinstance(goal, MaxCost):
             return _with_minimum(write(started, goal, point))
         if asked == goal:  # Plans under a lowered ceiling bound nothing.
@@ -248,15 +252,15 @@ def _with_minimum(plan: AnyPlan) -> AnyPlan:
     """The plan with the gap that it has by its true cost, where that is what the goal asks for."""
     if plan.minimum_usd == 0 or isinstance(plan.goal, (Fastest, Soonest)):
         return plan
-    floor_usd = (plan.cost.total_usd - plan.minimum_usd) * (1 - plan.gap)
-    gap = 1 - floor_usd / plan.cost.total_usd
+    lower_bound_usd = (plan.cost.total_usd - plan.minimum_usd) * (1 - plan.gap)
+    gap = 1 - lower_bound_usd / plan.cost.total_usd
     return replace(plan, gap=gap, optimal=plan.optimal and gap <= PROVEN_GAP)
 
 
-def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
+def build_checked(transfer: Transfer, goal: Goal, point: Point) -> UnicastOverlay:
     """Write a point as a plan and check it."""
-    binding = binding_limits(transfer.formulation, transfer.job, point, goal)
-    plan = overlay_plan(transfer.formulation, transfer.job, goal, point, binding=binding)
+    binding = binding_limits(transfer.formulation, transfer.demand, point, goal)
+    plan = build_overlay(transfer.formulation, transfer.demand, goal, point, binding=binding)
     wrong = violations(plan, transfer.catalog, transfer.limits, boot_s=transfer.boot_given_s)
     if wrong:
         raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
@@ -264,11 +268,11 @@ def checked_plan(transfer: Transfer, goal: Goal, point: Point) -> OverlayPlan:
 
 
 def infeasible(
-    transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Point], OverlayPlan | MulticastPlan]
+    transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Point], UnicastOverlay | MulticastOverlay]
 ) -> InfeasibleGoal:
     """Say which limit, and find the nearest goal that works; ``write`` makes a plan of a point."""
     if isinstance(goal, MaxCost):
-        found = best_start(transfer, Cheapest())
+        found = solve_over_boot_times(transfer, Cheapest())
         if found is None:
             return _unreachable(transfer)
         transfer, best = found
@@ -280,18 +284,20 @@ def infeasible(
             hint=f"raise the ceiling to {nearest.cost.total_usd + 0.005:.2f}USD",
             nearest=nearest,
         )
-    found = _earliest(transfer) if isinstance(goal, Deadline) else best_start(transfer, Fastest())
+    found = _earliest(transfer) if isinstance(goal, Deadline) else solve_over_boot_times(transfer, Fastest())
     if found is None:
         return _unreachable(transfer)
     transfer, best = found
     nearest = write(transfer, MinThroughput(best.rate_gbps * (1 - 1e-9)), best)
-    limits = binding_limits(transfer.formulation, transfer.job, best, Fastest())
+    limits = binding_limits(transfer.formulation, transfer.demand, best, Fastest())
     limit = limits[0] if limits else "the links"
     more = f"more machines ({transfer.limits.machines_setting})"
     if isinstance(goal, Deadline):
         nearest = replace(nearest, goal=Deadline(nearest.time_s * (1 + NEAREST_SLACK)))
         boot = (
-            f", of which machines take {format_duration(transfer.job.boot_s)} to start" if transfer.job.boot_s else ""
+            f", of which machines take {format_duration(transfer.demand.boot_s)} to start"
+            if transfer.demand.boot_s
+            else ""
         )
         return InfeasibleGoal(
             f"{format_duration(goal.seconds)} is too short: the earliest finish is "
@@ -310,9 +316,9 @@ def infeasible(
 
 def _earliest(transfer: Transfer) -> tuple[Transfer, Point] | None:
     """The fastest point over all boot times that is done first, the start of its machines included."""
-    solved = [(part, solve_goal(part, Fastest())) for part in starts(transfer)]
+    solved = [(part, solve_goal(part, Fastest())) for part in by_boot_time(transfer)]
     found = [(part, point) for part, point in solved if point is not None]
-    return min(found, key=lambda of: of[0].job.boot_s + of[0].job.gbit / of[1].rate_gbps, default=None)
+    return min(found, key=lambda of: of[0].demand.boot_s + of[0].demand.gbit / of[1].rate_gbps, default=None)
 
 
 def _rounded_down(gbps: float) -> str:

@@ -16,13 +16,13 @@ import numpy as np
 
 from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.model.goal import Goal
-from tradewind.model.overlay import Cost, OverlayEdge, OverlayPlan, OverlayRoute, RegionMachines
+from tradewind.model.overlay import Cost, OverlayEdge, OverlayRoute, RegionMachines, UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.goals import Job, Point
-from tradewind.planner.network import FloatArray, Network
+from tradewind.planner.goals import Demand, Point
+from tradewind.planner.network import FloatArray, FlowNetwork
 
-__all__ = ["FLOW_MIN_RELATIVE", "decompose", "figures", "fitting_part", "overlay_plan", "round_connections"]
+__all__ = ["FLOW_MIN_RELATIVE", "build_overlay", "decompose", "figures", "fitting_part", "round_connections"]
 
 FLOW_MIN_RELATIVE = 1e-7
 """Flows below this part of the rate are rounding of the solver, and are dropped."""
@@ -30,26 +30,32 @@ FLOW_MIN_RELATIVE = 1e-7
 Edge = tuple[int, int]
 
 
-def overlay_plan(
-    formulation: Formulation, job: Job, goal: Goal, point: Point, *, solve_s: float = 0.0, binding: tuple[str, ...] = ()
-) -> OverlayPlan:
+def build_overlay(
+    formulation: Formulation,
+    demand: Demand,
+    goal: Goal,
+    point: Point,
+    *,
+    solve_s: float = 0.0,
+    binding: tuple[str, ...] = (),
+) -> UnicastOverlay:
     """Write an answer of the solver as a plan. All its figures are those of the rounded plan."""
     name = formulation.network.regions
-    paths = decompose(formulation, point.answer.flow_gbps)
+    paths = decompose(formulation, point.solution.flow_gbps)
     wanted = sum(gbps for _, gbps in paths)
     part = fitting_part(formulation, point, _flow_columns(formulation, paths))
     paths = [(path, gbps * part) for path, gbps in paths]
     ways = [(itertools.pairwise(path), gbps) for path, gbps in paths]
-    rate, edges, machines, cost = figures(formulation, job, point, ways)
-    return OverlayPlan(
+    rate, edges, machines, cost = figures(formulation, demand, point, ways)
+    return UnicastOverlay(
         source=name[formulation.source],
         destination=name[formulation.sink],
-        volume_gb=job.volume_gb,
+        volume_gb=demand.volume_gb,
         goal=goal,
         throughput_gbps=rate,
-        boot_s=job.boot_of(machines),
+        boot_s=demand.boot_of(machines),
         cost=cost,
-        objects=job.objects,
+        objects=demand.objects,
         machines=machines,
         edges=edges,
         routes=tuple(OverlayRoute(tuple(name[v] for v in path), gbps, gbps / rate) for path, gbps in paths),
@@ -62,7 +68,7 @@ def overlay_plan(
 
 
 def figures(
-    formulation: Formulation, job: Job, point: Point, ways: Sequence[tuple[Iterable[Edge], float]]
+    formulation: Formulation, demand: Demand, point: Point, ways: Sequence[tuple[Iterable[Edge], float]]
 ) -> tuple[float, tuple[OverlayEdge, ...], tuple[RegionMachines, ...], Cost]:
     """Rate, edges with whole connections, machines, and what a transfer costs over ways (routes or trees) with rates.
 
@@ -80,7 +86,7 @@ def figures(
     limit = {r: network.connections_per_machine * n for r, n in _per_region(network, counts).items()}
     position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in formulation.links}
     link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
-    price = _prices(network, {position[edge]: gbps / rate * job.volume_gb for edge, gbps in flows.items()})
+    price = _prices(network, {position[edge]: gbps / rate * demand.volume_gb for edge, gbps in flows.items()})
     connections = round_connections(flows, link, limit, network.connections_per_machine)
     edges = tuple(
         OverlayEdge(name[u], name[v], gbps, connections[u, v], price[position[u, v]], link[u, v])
@@ -90,13 +96,13 @@ def figures(
         RegionMachines(name[network.options[k].region_index], network.options[k].offer, count)
         for k, count in counts.items()
     )
-    time_s = job.gbit / rate
-    machines_usd = math.fsum(m.count * m.offer.usd(time_s + job.boot_of(machines)) for m in machines)
+    time_s = demand.gbit / rate
+    machines_usd = math.fsum(m.count * m.offer.usd(time_s + demand.boot_of(machines)) for m in machines)
     egress_usd = math.fsum(e.gbps * e.usd_per_gb for e in edges) / BITS_PER_BYTE * time_s
-    return rate, edges, machines, Cost(egress_usd, machines_usd, job.requests_usd)
+    return rate, edges, machines, Cost(egress_usd, machines_usd, demand.requests_usd)
 
 
-def _prices(network: Network, volumes_gb: Mapping[int, float]) -> dict[int, float]:
+def _prices(network: FlowNetwork, volumes_gb: Mapping[int, float]) -> dict[int, float]:
     """Price per GB of data on each link: where it has tiers, the mean of all that its billing count sees."""
     prices = {link: float(network.usd_per_gb[link]) for link in volumes_gb}
     for count in network.counts:
@@ -160,7 +166,7 @@ def _flow_columns(formulation: Formulation, paths: list[tuple[tuple[int, ...], f
 
 def fitting_part(formulation: Formulation, point: Point, flow_gbps: FloatArray) -> float:
     """The part of these flows that fits into the machines: one, or less by the solver's tolerance."""
-    values = np.concatenate([flow_gbps, point.answer.machines.astype(np.float64)])
+    values = np.concatenate([flow_gbps, point.solution.machines.astype(np.float64)])
     rows = formulation.rows
     count = len(rows.names)
     terms = rows.value * values[rows.column]
@@ -172,10 +178,10 @@ def fitting_part(formulation: Formulation, point: Point, flow_gbps: FloatArray) 
 
 
 def _machines(point: Point) -> dict[int, int]:
-    return {int(k): int(point.answer.machines[k]) for k in np.flatnonzero(point.answer.machines)}
+    return {int(k): int(point.solution.machines[k]) for k in np.flatnonzero(point.solution.machines)}
 
 
-def _per_region(network: Network, counts: Mapping[int, int]) -> dict[int, int]:
+def _per_region(network: FlowNetwork, counts: Mapping[int, int]) -> dict[int, int]:
     per_region: dict[int, int] = defaultdict(int)
     for option, count in counts.items():
         per_region[network.options[option].region_index] += count

@@ -1,4 +1,4 @@
-"""One solve of the programme, and the clean-up of its answer.
+"""One solve of the model, and the clean-up of its answer.
 
 A solve asks for the best flows and machines with the rate T inside a window, under one of two objectives. The goals
 (`goals.py`) are sequences of such solves. With one destination machines are searched for (`branch.py`), with several
@@ -14,38 +14,37 @@ import highspy
 import numpy as np
 
 from tradewind.errors import SolverLimitReached
-from tradewind.planner.apart import solve_apart
 from tradewind.planner.branch import search_machines
-from tradewind.planner.formulation import Ask, Formulation, RelaxedTrees, SharedFlows
+from tradewind.planner.formulation import Formulation, RelaxedTrees, SharedFlows, Subproblem
 from tradewind.planner.linear import (
     COST_SCALE,
     SolverSettings,
+    build_model,
     chosen_options,
     new_highs,
     objective_of,
     pass_model,
-    programme_of,
     scaled,
     unscaled,
 )
-from tradewind.planner.mixed import APART_COLUMNS_MIN, MixedLimits, Status, solve_mixed
+from tradewind.planner.milp import CHILD_COLUMNS_MIN, MilpLimits, MilpStatus, solve_in_child, solve_milp
 from tradewind.planner.network import FloatArray, IntArray
 from tradewind.planner.steiner import Tree
 
 __all__ = [
-    "Answer",
-    "Ask",
-    "Challenge",
+    "CutoffResult",
+    "Solution",
     "SolverSettings",
-    "challenge",
+    "Subproblem",
     "least_relaxed",
     "solve_flows",
     "solve_machines",
+    "solve_with_cutoff",
 ]
 
 FEASIBILITY_TOLERANCE = 1e-9
 INTEGRALITY_SLACK = 1e-5
-PROMISE_SLACK = 1e-7
+TREE_RATE_SLACK = 1e-7
 """Relative; trees that miss the promised rate by less keep the promise."""
 TINY = 1e-9
 WINDOW_SLACK = 1e-8
@@ -53,17 +52,17 @@ WINDOW_SLACK = 1e-8
 WINDOW_SLACK_MAX = 1e-6
 """The same if the search's tolerance accepted more than its machines can carry."""
 WHOLE_COLUMNS_MAX = 20_000
-"""Flow columns up to which a programme with several destinations is solved whole. On 71 regions with one machine type,
+"""Flow columns up to which a model with several destinations is solved whole. On 71 regions with one machine type,
 two to three destinations take seconds and prove optimality; beyond, regions are chosen and a gap remains."""
-WHOLE_TRY_S = 5.0
-"""Time limit for a larger programme if the chosen regions have no answer. It seldom finds one in an acceptable time."""
+FULL_TRY_S = 5.0
+"""Time limit for a larger model if the chosen regions have no answer. It seldom finds one in an acceptable time."""
 REGIONS_OF_INTEREST_MAX = 14
 LATE_ROUNDS_MAX = 12
 """Maximum solves after each of which late rows may be added; after that the best answer is returned with its gap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Solution:
     """Flows and whole machines. All figures are of this point, after clean-up."""
 
     flow_gbps: FloatArray
@@ -75,16 +74,16 @@ class Answer:
     """No point is better than this (USD/s, or Gbit/s when the rate was maximised)."""
     optimal: bool
     duals: FloatArray | None = None
-    """Dual per row of the flow programme with fixed machines; the last two belong to rate window and ceiling."""
+    """Dual per row of the flow model with fixed machines; the last two belong to rate window and ceiling."""
     trees: tuple[tuple[Tree, float], ...] = ()
     """With several destinations: distribution trees with their rates [Gbit/s], which make up the flows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Challenge:
+class CutoffResult:
     """Result of a search for a better answer."""
 
-    answer: Answer | None
+    solution: Solution | None
     """``None`` if nothing better was found."""
     bound: float
     """Nothing is better than this. If no better answer exists, this is the value to beat (proven)."""
@@ -92,80 +91,90 @@ class Challenge:
 
 def solve_machines(
     formulation: Formulation,
-    ask: Ask,
+    subproblem: Subproblem,
     settings: SolverSettings,
     *,
-    start: Answer | None = None,
-    beat: float | None = None,
-) -> Answer | None:
-    """Best flows and machines for ``ask``; ``None`` if there are none (proven).
+    start: Solution | None = None,
+    cutoff: float | None = None,
+) -> Solution | None:
+    """Best flows and machines for ``subproblem``; ``None`` if there are none (proven).
 
     Args:
         formulation: what can be used.
-        ask: the question.
+        subproblem: the question.
         settings: limits of the solve.
         start: a known answer, which another must beat or be.
-        beat: objective that an answer must be better than; ``None`` then also means that none is (one destination).
+        cutoff: objective that an answer must be better than; ``None`` then also means that none is (one destination).
 
     Raises:
         SolverLimitReached: if time ran out before anything was found.
     """
-    if ask.rate_min_gbps > ask.rate_max_gbps:
+    if subproblem.rate_min_gbps > subproblem.rate_max_gbps:
         return None
     if formulation.shared is None:
-        return _search(formulation, ask, settings, start, beat)
-    return _solve_with_trees(formulation, formulation.shared, ask, settings, start)
+        return _search(formulation, subproblem, settings, start, cutoff)
+    return _solve_with_trees(formulation, formulation.shared, subproblem, settings, start)
 
 
-def challenge(formulation: Formulation, ask: Ask, settings: SolverSettings, beat: float) -> Challenge:
-    """Look for an answer that is better than ``beat`` (one destination)."""
-    found = search_machines(formulation, ask, settings, beat=scaled(beat, ask))
-    bound = unscaled(found.bound, ask)
+def solve_with_cutoff(
+    formulation: Formulation, subproblem: Subproblem, settings: SolverSettings, cutoff: float
+) -> CutoffResult:
+    """Look for an answer that is better than ``cutoff`` (one destination)."""
+    found = search_machines(formulation, subproblem, settings, cutoff=scaled(cutoff, subproblem))
+    bound = unscaled(found.bound, subproblem)
     if found.machines is None:
-        return Challenge(None, bound)
-    clean = _clean_flows(formulation, ask, found.machines, settings)
-    return Challenge(replace(clean, bound=bound, optimal=found.complete), bound)
+        return CutoffResult(None, bound)
+    clean = _clean_flows(formulation, subproblem, found.machines, settings)
+    return CutoffResult(replace(clean, bound=bound, optimal=found.complete), bound)
 
 
-def least_relaxed(formulation: Formulation, ask: Ask, settings: SolverSettings) -> float | None:
+def least_relaxed(formulation: Formulation, subproblem: Subproblem, settings: SolverSettings) -> float | None:
     """The objective with fractions of machines, which no plan beats; ``None`` if there is no plan."""
     highs = new_highs(settings)
     highs.setOptionValue("presolve", "off")
-    pass_model(highs, formulation, ask, relax=True)
+    pass_model(highs, formulation, subproblem, relax=True)
     highs.run()
-    settings.meter.count(max(0, int(highs.getInfo().simplex_iteration_count)), formulation.link_count)
+    settings.budget.count(max(0, int(highs.getInfo().simplex_iteration_count)), formulation.link_count)
     if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
-    return unscaled(float(highs.getObjectiveValue()), ask)
+    return unscaled(float(highs.getObjectiveValue()), subproblem)
 
 
 def _search(
-    formulation: Formulation, ask: Ask, settings: SolverSettings, start: Answer | None, beat: float | None
-) -> Answer | None:
+    formulation: Formulation,
+    subproblem: Subproblem,
+    settings: SolverSettings,
+    start: Solution | None,
+    cutoff: float | None,
+) -> Solution | None:
     """One destination."""
-    known = None if start is None else _reevaluated(formulation, ask, start)
-    must_beat = [] if beat is None else [beat]
-    must_beat += [] if known is None else [known.objective]
-    least = min((scaled(objective, ask) for objective in must_beat), default=np.inf)
-    found = search_machines(formulation, ask, settings, beat=least)
-    bound = unscaled(found.bound, ask)
+    known = None if start is None else _reevaluated(formulation, subproblem, start)
+    cutoffs = [] if cutoff is None else [cutoff]
+    cutoffs += [] if known is None else [known.objective]
+    least = min((scaled(objective, subproblem) for objective in cutoffs), default=np.inf)
+    found = search_machines(formulation, subproblem, settings, cutoff=least)
+    bound = unscaled(found.bound, subproblem)
     if found.machines is not None:
-        clean = _clean_flows(formulation, ask, found.machines, settings)
+        clean = _clean_flows(formulation, subproblem, found.machines, settings)
         return replace(clean, bound=bound, optimal=found.complete)
-    if known is not None and (beat is None or _is_better(known, beat, ask)):
+    if known is not None and (cutoff is None or _is_better(known, cutoff, subproblem)):
         return replace(known, bound=bound, optimal=found.complete)
     if not found.complete:
         raise SolverLimitReached(
-            f"no plan found in {settings.meter.done:.0f} units of work", hint="name fewer machine types with --vm-type"
+            f"no plan found in {settings.budget.done:.0f} units of work", hint="name fewer machine types with --vm-type"
         )
     return None
 
 
-def _clean_flows(formulation: Formulation, ask: Ask, machines: IntArray, settings: SolverSettings) -> Answer:
+def _clean_flows(
+    formulation: Formulation, subproblem: Subproblem, machines: IntArray, settings: SolverSettings
+) -> Solution:
     """Best flows for machines that the search found, in a window as wide as its tolerance if they need that."""
     for slack in (0.0, WINDOW_SLACK, WINDOW_SLACK_MAX):
         wide = replace(
-            ask, rate_min_gbps=ask.rate_min_gbps * (1 - slack), rate_max_gbps=ask.rate_max_gbps * (1 + slack)
+            subproblem,
+            rate_min_gbps=subproblem.rate_min_gbps * (1 - slack),
+            rate_max_gbps=subproblem.rate_max_gbps * (1 + slack),
         )
         clean = solve_flows(formulation, wide, machines, settings)
         if clean is not None:
@@ -173,66 +182,78 @@ def _clean_flows(formulation: Formulation, ask: Ask, machines: IntArray, setting
     raise SolverLimitReached("the solver's numbers are inconsistent", hint="report this with the problem file")
 
 
-def _reevaluated(formulation: Formulation, ask: Ask, start: Answer) -> Answer | None:
+def _reevaluated(formulation: Formulation, subproblem: Subproblem, start: Solution) -> Solution | None:
     """A known answer as one to this question; ``None`` if it is none."""
     rate = float(start.flow_gbps[formulation.out_of_source].sum())
-    if not ask.rate_min_gbps * (1 - WINDOW_SLACK) <= rate <= ask.rate_max_gbps * (1 + WINDOW_SLACK):
+    if not subproblem.rate_min_gbps * (1 - WINDOW_SLACK) <= rate <= subproblem.rate_max_gbps * (1 + WINDOW_SLACK):
         return None
-    if ask.ceiling_usd_per_gbit is not None:
-        over = replace(ask, maximise_rate=False, usd_per_gbit=ask.ceiling_usd_per_gbit)
+    if subproblem.ceiling_usd_per_gbit is not None:
+        over = replace(subproblem, maximise_rate=False, usd_per_gbit=subproblem.ceiling_usd_per_gbit)
         if objective_of(formulation, over, start.flow_gbps, start.machines) > 0.0:
             return None
-    return replace(start, objective=objective_of(formulation, ask, start.flow_gbps, start.machines))
+    return replace(start, objective=objective_of(formulation, subproblem, start.flow_gbps, start.machines))
 
 
 def _solve_with_trees(
-    formulation: Formulation, shared: SharedFlows, ask: Ask, settings: SolverSettings, start: Answer | None
-) -> Answer | None:
+    formulation: Formulation,
+    shared: SharedFlows,
+    subproblem: Subproblem,
+    settings: SolverSettings,
+    start: Solution | None,
+) -> Solution | None:
     """Several destinations: a bound and a first answer from the relaxation, then the exact search."""
-    relaxed = shared.relax(ask, settings.meter)
+    relaxed = shared.relax(subproblem, settings.budget)
     if not relaxed.feasible:
         return None
-    start = start or _rounded_up(formulation, relaxed, ask, settings) or _direct(formulation, shared, ask, settings)
+    start = (
+        start
+        or _rounded_up(formulation, relaxed, subproblem, settings)
+        or _direct(formulation, shared, subproblem, settings)
+    )
     if formulation.link_count > WHOLE_COLUMNS_MAX:
-        return _solve_around_relaxation(formulation, shared, relaxed, ask, settings, start)
-    return _bounded(_solve_with_late_rows(formulation, ask, settings, start), relaxed, ask, settings)
+        return _solve_around_relaxation(formulation, shared, relaxed, subproblem, settings, start)
+    return _bounded(_solve_with_late_rows(formulation, subproblem, settings, start), relaxed, subproblem, settings)
 
 
-def _bounded(answer: Answer | None, relaxed: RelaxedTrees, ask: Ask, settings: SolverSettings) -> Answer | None:
+def _bounded(
+    solution: Solution | None, relaxed: RelaxedTrees, subproblem: Subproblem, settings: SolverSettings
+) -> Solution | None:
     """An answer with the better of its own bound and the relaxation's."""
-    if answer is None:
+    if solution is None:
         return None
-    bound = min(answer.bound, relaxed.bound) if ask.maximise_rate else max(answer.bound, relaxed.bound)
-    met = abs(answer.objective - bound) <= settings.relative_gap * max(abs(bound), abs(answer.objective))
-    return replace(answer, bound=bound, optimal=answer.optimal or met)
+    bound = min(solution.bound, relaxed.bound) if subproblem.maximise_rate else max(solution.bound, relaxed.bound)
+    met = abs(solution.objective - bound) <= settings.relative_gap * max(abs(bound), abs(solution.objective))
+    return replace(solution, bound=bound, optimal=solution.optimal or met)
 
 
 def _solve_around_relaxation(
     formulation: Formulation,
     shared: SharedFlows,
     relaxed: RelaxedTrees,
-    ask: Ask,
+    subproblem: Subproblem,
     settings: SolverSettings,
-    start: Answer | None,
-) -> Answer | None:
+    start: Solution | None,
+) -> Solution | None:
     """Exact within the regions that the relaxation uses; the relaxation's bound says how good that is for all."""
     regions = _regions_of_interest(formulation, relaxed.machines, start)
     small, kept = shared.within(formulation, regions)
     small_start = None
     if start is not None and np.count_nonzero(start.flow_gbps) == np.count_nonzero(start.flow_gbps[kept]):
         small_start = replace(start, flow_gbps=start.flow_gbps[kept])
-    found = _solve_with_late_rows(small, ask, settings, small_start)
-    if found is None or (ask.maximise_rate and found.objective <= 0.0 < relaxed.bound):
-        hasty = replace(settings, time_limit_s=min(settings.time_limit_s, WHOLE_TRY_S))
-        return _bounded(_solve_with_late_rows(formulation, ask, hasty, start), relaxed, ask, settings)
+    found = _solve_with_late_rows(small, subproblem, settings, small_start)
+    if found is None or (subproblem.maximise_rate and found.objective <= 0.0 < relaxed.bound):
+        hasty = replace(settings, time_limit_s=min(settings.time_limit_s, FULL_TRY_S))
+        return _bounded(_solve_with_late_rows(formulation, subproblem, hasty, start), relaxed, subproblem, settings)
     flows = np.zeros(formulation.link_count)
     flows[kept] = found.flow_gbps
     duals = None if found.duals is None else _duals_by_name(formulation, small, found.duals)
     whole = replace(found, flow_gbps=flows, bound=relaxed.bound, optimal=False, duals=duals)
-    return _bounded(whole, relaxed, ask, settings)
+    return _bounded(whole, relaxed, subproblem, settings)
 
 
-def _rounded_up(formulation: Formulation, relaxed: RelaxedTrees, ask: Ask, settings: SolverSettings) -> Answer | None:
+def _rounded_up(
+    formulation: Formulation, relaxed: RelaxedTrees, subproblem: Subproblem, settings: SolverSettings
+) -> Solution | None:
     """A first answer: whole machines where the relaxation has parts of them; all of the strongest where it mixes types.
 
     ``None`` where these do not do, as under a ceiling that they pass.
@@ -244,16 +265,18 @@ def _rounded_up(formulation: Formulation, relaxed: RelaxedTrees, ask: Ask, setti
             machines[options] = 0
             machines[strongest] = int(formulation.machine_max[strongest])
     try:
-        return solve_flows(formulation, ask, machines, settings)
+        return solve_flows(formulation, subproblem, machines, settings)
     except SolverLimitReached:
         return None
 
 
-def _direct(formulation: Formulation, shared: SharedFlows, ask: Ask, settings: SolverSettings) -> Answer | None:
+def _direct(
+    formulation: Formulation, shared: SharedFlows, subproblem: Subproblem, settings: SolverSettings
+) -> Solution | None:
     """A first answer: the best over the links from the source to each destination. ``None`` if these do not do."""
     small, kept = shared.direct(formulation)
     try:
-        found = _solve_with_late_rows(small, ask, settings, None)
+        found = _solve_with_late_rows(small, subproblem, settings, None)
     except SolverLimitReached:
         return None
     if found is None:
@@ -264,12 +287,12 @@ def _direct(formulation: Formulation, shared: SharedFlows, ask: Ask, settings: S
 
 
 def _duals_by_name(formulation: Formulation, small: Formulation, duals: FloatArray) -> FloatArray:
-    """Those of a part of the programme, per row of the whole: rows are numbered otherwise, but named alike."""
+    """Those of a part of the model, per row of the whole: rows are numbered otherwise, but named alike."""
     of_name = dict(zip(small.rows.names, duals, strict=False))  # late rows, rate window and ceiling come after them
     return np.array([of_name.get(name, 0.0) for name in formulation.rows.names])
 
 
-def _regions_of_interest(formulation: Formulation, machines: FloatArray, start: Answer | None) -> frozenset[int]:
+def _regions_of_interest(formulation: Formulation, machines: FloatArray, start: Solution | None) -> frozenset[int]:
     """The ends, where a known answer has machines, and where the relaxation has most."""
     used: dict[int, float] = {}
     for k, option in enumerate(formulation.network.options):
@@ -283,29 +306,29 @@ def _regions_of_interest(formulation: Formulation, machines: FloatArray, start: 
 
 
 def _solve_with_late_rows(
-    formulation: Formulation, ask: Ask, settings: SolverSettings, start: Answer | None
-) -> Answer | None:
-    best = None if start is None else _reevaluated(formulation, ask, start)
+    formulation: Formulation, subproblem: Subproblem, settings: SolverSettings, start: Solution | None
+) -> Solution | None:
+    best = None if start is None else _reevaluated(formulation, subproblem, start)
     if best is not None:
-        best = replace(best, bound=np.inf if ask.maximise_rate else -np.inf, optimal=False)
+        best = replace(best, bound=np.inf if subproblem.maximise_rate else -np.inf, optimal=False)
     for _ in range(LATE_ROUNDS_MAX):
         known = _late_count(formulation)
-        round_ = _branch_and_bound(formulation, ask, settings, best or start)
+        round_ = _branch_and_bound(formulation, subproblem, settings, best or start)
         if not round_.feasible:
             return best
-        if round_.answer is not None and (best is None or _is_better(round_.answer, best.objective, ask)):
-            best = round_.answer
+        if round_.solution is not None and (best is None or _is_better(round_.solution, best.objective, subproblem)):
+            best = round_.solution
         if best is not None:
             met = abs(best.objective - round_.bound) <= settings.relative_gap * abs(round_.bound)
-            done = met or _late_count(formulation) == known or settings.meter.spent
+            done = met or _late_count(formulation) == known or settings.budget.spent
             best = replace(best, bound=round_.bound, optimal=met or (round_.exact and round_.complete))
             if done:
                 return best
-        elif settings.meter.spent:
+        elif settings.budget.spent:
             break
     if best is None:
         raise SolverLimitReached(
-            f"no distribution trees found in {settings.meter.done:.0f} units of work",
+            f"no distribution trees found in {settings.budget.done:.0f} units of work",
             hint="plan for fewer destinations at a time, or look longer with --effort",
         )
     return best
@@ -315,7 +338,7 @@ def _solve_with_late_rows(
 class _Round:
     """Result of one branch and bound."""
 
-    answer: Answer | None
+    solution: Solution | None
     """Answer after clean-up; ``None`` if its machines violate late rows."""
     bound: float
     feasible: bool
@@ -330,40 +353,42 @@ def _late_count(formulation: Formulation) -> int:
     return 0 if late is None else len(late.names)
 
 
-def _is_better(answer: Answer, than: float, ask: Ask) -> bool:
-    return answer.objective > than if ask.maximise_rate else answer.objective < than
+def _is_better(solution: Solution, than: float, subproblem: Subproblem) -> bool:
+    return solution.objective > than if subproblem.maximise_rate else solution.objective < than
 
 
-def _branch_and_bound(formulation: Formulation, ask: Ask, settings: SolverSettings, start: Answer | None) -> _Round:
+def _branch_and_bound(
+    formulation: Formulation, subproblem: Subproblem, settings: SolverSettings, start: Solution | None
+) -> _Round:
     """One mixed-integer solve with the rows known so far, and the best flows for the machines it chose."""
-    programme = programme_of(formulation, ask, relax=False)
-    limits = MixedLimits(settings.meter.left, settings.time_limit_s, settings.relative_gap, formulation.link_count)
+    model = build_model(formulation, subproblem, relax=False)
+    limits = MilpLimits(settings.budget.left, settings.time_limit_s, settings.relative_gap, formulation.link_count)
     point = None if start is None else _columns_of(formulation, start)
-    solve = solve_apart if len(programme.costs) >= APART_COLUMNS_MIN else solve_mixed
-    made = solve(programme, point, limits)
-    settings.meter.count_search(made.work)
-    if made.status is Status.INFEASIBLE:
+    solve = solve_in_child if len(model.costs) >= CHILD_COLUMNS_MIN else solve_milp
+    made = solve(model, point, limits)
+    settings.budget.count_search(made.work)
+    if made.status is MilpStatus.INFEASIBLE:
         return _Round(None, 0.0, feasible=False, complete=True)
-    bound = unscaled(made.found.bound, ask)
+    bound = unscaled(made.found.bound, subproblem)
     values = made.found.values
     if values is None:
         if start is not None:
             return _Round(None, bound, feasible=True, complete=False)
         raise SolverLimitReached(
-            f"no plan found in {settings.meter.done:.0f} units of work",
+            f"no plan found in {settings.budget.done:.0f} units of work",
             hint="plan for fewer destinations at a time, or look longer with --effort",
         )
     raw = values[formulation.link_count : formulation.link_count + formulation.option_count]
     machines = np.rint(raw).astype(np.int64)
     if np.abs(raw - machines).max(initial=0.0) > INTEGRALITY_SLACK:
         machines = np.ceil(raw - INTEGRALITY_SLACK).astype(np.int64)
-    complete = made.status is Status.OPTIMAL
-    promised = unscaled(made.found.objective, ask)
-    return _with_trees(formulation, ask, settings, machines, _Promise(values, promised, bound, complete))
+    complete = made.status is MilpStatus.OPTIMAL
+    promised = unscaled(made.found.objective, subproblem)
+    return _with_trees(formulation, subproblem, settings, machines, _MilpPoint(values, promised, bound, complete))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Promise:
+class _MilpPoint:
     """Result of a branch and bound, with its machines."""
 
     values: FloatArray
@@ -374,59 +399,63 @@ class _Promise:
 
 
 def _with_trees(
-    formulation: Formulation, ask: Ask, settings: SolverSettings, machines: IntArray, promise: _Promise
+    formulation: Formulation, subproblem: Subproblem, settings: SolverSettings, machines: IntArray, promise: _MilpPoint
 ) -> _Round:
     """The best trees for the machines of a branch and bound; where they carry less than it promised, a row more."""
     bound, complete, shared = promise.bound, promise.complete, formulation.shared
     try:
-        clean = solve_flows(formulation, ask, machines, settings)
+        clean = solve_flows(formulation, subproblem, machines, settings)
     except SolverLimitReached:
         return _Round(None, bound, feasible=True, complete=False)
-    answer = None if clean is None else replace(clean, bound=bound, optimal=complete)
-    slack = PROMISE_SLACK * max(abs(promise.objective), abs(ask.usd_per_gbit) * ask.rate_min_gbps, TINY)
-    exact = answer is not None and abs(answer.objective - promise.objective) <= slack
+    solution = None if clean is None else replace(clean, bound=bound, optimal=complete)
+    slack = TREE_RATE_SLACK * max(abs(promise.objective), abs(subproblem.usd_per_gbit) * subproblem.rate_min_gbps, TINY)
+    exact = solution is not None and abs(solution.objective - promise.objective) <= slack
     if not exact and shared is not None:
         flows = promise.values[: formulation.link_count]
-        found = shared.add_violated(formulation, ask, machines, flows, settings.meter)
-        exact = answer is not None and not found and not settings.meter.spent
-    return _Round(answer, bound, feasible=True, complete=complete, exact=exact)
+        found = shared.add_violated(formulation, subproblem, machines, flows, settings.budget)
+        exact = solution is not None and not found and not settings.budget.spent
+    return _Round(solution, bound, feasible=True, complete=complete, exact=exact)
 
 
-def solve_flows(formulation: Formulation, ask: Ask, machines: IntArray, settings: SolverSettings) -> Answer | None:
-    """Best flows for ``ask`` with the machines given; a small linear programme. ``None`` if there are none.
+def solve_flows(
+    formulation: Formulation, subproblem: Subproblem, machines: IntArray, settings: SolverSettings
+) -> Solution | None:
+    """Best flows for ``subproblem`` with the machines given; a small linear program. ``None`` if there are none.
 
     Raises:
         SolverLimitReached: with several destinations, if the work was spent before any trees were found.
     """
     if formulation.shared is None:
-        return _flows_once(formulation, ask, machines, settings)
-    found = formulation.shared.flows(formulation, ask, machines, settings.meter)
+        return _flows_once(formulation, subproblem, machines, settings)
+    found = formulation.shared.flows(formulation, subproblem, machines, settings.budget)
     if found is None:
         return None
-    objective = objective_of(formulation, ask, found.flow_gbps, machines)
+    objective = objective_of(formulation, subproblem, found.flow_gbps, machines)
     bound = objective if found.complete else found.bound
-    return Answer(found.flow_gbps, machines, objective, bound, found.complete, found.duals, found.trees)
+    return Solution(found.flow_gbps, machines, objective, bound, found.complete, found.duals, found.trees)
 
 
-def _flows_once(formulation: Formulation, ask: Ask, machines: IntArray, settings: SolverSettings) -> Answer | None:
+def _flows_once(
+    formulation: Formulation, subproblem: Subproblem, machines: IntArray, settings: SolverSettings
+) -> Solution | None:
     highs = new_highs(settings)
     highs.setOptionValue("primal_feasibility_tolerance", FEASIBILITY_TOLERANCE)
     highs.setOptionValue("dual_feasibility_tolerance", FEASIBILITY_TOLERANCE)
     small, kept = formulation.with_machines_only_at(machines)
-    pass_model(highs, small, ask, relax=True, machines=machines)
+    pass_model(highs, small, subproblem, relax=True, machines=machines)
     highs.run()
-    settings.meter.count(max(0, int(highs.getInfo().simplex_iteration_count)), small.link_count)
+    settings.budget.count(max(0, int(highs.getInfo().simplex_iteration_count)), small.link_count)
     if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     solution = highs.getSolution()
     flows = np.zeros(formulation.link_count)
     flows[kept] = np.maximum(np.array(solution.col_value)[: small.link_count], 0.0)
-    objective = objective_of(formulation, ask, flows, machines)
-    duals = np.array(solution.row_dual) / (1.0 if ask.maximise_rate else COST_SCALE)
-    return Answer(flows, machines, objective, objective, True, duals)
+    objective = objective_of(formulation, subproblem, flows, machines)
+    duals = np.array(solution.row_dual) / (1.0 if subproblem.maximise_rate else COST_SCALE)
+    return Solution(flows, machines, objective, objective, True, duals)
 
 
-def _columns_of(formulation: Formulation, start: Answer) -> FloatArray:
-    """A known answer as a point of the programme."""
+def _columns_of(formulation: Formulation, start: Solution) -> FloatArray:
+    """A known answer as a point of the model."""
     chosen = start.machines[chosen_options(formulation)] > 0
     return np.concatenate([start.flow_gbps, start.machines.astype(np.float64), chosen.astype(np.float64)])

@@ -18,7 +18,7 @@ from tradewind.planner.network import FloatArray, IntArray
 __all__ = ["SINKS_MAX", "Edge", "Tree", "cheapest_tree"]
 
 SINKS_MAX = 8
-"""Destinations of one plan. 3^8 steps of the dynamic programme are some ten milliseconds."""
+"""Destinations of one plan. 3^8 steps of the dynamic program are some ten milliseconds."""
 
 Edge = tuple[int, int]
 Tree = frozenset[Edge]

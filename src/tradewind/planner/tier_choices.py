@@ -1,4 +1,4 @@
-"""The programmes of a frontier whose costs have volume tiers: one per choice of a tier for each billing count."""
+"""The models of a frontier whose costs have volume tiers: one per choice of a tier for each billing count."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from tradewind.model.goal import Cheapest, Fastest
 from tradewind.model.overlay import Overlay
-from tradewind.planner.best import best_start
-from tradewind.planner.frontier import Programmes
+from tradewind.planner.best import solve_over_boot_times
+from tradewind.planner.frontier import FrontierFormulations
 from tradewind.planner.goals import fastest
 from tradewind.planner.pricing import keep_inside, priced, priced_at, volumes_gb
 from tradewind.planner.tiers import Line, Span, TierCount
 from tradewind.planner.transfer import Transfer
 
-__all__ = ["tier_programmes"]
+__all__ = ["tier_formulations"]
 
 CHOICES_MAX = 8
-"""Programmes of one frontier. Beyond this, tiers of the counts with the least traffic are only bounded, and may stay
+"""Models of one frontier. Beyond this, tiers of the counts with the least traffic are only bounded, and may stay
 unproven."""
 
 
@@ -32,39 +32,40 @@ class _Choice:
     span: Span | None = None
 
 
-def tier_programmes(transfer: Transfer, known: Iterable[Overlay] = ()) -> Programmes | None:
-    """Return the programmes to trace; ``None`` if the destinations cannot be reached."""
-    counts, job = transfer.network.counts, transfer.job
+def tier_formulations(transfer: Transfer, known: Iterable[Overlay] = ()) -> FrontierFormulations | None:
+    """Return the models to trace; ``None`` if the destinations cannot be reached."""
+    counts, demand = transfer.network.counts, transfer.demand
     if not counts:
-        return Programmes((transfer.formulation,), (transfer.formulation,))
+        return FrontierFormulations((transfer.formulation,), (transfer.formulation,))
     copies = len(transfer.formulation.sinks)
-    guess = priced(transfer.formulation, job, [count.under((0.0, job.volume_gb * copies)) for count in counts])
-    top = fastest(guess, job, transfer.settings)
+    guess = priced(transfer.formulation, demand, [count.under((0.0, demand.volume_gb * copies)) for count in counts])
+    top = fastest(guess, demand, transfer.settings)
     if top is None:
         return None
-    volumes = volumes_gb(transfer.formulation, job, top.answer.flow_gbps)
+    volumes = volumes_gb(transfer.formulation, demand, top.solution.flow_gbps)
     wrong = math.fsum(
-        count.usd(x) - count.under((0.0, job.volume_gb * copies)).at(x)
+        count.usd(x) - count.under((0.0, demand.volume_gb * copies)).at(x)
         for count, x in zip(counts, volumes, strict=True)
     )
     # No plan of the frontier costs more than this one, which is as fast as any.
     most_gb = [
-        min(job.volume_gb * copies * count.sources, count.volume_gb(top.cost_usd + max(0.0, wrong))) for count in counts
+        min(demand.volume_gb * copies * count.sources, count.volume_gb(top.cost_usd + max(0.0, wrong)))
+        for count in counts
     ]
     seen = [volumes, *(_volumes_of(transfer, plan) for plan in known)]
     if any(step < most for count, most in zip(counts, most_gb, strict=True) for step in count.steps_gb):
-        ends = [best_start(transfer, goal) for goal in (Cheapest(), Fastest())]
-        seen += [volumes_gb(of.formulation, of.job, point.answer.flow_gbps) for of, point in filter(None, ends)]
+        ends = [solve_over_boot_times(transfer, goal) for goal in (Cheapest(), Fastest())]
+        seen += [volumes_gb(of.formulation, of.demand, point.solution.flow_gbps) for of, point in filter(None, ends)]
     most_seen = [max(of) for of in zip(*seen, strict=True)]
     chosen, complete = _choices(counts, most_gb, most_seen, rows=copies == 1)
     prices, bounds = [], []
     for choice in itertools.product(*chosen):
         spans = [of.span for of in choice]
-        prices.append(keep_inside(priced(transfer.formulation, job, [of.price for of in choice]), job, spans))
-        bounds.append(keep_inside(priced(transfer.formulation, job, [of.bound for of in choice]), job, spans))
+        prices.append(keep_inside(priced(transfer.formulation, demand, [of.price for of in choice]), demand, spans))
+        bounds.append(keep_inside(priced(transfer.formulation, demand, [of.bound for of in choice]), demand, spans))
     if not complete:
-        prices += [priced_at(transfer.formulation, job, of) for of in dict.fromkeys(seen)]
-    return Programmes(tuple(prices), tuple(bounds))
+        prices += [priced_at(transfer.formulation, demand, of) for of in dict.fromkeys(seen)]
+    return FrontierFormulations(tuple(prices), tuple(bounds))
 
 
 def _volumes_of(transfer: Transfer, plan: Overlay) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 A count adds up the egress of all links whose price fills the same tiers. Its cost G(x) is piecewise linear in the
 volume x = V · Σ F / T that the plan sends over them. In a span [l, u] of volumes the chord of G lies under it where
-prices fall, and inside one tier it is G. With a line c + p·x in the place of G the programme stays linear: p is the
+prices fall, and inside one tier it is G. With a line c + p·x in the place of G the model stays linear: p is the
 price of the links, and c is paid by the rate, c/8V per Gbit/s, because C = R · 8V/T.
 
 Where prices fall, a line continued beyond its span lies over G, so nothing keeps the flows inside. Where a price rises
@@ -15,8 +15,10 @@ import itertools
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tradewind.model.price import EgressPrice
-from tradewind.planner.arrays import IntArray
 
 __all__ = ["Line", "Span", "TierCount"]
 
@@ -45,7 +47,7 @@ class TierCount:
 
     account: str
     price: EgressPrice
-    links: IntArray
+    links: NDArray[np.int64]
     """Positions in the network."""
     sources: int
     """Regions that these links leave: no route uses more of them."""

@@ -10,7 +10,7 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.planner.formulation import Formulation, build_formulation
 from tradewind.planner.goals import (
-    Job,
+    Demand,
     Point,
     cheapest,
     cheapest_exactly,
@@ -18,11 +18,11 @@ from tradewind.planner.goals import (
     fastest_within,
     soonest,
 )
-from tradewind.planner.multicast import build_multicast_formulation, shared_links
-from tradewind.planner.network import Limits, Network
+from tradewind.planner.multicast_formulation import build_multicast_formulation, shared_links
+from tradewind.planner.network import FlowNetwork, PlanningLimits
 from tradewind.planner.solver import SolverSettings
 
-__all__ = ["Transfer", "solve_goal", "started_within", "starts"]
+__all__ = ["Transfer", "by_boot_time", "solve_goal", "with_boot_within"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,40 +30,40 @@ class Transfer:
     """A transfer ready to be planned for any goal."""
 
     catalog: Catalog
-    limits: Limits
-    network: Network
+    limits: PlanningLimits
+    network: FlowNetwork
     formulation: Formulation
-    job: Job
+    demand: Demand
     settings: SolverSettings
 
     @property
     def boot_given_s(self) -> float | None:
         """Start time of machines, if it does not depend on their type; else None."""
-        return self.job.boot_s if self.job.boot_given else None
+        return self.demand.boot_s if self.demand.boot_given else None
 
 
-def starts(transfer: Transfer) -> list[Transfer]:
+def by_boot_time(transfer: Transfer) -> list[Transfer]:
     """The transfer once per boot time that its plan can have, with the machine types that start within it.
 
     A plan waits for the slowest machine that it uses. Among the machines that start within b seconds, all plans whose
     slowest takes b are charged what they cost, and no other is charged too little: the best over all b is the best.
     """
-    network, formulation, job = transfer.network, transfer.formulation, transfer.job
+    network, formulation, demand = transfer.network, transfer.formulation, transfer.demand
     ends = [network.boots_at(region) for region in (formulation.source, *formulation.sinks)]
-    times = [] if job.boot_given or not all(ends) else network.boot_times_s
+    times = [] if demand.boot_given or not all(ends) else network.boot_times_s
     times_s = [boot_s for boot_s in times if boot_s >= max(boots[0] for boots in ends)]
     if len(times_s) < 2:
         return [transfer]
     settings = replace(transfer.settings, work_max=transfer.settings.work_max / len(times_s))
-    return [started_within(replace(transfer, settings=settings), boot_s) for boot_s in times_s]
+    return [with_boot_within(replace(transfer, settings=settings), boot_s) for boot_s in times_s]
 
 
-def started_within(transfer: Transfer, boot_s: float) -> Transfer:
+def with_boot_within(transfer: Transfer, boot_s: float) -> Transfer:
     """The transfer with the machine types alone that start within ``boot_s``."""
-    job = replace(transfer.job, boot_s=boot_s)
-    network, formulation = transfer.network.started_within(boot_s), transfer.formulation
+    demand = replace(transfer.demand, boot_s=boot_s)
+    network, formulation = transfer.network.with_boot_within(boot_s), transfer.formulation
     if len(network.options) == len(transfer.network.options):
-        return replace(transfer, job=job)
+        return replace(transfer, demand=demand)
     several = formulation.shared is not None
     links = shared_links(formulation) if several else formulation.links
     offered = np.zeros(len(network.regions), dtype=bool)
@@ -73,23 +73,23 @@ def started_within(transfer: Transfer, boot_s: float) -> Transfer:
         small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
     else:
         small = build_formulation(network, formulation.source, formulation.sink, links=links)
-    return replace(transfer, network=network, formulation=small, job=job)
+    return replace(transfer, network=network, formulation=small, demand=demand)
 
 
 def solve_goal(transfer: Transfer, goal: Goal) -> Point | None:
     """The best point for a goal; ``None`` if nothing meets it."""
-    formulation, job, settings = transfer.formulation, transfer.job, transfer.settings
+    formulation, demand, settings = transfer.formulation, transfer.demand, transfer.settings
     if isinstance(goal, MinThroughput):
         if goal.exactly:
-            return cheapest_exactly(formulation, job, goal.gbps, settings)
-        return cheapest(formulation, job, settings, rate_min_gbps=goal.gbps)
+            return cheapest_exactly(formulation, demand, goal.gbps, settings)
+        return cheapest(formulation, demand, settings, rate_min_gbps=goal.gbps)
     if isinstance(goal, Deadline):
-        left_s = goal.seconds - job.boot_s
-        return None if left_s <= 0 else cheapest(formulation, job, settings, rate_min_gbps=job.gbit / left_s)
+        left_s = goal.seconds - demand.boot_s
+        return None if left_s <= 0 else cheapest(formulation, demand, settings, rate_min_gbps=demand.gbit / left_s)
     if isinstance(goal, MaxCost):
-        return fastest_within(formulation, job, goal.usd, settings)
+        return fastest_within(formulation, demand, goal.usd, settings)
     if isinstance(goal, Cheapest):
-        return cheapest(formulation, job, settings)
+        return cheapest(formulation, demand, settings)
     if isinstance(goal, Soonest):
-        return soonest(formulation, job, settings)
-    return fastest(formulation, job, settings)
+        return soonest(formulation, demand, settings)
+    return fastest(formulation, demand, settings)

@@ -1,9 +1,9 @@
 """Distribution trees as columns: a bound with fractions of machines, and the exact flows for machines that are given.
 
 One column per tree, made as needed: the tree that is missing most is the cheapest one under prices plus duals
-(`steiner.py`). Before the last column is found there is already a bound: what the restricted programme reaches, less
-what its most promising missing tree could add at the highest rate (Lagrange). Every programme and every search for a
-tree counts as work of the question (`meter.py`).
+(`steiner.py`). Before the last column is found there is already a bound: what the restricted model reaches, less
+what its most promising missing tree could add at the highest rate (Lagrange). Every model and every search for a
+tree counts as work of the question (`budget.py`).
 
 Machines may be fractions in the bound and nothing else is relaxed, so no plan is better; and the regions in which the
 relaxation puts machines are those worth a closer look. With machines fixed the answer is exact.
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from tradewind.errors import SolverLimitReached
 from tradewind.model.amounts import BITS_PER_BYTE
-from tradewind.planner.formulation import Ask, RelaxedTrees, RowWriter, write_machine_rows
-from tradewind.planner.meter import Meter
-from tradewind.planner.network import FloatArray, IntArray, Network
+from tradewind.planner.budget import WorkBudget
+from tradewind.planner.formulation import RelaxedTrees, RowWriter, Subproblem, write_machine_rows
+from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
 from tradewind.planner.steiner import Tree, cheapest_tree
 
 BoolArray = NDArray[np.bool_]
@@ -35,7 +35,7 @@ PRICINGS_MAX = 400
 POOL_MAX = 2000
 """Trees kept from one question for the next; the oldest are dropped."""
 BOUND_TOLERANCE = 1e-4
-"""Relative; a bound this close to the restricted programme's value is good enough."""
+"""Relative; a bound this close to the restricted model's value is good enough."""
 FLOWS_TOLERANCE = 1e-9
 """The same for flows of machines that are given, which end up in a plan."""
 MISSED = 1e-8
@@ -65,7 +65,7 @@ class ColumnFlows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Generated:
-    """A restricted programme for which no more columns are generated."""
+    """A restricted model for which no more columns are generated."""
 
     trees: tuple[Tree, ...]
     values: FloatArray
@@ -86,7 +86,7 @@ class _Generated:
 class TreeColumns:
     """The relaxation of one source and its destinations; trees found for one question are kept for the next."""
 
-    def __init__(self, network: Network, links: IntArray, source: int, sinks: tuple[int, ...]) -> None:
+    def __init__(self, network: FlowNetwork, links: IntArray, source: int, sinks: tuple[int, ...]) -> None:
         self._network = network
         self._source, self._sinks = source, sinks
         self._tails, self._heads = network.tail[links], network.head[links]
@@ -109,28 +109,30 @@ class TreeColumns:
         columns._egress, columns._usd_per_gbit = egress_usd_per_s, usd_per_gbit
         return columns
 
-    def relax(self, ask: Ask, meter: Meter) -> RelaxedTrees:
+    def relax(self, subproblem: Subproblem, budget: WorkBudget) -> RelaxedTrees:
         """Answer a question with machines in fractions."""
         every = np.ones(len(self._tails), dtype=bool)
         most = self._machines_max()
-        made = self._generate(ask, np.zeros(len(most)), most, every, BOUND_TOLERANCE, meter)
+        made = self._generate(subproblem, np.zeros(len(most)), most, every, BOUND_TOLERANCE, budget)
         options = len(self._network.options)
         reached = bool(np.isfinite(made.least_weight) and np.isfinite(made.bound))
-        feasible = reached and made.artificial(options) <= 1e-6 * max(ask.rate_min_gbps, 1e-9)
+        feasible = reached and made.artificial(options) <= 1e-6 * max(subproblem.rate_min_gbps, 1e-9)
         if not made.complete and not feasible:  # nothing is known, and that is no proof that there is nothing
-            rate_most = self._rate_most(ask)
-            bound = rate_most if ask.maximise_rate else -ask.usd_per_gbit * rate_most
+            rate_most = self._rate_most(subproblem)
+            bound = rate_most if subproblem.maximise_rate else -subproblem.usd_per_gbit * rate_most
             return RelaxedTrees(bound, True, made.values[:options])
-        return RelaxedTrees(_unscaled(made.bound, ask), feasible, made.values[:options])
+        return RelaxedTrees(_unscaled(made.bound, subproblem), feasible, made.values[:options])
 
-    def flows(self, ask: Ask, machines: IntArray, closed: BoolArray, meter: Meter) -> ColumnFlows | None:
+    def flows(
+        self, subproblem: Subproblem, machines: IntArray, closed: BoolArray, budget: WorkBudget
+    ) -> ColumnFlows | None:
         """The best trees for these machines; ``None`` if there are none.
 
         Args:
-            ask: the question.
+            subproblem: the question.
             machines: per option.
             closed: per link whether it may not be used.
-            meter: of the question; when it is spent the best so far is returned.
+            budget: of the question; when it is spent the best so far is returned.
 
         Raises:
             SolverLimitReached: the work was spent before any trees were found.
@@ -140,27 +142,29 @@ class TreeColumns:
         manned[network.region_of_option[machines > 0]] = True
         open_links = manned[self._tails] & manned[self._heads] & ~closed
         fixed = machines.astype(np.float64)
-        made = self._generate(ask, fixed, fixed, open_links, FLOWS_TOLERANCE, meter)
+        made = self._generate(subproblem, fixed, fixed, open_links, FLOWS_TOLERANCE, budget)
         options = len(network.options)
         rates = made.values[options + ARTIFICIAL :]
         rate = float(rates.sum())
-        if made.artificial(options) > MISSED * max(ask.rate_min_gbps, 1e-9):
+        if made.artificial(options) > MISSED * max(subproblem.rate_min_gbps, 1e-9):
             if made.complete:
                 return None
             raise SolverLimitReached(
-                f"no distribution trees found in {meter.work_max:.0f} units of work",
+                f"no distribution trees found in {budget.work_max:.0f} units of work",
                 hint="plan for fewer destinations at a time, or look longer with --effort",
             )
         used = [(tree, float(gbps)) for tree, gbps in zip(made.trees, rates, strict=True)]
         trees = tuple((tree, gbps) for tree, gbps in used if gbps > RATE_MIN_RELATIVE * rate)
-        scale = 1.0 if ask.maximise_rate else COST_SCALE
+        scale = 1.0 if subproblem.maximise_rate else COST_SCALE
         duals = dict(zip(self._row_names(), made.duals / scale, strict=False))
         *_, rate_dual, ceiling_dual = made.duals / scale
         return ColumnFlows(
-            trees, _unscaled(made.bound, ask), made.complete, duals, float(rate_dual), float(ceiling_dual)
+            trees, _unscaled(made.bound, subproblem), made.complete, duals, float(rate_dual), float(ceiling_dual)
         )
 
-    def tree_weights(self, ask: Ask, machines: IntArray, spare: float, meter: Meter) -> FloatArray | None:
+    def tree_weights(
+        self, subproblem: Subproblem, machines: IntArray, spare: float, budget: WorkBudget
+    ) -> FloatArray | None:
         """Weights per link under which every tree weighs at least one, from duals of the best trees for ``machines``.
 
         Each region may also have ``spare`` machines beyond, so that links not in use get a small weight each instead of
@@ -169,7 +173,7 @@ class TreeColumns:
         every = np.ones(len(self._tails), dtype=bool)
         low = machines.astype(np.float64)
         high = np.minimum(low + spare, np.maximum(self._machines_max(), low))
-        made = self._generate(ask, low, high, every, BOUND_TOLERANCE, meter)
+        made = self._generate(subproblem, low, high, every, BOUND_TOLERANCE, budget)
         if not np.isfinite(made.least_weight) or made.least_weight <= 0.0:
             return None
         weights: FloatArray = np.minimum(made.weights / made.least_weight, 1.0)
@@ -186,44 +190,50 @@ class TreeColumns:
         return [*self._rows.names, f"object-store read rate at {region[self._source]}", *writes]
 
     def _generate(
-        self, ask: Ask, low: FloatArray, high: FloatArray, usable: BoolArray, tolerance: float, meter: Meter
+        self,
+        subproblem: Subproblem,
+        low: FloatArray,
+        high: FloatArray,
+        usable: BoolArray,
+        tolerance: float,
+        budget: WorkBudget,
     ) -> _Generated:
         """Make columns until no missing tree would improve the objective, or the work is spent."""
-        highs = self._master(ask, low, high)
+        highs = self._master(subproblem, low, high)
         trees = [tree for tree in self._pool if all(usable[self._position[edge]] for edge in tree)]
         for tree in trees:
-            self._add(highs, tree, ask)
+            self._add(highs, tree, subproblem)
         known = set(trees)
-        bound, most, complete, least = -np.inf, self._rate_most(ask), False, np.inf
+        bound, most, complete, least = -np.inf, self._rate_most(subproblem), False, np.inf
         weights = np.zeros(len(self._tails))
         for _ in range(PRICINGS_MAX):
             highs.run()
             info = highs.getInfo()
-            meter.count(max(0, int(info.simplex_iteration_count)), len(trees))
+            budget.count(max(0, int(info.simplex_iteration_count)), len(trees))
             solution = highs.getSolution()
             value, duals = float(info.objective_function_value), np.array(solution.row_dual)
-            weights = self._weights(duals, ask)
-            found = self._cheapest(weights, usable, meter)
+            weights = self._weights(duals, subproblem)
+            found = self._cheapest(weights, usable, budget)
             if found is None:
                 bound, complete = value, True
                 break
             least, tree = found
-            reduced = least + self._constant(duals, ask)
+            reduced = least + self._constant(duals, subproblem)
             bound = max(bound, value + min(0.0, reduced) * most)
-            scale = abs(value) + abs(ask.usd_per_gbit) * COST_SCALE * min(most, ask.rate_min_gbps)
+            scale = abs(value) + abs(subproblem.usd_per_gbit) * COST_SCALE * min(most, subproblem.rate_min_gbps)
             if value - bound <= tolerance * scale or reduced >= -tolerance or tree in known:
                 complete = True
                 break
-            if meter.spent:
+            if budget.spent:
                 break
             trees.append(tree)
             known.add(tree)
-            self._add(highs, tree, ask)
+            self._add(highs, tree, subproblem)
         self._pool = list(dict.fromkeys([*self._pool, *trees]))[-POOL_MAX:]
         values = np.array(highs.getSolution().col_value)
         return _Generated(tuple(trees), values, np.array(highs.getSolution().row_dual), bound, complete, weights, least)
 
-    def _cheapest(self, weights: FloatArray, usable: BoolArray, meter: Meter) -> tuple[float, Tree] | None:
+    def _cheapest(self, weights: FloatArray, usable: BoolArray, budget: WorkBudget) -> tuple[float, Tree] | None:
         """The tree of least weight over links that may be used, among the regions that these join."""
         ends = (self._source, *self._sinks)
         links = np.flatnonzero(usable)
@@ -232,18 +242,18 @@ class TreeColumns:
         place[regions] = np.arange(len(regions))
         matrix = np.full((len(regions),) * 2, np.inf)
         matrix[place[self._tails[links]], place[self._heads[links]]] = weights[links]
-        meter.count_tree(len(regions), len(self._sinks))
+        budget.count_tree(len(regions), len(self._sinks))
         found = cheapest_tree(matrix, int(place[self._source]), tuple(int(place[v]) for v in self._sinks))
         if found is None:
             return None
         return found[0], frozenset((int(regions[u]), int(regions[v])) for u, v in found[1])
 
-    def _rate_most(self, ask: Ask) -> float:
+    def _rate_most(self, subproblem: Subproblem) -> float:
         """No plan moves more: what the machines allowed at the source let out."""
         caps = [o.egress_gbps for o in self._network.options if o.region_index == self._source]
-        return min(ask.rate_max_gbps, max(caps, default=0.0) * float(self._network.machines_max[self._source]))
+        return min(subproblem.rate_max_gbps, max(caps, default=0.0) * float(self._network.machines_max[self._source]))
 
-    def _master(self, ask: Ask, low: FloatArray, high: FloatArray) -> Any:
+    def _master(self, subproblem: Subproblem, low: FloatArray, high: FloatArray) -> Any:
         """Rows of the machines, of the stores, of the rate and of the ceiling; columns of the machines."""
         network = self._network
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -258,7 +268,7 @@ class TreeColumns:
         ends = (self._source, *self._sinks)
         for _ in ends:
             highs.addRow(-inf, 0.0, 0, [], [])
-        highs.addRow(ask.rate_min_gbps, ask.rate_max_gbps, 0, [], [])
+        highs.addRow(subproblem.rate_min_gbps, subproblem.rate_max_gbps, 0, [], [])
         highs.addRow(-inf, 0.0, 0, [], [])
         ceiling_row = first_store + len(ends) + 1
         for k, option in enumerate(network.options):
@@ -269,11 +279,11 @@ class TreeColumns:
                 if region == option.region_index:
                     rows.append(first_store + number)
                     values.append(-min(rate, 1e4))
-            usd_per_s = option.usd_per_s * ask.machine_factor
-            if ask.ceiling_usd_per_gbit is not None:
+            usd_per_s = option.usd_per_s * subproblem.machine_factor
+            if subproblem.ceiling_usd_per_gbit is not None:
                 rows.append(ceiling_row)
                 values.append(usd_per_s * COST_SCALE)
-            cost = 0.0 if ask.maximise_rate else usd_per_s * COST_SCALE
+            cost = 0.0 if subproblem.maximise_rate else usd_per_s * COST_SCALE
             highs.addCol(
                 cost, float(low[k]), float(high[k]), len(rows), np.array(rows, dtype=np.int32), np.array(values)
             )
@@ -283,7 +293,7 @@ class TreeColumns:
         highs.addCol(MISSING_RATE_USD * COST_SCALE, 0.0, inf, 1, over, -np.ones(1))
         return highs
 
-    def _add(self, highs: Any, tree: Tree, ask: Ask) -> None:
+    def _add(self, highs: Any, tree: Tree, subproblem: Subproblem) -> None:
         coefficients: dict[int, float] = {}
         usd_per_s = self._usd_per_gbit
         for edge in tree:
@@ -294,11 +304,11 @@ class TreeColumns:
                 coefficients[row] = coefficients.get(row, 0.0) + float(self._link_values[at])
         for row in self._rate_rows():
             coefficients[row] = 1.0
-        if ask.ceiling_usd_per_gbit is not None:
+        if subproblem.ceiling_usd_per_gbit is not None:
             coefficients[len(self._rows.names) + len(self._sinks) + 2] = (
-                usd_per_s - ask.ceiling_usd_per_gbit
+                usd_per_s - subproblem.ceiling_usd_per_gbit
             ) * COST_SCALE
-        cost = -1.0 if ask.maximise_rate else (usd_per_s - ask.usd_per_gbit) * COST_SCALE
+        cost = -1.0 if subproblem.maximise_rate else (usd_per_s - subproblem.usd_per_gbit) * COST_SCALE
         rows = np.array(list(coefficients), dtype=np.int32)
         highs.addCol(cost, 0.0, highspy.kHighsInf, len(rows), rows, np.array(list(coefficients.values())))
 
@@ -307,29 +317,29 @@ class TreeColumns:
         first_store = len(self._rows.names)
         return range(first_store, first_store + len(self._sinks) + 2)
 
-    def _weights(self, duals: FloatArray, ask: Ask) -> FloatArray:
+    def _weights(self, duals: FloatArray, subproblem: Subproblem) -> FloatArray:
         """Per link what a tree's use of it costs: zero or more, because duals of capacity rows are zero or less."""
-        priced = 0.0 if ask.maximise_rate else COST_SCALE
+        priced = 0.0 if subproblem.maximise_rate else COST_SCALE
         per_link = np.add.reduceat(-duals[self._link_rows] * self._link_values, self._link_start[:-1])
         weights: FloatArray = np.maximum(
-            per_link + self._egress * (priced + self._ceiling_dual(duals, ask) * COST_SCALE), 0.0
+            per_link + self._egress * (priced + self._ceiling_dual(duals, subproblem) * COST_SCALE), 0.0
         )
         return weights
 
-    def _constant(self, duals: FloatArray, ask: Ask) -> float:
+    def _constant(self, duals: FloatArray, subproblem: Subproblem) -> float:
         """Return the part of a tree's reduced cost beside its weight."""
-        constant = -1.0 if ask.maximise_rate else (self._usd_per_gbit - ask.usd_per_gbit) * COST_SCALE
+        constant = -1.0 if subproblem.maximise_rate else (self._usd_per_gbit - subproblem.usd_per_gbit) * COST_SCALE
         constant -= float(duals[self._rate_rows()].sum())
-        if ask.ceiling_usd_per_gbit is not None:
-            above = ask.ceiling_usd_per_gbit - self._usd_per_gbit
-            constant -= self._ceiling_dual(duals, ask) * above * COST_SCALE
+        if subproblem.ceiling_usd_per_gbit is not None:
+            above = subproblem.ceiling_usd_per_gbit - self._usd_per_gbit
+            constant -= self._ceiling_dual(duals, subproblem) * above * COST_SCALE
         return constant
 
-    def _ceiling_dual(self, duals: FloatArray, ask: Ask) -> float:
-        if ask.ceiling_usd_per_gbit is None:
+    def _ceiling_dual(self, duals: FloatArray, subproblem: Subproblem) -> float:
+        if subproblem.ceiling_usd_per_gbit is None:
             return 0.0
         return max(0.0, -float(duals[len(self._rows.names) + len(self._sinks) + 2]))
 
 
-def _unscaled(objective: float, ask: Ask) -> float:
-    return -objective if ask.maximise_rate else objective / COST_SCALE
+def _unscaled(objective: float, subproblem: Subproblem) -> float:
+    return -objective if subproblem.maximise_rate else objective / COST_SCALE

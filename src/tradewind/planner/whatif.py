@@ -12,13 +12,13 @@ from tradewind.errors import InfeasibleGoal
 from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay import MulticastPlan, OverlayPlan
+from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 from tradewind.model.region import Region
-from tradewind.planner.distribution import answer_multicast, prepare_multicast
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import Transfer, answer_goal, prepare
+from tradewind.planner.multicast import prepare_multicast, solve_multicast
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import Transfer, prepare, solve_overlay
 
-__all__ = ["Offer", "what_would_help"]
+__all__ = ["Improvement", "find_improvements"]
 
 REGIONS_ASKED_MAX = 4
 """Regions for which one more machine is tried: those with the most of the flow."""
@@ -26,11 +26,11 @@ WORTH_MENTIONING = 1e-3
 """Relative; smaller gains are not shown."""
 
 
-AnyPlan = OverlayPlan | MulticastPlan
+AnyPlan = UnicastOverlay | MulticastOverlay
 
 
 @dataclass(frozen=True)
-class Offer:
+class Improvement:
     """A change and its gain."""
 
     change: str
@@ -38,7 +38,7 @@ class Offer:
     gain: str
 
 
-def what_would_help(transfer: Transfer, plan: AnyPlan) -> list[Offer]:
+def find_improvements(transfer: Transfer, plan: AnyPlan) -> list[Improvement]:
     """Changes that would make the plan faster or cheaper, the greatest first."""
     offers = []
     full = [r for r in plan.machine_counts if plan.machine_counts[r] >= _limit(transfer, r)]
@@ -49,10 +49,10 @@ def what_would_help(transfer: Transfer, plan: AnyPlan) -> list[Offer]:
     for change, regions in asked:
         better = _with_one_more(transfer, plan, regions)
         if better is not None and (gain := _gain(plan, better)):
-            offers.append(Offer(change, better, gain))
+            offers.append(Improvement(change, better, gain))
     costlier = _with_more_money(transfer, plan)
     if costlier is not None and costlier.throughput_gbps > plan.throughput_gbps * (1 + WORTH_MENTIONING):
-        offers.append(Offer("10% more money", costlier, _figures(plan, costlier, by_cost=False)))
+        offers.append(Improvement("10% more money", costlier, _figures(plan, costlier, by_cost=False)))
     return sorted(offers, key=lambda offer: -offer.plan.throughput_gbps / offer.plan.cost.total_usd)
 
 
@@ -70,12 +70,12 @@ def _with_one_more(transfer: Transfer, plan: AnyPlan, regions: Collection[Region
         return None
 
 
-def _prepared(transfer: Transfer, plan: AnyPlan, catalog: Catalog, limits: Limits) -> Transfer:
+def _prepared(transfer: Transfer, plan: AnyPlan, catalog: Catalog, limits: PlanningLimits) -> Transfer:
     """The same transfer with another catalog and other limits."""
     boot_s = transfer.boot_given_s
     settings = transfer.settings
-    objects = transfer.job.object_count
-    if isinstance(plan, MulticastPlan):
+    objects = transfer.demand.object_count
+    if isinstance(plan, MulticastOverlay):
         return prepare_multicast(
             catalog,
             plan.source,
@@ -100,7 +100,7 @@ def _prepared(transfer: Transfer, plan: AnyPlan, catalog: Catalog, limits: Limit
 
 def _answered(transfer: Transfer, goal: Goal) -> AnyPlan:
     several = len(transfer.formulation.sinks) > 1
-    return answer_multicast(transfer, goal) if several else answer_goal(transfer, goal)
+    return solve_multicast(transfer, goal) if several else solve_overlay(transfer, goal)
 
 
 def _fair(goal: Goal) -> Goal:

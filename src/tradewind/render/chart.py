@@ -84,7 +84,7 @@ def _curve(frontier: Frontier) -> Iterator[tuple[list[tuple[float, float]], bool
             along = step / SAMPLES_PER_SEGMENT
             reached = segment.rate_from_gbps + (segment.rate_to_gbps - segment.rate_from_gbps) * along
             line = segment.intercept_usd_per_s / reached + segment.slope_usd_per_gbit
-            paid_usd = frontier.job.gbit * line + frontier.job.requests_usd
+            paid_usd = frontier.demand.gbit * line + frontier.demand.requests_usd
             part.append((paid_usd, reached))
         yield part, segment.proven
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tradewind.errors import UsageError
 from tradewind.model.amounts import format_gbps, format_usd, format_volume
-from tradewind.model.overlay import MulticastPlan, OverlayPlan
+from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 from tradewind.model.region import Place, Region
 from tradewind.model.units import format_duration
 from tradewind.render import chart, style, world_map
@@ -79,7 +79,7 @@ def check_picture_path(path: str) -> str:
 
 
 def plan_picture(
-    plan: OverlayPlan | MulticastPlan,
+    plan: UnicastOverlay | MulticastOverlay,
     frontier: Frontier | None,
     rivals: Sequence[chart.Mark],
     places: Mapping[Region, Place],

@@ -16,33 +16,32 @@ from tradewind.model.goal import Cheapest
 from tradewind.model.overlay import (
     Cost,
     DistributionTree,
-    MulticastPlan,
+    MulticastOverlay,
     Overlay,
     OverlayEdge,
-    OverlayPlan,
     OverlayRoute,
     RegionMachines,
+    UnicastOverlay,
 )
 from tradewind.model.overlay_document import plan_document
 from tradewind.model.region import Place, Region
 from tradewind.model.units import format_duration
-from tradewind.planner.baseline import direct, ron
-from tradewind.planner.compare import Alternative, compare
-from tradewind.planner.distribution import (
+from tradewind.planner.baseline import Alternative, compare, direct, ron
+from tradewind.planner.frontier import Frontier, Segment
+from tradewind.planner.multicast import (
     MulticastAlternative,
-    answer_multicast,
     compare_multicast,
+    solve_multicast,
     trace_multicast,
 )
-from tradewind.planner.frontier import Frontier, Segment
 from tradewind.planner.plan import Transfer, trace_transfer
-from tradewind.planner.whatif import Offer, what_would_help
+from tradewind.planner.whatif import Improvement, find_improvements
 from tradewind.render.chart import Mark
 from tradewind.render.picture import Picture, check_picture_path, frontier_picture, plan_picture
 from tradewind.render.tree_words import tree_lines
 from tradewind.render.words import explain_lines, frontier_lines, plan_lines
 
-__all__ = ["DistributionPlan", "TransferFrontier", "TransferPlan", "trace"]
+__all__ = ["MulticastPlan", "TransferFrontier", "TransferPlan", "trace"]
 
 FRONTIER_SOLVES_MAX = 32
 """Maximum solves for a frontier to one destination; a few seconds."""
@@ -50,7 +49,7 @@ TREE_FRONTIER_SOLVES_MAX = 16
 FRONTIER_SOLVE_S = 5.0
 """A frontier of the whole catalog may take minutes to prove; pieces not proven by then are marked as such."""
 
-OverlayT = TypeVar("OverlayT", OverlayPlan, MulticastPlan)
+OverlayT = TypeVar("OverlayT", UnicastOverlay, MulticastOverlay)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,9 +89,9 @@ class _Planned(ABC, Generic[OverlayT]):
         """Limits of the plan, as text, the tightest first."""
         return self.overlay.binding
 
-    def would_help(self) -> list[Offer]:
+    def would_help(self) -> list[Improvement]:
         """Return the gain of one more machine or 10% more money; each answer is one more exact solve."""
-        return what_would_help(self.transfer, self.overlay)
+        return find_improvements(self.transfer, self.overlay)
 
     def explain(self) -> str:
         """Return what limits the plan and what would help, as text."""
@@ -132,7 +131,7 @@ class _Planned(ABC, Generic[OverlayT]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TransferPlan(_Planned[OverlayPlan]):
+class TransferPlan(_Planned[UnicastOverlay]):
     """A plan for one destination: routes, machines, rate and cost.
 
     Prints as text in a terminal and as a table with a map in a notebook. `overlay` is the plan itself, with a unit in
@@ -145,7 +144,7 @@ class TransferPlan(_Planned[OverlayPlan]):
         return self.overlay.routes
 
     @property
-    def direct(self) -> OverlayPlan | None:
+    def direct(self) -> UnicastOverlay | None:
         """The same transfer over the direct link with all machines allowed; None if there is no such link."""
         return direct(self.transfer)
 
@@ -161,7 +160,7 @@ class TransferPlan(_Planned[OverlayPlan]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DistributionPlan(_Planned[MulticastPlan]):
+class MulticastPlan(_Planned[MulticastOverlay]):
     """A plan for several destinations, each of which receives everything: trees, rate and cost.
 
     Prints as text in a terminal and as tables with a map in a notebook. `overlay` is the plan itself, with a unit in
@@ -249,7 +248,7 @@ class TransferFrontier:
             check_picture_path(os.fspath(path))
         formulation = self.transfer.formulation
         source, *destinations = (formulation.network.regions[v] for v in (formulation.source, *formulation.sinks))
-        volume_gb = self.transfer.job.volume_gb
+        volume_gb = self.transfer.demand.volume_gb
         picture = frontier_picture(source, destinations, volume_gb, self.frontier, self._marks())
         if path is not None:
             picture.save(path)
@@ -258,7 +257,7 @@ class TransferFrontier:
     def _marks(self) -> list[Mark]:
         if len(self.transfer.formulation.sinks) == 1:
             return _rivals(self.transfer)
-        return _rivals_of_trees(compare_multicast(self.transfer, answer_multicast(self.transfer, Cheapest())))
+        return _rivals_of_trees(compare_multicast(self.transfer, solve_multicast(self.transfer, Cheapest())))
 
     def __repr__(self) -> str:
         return "\n".join(frontier_lines(self.frontier)).strip("\n")
@@ -267,14 +266,14 @@ class TransferFrontier:
         return f"<div>{self.plot().svg}</div>"
 
 
-def trace(transfer: Transfer, known: OverlayPlan | MulticastPlan | None = None) -> TransferFrontier:
+def trace(transfer: Transfer, known: UnicastOverlay | MulticastOverlay | None = None) -> TransferFrontier:
     """The frontier, as far as it is found in the time that someone waits for it.
 
     It is nowhere below the plan in ``known``, nor, for one destination, below the direct way and RON's.
     """
     hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
-    if isinstance(known, MulticastPlan) or len(transfer.formulation.sinks) > 1:
-        trees = [known] if isinstance(known, MulticastPlan) else []
+    if isinstance(known, MulticastOverlay) or len(transfer.formulation.sinks) > 1:
+        trees = [known] if isinstance(known, MulticastOverlay) else []
         return TransferFrontier(trace_multicast(hasty, solves_max=TREE_FRONTIER_SOLVES_MAX, known=trees), transfer)
     routes = [made for made in (known, direct(transfer), ron(transfer)) if made is not None]
     return TransferFrontier(trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX, known=routes), transfer)

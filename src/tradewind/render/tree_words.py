@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.model.amounts import format_gbps, format_usd, format_volume
-from tradewind.model.overlay import DistributionTree, MulticastPlan
+from tradewind.model.overlay import DistributionTree, MulticastOverlay
 from tradewind.model.region import Region
 from tradewind.model.units import format_duration
 from tradewind.render.words import COLUMNS, figure_lines, machine_lines, share_bar, wrapped
 
 if TYPE_CHECKING:
-    from tradewind.planner.distribution import MulticastAlternative
+    from tradewind.planner.multicast import MulticastAlternative
 
 __all__ = ["alternative_lines", "tree_lines"]
 
@@ -20,7 +20,7 @@ TREES_SHOWN_MAX = 6
 """Trees with a smaller share are only counted."""
 
 
-def tree_lines(plan: MulticastPlan, columns: int = COLUMNS) -> list[str]:
+def tree_lines(plan: MulticastOverlay, columns: int = COLUMNS) -> list[str]:
     """Headline, figures, trees and machines."""
     lines = [
         *wrapped(f"{plan.source} → {', '.join(map(str, plan.destinations))}", columns, 0),
@@ -44,7 +44,7 @@ def tree_lines(plan: MulticastPlan, columns: int = COLUMNS) -> list[str]:
     return [*lines, *machine_lines(plan, columns)]
 
 
-def _branches(plan: MulticastPlan, tree: DistributionTree, at: Region, indent: str) -> Iterator[str]:
+def _branches(plan: MulticastOverlay, tree: DistributionTree, at: Region, indent: str) -> Iterator[str]:
     """The part of a tree that hangs from a region, one region a line."""
     connections = {(e.src, e.dst): e.connections for e in plan.edges}
     onward = [dst for src, dst in tree.hops if src == at]
@@ -54,7 +54,7 @@ def _branches(plan: MulticastPlan, tree: DistributionTree, at: Region, indent: s
         yield from _branches(plan, tree, dst, indent + ("   " if last else "│  "))
 
 
-def _marked(plan: MulticastPlan, tree: DistributionTree, region: Region) -> str:
+def _marked(plan: MulticastOverlay, tree: DistributionTree, region: Region) -> str:
     """A region, whether everything goes there, and into how many copies bytes are made there."""
     count = tree.copies(plan.destinations).get(region)
     return f"{region}{' ●' if region in plan.destinations else ''}{f' ×{count}' if count else ''}"

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.model.amounts import format_gbps, format_usd, format_volume
-from tradewind.model.overlay import Overlay, OverlayPlan, OverlayRoute
+from tradewind.model.overlay import Overlay, OverlayRoute, UnicastOverlay
 from tradewind.model.units import format_count, format_duration
 
 if TYPE_CHECKING:
-    from tradewind.planner.compare import Alternative
+    from tradewind.planner.baseline import Alternative
     from tradewind.planner.frontier import Frontier
-    from tradewind.planner.whatif import Offer
+    from tradewind.planner.whatif import Improvement
 
 __all__ = [
     "COLUMNS",
@@ -41,7 +41,7 @@ GAP_SHOWN_MIN = 1e-4
 """Smaller gaps are shown as this gap: never smaller than they are."""
 
 
-def plan_lines(plan: OverlayPlan, columns: int = COLUMNS) -> list[str]:
+def plan_lines(plan: UnicastOverlay, columns: int = COLUMNS) -> list[str]:
     """Headline, figures, routes and machines."""
     lines = [
         f"{plan.source} → {plan.destination}, {format_volume(plan.volume_gb)}: {plan.goal}",
@@ -55,7 +55,7 @@ def plan_lines(plan: OverlayPlan, columns: int = COLUMNS) -> list[str]:
     return [*lines, *machine_lines(plan, columns)]
 
 
-def without_machines_lines(direct: OverlayPlan, columns: int = COLUMNS) -> list[str]:
+def without_machines_lines(direct: UnicastOverlay, columns: int = COLUMNS) -> list[str]:
     """Say that a copy ends before machines would have started; `direct` is the plan with one machine at each end."""
     return wrapped(
         "a copy without machines may finish earlier, and pays for none: the direct path moves "
@@ -105,7 +105,7 @@ def machine_lines(plan: Overlay, columns: int) -> list[str]:
     return lines
 
 
-def _route_lines(plan: OverlayPlan, route: OverlayRoute, columns: int) -> Iterator[str]:
+def _route_lines(plan: UnicastOverlay, route: OverlayRoute, columns: int) -> Iterator[str]:
     """Share, rate and the way; a route that is too long continues on the next line."""
     connections = {(e.src, e.dst): e.connections for e in plan.edges}
     line = f"    {share_bar(route.share)} {format_gbps(route.gbps):>12}  "
@@ -128,7 +128,7 @@ def share_bar(share: float) -> str:
     return f"{much:>6} {bar:<{BAR_CHARACTERS}}"
 
 
-def explain_lines(plan: Overlay, offers: Sequence[Offer], columns: int = COLUMNS) -> list[str]:
+def explain_lines(plan: Overlay, offers: Sequence[Improvement], columns: int = COLUMNS) -> list[str]:
     """Return the binding limits, and the changes that would help."""
     lines = ["", "  what binds"]
     for phrase in plan.binding or ("nothing",):
@@ -148,7 +148,7 @@ def wrapped(phrase: str, columns: int, indent: int) -> list[str]:
     return wrap(phrase, max(columns, 40), initial_indent=first, subsequent_indent=other, break_on_hyphens=False)
 
 
-def against_direct_lines(plan: OverlayPlan, direct: OverlayPlan | None) -> list[str]:
+def against_direct_lines(plan: UnicastOverlay, direct: UnicastOverlay | None) -> list[str]:
     """The plan's figures beside those of the direct way; nothing where there is none, or the plan is it."""
     if direct is None:
         return ["", "  there is no direct path: no link between the two is known"]

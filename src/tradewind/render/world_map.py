@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from tradewind.model.amounts import format_gbps
-from tradewind.model.overlay import DistributionTree, MulticastPlan, OverlayPlan, OverlayRoute
+from tradewind.model.overlay import DistributionTree, MulticastOverlay, OverlayRoute, UnicastOverlay
 from tradewind.model.region import Place, Region
 from tradewind.render import style
 from tradewind.render.globe import Point, Window, coastlines, great_circle, window_on
@@ -46,7 +46,7 @@ REGIONS_NAMED_MAX = 2
 """Maximum regions that the legend names per route; the labels on the map name all."""
 
 Hop = tuple[Region, Region]
-AnyPlan = OverlayPlan | MulticastPlan
+AnyPlan = UnicastOverlay | MulticastOverlay
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ def draw_map(plan: AnyPlan, places: Mapping[Region, Place]) -> Iterator[str]:
 
 
 def _ways(plan: AnyPlan) -> list[_Way]:
-    if isinstance(plan, MulticastPlan):
+    if isinstance(plan, MulticastOverlay):
         return [_Way(tree.hops, tree.share, _tree_words(plan, tree)) for tree in plan.trees]
     return [_Way(tuple(itertools.pairwise(r.regions)), r.share, _route_words(r)) for r in plan.routes]
 
 
 def _copies(plan: AnyPlan) -> Mapping[Region, int]:
-    return plan.copies if isinstance(plan, MulticastPlan) else {}
+    return plan.copies if isinstance(plan, MulticastOverlay) else {}
 
 
 def _land(window: Window) -> str:
@@ -303,7 +303,7 @@ def _route_words(route: OverlayRoute) -> str:
     return f"{route.share:.0%}: {format_gbps(route.gbps)} {'via ' + _few(relays) if relays else 'direct'}"
 
 
-def _tree_words(plan: MulticastPlan, tree: DistributionTree) -> str:
+def _tree_words(plan: MulticastOverlay, tree: DistributionTree) -> str:
     """Share, rate and where it is copied."""
     copied = list(tree.copies(plan.destinations))
     relayed = [region for region in dict.fromkeys(src for src, _ in tree.hops) if region != plan.source]

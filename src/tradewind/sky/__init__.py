@@ -16,7 +16,7 @@ packet between them and gives each link its delay, rate, queue and loss. What ru
         sky.check_valid()                                   # SkyInvalid if the emulator itself was late
 
 - `running.Sky`: start, stop, attach, run processes in machines, change links live, statistics
-- `file.read_sky_file`: a sky file (docs/reference/sky.md) → `network.Network`, the resolved numbers the emulator gets
+- `file.read_sky_file`: a sky file → `network.EmulatedNetwork`, the resolved numbers for the emulator
 - `control.SkyControl`: the emulator's control socket
 
 Unix sockets with a path cross namespaces: the control API of a gateway in a machine is reached from the host by

@@ -1,4 +1,4 @@
-"""Sky files: regions, machines and links by hand or from a grid, resolved into a `Network` (docs/reference/sky.md)."""
+"""Sky files: regions, machines and links, by hand or from a grid, resolved into an `EmulatedNetwork`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tradewind.errors import SkyFileError, TradewindError
 from tradewind.model.document import parse_json
 from tradewind.model.region import Region
 from tradewind.model.units import parse_rate
-from tradewind.sky.network import Machine, Network, Path, Pipe
+from tradewind.sky.network import EmulatedNetwork, MachineSpec, Path, Pipe
 
 __all__ = ["MACHINES_MAX", "network_from_document", "read_sky_file"]
 
@@ -48,7 +48,7 @@ class _Link:
     loss: float = 0.0
 
 
-def read_sky_file(path: str | os.PathLike[str]) -> Network:
+def read_sky_file(path: str | os.PathLike[str]) -> EmulatedNetwork:
     """Reads and checks a sky file; paths in it are relative to it. Raises SkyFileError."""
     file = FilePath(path)
     try:
@@ -65,7 +65,7 @@ def read_sky_file(path: str | os.PathLike[str]) -> Network:
         raise SkyFileError(f"{path}: {error}", hint=error.hint or "the format: docs/reference/sky.md") from None
 
 
-def network_from_document(document: Any, folder: FilePath) -> Network:
+def network_from_document(document: Any, folder: FilePath) -> EmulatedNetwork:
     """From the file's JSON; `folder` is where the tables lie that it names. Raises SkyFileError."""
     _known(document, "the file", _TOP)
     scale = _number(document, "scale", 1e-6, 1000.0, 1.0)
@@ -77,10 +77,10 @@ def network_from_document(document: Any, folder: FilePath) -> Network:
         raise SkyFileError(f"shared_by: {sharing!r} is not one of {', '.join(SHARINGS)}")
     pipes, paths = _joined(machines, links, sharing, scale, mtu_bytes)
     seed = _whole(document, "seed", 0, 2**53, 1)
-    return Network(machines, pipes, paths, mtu_bytes, seed, scale)
+    return EmulatedNetwork(machines, pipes, paths, mtu_bytes, seed, scale)
 
 
-def _machines(document: Any, scale: float) -> Iterator[Machine]:
+def _machines(document: Any, scale: float) -> Iterator[MachineSpec]:
     regions = _known(document.get("regions"), "regions", None)
     if not 0 < len(regions) <= REGIONS_MAX:
         raise SkyFileError(f"regions: between 1 and {REGIONS_MAX}, not {len(regions)}")
@@ -98,7 +98,7 @@ def _machines(document: Any, scale: float) -> Iterator[Machine]:
             names.add(name)
             if len(names) > MACHINES_MAX:
                 raise SkyFileError(f"more than {MACHINES_MAX} machines")
-            yield Machine(name, region, f"10.77.{number}.{index}", _control(entry, default_control), *caps)
+            yield MachineSpec(name, region, f"10.77.{number}.{index}", _control(entry, default_control), *caps)
 
 
 def _links(document: Any, folder: FilePath, regions: set[Region]) -> dict[tuple[Region, Region], _Link]:
@@ -182,7 +182,7 @@ def _add_grid(
 
 
 def _joined(
-    machines: tuple[Machine, ...],
+    machines: tuple[MachineSpec, ...],
     links: Mapping[tuple[Region, Region], _Link],
     sharing: str,
     scale: float,

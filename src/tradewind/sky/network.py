@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.model.region import Region
 
-__all__ = ["Machine", "Network", "Path", "Pipe"]
+__all__ = ["EmulatedNetwork", "MachineSpec", "Path", "Pipe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Pipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineSpec:
     """One network namespace. `egress` and `ingress` are its caps towards and from all others together."""
 
     name: str
@@ -33,7 +33,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The path in one direction from one machine to another: indices into `Network.machines` and `Network.pipes`.
+    """The path in one direction from one machine to another: indices into the machines and pipes of `EmulatedNetwork`.
 
     Several paths may share a pipe; `delay_us` is for one direction, `loss` the share of packets lost at random.
     """
@@ -46,10 +46,10 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class EmulatedNetwork:
     """A whole sky. Pairs of machines without a path cannot reach each other. `scale` has been applied to all rates."""
 
-    machines: tuple[Machine, ...]
+    machines: tuple[MachineSpec, ...]
     pipes: tuple[Pipe, ...]
     paths: tuple[Path, ...]
     mtu_bytes: int

@@ -24,7 +24,7 @@ from tradewind.programs import find_program
 from tradewind.sky.control import SkyControl
 from tradewind.sky.file import read_sky_file
 from tradewind.sky.folders import TEMPORARY
-from tradewind.sky.network import Network
+from tradewind.sky.network import EmulatedNetwork
 from tradewind.sky.statistics import SkyStats
 
 __all__ = ["BINARY", "ENVIRONMENT", "Sky", "SkyMachine", "find_emulator"]
@@ -81,13 +81,15 @@ class Sky:
         self._binary = find_emulator()
 
     @classmethod
-    def up(cls, source: str | os.PathLike[str] | Network, *, folder: Path | None = None, detached: bool = False) -> Sky:
+    def up(
+        cls, source: str | os.PathLike[str] | EmulatedNetwork, *, folder: Path | None = None, detached: bool = False
+    ) -> Sky:
         """Starts a sky from a sky file or from a network made by hand, and returns when its machines are there.
 
         `folder` gets the control socket and the log (a temporary one unless given). With `detached` the sky outlives
         this process. Raises SkyFileError, SkyUnavailable (no root, no TUN device), SkyError.
         """
-        network = source if isinstance(source, Network) else read_sky_file(source)
+        network = source if isinstance(source, EmulatedNetwork) else read_sky_file(source)
         own_folder = folder is None
         place = Path(tempfile.mkdtemp(prefix=TEMPORARY)) if folder is None else folder
         private_folder(place)
@@ -265,7 +267,7 @@ def _machines(ready: Mapping[str, Any]) -> dict[str, SkyMachine]:
     }
 
 
-def _start(folder: Path, network: Network, detached: bool) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+def _start(folder: Path, network: EmulatedNetwork, detached: bool) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     control, log_file = folder / "control.sock", folder / "emulator.log"
     if SkyControl(str(control)).is_answered():
         raise SkyError("the sky is already up", hint="`tradewind sky down FILE` ends it")

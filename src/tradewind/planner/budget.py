@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["WORK_MAX", "WORK_PER_CPU_S", "Meter", "checks_work", "search_work"]
+__all__ = ["WORK_MAX", "WORK_PER_CPU_S", "WorkBudget", "checks_work", "search_work"]
 
 WORK_MAX = 50_000
 """Work of one question with one destination: about 3 CPU-s."""
@@ -16,11 +16,11 @@ WORK_PER_CPU_S = 15_000
 """Work that a processor of 2024 does in a second. Estimates the work of a search that was ended before it reported it.
 """
 RELAXATION_WORK = 200
-"""Overhead of a relaxation beside its simplex iterations, in iterations of the same programme."""
+"""Overhead of a relaxation beside its simplex iterations, in iterations of the same model."""
 COLUMNS_MIN = 2000
-"""Smaller programmes cost no less: handing them over takes longer than solving them."""
+"""Smaller models cost no less: handing them over takes longer than solving them."""
 COLUMNS_OF_WORK = 1e4
-"""A simplex iteration of a programme with this many columns is one unit of work."""
+"""A simplex iteration of a model with this many columns is one unit of work."""
 
 
 TREE_WORK_PER_REGION = 0.33
@@ -28,7 +28,7 @@ TREE_WORK_PER_REGION = 0.33
 TREE_WORK_PER_SPLIT = 0.027
 """The same per split of the destinations; there are 3^k splits for k destinations."""
 SEARCH_ITERATION_WORK = 7
-"""Cost of a simplex iteration within a branch and bound, in iterations of a linear programme alone: cuts, heuristics
+"""Cost of a simplex iteration within a branch and bound, in iterations of a linear program alone: cuts, heuristics
 and several rows per column make it more expensive. Measured: 90 µs at 2,000 columns."""
 SEARCH_CHECK_WORK = 150
 """Cost of the rest between two checks of a branch and bound, without its iterations. Measured: 2 ms there."""
@@ -37,16 +37,16 @@ RUNNING_CHECK_WORK = 400
 
 
 @dataclass(slots=True)
-class Meter:
-    """Counts the work of one question: the same on every machine and at any load, unlike time."""
+class WorkBudget:
+    """Work done for one question, and its limit: the same on every machine and at any load, unlike time."""
 
     work_max: float = WORK_MAX
     done: float = 0.0
-    whole: Meter | None = None
-    """Meter of the enclosing question; work counted here counts there too."""
+    parent: WorkBudget | None = None
+    """Budget of the enclosing question; work counted here counts there too."""
 
     def count(self, iterations: int, columns: int) -> None:
-        """Count one linear programme."""
+        """Count one linear program."""
         self._add((RELAXATION_WORK + iterations) * _size(columns))
 
     def count_tree(self, regions: int, destinations: int) -> None:
@@ -55,8 +55,8 @@ class Meter:
 
     def _add(self, work: float) -> None:
         self.done += work
-        if self.whole is not None:
-            self.whole._add(work)
+        if self.parent is not None:
+            self.parent._add(work)
 
     def count_search(self, work: float) -> None:
         """Count one branch and bound, which did so much work (`search_work`)."""
@@ -66,12 +66,12 @@ class Meter:
     def left(self) -> float:
         """Work that may still be done."""
         left = max(0.0, self.work_max - self.done)
-        return left if self.whole is None else min(left, self.whole.left)
+        return left if self.parent is None else min(left, self.parent.left)
 
     @property
     def spent(self) -> bool:
         """True if what has been found by now must do."""
-        return self.done >= self.work_max or (self.whole is not None and self.whole.spent)
+        return self.done >= self.work_max or (self.parent is not None and self.parent.spent)
 
 
 def search_work(iterations: int, checks: int, columns: int) -> float:

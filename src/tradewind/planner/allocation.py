@@ -7,7 +7,7 @@ import numpy as np
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.network import FloatArray, IntArray
 
-__all__ = ["Staff"]
+__all__ = ["MachineAllocator"]
 
 WHOLE = 1e-7
 """Machines nearer than this to a whole number are that number."""
@@ -17,8 +17,8 @@ FITS = 1e-8
 """Relative; flows that exceed a capacity by less are rounding of the solver."""
 
 
-class Staff:
-    """Whole machines for flows of one programme (one destination). A region has machines of one type."""
+class MachineAllocator:
+    """Whole machines for flows of one model (one destination). A region has machines of one type."""
 
     def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
@@ -55,7 +55,7 @@ class Staff:
             whole[options[best]] = needed[options[best]]
         return whole
 
-    def ends_usd_per_s(self, rate_gbps: float) -> float:
+    def endpoints_usd_per_s(self, rate_gbps: float) -> float:
         """Return the minimum cost of the machines at source and destination at a rate."""
         formulation = self._formulation
         row, _, value = self._load

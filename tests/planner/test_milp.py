@@ -17,17 +17,19 @@ import pytest
 
 from tests.planner.test_bounded_multicast import checked, clouds, cpu_s
 from tradewind.model.goal import Cheapest, Fastest, Goal, MinThroughput
-from tradewind.planner import apart, solver
-from tradewind.planner.apart import end_children, solve_apart
-from tradewind.planner.distribution import prepare_multicast
-from tradewind.planner.linear import Programme
-from tradewind.planner.mixed import MixedLimits, Status, solve_mixed
-from tradewind.planner.network import Limits
+from tradewind.planner import milp, solver
+from tradewind.planner.linear import MilpModel
+from tradewind.planner.milp import MilpLimits, MilpStatus, end_children, solve_in_child, solve_milp
+from tradewind.planner.multicast import prepare_multicast
+from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import Transfer
 
-STALL = "import sys; sys.path[:] = sys.argv[3:]; from tests.planner.stalled_child import serve; serve(*sys.argv[1:3])"
+STALL = (
+    "import sys; sys.path[:] = sys.argv[3:]; from tests.planner import stalled_child; "
+    "stalled_child.serve_child(*sys.argv[1:3])"
+)
 """A child whose HiGHS reports one point, and then calculates for ever."""
-LIMITS = MixedLimits(1e9, 60.0, 1e-7, 10)
+LIMITS = MilpLimits(1e9, 60.0, 1e-7, 10)
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +39,9 @@ def _no_children_left() -> Iterator[None]:
     end_children()
 
 
-def knapsack() -> Programme:
+def knapsack() -> MilpModel:
     """Three things to choose from, worth 5, 4 and 3, of which not all fit."""
-    return Programme(
+    return MilpModel(
         costs=np.array([-5.0, -4.0, -3.0]),
         lower=np.zeros(3),
         upper=np.ones(3),
@@ -48,13 +50,13 @@ def knapsack() -> Programme:
         row_start=np.array([0, 3, 6, 9]),
         column=np.tile(np.arange(3), 3),
         value=np.array([2.0, 3, 1, 4, 1, 2, 3, 4, 2]),
-        whole=np.ones(3, dtype=np.bool_),
+        integer=np.ones(3, dtype=np.bool_),
     )
 
 
 def distribution() -> Transfer:
     catalog, regions = clouds(5, 8)
-    return prepare_multicast(catalog, regions[0], regions[1:4], 300.0, Limits(machines_per_region=2))
+    return prepare_multicast(catalog, regions[0], regions[1:4], 300.0, PlanningLimits(machines_per_region=2))
 
 
 def children() -> list[int]:
@@ -62,36 +64,36 @@ def children() -> list[int]:
 
 
 def test_a_child_answers_as_this_process_does() -> None:
-    apart_, here = solve_apart(knapsack(), None, LIMITS), solve_mixed(knapsack(), None, LIMITS)
-    assert apart_.status is here.status is Status.OPTIMAL
-    assert apart_.found.objective == here.found.objective == pytest.approx(-9.0)
-    assert apart_.work == here.work
+    child, here = solve_in_child(knapsack(), None, LIMITS), solve_milp(knapsack(), None, LIMITS)
+    assert child.status is here.status is MilpStatus.OPTIMAL
+    assert child.found.objective == here.found.objective == pytest.approx(-9.0)
+    assert child.work == here.work
 
 
 def test_a_plan_is_the_same_with_and_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
     goals: list[Goal] = [Cheapest(), Fastest(), MinThroughput(2.0)]
     here = [checked(distribution(), goal) for goal in goals]
     assert not children()
-    monkeypatch.setattr(solver, "APART_COLUMNS_MIN", 0)
+    monkeypatch.setattr(solver, "CHILD_COLUMNS_MIN", 0)
     assert [checked(distribution(), goal) for goal in goals] == here
     assert len(children()) == 1, "one child for all"
 
 
 def test_a_search_that_stalls_is_ended_and_what_it_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "PROGRAM", STALL)
+    monkeypatch.setattr(milp, "PROGRAM", STALL)
     before = cpu_s()
-    answer = solve_apart(knapsack(), None, replace(LIMITS, cpu_s=1.0))
-    assert answer.status is Status.STOPPED
-    assert (answer.found.bound, answer.found.objective) == (-12.0, -5.0)
-    assert answer.work > 0.0
+    solution = solve_in_child(knapsack(), None, replace(LIMITS, cpu_s=1.0))
+    assert solution.status is MilpStatus.STOPPED
+    assert (solution.found.bound, solution.found.objective) == (-12.0, -5.0)
+    assert solution.work > 0.0
     assert not children()
     assert cpu_s() - before <= 1.0 + 6.0, "the limit, whole seconds, and the start of the child"
 
 
 def test_a_plan_whose_searches_all_stall_holds_and_says_its_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     best = checked(distribution(), MinThroughput(2.0))
-    monkeypatch.setattr(solver, "APART_COLUMNS_MIN", 0)
-    monkeypatch.setattr(apart, "PROGRAM", STALL.replace("serve", "stall"))
+    monkeypatch.setattr(solver, "CHILD_COLUMNS_MIN", 0)
+    monkeypatch.setattr(milp, "PROGRAM", STALL.replace("serve_child", "stall"))
     transfer = distribution()
     hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=0.2, work_max=20_000.0))
     plan = checked(hasty, MinThroughput(2.0))
@@ -100,26 +102,26 @@ def test_a_plan_whose_searches_all_stall_holds_and_says_its_gap(monkeypatch: pyt
 
 
 def test_a_child_that_is_killed_is_replaced() -> None:
-    solve_apart(knapsack(), None, LIMITS)
+    solve_in_child(knapsack(), None, LIMITS)
     (first,) = children()
     os.kill(first, signal.SIGKILL)
-    assert solve_apart(knapsack(), None, LIMITS).status is Status.OPTIMAL
+    assert solve_in_child(knapsack(), None, LIMITS).status is MilpStatus.OPTIMAL
     assert first not in children()
 
 
 def test_a_child_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "PROGRAM", "raise SystemExit(3)")
+    monkeypatch.setattr(milp, "PROGRAM", "raise SystemExit(3)")
     with pytest.raises(RuntimeError, match="exit code 3"):
-        solve_apart(knapsack(), None, LIMITS)
+        solve_in_child(knapsack(), None, LIMITS)
 
 
 def interrupted(signal_number: int) -> tuple[int, bool]:
     """End a process whose search stalls; its exit code, and whether its child ended too."""
     code = (
-        f"from tradewind.planner import apart; apart.PROGRAM = {STALL!r}\n"
-        "from dataclasses import replace; from tests.planner.test_apart import LIMITS, knapsack\n"
-        "child = apart._Child(); apart._free.append(child); print(child._process.pid, flush=True)\n"
-        "apart.solve_apart(knapsack(), None, replace(LIMITS, cpu_s=1e6))\n"
+        f"from tradewind.planner import milp; milp.PROGRAM = {STALL!r}\n"
+        "from dataclasses import replace; from tests.planner.test_milp import LIMITS, knapsack\n"
+        "child = milp._Child(); milp._free.append(child); print(child._process.pid, flush=True)\n"
+        "milp.solve_in_child(knapsack(), None, replace(LIMITS, cpu_s=1e6))\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", code],

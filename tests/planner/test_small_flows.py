@@ -13,14 +13,14 @@ from tradewind.model.grid import Grid, Link
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner.check import multicast_violations, violations
-from tradewind.planner.distribution import answer_multicast, prepare_multicast
-from tradewind.planner.network import Limits
-from tradewind.planner.plan import answer_goal, checked_plan, prepare, solve_goal
-from tradewind.planner.trickles import AS_GOOD, SLACK, TRICKLE_SHARE
+from tradewind.planner.multicast import prepare_multicast, solve_multicast
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import build_checked, prepare, solve_goal, solve_overlay
+from tradewind.planner.small_flows import AS_GOOD, SLACK, SMALL_FLOW_SHARE
 
 VOLUME_GB = 40.0
 S, ONE, TWO, T = (Region("p", name) for name in ("s", "one", "two", "t"))
-LIMITS = Limits(machines_per_region=1)
+LIMITS = PlanningLimits(machines_per_region=1)
 
 
 def world(between_usd: float) -> Catalog:
@@ -41,8 +41,8 @@ def test_a_route_worth_nothing_is_left_out(exactly: bool) -> None:
     goal = MinThroughput(3.0, exactly)
     point = solve_goal(transfer, goal)
     assert point is not None
-    with_it, plan = checked_plan(transfer, goal, point), answer_goal(transfer, goal)
-    assert min(route.share for route in with_it.routes) < TRICKLE_SHARE, "the world provokes such a route"
+    with_it, plan = build_checked(transfer, goal, point), solve_overlay(transfer, goal)
+    assert min(route.share for route in with_it.routes) < SMALL_FLOW_SHARE, "the world provokes such a route"
     assert [route.regions for route in plan.routes] == [(S, ONE, T), (S, TWO, T)]
     assert violations(plan, transfer.catalog, LIMITS) == []
     assert plan.throughput_gbps == pytest.approx(3.0)
@@ -52,7 +52,7 @@ def test_a_route_worth_nothing_is_left_out(exactly: bool) -> None:
 
 def test_a_route_that_saves_something_stays() -> None:
     transfer = prepare(world(0.005), S, T, VOLUME_GB, LIMITS)
-    plan = answer_goal(transfer, MinThroughput(3.0))
+    plan = solve_overlay(transfer, MinThroughput(3.0))
     assert (S, ONE, TWO, T) in [route.regions for route in plan.routes]
 
 
@@ -61,8 +61,8 @@ def test_what_is_given_away_where_no_figure_is_promised_is_said_as_gap() -> None
     goal = Soonest()
     point = solve_goal(transfer, goal)
     assert point is not None
-    with_it, plan = checked_plan(transfer, goal, point), answer_goal(transfer, goal)
-    assert min(route.share for route in with_it.routes) < TRICKLE_SHARE, "the world provokes such a route"
+    with_it, plan = build_checked(transfer, goal, point), solve_overlay(transfer, goal)
+    assert min(route.share for route in with_it.routes) < SMALL_FLOW_SHARE, "the world provokes such a route"
     assert len(plan.routes) == 2
     assert plan.throughput_gbps >= with_it.throughput_gbps * (1 - AS_GOOD)
     given_away = plan.cost.total_usd / with_it.cost.total_usd - 1
@@ -80,9 +80,9 @@ def test_a_tree_worth_nothing_is_left_out() -> None:
     goal = MinThroughput(3.0)
     point = solve_goal(transfer, goal)
     assert point is not None
-    trees = point.answer.trees
-    assert min(gbps for _, gbps in trees) < TRICKLE_SHARE * point.rate_gbps, "the world provokes such a tree"
-    plan = answer_multicast(transfer, goal)
+    trees = point.solution.trees
+    assert min(gbps for _, gbps in trees) < SMALL_FLOW_SHARE * point.rate_gbps, "the world provokes such a tree"
+    plan = solve_multicast(transfer, goal)
     assert [tree.hops for tree in plan.trees] == [
         ((S, ONE), (ONE, T), (T, near)),
         ((S, TWO), (TWO, T), (T, near)),
@@ -94,14 +94,14 @@ def test_a_tree_worth_nothing_is_left_out() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_no_goal_is_missed_for_it(seed: int) -> None:
     transfer = prepare(random_world(seed, 6), Region("p", "r0"), Region("q", "r1"), VOLUME_GB, LIMITS)
-    fastest = answer_goal(transfer, Fastest())
+    fastest = solve_overlay(transfer, Fastest())
     rate = 0.7 * fastest.throughput_gbps
-    usd = answer_goal(transfer, MinThroughput(rate)).cost.total_usd
+    usd = solve_overlay(transfer, MinThroughput(rate)).cost.total_usd
     goals: list[Goal] = [Fastest(), Cheapest(), Soonest(), MinThroughput(rate), MinThroughput(rate, exactly=True)]
     for goal in [*goals, Deadline(8 * VOLUME_GB / rate), MaxCost(usd * 1.02)]:
         point = solve_goal(transfer, goal)
         assert point is not None
-        plan = answer_goal(transfer, goal)
+        plan = solve_overlay(transfer, goal)
         assert violations(plan, transfer.catalog, transfer.limits) == []
         assert plan.cost.total_usd <= point.cost_usd * (1 + max(AS_GOOD, plan.gap))
         if not isinstance(goal, Cheapest | MinThroughput | Deadline):
