@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tradewind.gateway.find import find_gateway
+from tradewind.gateway.binary import find_gateway
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, event_from_document
 from tradewind.model.job import JobSpec, ObjectFilter, ObjectSelection, PrefixSelection, Target

@@ -6,11 +6,11 @@ import datetime
 
 import pytest
 
-from tradewind.catalog import strict
+from tradewind.catalog import tables
 
 NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.timezone.utc)
 
 
 @pytest.fixture(autouse=True)
 def _noon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strict, "present", lambda: NOON)
+    monkeypatch.setattr(tables, "present", lambda: NOON)

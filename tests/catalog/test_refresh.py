@@ -285,12 +285,12 @@ def test_a_server_that_asks_for_a_long_pause_is_not_waited_for(server: PriceServ
 
 
 def test_progress_is_told_on_the_way(server: PriceServer) -> None:
-    told: list[tuple[str, int]] = []
+    overrides: list[tuple[str, int]] = []
     server.routes["/long"] = Answer.packed("line\n" * (1 << 20))
-    fetcher = Fetcher(progress=lambda what, count: told.append((what, count)))
+    fetcher = Fetcher(progress=lambda what, count: overrides.append((what, count)))
     assert fetcher.lines("a list", f"{server.url}/long", lambda lines: sum(1 for _ in lines)) == 1 << 20
-    assert len(told) >= 4
-    assert told == sorted(told)
+    assert len(overrides) >= 4
+    assert overrides == sorted(overrides)
 
 
 def test_refreshing_one_region_keeps_the_others(server: PriceServer, tmp_path: Path) -> None:
@@ -373,8 +373,8 @@ def test_one_provider_that_fails_does_not_stop_the_others(
 ) -> None:
     serve_azure(server)
     assert main(["catalog", "refresh", "--json"]) == 1
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {document["provider"]: document["error"] is None for document in told} == {
+    overrides = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {document["provider"]: document["error"] is None for document in overrides} == {
         "aws": False,
         "azure": True,
         "gcp": False,

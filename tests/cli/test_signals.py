@@ -29,7 +29,7 @@ sys.exit(main(["ls", "."]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("module", ["tradewind.cli.ls", "tradewind.cli.arguments", "tradewind.gateway.find"])
+@pytest.mark.parametrize("module", ["tradewind.cli.ls", "tradewind.cli.arguments", "tradewind.gateway.binary"])
 def test_a_signal_during_an_import_is_quiet(module: str, number: signal.Signals) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_IMPORT, module, str(int(number))],

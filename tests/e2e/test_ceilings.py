@@ -17,7 +17,7 @@ from testbed.drive import Command, Running
 from testbed.faults import TcpProxy
 from testbed.trees import MIB, tree_hashes, write_large
 from tests.e2e.test_gateway_faults import FRAMING, USD_PER_GB, detoured
-from tradewind.model.amounts import format_usd
+from tradewind.model.units import format_usd
 
 LARGE_BYTES = 48 * MIB
 CEILING_BYTES = 72 * MIB

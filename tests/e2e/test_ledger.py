@@ -15,9 +15,9 @@ from testbed.trees import MIB, write_large
 from tradewind.engine.ledger import LEDGER_FILE
 from tradewind.engine.setup import topology_setup
 from tradewind.errors import CeilingReached, GatewayError, Interrupted, JobUnreadable
-from tradewind.model.amounts import format_usd
 from tradewind.model.ledger import JobPrices, MachinePrice
 from tradewind.model.requests import RequestPrices
+from tradewind.model.units import format_usd
 
 USD_PER_S = 0.01
 USD_PER_GB = 0.1

@@ -11,7 +11,7 @@ import pytest
 from testbed.drive import Command
 from testbed.places import S3Place
 from testbed.servers import Server
-from tradewind.gateway.find import find_gateway
+from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.task import ask_task
 
 NEAR = ["--src-region", "aws:us-east-1", "--dst-region", "aws:us-east-2"]

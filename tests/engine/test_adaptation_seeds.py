@@ -29,11 +29,10 @@ from tradewind.engine.setup import plan_prices
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine
-from tradewind.model.deployment import GatewayAddress
 from tradewind.model.goal import Fastest, MinThroughput
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger
-from tradewind.model.plan import Plan
+from tradewind.model.plan import GatewayAddress, Plan
 from tradewind.model.store import StoreSpec
 from tradewind.planner.network import PlanningLimits
 

@@ -1,9 +1,8 @@
 from dataclasses import replace
 
 from tradewind.engine.compile import LEAD_CONNECTIONS, RunSettings, compile_programs, push_order
-from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Target
-from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
+from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.program import CopyScope, HopSpec, ObjectScope, PrefixScope
 from tradewind.model.store import StoreSpec
 

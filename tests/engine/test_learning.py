@@ -28,9 +28,8 @@ from tradewind.engine.client import Client
 from tradewind.engine.learning import RouteWatch, learn, lessons, teaching_hops
 from tradewind.engine.request import Options
 from tradewind.engine.topology import topology_from_document
-from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.job import JobSpec, PrefixSelection, Target
-from tradewind.model.plan import Plan
+from tradewind.model.plan import Deployment, GatewayAddress, Plan
 from tradewind.model.region import Region
 from tradewind.model.store import StoreSpec
 

@@ -31,10 +31,9 @@ from tradewind.fleet.fleet import LEASE_S, LEASE_S_MIN, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine, MachineOrder
 from tradewind.gateway.process import STOP_S
-from tradewind.model.deployment import GatewayAddress
 from tradewind.model.event import HopActivity, Progress, Summary
 from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
-from tradewind.model.plan import Plan
+from tradewind.model.plan import GatewayAddress, Plan
 from tradewind.model.price import PriceTier
 from tradewind.model.requests import RequestPrices
 

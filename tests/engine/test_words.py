@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from tradewind.engine.progress import ProgressLines, plain_line
-from tradewind.engine.report import plan_lines, summary_lines
-from tradewind.model.amounts import format_usd
+from tradewind.engine.report import ProgressLines, plain_line, plan_lines, summary_lines
 from tradewind.model.event import HopActivity, Progress, Summary
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
+from tradewind.model.units import format_usd
 
 PROGRESS = Progress(
     listed=True,

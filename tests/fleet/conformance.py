@@ -24,8 +24,8 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine, MachineOrder, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.running import RunningProcess
+from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
-from tradewind.gateway.find import find_gateway
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 GONE_S = 60.0

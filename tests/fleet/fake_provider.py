@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.provider import Capabilities, Machine, MachineOrder
-from tradewind.model.deployment import GatewayAddress
+from tradewind.model.plan import GatewayAddress
 
 
 class FakeProvider:

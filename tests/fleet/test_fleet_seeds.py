@@ -20,8 +20,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine, MachineOrder
-from tradewind.model.deployment import GatewayAddress
-from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+from tradewind.model.plan import GatewayAddress, Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
 RELAYS = [f"relay-{number}" for number in range(6)]

@@ -18,8 +18,8 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.local import LocalProvider
 from tradewind.fleet.processes import ControlFolder
 from tradewind.fleet.provider import MachineOrder
+from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import CLIENT_NAME, FleetIdentity, GatewayClient
-from tradewind.gateway.find import find_gateway
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 LEASE_S = 6

@@ -7,7 +7,7 @@ import pytest
 from tests.fleet.conformance import ProviderConformance, World
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.local import LocalProvider
-from tradewind.gateway.find import find_gateway
+from tradewind.gateway.binary import find_gateway
 
 
 class TestLocal(ProviderConformance):

@@ -26,10 +26,10 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.local import LocalProvider
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership, pid_namespace
 from tradewind.fleet.running import RunningProcess, find_process
-from tradewind.gateway.find import find_gateway
+from tradewind.gateway.binary import find_gateway
+from tradewind.model.files import private_folder, state_folder
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
 from tradewind.model.locks import try_lock
-from tradewind.model.private import private_folder, state_folder
 
 STRANGER = 54321
 """Another user's id."""

@@ -11,7 +11,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.sky import SkyProvider
-from tradewind.gateway.find import find_gateway
+from tradewind.gateway.binary import find_gateway
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
 

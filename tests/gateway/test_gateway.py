@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import GatewayError, GatewayLost, UsageError
-from tradewind.gateway import client, version
+from tradewind.gateway import binary, client
+from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import FleetIdentity, GatewayClient
-from tradewind.gateway.find import find_gateway
 from tradewind.gateway.identities import make_identities
 from tradewind.gateway.process import GatewayProcess
 from tradewind.gateway.task import try_task
@@ -120,7 +120,7 @@ def test_a_gateway_of_another_contract_is_told_by_both_versions(tmp_path: Path) 
 
 
 def test_a_task_of_another_contract_is_told_by_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version, "CONTRACT_VERSION", 7)
+    monkeypatch.setattr(binary, "CONTRACT_VERSION", 7)
     task = {"task": "one that this gateway does not know"}
     with pytest.raises(
         GatewayError, match=r"^tradewind \S+ speaks contract 7, tradewind-gateway \S+ contract 1$"

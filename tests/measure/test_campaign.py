@@ -9,7 +9,7 @@ import pytest
 from tradewind.errors import UsageError
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.local import LocalProvider
-from tradewind.gateway.find import find_gateway
+from tradewind.gateway.binary import find_gateway
 from tradewind.measure.campaign import END_S, REGIONS_MAX, SETTLE_S, Campaign, figure_of
 from tradewind.measure.probe import ProbeSettings
 from tradewind.model.catalog import Catalog

@@ -11,7 +11,7 @@ import pytest
 from tradewind.catalog.load import load_catalog
 from tradewind.cli.main import main
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.overlay_document import plan_document
+from tradewind.model.overlay import plan_document
 from tradewind.model.region import parse_region
 from tradewind.planner.linear import WORK_MAX, SolverSettings, WorkBudget
 from tradewind.planner.plan import Transfer, prepare, solve_overlay

@@ -7,10 +7,10 @@ import pytest
 from tests.planner.worlds import random_world
 from tests.render.small_world import TOKYO, TORONTO, small_world
 from tradewind.errors import InfeasibleGoal, TradewindError
-from tradewind.model.amounts import format_usd
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region
+from tradewind.model.units import format_usd
 from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import Transfer, prepare, solve_overlay
 from tradewind.planner.whatif import find_improvements

@@ -20,7 +20,7 @@ import pytest
 from testbed.drive import Command, Event, Finished, Running
 from testbed.sockets import connections_to, cut
 from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_files, write_world
-from tradewind.gateway.find import find_gateway
+from tradewind.gateway.binary import find_gateway
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 

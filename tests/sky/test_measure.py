@@ -11,7 +11,7 @@ import pytest
 from testbed.drive import Command
 from testbed.sky import valid
 from tests.sky.world import SINK, SOURCE, WORLD, write_world
-from tradewind.catalog.links import read_links
+from tradewind.catalog.tables import read_links
 from tradewind.fleet.sky_catalog import data_per_wire
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky

@@ -19,8 +19,8 @@ from pathlib import Path
 from tradewind.catalog.ageing import Figure, age_weight
 from tradewind.catalog.tables import GBPS_MAX, read_rows, write_table
 from tradewind.errors import ConfigError
+from tradewind.model.files import private_folder
 from tradewind.model.origin import Origin
-from tradewind.model.private import private_folder
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 from tradewind.model.units import format_bytes, format_duration

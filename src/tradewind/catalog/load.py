@@ -13,19 +13,25 @@ from pathlib import Path
 
 from tradewind.catalog.ageing import Figure, layered
 from tradewind.catalog.learned import LEARNED_FILE, learned_figures, read_samples
-from tradewind.catalog.limits import QUOTAS_FILE, STORES_FILE, over, read_quotas, read_stores
-from tradewind.catalog.links import read_links
 from tradewind.catalog.modelled import modelled_links
 from tradewind.catalog.packaged import Packaged, read_packaged
 from tradewind.catalog.refreshed import MachinePrice, read_machine_price, read_refreshed, refreshed_files
-from tradewind.catalog.strict import RowCheck
-from tradewind.catalog.tables import read_rows
+from tradewind.catalog.tables import (
+    QUOTAS_FILE,
+    STORES_FILE,
+    RowCheck,
+    read_links,
+    read_quotas,
+    read_rows,
+    read_stores,
+    with_overrides,
+)
 from tradewind.model.catalog import Catalog
+from tradewind.model.files import state_home
 from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.price import EgressPrice, EgressRule, PriceBook
 from tradewind.model.region import Region
-from tradewind.model.state import state_home
 
 __all__ = ["LINKS_FILE", "MACHINES_FILE", "PRICES_FILE", "catalog_folder", "load_catalog", "read_prices"]
 
@@ -57,14 +63,14 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
         return _catalog(packaged, links, PriceBook(rules=packaged.rules), {})
     now = today or datetime.datetime.now(datetime.timezone.utc).date()
     links.update(_user_links(folder, links, now))
-    told = [figure for path in refreshed_files(folder) for figure in read_refreshed(path)]
-    prices = _price_book(folder, packaged, [figure for figure in told if isinstance(figure, EgressRule)])
-    machine_prices = [figure for figure in told if isinstance(figure, MachinePrice)]
+    refreshed = [figure for path in refreshed_files(folder) for figure in read_refreshed(path)]
+    prices = _price_book(folder, packaged, [figure for figure in refreshed if isinstance(figure, EgressRule)])
+    machine_prices = [figure for figure in refreshed if isinstance(figure, MachinePrice)]
     if (folder / MACHINES_FILE).exists():
         machine_prices += read_machine_prices(folder / MACHINES_FILE, packaged)
     catalog = _catalog(packaged, links, prices, _region_offers(machine_prices, packaged))
     if (folder / STORES_FILE).exists():
-        catalog = replace(catalog, stores=over(packaged.stores, dict(read_stores(folder / STORES_FILE))))
+        catalog = replace(catalog, stores=with_overrides(packaged.stores, dict(read_stores(folder / STORES_FILE))))
     if (folder / QUOTAS_FILE).exists():
         quotas = dict(read_quotas(folder / QUOTAS_FILE))
         catalog = replace(
@@ -100,12 +106,12 @@ def _user_links(folder: Path, modelled: Mapping[Pair, Link], today: datetime.dat
         yield pair, layered(of, today)
 
 
-def _price_book(folder: Path, packaged: Packaged, told: Iterable[EgressRule]) -> PriceBook:
+def _price_book(folder: Path, packaged: Packaged, refreshed: Iterable[EgressRule]) -> PriceBook:
     """Single pairs that the user imported, then what the price APIs said, then the packaged rules."""
     by_name = {str(region): region for region in packaged.places}
     pairs: dict[Pair, EgressPrice] = {}
     rules: dict[Region, tuple[EgressRule, ...]] = {}
-    for rule in told:
+    for rule in refreshed:
         src = Region.parse(rule.src)
         if rule.dst in by_name:
             pairs[src, by_name[rule.dst]] = rule.price

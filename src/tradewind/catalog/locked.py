@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tradewind.errors import ConfigError
+from tradewind.model.files import private_folder
 from tradewind.model.locks import LOOK_EVERY_S, try_lock
-from tradewind.model.private import private_folder
 
 __all__ = ["LOCK_FILE", "LOCK_S_MAX", "one_writer"]
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from tradewind.catalog.limits import StoreFigures, over, store_figures
 from tradewind.catalog.modelled import LinkModel
-from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, read_rows
+from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, StoreFigures, read_rows, store_figures, with_overrides
 from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressRule
@@ -43,7 +42,7 @@ def read_packaged() -> Packaged:
             tuple(_rules(data / "egress_rules.csv")),
             dict(_models(data / "grid_model.csv")),
             _by_provider(_offers(data / "machines.csv")),
-            over({}, dict(_stores(data / "stores.csv"))),
+            with_overrides({}, dict(_stores(data / "stores.csv"))),
         )
 
 

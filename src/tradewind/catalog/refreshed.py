@@ -88,12 +88,12 @@ def store_refreshed(
 
 
 def _store_locked(path: Path, new_rules: list[EgressRule], new_machines: list[MachinePrice]) -> None:
-    told = {("egress", rule.src) for rule in new_rules} | {("machine", str(m.region)) for m in new_machines}
+    replaced = {("egress", rule.src) for rule in new_rules} | {("machine", str(m.region)) for m in new_machines}
     for kept in read_refreshed(path) if path.exists() else ():
         if isinstance(kept, EgressRule):
-            if ("egress", kept.src) not in told:
+            if ("egress", kept.src) not in replaced:
                 new_rules.append(kept)
-        elif ("machine", str(kept.region)) not in told:
+        elif ("machine", str(kept.region)) not in replaced:
             new_machines.append(kept)
     # Stable: within a region the order of the rules decides which one holds.
     new_rules.sort(key=lambda rule: rule.src)

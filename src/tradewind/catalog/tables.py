@@ -1,7 +1,4 @@
-"""CSV tables of links and prices.
-
-Read strictly: a bad figure names its file, line and column, and nothing is kept. Written whole, by rename.
-"""
+"""The user's tables: rows of CSV files, what each column may hold, and the tables of links, quotas and stores."""
 
 from __future__ import annotations
 
@@ -9,19 +6,47 @@ import csv
 import datetime
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import cast, get_args
+from typing import Protocol, cast, get_args
 
+from tradewind.catalog.ageing import Figure
 from tradewind.errors import ConfigError
-from tradewind.model.amounts import parse_number
+from tradewind.model.catalog import Catalog
+from tradewind.model.machine import StoreLimits
 from tradewind.model.origin import Origin, OriginKind
 from tradewind.model.price import CountedBy, EgressPrice, ListedUnit
 from tradewind.model.region import Region
+from tradewind.model.units import parse_number
 
-__all__ = ["Row", "format_tiers", "read_rows", "skip_comments", "write_table"]
+__all__ = [
+    "LINK_GBPS_MAX",
+    "MACHINES_MAX",
+    "OTHER_REQUEST_PRICES",
+    "QUOTAS_FILE",
+    "REQUEST_PRICES",
+    "STORES_FILE",
+    "STORE_RATES",
+    "ImportCheck",
+    "Quota",
+    "Row",
+    "RowCheck",
+    "StoreFigures",
+    "date_has_come",
+    "format_tiers",
+    "present",
+    "read_links",
+    "read_quotas",
+    "read_rows",
+    "read_stores",
+    "skip_comments",
+    "store_figures",
+    "with_overrides",
+    "write_table",
+]
 
 ROWS_MAX = 1_000_000
 """More than a thousand regions squared; a file beyond it is not a table of links."""
@@ -202,3 +227,236 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]
         writer.writerow(header)
         writer.writerows(rows)
     temporary.replace(path)
+
+
+FURTHEST_EAST = datetime.timezone(datetime.timedelta(hours=14))
+"""The time zone in which a day begins first: a date that has begun there may be today's date for the author."""
+OWN_SITES = "site"
+"""Provider of places that belong to no cloud: `site:lab`."""
+
+
+class RowCheck(Protocol):
+    """Called with each line of a table once its figures have been read. Raises ConfigError."""
+
+    def __call__(self, row: Row, names: Sequence[Sequence[str]], entry: Hashable) -> None:
+        """`names`: where each region of the line, or its provider, may stand; `entry`: what the line is about."""
+
+
+class ImportCheck:
+    """Refuses invalid entries of one table; see the module."""
+
+    def __init__(self, known: Catalog, *, new_regions: bool) -> None:
+        """With `new_regions` regions that `known` does not have are meant."""
+        self._known = known
+        self._regions = set(known.places) | set(known.grid.regions())
+        self._new_regions = new_regions
+        self._lines: dict[Hashable, int] = {}
+
+    def __call__(self, row: Row, names: Sequence[Sequence[str]], entry: Hashable) -> None:
+        """Check one line."""
+        for columns in names:
+            if row.column(columns) == "provider":
+                self._check_provider(row)
+            else:
+                self._check_region(row, columns)
+        date = row.fields.get("date", "")
+        if date and not date_has_come(datetime.date.fromisoformat(date)):
+            raise row.wrong("date", f"{date} is in the future")
+        first = self._lines.setdefault(entry, row.line)
+        if first != row.line:
+            what = " → ".join(row.fields[row.column(columns)] for columns in names)
+            raise row.wrong(row.column(names[0]), f"{what} is there already, in line {first}", hint="keep one of them")
+
+    def _check_provider(self, row: Row) -> None:
+        provider, known = row.fields["provider"].lower(), {region.provider for region in self._regions}
+        if not (self._new_regions or provider in known or provider == OWN_SITES):
+            raise row.wrong("provider", f"unknown provider {provider}", hint=f"known are {', '.join(sorted(known))}")
+
+    def _check_region(self, row: Row, columns: Sequence[str]) -> None:
+        region = row.region(*columns)
+        if self._new_regions or region in self._regions or region.provider == OWN_SITES:
+            return
+        near = self._known.nearest_names(region)
+        guess = f"did you mean {' or '.join(near)}? " if near else ""
+        hint = f"{guess}--new-regions accepts regions that the catalog does not know"
+        raise row.wrong(row.column(columns), f"unknown region {region}", hint=hint)
+
+
+def date_has_come(date: datetime.date) -> bool:
+    """Return whether it is that day, or has been, anywhere on earth."""
+    return date <= present().astimezone(FURTHEST_EAST).date()
+
+
+def present() -> datetime.datetime:
+    """Return the present time of an import, with a time zone."""
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+QUOTAS_FILE, STORES_FILE = "quotas.csv", "stores.csv"
+MACHINES_MAX = 100_000
+USD_PER_1000_MAX = 100.0
+STORE_RATES = ("read_gbps", "write_gbps")
+REQUEST_PRICES = ("get_usd_per_1000", "put_usd_per_1000")
+OTHER_REQUEST_PRICES = ("list_usd_per_1000", "head_usd_per_1000")
+"""Columns that a table may leave out: a LIST then costs as much as a PUT, and a HEAD as much as a GET."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Machines that the account may still start in a region."""
+
+    machines: int
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """Figures of one table for a provider's object store; None for a missing figure."""
+
+    read_gbps: float | None
+    """Rate per machine, as is `write_gbps`."""
+    write_gbps: float | None
+    get_usd_per_1000: float | None
+    put_usd_per_1000: float | None
+    """Prices of requests; a table has both or neither."""
+    origin: Origin
+    list_usd_per_1000: float | None = None
+    head_usd_per_1000: float | None = None
+
+
+def read_quotas(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Region, Quota]]:
+    """Quotas of a CSV file, by region: region, machines[, source][, date]. ``check`` sees each line.
+
+    Raises:
+        ConfigError: names file, line and column.
+    """
+    for row in read_rows(path, [["region"], ["machines"]]):
+        count = row.number("machines", low=0, high=MACHINES_MAX)
+        if count != int(count):
+            raise row.wrong("machines", f"{count:g} is not a whole number")
+        region = row.region("region")
+        if check is not None:
+            check(row, [["region"]], region)
+        yield region, Quota(int(count), row.origin(source or path.name, "imported"))
+
+
+def read_stores(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[str, StoreFigures]]:
+    """Object stores of a CSV file, by provider: provider and rates [Gbit/s a machine], request prices, or both.
+
+    The columns are provider[, read_gbps][, write_gbps][, get_usd_per_1000, put_usd_per_1000][, list_usd_per_1000]
+    [, head_usd_per_1000][, source][, date].
+
+    Raises:
+        ConfigError: names file, line and column; also for a line without any figure, or with one price alone.
+    """
+    for row in read_rows(path, [["provider"], [*STORE_RATES, *REQUEST_PRICES]]):
+        provider = row.fields[row.column(["provider"])].lower()
+        figures = store_figures(row, row.origin(source or path.name, "imported"))
+        if check is not None:
+            check(row, [["provider"]], provider)
+        yield provider, figures
+
+
+def store_figures(row: Row, origin: Origin) -> StoreFigures:
+    """The figures of one line. Raises ConfigError."""
+    if not any(row.has(column) for column in (*STORE_RATES, *REQUEST_PRICES)):
+        row.column([*STORE_RATES, *REQUEST_PRICES])
+    read, write = (row.number(c, low=0.001, high=GBPS_MAX) if row.has(c) else None for c in STORE_RATES)
+    if not any(row.has(column) for column in REQUEST_PRICES):
+        return StoreFigures(read, write, None, None, origin)
+    get, put = (row.number(column, low=0, high=USD_PER_1000_MAX) for column in REQUEST_PRICES)
+    other = (row.number(c, low=0, high=USD_PER_1000_MAX) if row.has(c) else None for c in OTHER_REQUEST_PRICES)
+    return StoreFigures(read, write, get, put, origin, *other)
+
+
+def with_overrides(known: Mapping[str, StoreLimits], overrides: Mapping[str, StoreFigures]) -> dict[str, StoreLimits]:
+    """The stores of a catalog with what another table says in their figures' place."""
+    return {
+        **known,
+        **{provider: _with_override(provider, known.get(provider), said) for provider, said in overrides.items()},
+    }
+
+
+def _with_override(provider: str, known: StoreLimits | None, said: StoreFigures) -> StoreLimits:
+    base = known or StoreLimits(provider, math.inf, math.inf, 0.0, 0.0, said.origin)
+    rated = said.read_gbps is not None or said.write_gbps is not None
+    priced = said.get_usd_per_1000 is not None and said.put_usd_per_1000 is not None
+    return StoreLimits(
+        provider,
+        base.read_gbps if said.read_gbps is None else said.read_gbps,
+        base.write_gbps if said.write_gbps is None else said.write_gbps,
+        base.get_usd_per_1000 if said.get_usd_per_1000 is None else said.get_usd_per_1000,
+        base.put_usd_per_1000 if said.put_usd_per_1000 is None else said.put_usd_per_1000,
+        said.origin if priced else base.origin,
+        said.origin if rated else base.rate_origin,
+        said.list_usd_per_1000 if priced else base.list_usd_per_1000,
+        said.head_usd_per_1000 if priced else base.head_usd_per_1000,
+    )
+
+
+LINK_GBPS_MAX = 400.0
+"""Rate of the fastest network card that clouds rent; a higher figure for one machine pair is in another unit."""
+
+LINK_RATES = ("gbps", "received_gbps", "throughput_received", "throughput_recieved")
+"""Columns of a rate; the last two are Skyplane's (one as its profiles spell it), in bit/s."""
+
+
+TIERS, PREMIUM = ("src_tier", "dst_tier"), "PREMIUM"
+"""Skyplane measured Google's two network tiers separately, and plans with the premium tier only."""
+SUCCESS = "success"
+"""Skyplane keeps lines of probes that failed, with `False` here."""
+ENDS = ("src", "dst", "src_region", "dst_region")
+ZONE = re.compile(r"(?i)(gcp:.*\d)-[a-z]")
+"""A zone of Google's, where Skyplane means its region; prices and machines belong to regions."""
+
+
+def read_links(
+    path: Path, source: str = "", check: RowCheck | None = None
+) -> Iterator[tuple[tuple[Region, Region], Figure]]:
+    """Links of a CSV file: src, dst, gbps[, rtt_ms][, kind][, source][, date][, method]; also Skyplane's profiles.
+
+    Skyplane's columns are ``src_region``, ``dst_region`` (or ``src``, ``dst``), ``throughput_received`` [bit/s] and
+    ``throughput_sent``. What was received is taken; lines of another network tier than the premium one, and of
+    probes that failed, are left out; Google's zones (``gcp:us-east4-a``) are taken for their regions.
+    ``kind`` is ``imported`` unless a line says ``measured``. ``check`` sees each line.
+
+    Raises:
+        ConfigError: names file, line and column.
+    """
+    for row in read_rows(path, [["src", "src_region"], ["dst", "dst_region"], LINK_RATES]):
+        if any(row.has(tier) and row.fields[tier].upper() != PREMIUM for tier in TIERS):
+            continue
+        if row.fields.get(SUCCESS, "").lower() == "false":
+            continue
+        row = _with_regions(row)
+        rate = _gbps(row)
+        rtt_ms = row.number("rtt_ms", low=0.0, high=RTT_MS_MAX) if row.has("rtt_ms") else None
+        src, dst = row.region("src", "src_region"), row.region("dst", "dst_region")
+        origin = row.origin(source or path.name, "imported", "measured")
+        if check is not None:
+            check(row, [["src", "src_region"], ["dst", "dst_region"]], (src, dst, origin.kind))
+        if src != dst:
+            yield (src, dst), Figure(rate, origin, rtt_ms)
+
+
+def _region_of(text: str) -> str:
+    zone = ZONE.fullmatch(text)
+    return zone.group(1) if zone else text
+
+
+def _with_regions(row: Row) -> Row:
+    """The line with regions where it names zones."""
+    fields = {name: _region_of(text) if name in ENDS else text for name, text in row.fields.items()}
+    return replace(row, fields=fields)
+
+
+def _gbps(row: Row) -> float:
+    for column in LINK_RATES[2:]:
+        if row.has(column):
+            return row.number(column, low=0.0, high=LINK_GBPS_MAX * 1e9, beyond=_beyond("bit/s")) / 1e9
+    return row.number(*LINK_RATES[:2], low=0.0, high=LINK_GBPS_MAX, beyond=_beyond("Gbit/s"))
+
+
+def _beyond(unit: str) -> str:
+    meant = "; is this one in Mbit/s?" if unit == "Gbit/s" else ""
+    return f"rates are in {unit} of a machine pair, and no network card is faster than {LINK_GBPS_MAX:g} Gbit/s{meant}"

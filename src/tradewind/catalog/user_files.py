@@ -9,20 +9,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from tradewind.catalog import strict
+from tradewind.catalog import tables
 from tradewind.catalog.ageing import Figure, age_weight
-from tradewind.catalog.limits import (
-    OTHER_REQUEST_PRICES,
-    QUOTAS_FILE,
-    RATES,
-    REQUEST_PRICES,
-    STORES_FILE,
-    Quota,
-    StoreFigures,
-    read_quotas,
-    read_stores,
-)
-from tradewind.catalog.links import read_links
 from tradewind.catalog.load import (
     LINKS_FILE,
     MACHINES_FILE,
@@ -36,14 +24,27 @@ from tradewind.catalog.load import (
 from tradewind.catalog.locked import one_writer
 from tradewind.catalog.packaged import read_packaged
 from tradewind.catalog.refreshed import MachinePrice
-from tradewind.catalog.strict import RowCheck
-from tradewind.catalog.tables import format_tiers, skip_comments, write_table
+from tradewind.catalog.tables import (
+    OTHER_REQUEST_PRICES,
+    QUOTAS_FILE,
+    REQUEST_PRICES,
+    STORE_RATES,
+    STORES_FILE,
+    Quota,
+    RowCheck,
+    StoreFigures,
+    format_tiers,
+    read_links,
+    read_quotas,
+    read_stores,
+    skip_comments,
+    write_table,
+)
 from tradewind.errors import ConfigError
-from tradewind.model.amounts import format_gbps
 from tradewind.model.origin import OriginKind
 from tradewind.model.price import EgressPrice
 from tradewind.model.region import Region
-from tradewind.model.units import format_count
+from tradewind.model.units import format_count, format_gbps
 
 __all__ = ["Imported", "import_table", "write_links"]
 
@@ -112,7 +113,7 @@ def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_r
 def _import_table(path: Path, folder: Path, *, date: str, source: str, new_regions: bool) -> Imported:
     header = _header(path)
     known = load_catalog(folder)
-    check = strict.ImportCheck(known, new_regions=new_regions)
+    check = tables.ImportCheck(known, new_regions=new_regions)
     if "usd_per_hour" in header:
         return _store(MACHINE_PRICES, folder, _entries(MACHINE_PRICES, path, source, check), date)
     if "usd_per_gb" in header:
@@ -123,7 +124,7 @@ def _import_table(path: Path, folder: Path, *, date: str, source: str, new_regio
         return _store(STORES, folder, _entries(STORES, path, source, check), date)
     links = _entries(LINKS, path, source, check)
     dates = (figure.origin.date or date for (pair, _), figure in links if known.grid.link(*pair) is not None)
-    too_old = sum(age_weight(of, strict.present().date()) == 0 for of in dates)
+    too_old = sum(age_weight(of, tables.present().date()) == 0 for of in dates)
     return replace(_store(LINKS, folder, links, date), too_old=too_old)
 
 
@@ -205,7 +206,7 @@ def _store_fields(provider: str, store: StoreFigures) -> list[str]:
 
 
 def _store_words(store: StoreFigures) -> str:
-    columns = (*RATES, *REQUEST_PRICES, *OTHER_REQUEST_PRICES)
+    columns = (*STORE_RATES, *REQUEST_PRICES, *OTHER_REQUEST_PRICES)
     return ", ".join(f"{c} {text}" for c, text in zip(columns, _store_fields("", store)[1:], strict=True) if text)
 
 
@@ -248,7 +249,7 @@ QUOTAS: Table[Region, Quota] = Table(
 STORES: Table[str, StoreFigures] = Table(
     what="store",
     file=STORES_FILE,
-    columns=("provider", *RATES, *REQUEST_PRICES, *OTHER_REQUEST_PRICES),
+    columns=("provider", *STORE_RATES, *REQUEST_PRICES, *OTHER_REQUEST_PRICES),
     read=read_stores,
     fields=_store_fields,
     about=lambda provider: f"the store of {provider}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tradewind.errors import UsageError
-from tradewind.model.amounts import parse_usd
+from tradewind.model.units import parse_usd
 
 __all__ = ["COST_EXAMPLES", "parse_cost", "parse_machines", "parse_ratio"]
 

@@ -29,7 +29,7 @@ def write_objects(args: Namespace, urls: list[str], *, whole: bool = False) -> i
 
     With `whole` a reader that goes away before the end is a failure.
     """
-    from tradewind.gateway.find import find_gateway
+    from tradewind.gateway.binary import find_gateway
     from tradewind.gateway.task import run_task
 
     require_output()

@@ -121,7 +121,7 @@ def _import(args: Namespace, folder: Path) -> int:
 
 def _require_date(text: str) -> None:
     """Raises UsageError for what is no date, or has not come yet."""
-    from tradewind.catalog.strict import date_has_come
+    from tradewind.catalog.tables import date_has_come
 
     try:
         date = datetime.date.fromisoformat(text)

@@ -16,13 +16,12 @@ from tradewind.catalog.load import load_catalog
 from tradewind.cli.catalog import today
 from tradewind.cli.output import printable
 from tradewind.errors import UsageError
-from tradewind.model.amounts import format_gbps
 from tradewind.model.catalog import Catalog
 from tradewind.model.grid import LinkPart
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
 from tradewind.model.region import Place, Region
-from tradewind.model.units import format_count
+from tradewind.model.units import format_count, format_gbps
 
 FIGURE_COLUMNS = 32
 AGES = ((365, "year"), (30, "month"), (1, "day"))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import ConfigError, GatewayError, UsageError
+from tradewind.model.files import config_folder
 from tradewind.model.job import MIN_CHUNK_BYTES
-from tradewind.model.state import config_folder
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
 
 USAGE = "[OPTION]… show"
@@ -92,13 +92,13 @@ def _variable(name: str) -> Origin | None:
 
 
 def _state_dir() -> Origin:
-    from tradewind.model.state import state_home
+    from tradewind.model.files import state_home
 
     return Origin(state_home(), "default")
 
 
 def _gateway() -> Origin | None:
-    from tradewind.gateway.find import find_gateway
+    from tradewind.gateway.binary import find_gateway
 
     try:
         return Origin(find_gateway(), "found")

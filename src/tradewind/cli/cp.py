@@ -77,7 +77,7 @@ def _put(args: Namespace) -> int:
     from dataclasses import replace
 
     from tradewind.engine.request import object_place
-    from tradewind.gateway.find import find_gateway
+    from tradewind.gateway.binary import find_gateway
     from tradewind.gateway.task import become_task
     from tradewind.model.document import to_document
     from tradewind.model.url import parse_url

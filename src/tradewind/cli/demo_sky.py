@@ -26,14 +26,13 @@ from tradewind.engine.setup import planned_setup
 from tradewind.errors import JobFailed, TradewindError
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.fleet.sky_world import sky_world
-from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, Summary
 from tradewind.model.goal import MaxCost
 from tradewind.model.job import MIN_FILE_CHUNK_BYTES
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan
 from tradewind.model.region import Region
-from tradewind.model.units import format_bytes, format_duration, format_rate
+from tradewind.model.units import format_bytes, format_duration, format_gbps, format_rate, format_usd
 from tradewind.planner.baseline import direct
 from tradewind.planner.gateways import assign_gateways
 from tradewind.planner.network import PlanningLimits

@@ -20,10 +20,10 @@ from tradewind.cli.output import printable
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.request import directory_place, store_spec
 from tradewind.errors import ConfigError, TradewindError
-from tradewind.gateway.find import find_gateway
+from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.task import ask_task, run_task
 from tradewind.model.document import to_document
-from tradewind.model.private import private_folder, state_folder
+from tradewind.model.files import private_folder, state_folder
 from tradewind.model.store import Access
 from tradewind.model.units import format_bytes
 from tradewind.model.url import Kind, Location

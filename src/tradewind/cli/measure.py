@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from tradewind.cli.arguments import typed
 from tradewind.cli.config import parse_count
 from tradewind.errors import CeilingReached, UsageError
-from tradewind.model.amounts import format_gbps, format_usd, parse_usd
 from tradewind.model.region import Region
-from tradewind.model.units import format_count, format_duration, parse_duration_s
+from tradewind.model.units import format_count, format_duration, format_gbps, format_usd, parse_duration_s, parse_usd
 
 if TYPE_CHECKING:
     from tradewind.measure.campaign import Campaign, MeasuredLink
@@ -163,7 +162,7 @@ def _measure(args: Namespace, campaign: Campaign, sky: Sky, links: list[Measured
     from tradewind.engine.jobs import JobStore
     from tradewind.fleet.journal import FleetJournal
     from tradewind.fleet.sky import SkyProvider
-    from tradewind.gateway.find import find_gateway
+    from tradewind.gateway.binary import find_gateway
 
     journal = FleetJournal(JobStore(args.state_dir).state_dir)
     binary = args.gateway or find_gateway()

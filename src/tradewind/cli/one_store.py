@@ -52,7 +52,7 @@ def object_of(args: Namespace, text: str) -> tuple[dict[str, Any], str]:
 
 def finish_as(args: Namespace, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
     """Becomes the task; `mute` leaves out what it prints, not its errors."""
-    from tradewind.gateway.find import find_gateway
+    from tradewind.gateway.binary import find_gateway
     from tradewind.gateway.task import become_task
 
     become_task(args.gateway or find_gateway(), task, mute=mute)

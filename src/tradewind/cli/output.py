@@ -9,7 +9,7 @@ from typing import TextIO
 
 from tradewind.cli.failures import Failures
 from tradewind.cli.streams import write_codes
-from tradewind.engine.progress import ProgressLines, plain_line
+from tradewind.engine.report import ProgressLines, plain_line
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 from tradewind.model.units import format_bytes
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from tradewind.cli.amounts import COST_EXAMPLES, parse_cost, parse_machines, parse_ratio
 from tradewind.cli.arguments import typed
 from tradewind.errors import InfeasibleGoal, UsageError
-from tradewind.model.amounts import BYTES_PER_GB, parse_rate_gbps, parse_volume_gb
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.overlay_document import plan_document
-from tradewind.model.units import parse_bytes, parse_duration_s
+from tradewind.model.overlay import plan_document
+from tradewind.model.units import BYTES_PER_GB, parse_bytes, parse_duration_s, parse_rate_gbps, parse_volume_gb
 
 if TYPE_CHECKING:
     from tradewind.planner.plan import Transfer

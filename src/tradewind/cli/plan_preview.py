@@ -111,8 +111,7 @@ class Preview:
         from time import perf_counter
 
         from tradewind.engine.planning import goal_of_direct, outruns_boot, planned
-        from tradewind.model.amounts import format_volume
-        from tradewind.model.units import format_duration
+        from tradewind.model.units import format_duration, format_volume
         from tradewind.render.words import SHORTEST_S
 
         started_s = perf_counter()

@@ -74,7 +74,7 @@ def _refuse_link(url: str) -> None:
 def _refuse_state(args: Namespace) -> None:
     """Filters do not lift it: who deletes around the state folder can name what lies beside it. Raises UsageError."""
     from tradewind.engine.own_files import refuse_deletion_of_state
-    from tradewind.model.state import state_home
+    from tradewind.model.files import state_home
 
     place = place_of(args.url)
     if place.kind == "file":

@@ -12,11 +12,10 @@ from tradewind.cli.amounts import COST_EXAMPLES, parse_cost, parse_machines
 from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.options import access, accesses, add_filter_arguments, add_side_arguments, object_filter
 from tradewind.cli.streams import require_input
-from tradewind.engine.name_list import STANDARD_INPUT
 from tradewind.engine.request import Options
+from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.errors import UsageError
-from tradewind.model.amounts import parse_rate_gbps
-from tradewind.model.units import parse_bytes, parse_duration_s
+from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
 
 if TYPE_CHECKING:
     from tradewind.cli.detach import Keeper
@@ -229,7 +228,7 @@ def explain(args: Namespace, options: Options) -> NoReturn:
     """Says why a key is taken or left and, for sync, how the destinations compare. Ends here. Raises UsageError."""
     from tradewind.engine.request import resolve
     from tradewind.engine.setup import local_setup
-    from tradewind.gateway.find import find_gateway
+    from tradewind.gateway.binary import find_gateway
     from tradewind.gateway.task import become_task
     from tradewind.model.document import to_document
 
@@ -252,7 +251,7 @@ def confirm_cost(args: Namespace) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     from tradewind.engine.topology import read_topology
-    from tradewind.model.amounts import format_usd
+    from tradewind.model.units import format_usd
 
     price = read_topology(args.topology).plan.mean_usd_per_gb
     if price > 0:

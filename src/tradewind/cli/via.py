@@ -56,7 +56,7 @@ def show_proposal(args: Namespace, proposal: Proposal) -> None:
 def agree(args: Namespace, proposal: Proposal) -> None:
     """Ask before a plan is paid for that costs more than ASK_ABOVE_USD. Raises UsageError for a no."""
     from tradewind.cli.transferring import confirm
-    from tradewind.model.amounts import format_usd
+    from tradewind.model.units import format_usd
 
     if proposal.cost_usd <= ASK_ABOVE_USD or args.yes or args.max_cost is not None or args.dry_run:
         return

@@ -37,13 +37,12 @@ from tradewind.engine.replan import (
 from tradewind.engine.setup import plan_prices
 from tradewind.errors import GatewayError, GatewayLost, TradewindError
 from tradewind.gateway.client import GatewayClient
-from tradewind.model.amounts import format_gbps
 from tradewind.model.document import to_document
 from tradewind.model.job import JobSpec
 from tradewind.model.plan import Plan, PlannedHop
 from tradewind.model.program import Program, Routes
 from tradewind.model.region import Region
-from tradewind.model.units import format_count
+from tradewind.model.units import format_count, format_gbps
 
 __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 

@@ -42,7 +42,6 @@ from tradewind.engine.ledger import (
     is_damaged,
     stored_ledger,
 )
-from tradewind.engine.name_list import keep_list, opened_list
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.request import Options, resolve
 from tradewind.engine.running import (
@@ -55,6 +54,7 @@ from tradewind.engine.running import (
     stopped_error,
 )
 from tradewind.engine.setup import Setup, local_setup, stored_setup, topology_setup
+from tradewind.engine.sources import keep_list, opened_list
 from tradewind.engine.topology import topology_document
 from tradewind.errors import (
     CeilingReached,
@@ -68,19 +68,17 @@ from tradewind.errors import (
 from tradewind.fleet.fleet import LEASE_S_MIN
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.processes import ControlFolder
+from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
-from tradewind.gateway.find import find_gateway
 from tradewind.gateway.process import STOP_S
 from tradewind.gateway.task import run_task, try_task
-from tradewind.model.amounts import format_usd
 from tradewind.model.document import to_document
+from tradewind.model.files import private_folder, read_regular, state_folder
 from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter
 from tradewind.model.ledger import Ledger
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
-from tradewind.model.private import private_folder, state_folder
-from tradewind.model.regular import read_regular
-from tradewind.model.units import format_count
+from tradewind.model.units import format_count, format_usd
 from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os.path import commonprefix
 
-from tradewind.model.deployment import Deployment
 from tradewind.model.job import JobSpec, ObjectSelection, SeveralSelection
-from tradewind.model.plan import Plan, PlannedGateway
+from tradewind.model.plan import Deployment, Plan, PlannedGateway
 from tradewind.model.program import (
     CopyScope,
     GatewayLimits,

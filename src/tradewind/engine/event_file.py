@@ -16,7 +16,7 @@ from typing import Any
 
 from tradewind._version import __version__
 from tradewind.model.document import parse_json
-from tradewind.model.regular import open_regular, read_regular
+from tradewind.model.files import open_regular, read_regular
 
 __all__ = ["EVENTS_FILE", "EVENTS_FILE_BYTES_MAX", "EventFile", "folder_id", "read_events", "read_progress"]
 

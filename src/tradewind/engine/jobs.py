@@ -19,15 +19,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tradewind.engine.name_list import LIST_FILE
+from tradewind.engine.sources import LIST_FILE
 from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
+from tradewind.model.files import FOLDER_MODE, open_regular, private_folder, read_regular, state_folder, state_home
 from tradewind.model.job import JobSpec
 from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
-from tradewind.model.private import FOLDER_MODE, private_folder, state_folder
-from tradewind.model.regular import open_regular, read_regular
-from tradewind.model.state import state_home
 
 #: A lead that works in the folder, or has, made it, and holds its lock while it lives.
 LOCK_FILE = "lock"

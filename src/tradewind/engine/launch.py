@@ -11,8 +11,7 @@ from typing import Any
 from tradewind.fleet.fleet import Fleet, FleetSettings, Meter, end_fleet
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
-from tradewind.model.deployment import Deployment
-from tradewind.model.plan import Plan
+from tradewind.model.plan import Deployment, Plan
 
 
 class JobGateways:

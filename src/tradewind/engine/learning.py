@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.model.deployment import Deployment
 from tradewind.model.job import JobSpec
-from tradewind.model.plan import Plan, PlannedHop, PlannedRoute
+from tradewind.model.plan import Deployment, Plan, PlannedHop, PlannedRoute
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 

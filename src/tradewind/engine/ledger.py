@@ -20,13 +20,12 @@ from typing import Any
 from tradewind.engine.jobs import client_lock
 from tradewind.errors import CeilingReached
 from tradewind.fleet.fleet import LEASE_S
-from tradewind.model.amounts import format_usd
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, Progress
+from tradewind.model.files import read_regular
 from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
 from tradewind.model.plan import Plan
-from tradewind.model.regular import read_regular
-from tradewind.model.units import format_count
+from tradewind.model.units import format_count, format_usd
 
 __all__ = [
     "LEDGER_FILE",

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tradewind.errors import UsageError
+from tradewind.model.files import STATE_ENTRIES, config_folder
 from tradewind.model.job import JobSpec, ListSelection, ObjectSelection, PrefixSelection
-from tradewind.model.private import STATE_ENTRIES
-from tradewind.model.state import config_folder
 from tradewind.model.store import StoreSpec
 
 __all__ = ["refuse_deletion_of_state", "refuse_own_files"]

@@ -17,12 +17,12 @@ from tradewind.engine.request import Options
 from tradewind.engine.setup import Setup, local_setup, planned_setup, single_setup, topology_setup
 from tradewind.engine.skies import regions_of_sky, sky_of
 from tradewind.errors import SkyUnavailable, UsageError
-from tradewind.model.amounts import format_usd
 from tradewind.model.goal import Fastest, Goal, MaxCost
 from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
 from tradewind.model.plan import Plan
 from tradewind.model.region import Region
 from tradewind.model.store import Access
+from tradewind.model.units import format_usd
 from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:

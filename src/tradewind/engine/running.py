@@ -26,7 +26,7 @@ from tradewind.engine.jobs import done_line, is_cancelled, is_to_stop
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.learning import RouteWatch, learn, teaching_hops
 from tradewind.engine.ledger import JobLedger
-from tradewind.engine.name_list import LIST_FILE
+from tradewind.engine.sources import LIST_FILE
 from tradewind.engine.supervisor import (
     CEILING_END_S,
     RESTARTS_MAX,

@@ -1,15 +1,19 @@
-"""Several sources of one job, as a shell's glob gives them: each keeps its own name below one destination."""
+"""Several sources of one job, and lists of names (`--files-from`)."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
+from typing import BinaryIO
 
 from tradewind.errors import UsageError
 from tradewind.model.job import Member, ObjectFilter, SeveralSelection
 from tradewind.model.url import Location
+
+__all__ = ["LIST_FILE", "STANDARD_INPUT", "keep_list", "opened_list"]
 
 #: Most sources of one job (`MEMBERS_MAX` of the gateway).
 SOURCES_MAX = 10_000
@@ -101,3 +105,55 @@ def _refuse_nested(members: Sequence[Member]) -> None:
     for outer, inner in pairwise(sorted(member.key for member in members)):
         if outer.endswith("/") and inner.startswith(outer):
             raise UsageError(f"the source {inner} lies within the source {outer}", hint="name only one of them")
+
+
+#: Name of the copy in the job's folder.
+LIST_FILE = "names"
+#: Path that means standard input.
+STANDARD_INPUT = "-"
+_BUFFER_BYTES = 1 << 20
+
+
+@contextmanager
+def opened_list(path: str | None) -> Iterator[BinaryIO | None]:
+    """The open list; None where there is none. Waits for the writer of a pipe. Raises UsageError."""
+    if path is None:
+        yield None
+        return
+    with _open(path) as file:
+        yield file
+
+
+def keep_list(names: BinaryIO, folder: str) -> str:
+    """Copy an open list to a job's folder, byte by byte, for its owner alone. Return the copy's path.
+
+    Raises:
+        UsageError: the list cannot be read.
+        OSError: the copy cannot be written.
+    """
+    path = os.path.join(folder, LIST_FILE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as copy:
+        while part := _read(names):
+            copy.write(part)
+    return path
+
+
+def _open(path: str) -> BinaryIO:
+    try:
+        return open(0, "rb", closefd=False) if path == STANDARD_INPUT else open(path, "rb")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _read(names: BinaryIO) -> bytes:
+    try:
+        return names.read(_BUFFER_BYTES)
+    except OSError as error:
+        raise _unreadable(str(names.name), error) from None
+
+
+def _unreadable(path: str, error: OSError) -> UsageError:
+    return UsageError(
+        f"--files-from {path}: {error.strerror}", hint="name a file with one key a line, or - for standard input"
+    )

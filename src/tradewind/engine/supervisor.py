@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from tradewind.model.amounts import BYTES_PER_GB
+from tradewind.model.units import BYTES_PER_GB
 
 __all__ = [
     "CEILING_END_S",

@@ -21,9 +21,8 @@ from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.client import CLIENT_NAME, GatewayClient
 from tradewind.gateway.identities import make_identities
 from tradewind.gateway.process import READY_S, STOP_S
-from tradewind.model.deployment import Deployment, GatewayAddress
 from tradewind.model.latch import Latch
-from tradewind.model.plan import Plan, PlannedGateway
+from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway
 from tradewind.sky.folders import remove_left
 
 __all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter", "end_fleet"]

@@ -20,8 +20,8 @@ from typing import Any
 
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.fleet.owner import Owner, Ownership, here, ownership
+from tradewind.model.files import private_folder, require_own, state_folder
 from tradewind.model.locks import is_locked, try_lock
-from tradewind.model.private import private_folder, require_own, state_folder
 
 __all__ = ["MACHINES", "FleetJournal", "FleetRecord", "UnreadableFleet", "new_fleet_id"]
 

@@ -25,8 +25,8 @@ from tradewind.fleet.provider import Capabilities, Machine, MachineOrder
 from tradewind.fleet.running import POLL_S, RunningProcess, find_process
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S, GatewayProcess
-from tradewind.model.deployment import GatewayAddress
-from tradewind.model.private import private_folder, require_own
+from tradewind.model.files import private_folder, require_own
+from tradewind.model.plan import GatewayAddress
 
 __all__ = ["ControlFolder", "ProcessProvider"]
 

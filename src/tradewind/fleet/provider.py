@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tradewind.gateway.process import STOP_S
-from tradewind.model.deployment import GatewayAddress
+from tradewind.model.plan import GatewayAddress
 
 __all__ = ["Capabilities", "Machine", "MachineOrder", "Provider"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import GatewayError, GatewayLost
+from tradewind.gateway.binary import require_contract
 from tradewind.gateway.exchange import Exchange
-from tradewind.gateway.version import require_contract
-from tradewind.model.deployment import Deployment
+from tradewind.model.plan import Deployment
 
 #: A gateway answers any request but events within so long, else it is lost.
 REQUEST_S = 30.0

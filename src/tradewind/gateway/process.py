@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from tradewind.errors import GatewayError
-from tradewind.gateway.version import UNSAID_CONTRACT, require_contract
+from tradewind.gateway.binary import UNSAID_CONTRACT, require_contract
 
 #: A gateway prints its readiness line within so long, even on a busy machine.
 READY_S = 60.0

@@ -8,7 +8,7 @@ import subprocess
 from typing import Any, NoReturn
 
 from tradewind.errors import GatewayError, UsageError
-from tradewind.gateway.version import said_by_client
+from tradewind.gateway.binary import said_by_client
 
 
 def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:

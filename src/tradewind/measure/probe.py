@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tradewind.errors import GatewayError
 from tradewind.gateway.client import GatewayClient
-from tradewind.model.deployment import Deployment
+from tradewind.model.plan import Deployment
 
 __all__ = ["ProbeResult", "ProbeSettings", "run_probe"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tradewind.model.amounts import format_gbps, format_usd
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_duration, format_gbps, format_usd
 
 __all__ = ["ASKED_DIGITS", "Cheapest", "Deadline", "Fastest", "Goal", "MaxCost", "MinThroughput", "Soonest"]
 

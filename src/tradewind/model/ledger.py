@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tradewind.model.amounts import BYTES_PER_GB
 from tradewind.model.document import known_fields
 from tradewind.model.event import Progress
 from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
 from tradewind.model.tier import PriceTier, tier_volumes_gb
+from tradewind.model.units import BYTES_PER_GB
 
 __all__ = [
     "OLD_JOB_SOURCE",

@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 
-from tradewind.model.regular import open_regular
+from tradewind.model.files import open_regular
 
 __all__ = ["LOOK_EVERY_S", "FileLock", "is_locked", "try_lock", "wait_unlocked"]
 

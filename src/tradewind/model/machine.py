@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tradewind.model.amounts import SECONDS_PER_HOUR
 from tradewind.model.origin import UNKNOWN_ORIGIN, Origin
 from tradewind.model.requests import RequestPrices
+from tradewind.model.units import SECONDS_PER_HOUR
 
 __all__ = ["MachineOffer", "MachineType", "StoreLimits"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tradewind.model.amounts import GB_PER_GIB
 from tradewind.model.origin import Origin
 from tradewind.model.region import Place, Region
 from tradewind.model.tier import PriceTier, tier_volumes_gb
+from tradewind.model.units import GB_PER_GIB
 
 __all__ = [
     "CountedBy",

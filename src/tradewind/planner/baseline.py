@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tradewind.errors import InfeasibleGoal
-from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import UnicastOverlay
+from tradewind.model.units import format_gbps, format_usd
 from tradewind.planner.formulation import Formulation, build_formulation
 from tradewind.planner.goals import Point
 from tradewind.planner.network import IntArray

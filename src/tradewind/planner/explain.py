@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThroughput
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_duration, format_gbps, format_usd
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.goals import Demand, Point
 from tradewind.planner.network import FloatArray, MachineOption

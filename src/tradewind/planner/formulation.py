@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
 from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
 from tradewind.planner.steiner import Tree

@@ -26,9 +26,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tradewind.errors import SolverLimitReached
-from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.model.overlay import RegionMachines
 from tradewind.model.requests import ObjectSet
+from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.allocation import MachineAllocator
 from tradewind.planner.formulation import BootWindow, Formulation, Subproblem
 from tradewind.planner.network import GBPS_MIN, IntArray

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
 from tradewind.planner.formulation import (
     Formulation,

@@ -12,13 +12,12 @@ from typing import TypeVar, cast
 import numpy as np
 
 from tradewind.errors import InfeasibleGoal, InvalidPlan, UsageError
-from tradewind.model.amounts import BYTES_PER_GB, format_gbps, format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, request_usd
-from tradewind.model.units import format_duration
+from tradewind.model.units import BYTES_PER_GB, format_duration, format_gbps, format_usd
 from tradewind.planner.best import solve_over_boot_times
 from tradewind.planner.check import violations
 from tradewind.planner.explain import binding_limits

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.formulation import Formulation, Rows
 from tradewind.planner.goals import Demand
 from tradewind.planner.multicast_formulation import shared_links

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tradewind.model.amounts import BITS_PER_BYTE
 from tradewind.model.goal import Goal
 from tradewind.model.overlay import Cost, OverlayEdge, OverlayRoute, RegionMachines, UnicastOverlay
 from tradewind.model.region import Region
+from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.goals import Demand, Point
 from tradewind.planner.network import FloatArray, FlowNetwork

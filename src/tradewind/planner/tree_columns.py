@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import SolverLimitReached
-from tradewind.model.amounts import BITS_PER_BYTE
+from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
 from tradewind.planner.formulation import RelaxedTrees, RowWriter, Subproblem, write_machine_rows
 from tradewind.planner.network import FloatArray, FlowNetwork, IntArray

@@ -9,11 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tradewind.errors import InfeasibleGoal
-from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 from tradewind.model.region import Region
+from tradewind.model.units import format_gbps, format_usd
 from tradewind.planner.multicast import prepare_multicast, solve_multicast
 from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import Transfer, prepare, solve_overlay

@@ -13,10 +13,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tradewind.errors import UsageError
-from tradewind.model.amounts import format_gbps, format_usd, format_volume
 from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 from tradewind.model.region import Place, Region
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_duration, format_gbps, format_usd, format_volume
 from tradewind.render import chart, style, world_map
 from tradewind.render.labels import text_width
 

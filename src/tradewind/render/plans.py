@@ -11,7 +11,6 @@ from html import escape
 from typing import Any, Generic, TypeVar
 
 from tradewind.catalog.packaged import read_packaged
-from tradewind.model.amounts import format_gbps, format_usd
 from tradewind.model.goal import Cheapest
 from tradewind.model.overlay import (
     Cost,
@@ -22,10 +21,10 @@ from tradewind.model.overlay import (
     OverlayRoute,
     RegionMachines,
     UnicastOverlay,
+    plan_document,
 )
-from tradewind.model.overlay_document import plan_document
 from tradewind.model.region import Place, Region
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_duration, format_gbps, format_usd
 from tradewind.planner.baseline import Alternative, compare, direct, ron
 from tradewind.planner.frontier import Frontier, Segment
 from tradewind.planner.multicast import (

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tradewind.model.amounts import format_gbps, format_usd, format_volume
 from tradewind.model.overlay import DistributionTree, MulticastOverlay
 from tradewind.model.region import Region
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_duration, format_gbps, format_usd, format_volume
 from tradewind.render.words import COLUMNS, figure_lines, machine_lines, share_bar, wrapped
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tradewind.model.amounts import format_gbps, format_usd, format_volume
 from tradewind.model.overlay import Overlay, OverlayRoute, UnicastOverlay
-from tradewind.model.units import format_count, format_duration
+from tradewind.model.units import format_count, format_duration, format_gbps, format_usd, format_volume
 
 if TYPE_CHECKING:
     from tradewind.planner.baseline import Alternative

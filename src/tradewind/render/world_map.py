@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from tradewind.model.amounts import format_gbps
 from tradewind.model.overlay import DistributionTree, MulticastOverlay, OverlayRoute, UnicastOverlay
 from tradewind.model.region import Place, Region
+from tradewind.model.units import format_gbps
 from tradewind.render import style
 from tradewind.render.globe import Point, Window, coastlines, great_circle, window_on
 from tradewind.render.labels import Box, Labels, text_width

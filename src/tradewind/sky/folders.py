@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tradewind.model.state import state_home
+from tradewind.model.files import state_home
 
 __all__ = ["TEMPORARY", "remove_left", "skies_folder", "sky_folder"]
 

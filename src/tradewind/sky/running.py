@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from tradewind.errors import SkyError, SkyUnavailable
-from tradewind.model.private import private_folder
+from tradewind.model.files import private_folder
 from tradewind.model.region import Region
 from tradewind.programs import find_program
 from tradewind.sky.control import SkyControl

@@ -1,6 +1,6 @@
 import pytest
 
-from tradewind.model.state import state_home
+from tradewind.model.files import state_home
 
 
 def test_the_setting_wins_over_the_variable_over_xdg_over_the_home(monkeypatch: pytest.MonkeyPatch) -> None:

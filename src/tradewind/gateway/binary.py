@@ -1,4 +1,4 @@
-"""Check that a gateway program and this package speak the same contract."""
+"""The gateway's binary: where it is, and whether it speaks this client's contract."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from typing import Any
 from tradewind._version import __version__
 from tradewind.errors import GatewayError
 from tradewind.model.program import CONTRACT_VERSION
+from tradewind.programs import find_program
 
 __all__ = ["UNSAID_CONTRACT", "require_contract", "said_by_client"]
+
+BINARY = "tradewind-gateway"
+#: Names the binary; wins over all other places.
+ENVIRONMENT = "TRADEWIND_GATEWAY"
+
+
+def find_gateway() -> str:
+    """Path of the binary: `TRADEWIND_GATEWAY`, else beside this Python's scripts, else on PATH. Raises GatewayError."""
+    return find_program(BINARY, ENVIRONMENT, GatewayError)
+
 
 #: The contract of who says none: the first did not.
 UNSAID_CONTRACT = 1

@@ -1,14 +1,47 @@
-"""Folders that only their owner may enter: files in the state folder name processes to end and places to write."""
+"""The state folder and its files: where it is, who may read it, and which files are safe to open."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 from tradewind.errors import ConfigError
 
-__all__ = ["FOLDER_MODE", "STATE_ENTRIES", "private_folder", "require_own", "state_folder"]
+__all__ = [
+    "FOLDER_MODE",
+    "STATE_ENTRIES",
+    "STATE_VARIABLE",
+    "config_folder",
+    "open_regular",
+    "private_folder",
+    "read_regular",
+    "require_own",
+    "state_folder",
+    "state_home",
+]
+
+STATE_VARIABLE = "TRADEWIND_STATE_DIR"
+
+
+def state_home(setting: str | None = None) -> str:
+    """The setting; without one `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind` (`~/.local/state`).
+
+    Args:
+        setting: what flags, environment and configuration say together, where they have been read: the verbs' has.
+    """
+    folder = setting or os.environ.get(STATE_VARIABLE)
+    if not folder:
+        folder = os.path.join(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "tradewind")
+    return os.path.abspath(os.path.expanduser(folder))
+
+
+def config_folder() -> str:
+    """`$XDG_CONFIG_HOME/tradewind` (`~/.config`), whether it is there or not."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(base, "tradewind")
+
 
 FOLDER_MODE = 0o700
 #: What Tradewind keeps in a state folder.
@@ -76,3 +109,22 @@ def _make(folder: Path) -> None:
         folder = folder.parent
     for each in reversed(missing):
         each.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """Return a descriptor to read a file. A pipe in its place, which would be waited for, is an error.
+
+    Raises:
+        OSError: it cannot be opened, or it is not a regular file (EINVAL).
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return descriptor
+
+
+def read_regular(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file. Raises OSError, also if it is not a regular file, and UnicodeDecodeError."""
+    with open(open_regular(path), encoding="utf-8") as file:
+        return file.read()
