@@ -19,7 +19,7 @@ from benchmarks.planner.charts import Axis, bars, distributions
 from benchmarks.planner.grids import Grids, network_of, transfer
 from benchmarks.planner.section import Section, geomean, picture, quantile, table
 from tradewind.model.catalog import Catalog
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 from tradewind.planner.baseline import direct
 from tradewind.planner.explain import bottlenecks
 from tradewind.planner.goals import Point, fastest
@@ -274,7 +274,7 @@ def figure_8(grids: Mapping[str, AllPairs]) -> Section:
     return Section("Fig. 8: bottlenecks", tuple(lines), {name: bars(BARS_TITLE, Axis(SHARE, 0, 1), PLACES, groups)})
 
 
-def continents(every: AllPairs, places: Mapping[Region, Place]) -> dict[str, list[float]]:
+def continents(every: AllPairs, places: Mapping[Region, RegionInfo]) -> dict[str, list[float]]:
     """Speed-ups within and between continents, for Fig. 10."""
     found: dict[str, list[float]] = {"within a continent": [], "between continents": []}
     for planned in every.planned:

@@ -13,7 +13,7 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Fastest, MaxCost, MinThroughput
 from tradewind.model.grid import Grid
 from tradewind.model.overlay import UnicastOverlay
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 from tradewind.planner.baseline import direct, gridftp, ron
 from tradewind.planner.frontier import Frontier
 from tradewind.planner.network import PlanningLimits, build_network
@@ -60,7 +60,7 @@ def straight_plan(made: Transfer) -> UnicastOverlay:
     return plan
 
 
-def figure_1(grids: Grids, places: Mapping[Region, Place]) -> Section:
+def figure_1(grids: Grids, places: Mapping[Region, RegionInfo]) -> Section:
     """The route with which the paper opens."""
     made = transfer(grids.january, *FIGURE_1, 1)
     straight = straight_plan(made)

@@ -14,7 +14,7 @@ from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.client import Client
 from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
-from tradewind.engine.replan import Question
+from tradewind.engine.replan import PlanRequest
 from tradewind.engine.request import Options
 from tradewind.engine.setup import planned_setup
 from tradewind.errors import SkyInvalid
@@ -122,8 +122,8 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     ends = Region.parse(SOURCE), Region.parse(SINK)
     volume_gb = GOAL.gbps / 8 * seconds
     plan = with_room_for(plan_overlay(catalog, *ends, volume_gb, GOAL, limits), OBJECT_BYTES)
-    question = Question(catalog, *ends, GOAL, limits, OBJECT_BYTES, None, None)
-    setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)}, question=question, replan=replan)
+    plan_request = PlanRequest(catalog, *ends, GOAL, limits, OBJECT_BYTES, None, None)
+    setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)}, plan_request=plan_request, replan=replan)
     options = Options(recursive=True, chunk_bytes=OBJECT_BYTES, limit_bytes_per_s=pace_bytes_per_s(plan))
     seen = Seen()
 

@@ -11,7 +11,7 @@ import pytest
 
 from tradewind.catalog.load import load_catalog
 from tradewind.catalog.modelled import distance_km
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 
 GRID = Path(__file__).parents[3] / "shared" / "grid"
 LIGHT_MS_PER_KM = 2 / 200.0
@@ -42,7 +42,7 @@ def rtts() -> dict[tuple[Region, Region], float]:
         return {(Region.parse(row["src"]), Region.parse(row["dst"])): float(row["min_rtt_ms"]) for row in rows}
 
 
-def bound_ms(places: dict[Region, Place], a: Region, b: Region) -> float:
+def bound_ms(places: dict[Region, RegionInfo], a: Region, b: Region) -> float:
     """What light needs at least between two places of which the city is known."""
     return max(0.0, distance_km(places[a], places[b]) - 2 * CITY_KM) * LIGHT_MS_PER_KM
 
@@ -93,7 +93,7 @@ def test_azures_places_are_where_its_api_has_them() -> None:
     assert len(listed) == 33
     for name, latitude, longitude in listed:
         region = Region("azure", name)
-        there = Place(region, "", float(latitude), float(longitude), "")
+        there = RegionInfo(region, "", float(latitude), float(longitude), "")
         km = distance_km(places[region], there)
         assert km < (CITY_KM if places[region].origin.kind == "published" else 600), name
 

@@ -37,7 +37,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceServer]:
         yield started
 
 
-def ask(server: PriceServer, folder: Path, *providers: str, regions: tuple[Region, ...] = ()) -> list[Outcome]:
+def fetch_prices(server: PriceServer, folder: Path, *providers: str, regions: tuple[Region, ...] = ()) -> list[Outcome]:
     endpoints = Endpoints(server.url, f"{server.url}/api/retail/prices", server.url)
     asked = Refresh(load_catalog(folder, today=TODAY), folder, DATE, Fetcher(pause_s=0.0), endpoints)
     return refresh(asked, providers, regions)
@@ -79,7 +79,7 @@ def serve_gcp(server: PriceServer) -> None:
 
 def test_aws_tells_egress_by_destination_and_by_volume(server: PriceServer, tmp_path: Path) -> None:
     recorded.serve_aws(server)
-    (outcome,) = ask(server, tmp_path, "aws")
+    (outcome,) = fetch_prices(server, tmp_path, "aws")
     assert (outcome.error, outcome.egress_prices, outcome.machine_prices) == (None, 3, 0)
     assert any("name regions with --region" in note for note in outcome.notes)
     assert not server.asked[EC2_LIST]
@@ -99,7 +99,7 @@ def test_aws_tells_egress_by_destination_and_by_volume(server: PriceServer, tmp_
 
 def test_aws_tells_machine_prices_of_named_regions(server: PriceServer, tmp_path: Path) -> None:
     recorded.serve_aws(server)
-    (outcome,) = ask(server, tmp_path, regions=(VIRGINIA,))
+    (outcome,) = fetch_prices(server, tmp_path, regions=(VIRGINIA,))
     assert (outcome.provider, outcome.machine_prices) == ("aws", 2)
     assert any("does not offer c5n.18xlarge, c5n.2xlarge, m5.xlarge, m6in.2xlarge" in note for note in outcome.notes)
     offers = {offer.name: offer for offer in load_catalog(tmp_path, today=TODAY).machine_offers(VIRGINIA)}
@@ -114,13 +114,13 @@ def test_a_long_list_is_read_no_further_than_needed(server: PriceServer, tmp_pat
     rows = [recorded.ec2_row(name, "1.25") for name in types]
     poison = recorded.ec2_row("m5.xlarge", "not a number")
     recorded.serve_aws(server, Answer(recorded.ec2_list(*rows, poison).encode()))
-    (outcome,) = ask(server, tmp_path, regions=(VIRGINIA,))
+    (outcome,) = fetch_prices(server, tmp_path, regions=(VIRGINIA,))
     assert (outcome.error, outcome.machine_prices) == (None, 6)
 
 
 def test_azure_tells_machines_spot_and_egress(server: PriceServer, tmp_path: Path) -> None:
     serve_azure(server)
-    (outcome,) = ask(server, tmp_path, "azure")
+    (outcome,) = fetch_prices(server, tmp_path, "azure")
     assert (outcome.error, outcome.regions, outcome.machine_prices, outcome.egress_prices) == (None, 2, 2, 5)
     catalog = load_catalog(tmp_path, today=TODAY)
     offers = {offer.name: offer for offer in catalog.machine_offers(EAST_US)}
@@ -149,7 +149,7 @@ def test_azure_is_asked_for_named_regions_alone(server: PriceServer, tmp_path: P
         return recorded.azure_page(recorded.azure_bandwidth())
 
     server.routes["/api/retail/prices"] = answer
-    (outcome,) = ask(server, tmp_path, regions=(EAST_US,))
+    (outcome,) = fetch_prices(server, tmp_path, regions=(EAST_US,))
     assert (outcome.regions, outcome.egress_prices) == (1, 3)
     assert all(question.endswith("and armRegionName eq 'eastus'") for question in questions)
 
@@ -159,7 +159,7 @@ def test_gcp_tells_machines_from_cores_and_memory(
 ) -> None:
     serve_gcp(server)
     monkeypatch.setenv("TRADEWIND_GCP_API_KEY", "sesame")
-    (outcome,) = ask(server, tmp_path, regions=(US_EAST4,))
+    (outcome,) = fetch_prices(server, tmp_path, regions=(US_EAST4,))
     assert (outcome.error, outcome.machine_prices) == (None, 6)
     assert any("Atlantis" in note for note in outcome.notes)
     catalog = load_catalog(tmp_path, today=TODAY)
@@ -173,7 +173,7 @@ def test_gcp_tells_machines_from_cores_and_memory(
 def test_gcp_prices_a_gb_not_a_gib(server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serve_gcp(server)
     monkeypatch.setenv("TRADEWIND_GCP_API_KEY", "sesame")
-    ask(server, tmp_path, "gcp", regions=(US_EAST4,))
+    fetch_prices(server, tmp_path, "gcp", regions=(US_EAST4,))
     catalog, gib_in_gb = load_catalog(tmp_path, today=TODAY), 2**30 / 1e9
     per_gb = {
         name: price.usd_per_gb * gib_in_gb
@@ -202,7 +202,7 @@ def test_gcp_without_a_good_key_is_refused(
 ) -> None:
     serve_gcp(server)
     monkeypatch.setenv("TRADEWIND_GCP_API_KEY", key)
-    (outcome,) = ask(server, tmp_path, "gcp")
+    (outcome,) = fetch_prices(server, tmp_path, "gcp")
     assert isinstance(outcome.error, PriceApiRefused)
     assert words in str(outcome.error)
     assert not list(tmp_path.iterdir())
@@ -220,19 +220,19 @@ def test_a_key_is_not_sent_on_by_a_redirect(server: PriceServer, tmp_path: Path)
 def test_a_broken_download_is_begun_again(server: PriceServer, tmp_path: Path) -> None:
     whole = recorded.ec2_list(*[recorded.ec2_row("m5.8xlarge", "1.536")] * 50).encode()
     recorded.serve_aws(server, [Answer(whole, cut_at=3000), Answer(status=503), Answer(whole)])
-    (outcome,) = ask(server, tmp_path, regions=(VIRGINIA,))
+    (outcome,) = fetch_prices(server, tmp_path, regions=(VIRGINIA,))
     assert (outcome.error, outcome.machine_prices) == (None, 1)
     assert server.asked[EC2_LIST] == 3
 
 
 def test_tries_are_bounded_and_nothing_is_half_taken(server: PriceServer, tmp_path: Path) -> None:
     recorded.serve_aws(server)
-    ask(server, tmp_path, "aws", regions=(VIRGINIA,))
+    fetch_prices(server, tmp_path, "aws", regions=(VIRGINIA,))
     before = (tmp_path / "refreshed-aws.csv").read_bytes()
     whole = recorded.ec2_list(*[recorded.ec2_row("m5.8xlarge", "1.1")] * 50).encode()
     recorded.serve_aws(server, Answer(whole, cut_at=2000))
     server.asked.clear()
-    (outcome,) = ask(server, tmp_path, "aws", regions=(VIRGINIA,))
+    (outcome,) = fetch_prices(server, tmp_path, "aws", regions=(VIRGINIA,))
     assert isinstance(outcome.error, PriceApiUnavailable)
     assert "bytes too early" in str(outcome.error)
     assert server.asked[EC2_LIST] == fetch.TRIES_MAX
@@ -255,7 +255,7 @@ def test_what_is_not_understood_changes_nothing(
     server: PriceServer, tmp_path: Path, answer: Answer, words: str
 ) -> None:
     server.routes["/api/retail/prices"] = answer
-    (outcome,) = ask(server, tmp_path, "azure")
+    (outcome,) = fetch_prices(server, tmp_path, "azure")
     assert words in str(outcome.error)
     assert outcome.error is not None
     assert outcome.error.exit_code == 1
@@ -265,7 +265,7 @@ def test_what_is_not_understood_changes_nothing(
 def test_an_endless_list_of_pages_is_left(server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tradewind.catalog.refresh.azure.PAGES_MAX", 5)
     server.routes["/api/retail/prices"] = recorded.azure_page([], f"{server.url}/api/retail/prices?$skip=1")
-    (outcome,) = ask(server, tmp_path, "azure")
+    (outcome,) = fetch_prices(server, tmp_path, "azure")
     assert "more than 5 pages" in str(outcome.error)
     assert server.asked["/api/retail/prices"] == 5
 
@@ -295,9 +295,9 @@ def test_progress_is_told_on_the_way(server: PriceServer) -> None:
 
 def test_refreshing_one_region_keeps_the_others(server: PriceServer, tmp_path: Path) -> None:
     serve_azure(server)
-    ask(server, tmp_path, "azure")
+    fetch_prices(server, tmp_path, "azure")
     server.routes["/api/retail/prices"] = recorded.azure_page([recorded.bandwidth_item(0.5)])
-    ask(server, tmp_path, regions=(EAST_US,))
+    fetch_prices(server, tmp_path, regions=(EAST_US,))
     catalog = load_catalog(tmp_path, today=TODAY)
     new, old = (catalog.egress(Region("azure", name), VIRGINIA) for name in ("eastus", "southeastasia"))
     assert new is not None
@@ -310,7 +310,7 @@ def test_refreshing_one_region_keeps_the_others(server: PriceServer, tmp_path: P
 
 def test_the_users_own_price_holds_over_the_apis(server: PriceServer, tmp_path: Path) -> None:
     recorded.serve_aws(server)
-    ask(server, tmp_path, "aws")
+    fetch_prices(server, tmp_path, "aws")
     (tmp_path / "prices.csv").write_text("src,dst,usd_per_gb,date\naws:us-east-1,aws:us-east-2,0.004,2024-01-01\n")
     price = load_catalog(tmp_path, today=TODAY).egress(VIRGINIA, Region("aws", "us-east-2"))
     assert price is not None
@@ -339,9 +339,9 @@ def test_links_stay_on_their_server() -> None:
 
 def test_unknown_regions_are_refused_before_anything_is_asked(server: PriceServer, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown region aws:us-eest-1"):
-        ask(server, tmp_path, regions=(Region("aws", "us-eest-1"),))
+        fetch_prices(server, tmp_path, regions=(Region("aws", "us-eest-1"),))
     with pytest.raises(UsageError, match="is not of gcp"):
-        ask(server, tmp_path, "gcp", regions=(VIRGINIA,))
+        fetch_prices(server, tmp_path, "gcp", regions=(VIRGINIA,))
     assert not server.asked
 
 

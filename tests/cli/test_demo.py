@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tradewind.cli.demo import _watch
-from tradewind.cli.output import Talk
+from tradewind.cli.terminal import Terminal
 from tradewind.model.event import Event, ObjectFailed, Progress, Summary
 
 
@@ -22,6 +22,6 @@ def test_a_failed_object_is_shown_once() -> None:
 
     shown: list[Event] = []
     job = SimpleNamespace(events=events, gateway_pids={}, summary=summary)
-    talk = SimpleNamespace(event=shown.append)
-    _watch(cast(Any, job), cast(Any, SimpleNamespace(bytes=100)), cast(Talk, talk))
+    terminal = SimpleNamespace(event=shown.append)
+    _watch(cast(Any, job), cast(Any, SimpleNamespace(bytes=100)), cast(Terminal, terminal))
     assert shown == [failed, Progress()]

@@ -13,40 +13,40 @@ def failed(number: int, kind: str = "no_space", words: str = "disk full, request
 
 
 def test_the_first_of_a_pattern_are_named_at_once_and_the_rest_counted_at_the_end() -> None:
-    told = Failures()
-    now = [line for number in range(5_000) for line in told.add(failed(number)) if line.startswith("error:")]
+    waiter = Failures()
+    now = [line for number in range(5_000) for line in waiter.add(failed(number)) if line.startswith("error:")]
     assert now == [f"error: /from/{n}: put s3://b/{n}: disk full, request A{n}" for n in range(NAMED_OF_A_PATTERN_MAX)]
-    assert told.end(None) == ["error: 4,997 objects more: put …: disk full, request A0"]
-    assert told.end(None) == []
+    assert waiter.end(None) == ["error: 4,997 objects more: put …: disk full, request A0"]
+    assert waiter.end(None) == []
 
 
 def test_different_patterns_are_told_apart() -> None:
-    told = Failures()
+    waiter = Failures()
     words = ["disk full", "disk on fire"]
-    assert [len(told.add(failed(1, words=each))) for each in words] == [2, 2]
-    assert told.end(None) == []
+    assert [len(waiter.add(failed(1, words=each))) for each in words] == [2, 2]
+    assert waiter.end(None) == []
 
 
 def test_what_may_be_about_a_whole_store_waits_and_is_left_to_the_last_words() -> None:
-    told = Failures()
-    assert [told.add(failed(number, "forbidden", "denied")) for number in range(5)] == [[]] * 5
-    assert told.end("5 objects: not authorised to write s3://b: put s3://b/0: denied") == []
+    waiter = Failures()
+    assert [waiter.add(failed(number, "forbidden", "denied")) for number in range(5)] == [[]] * 5
+    assert waiter.end("5 objects: not authorised to write s3://b: put s3://b/0: denied") == []
     for number in range(5):
-        told.add(failed(number, "forbidden", "denied"))
-    lines = [line for line in told.end("interrupted") if line.startswith("error:")]
+        waiter.add(failed(number, "forbidden", "denied"))
+    lines = [line for line in waiter.end("interrupted") if line.startswith("error:")]
     assert lines[0] == "error: /from/0: put s3://b/0: denied"
     assert lines[-1] == "error: 2 objects more: put …: denied"
 
 
 def test_a_held_failure_is_told_at_the_end() -> None:
-    told = Failures(hold=True)
-    assert told.add(failed(1)) == []
-    assert told.end(None)[0].startswith("error: /from/1: put s3://b/1")
+    waiter = Failures(hold=True)
+    assert waiter.add(failed(1)) == []
+    assert waiter.end(None)[0].startswith("error: /from/1: put s3://b/1")
 
 
 def test_patterns_without_end_do_not_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "PATTERNS_MAX", 2)
-    told = Failures()
-    lines = [told.add(failed(1, words=words)) for words in ("a", "b", "c", "d")]
+    waiter = Failures()
+    lines = [waiter.add(failed(1, words=words)) for words in ("a", "b", "c", "d")]
     assert [len(each) for each in lines] == [2, 2, 0, 0]
-    assert told.end(None) == ["error: 2 objects failed otherwise: --report FILE lists them all"]
+    assert waiter.end(None) == ["error: 2 objects failed otherwise: --report FILE lists them all"]

@@ -24,7 +24,7 @@ from tradewind.engine.compile import RunSettings, push_order
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.overlay import plan_overlay
-from tradewind.engine.replan import Question
+from tradewind.engine.replan import PlanRequest
 from tradewind.engine.setup import plan_prices
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
@@ -73,11 +73,11 @@ class Transfer:
             meter=ledger,
         )
         self.changes: list[Plan] = []
-        question = Question(
+        plan_request = PlanRequest(
             catalog(), HERE, THERE, Fastest(), PlanningLimits(machines_per_region=1), 1 << 17, None, None
         )
         self.adaptation = Adaptation(
-            question, plan, SPEC, replan=True, on_change=lambda plan, _: self.changes.append(plan), ledger=ledger
+            plan_request, plan, SPEC, replan=True, on_change=lambda plan, _: self.changes.append(plan), ledger=ledger
         )
         # Of `JobGateways` a change needs what the fleet itself has.
         self.adaptation.begin(cast(JobGateways, self.fleet), RunSettings("job-1"))

@@ -57,10 +57,10 @@ def test_the_lock_tells_running_from_interrupted(store: JobStore, state: str | N
     with led(store, "job-1"):
         assert store.load("job-1").state == "running"
         with pytest.raises(JobBusy) as busy:
-            store.require_unled("job-1")
+            store.require_no_lead("job-1")
         assert "resume" in (busy.value.hint or ""), "the lead of a killed command ends by itself"
     assert store.load("job-1").state == "interrupted"
-    store.require_unled("job-1")
+    store.require_no_lead("job-1")
 
 
 def test_waiting_for_the_lead_to_go(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,22 +69,22 @@ def test_waiting_for_the_lead_to_go(store: JobStore, monkeypatch: pytest.MonkeyP
     lead = ExitStack()
 
     def look(_: float) -> None:
-        looks.append(store.is_led("job-1"))
+        looks.append(store.has_lead("job-1"))
         if len(looks) == 3:
             lead.close()
 
     monkeypatch.setattr("tradewind.model.locks.time.sleep", look)
     with lead:
         lead.enter_context(led(store, "job-1"))
-        store.wait_unled("job-1")
+        store.wait_lead_ended("job-1")
     assert looks == [True, True, True], "it returned while the lead was there"
-    assert not store.is_led("job-1")
+    assert not store.has_lead("job-1")
 
 
 def test_a_lead_that_does_not_go_is_not_waited_for_without_end(store: JobStore) -> None:
     make(store, "job-1")
     with led(store, "job-1"), pytest.raises(JobBusy, match="still runs"):
-        store.wait_unled("job-1", timeout_s=0.0)
+        store.wait_lead_ended("job-1", timeout_s=0.0)
 
 
 def test_looking_never_takes_the_lock(store: JobStore) -> None:
@@ -96,7 +96,7 @@ def test_looking_never_takes_the_lock(store: JobStore) -> None:
 
     def watch() -> None:
         while not stop.is_set():
-            store.is_led("job-1")
+            store.has_lead("job-1")
 
     watchers = [threading.Thread(target=watch) for _ in range(2)]
     for watcher in watchers:

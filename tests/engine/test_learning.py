@@ -25,7 +25,7 @@ from tradewind.catalog.learned import (
 from tradewind.catalog.load import load_catalog
 from tradewind.engine import learning
 from tradewind.engine.client import Client
-from tradewind.engine.learning import RouteWatch, learn, lessons, teaching_hops
+from tradewind.engine.learning import RouteWatch, measurable_hops, record_samples, samples_of
 from tradewind.engine.request import Options
 from tradewind.engine.topology import topology_from_document
 from tradewind.model.job import JobSpec, PrefixSelection, Target
@@ -67,8 +67,8 @@ def watched(relayed_gb: float, straight_gb: float, seconds: float = 100.0) -> Ro
 
 
 def taught(plan: Plan, watch: RouteWatch, spec: JobSpec = SPEC) -> dict[tuple[Region, Region], Sample]:
-    hops = teaching_hops(plan, deployed(plan))
-    samples = lessons(load_catalog(), spec, plan, hops, watch, source="job test", date=DATE)
+    hops = measurable_hops(plan, deployed(plan))
+    samples = samples_of(load_catalog(), spec, plan, hops, watch, source="job test", date=DATE)
     return {(sample.src, sample.dst): sample for sample in samples}
 
 
@@ -138,16 +138,16 @@ def test_beside_an_unknown_hop_no_other_is_the_bottleneck() -> None:
 def test_hops_on_this_machine_teach_nothing_but_detours_may_lead_anywhere() -> None:
     plan = plan_of()
     here = deployed(plan, "127.0.0.1")
-    assert teaching_hops(plan, here) == {}
+    assert measurable_hops(plan, here) == {}
     detoured = Deployment(plan, here.addresses, {("a", "b"): "127.0.0.1:9"})
-    assert teaching_hops(plan, detoured) == {("a", "b"): (IRELAND, TOKYO)}
+    assert measurable_hops(plan, detoured) == {("a", "b"): (IRELAND, TOKYO)}
 
 
 def test_compressed_transfers_teach_nothing(tmp_path: Path) -> None:
     plan = plan_of()
-    hops = teaching_hops(plan, deployed(plan))
-    assert learn(tmp_path, "x", replace(SPEC, compress=True), plan, hops, watched(50, 50), date=DATE) == 0
-    assert learn(tmp_path, "x", SPEC, plan, hops, watched(50, 50), date=DATE) == 3
+    hops = measurable_hops(plan, deployed(plan))
+    assert record_samples(tmp_path, "x", replace(SPEC, compress=True), plan, hops, watched(50, 50), date=DATE) == 0
+    assert record_samples(tmp_path, "x", SPEC, plan, hops, watched(50, 50), date=DATE) == 3
     assert load_catalog(tmp_path, today=TODAY).grid.link(IRELAND, TOKYO) is not None
 
 
@@ -221,8 +221,8 @@ def test_a_real_transfer_between_known_regions_teaches_its_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real gateways; the hop takes a detour, which is how a WAN between them is put in."""
-    monkeypatch.setattr(learning, "LESSON_BYTES_MIN", 1 << 20)
-    monkeypatch.setattr(learning, "LESSON_S_MIN", 0.0)
+    monkeypatch.setattr(learning, "SAMPLE_BYTES_MIN", 1 << 20)
+    monkeypatch.setattr(learning, "SAMPLE_S_MIN", 0.0)
     source = tmp_path / "from"
     source.mkdir()
     (source / "one").write_bytes(bytes(range(256)) * (32 << 12))

@@ -59,7 +59,7 @@ def test_an_answer_is_believed_of_a_cloud_alone(
     monkeypatch: pytest.MonkeyPatch, url: str, access: Access, answer: dict[str, str], region: str | None, because: str
 ) -> None:
     monkeypatch.setattr(regions, "ask_task", lambda _, task: [answer for _ in task["stores"]])
-    (found,) = regions.asked_regions([(parse_url(url, cwd="/"), access)], "gateway")
+    (found,) = regions.find_regions([(parse_url(url, cwd="/"), access)], "gateway")
     assert found.region == (None if region is None else Region.parse(region))
     assert because in found.because
 
@@ -67,7 +67,7 @@ def test_an_answer_is_believed_of_a_cloud_alone(
 def test_who_says_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "ask_task", lambda *_: pytest.fail("asked"))
     side = (parse_url("s3://b", cwd="/"), Access(region="aws:eu-west-1"))
-    assert regions.asked_regions([side, side], "gateway")[0].region == Region("aws", "eu-west-1")
+    assert regions.find_regions([side, side], "gateway")[0].region == Region("aws", "eu-west-1")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from tests.sky.world import RELAY, SINK, SOURCE, WORLD
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.overlay import plan_overlay
-from tradewind.engine.promise import GRACE_S, SPAN_S, UNDER_S, PromiseWatch, Shortfall
-from tradewind.engine.replan import Question, State, ask_again, observed_links, unreachable
+from tradewind.engine.rates import GRACE_S, SPAN_S, UNDER_S, RateMonitor, Shortfall
+from tradewind.engine.replan import PlanRequest, TransferState, observed_links, revise_plan, unreachable
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
@@ -52,7 +52,7 @@ class Lead:
     def __init__(self, of: Plan, left_bytes: int = 10**9, **settings: Any) -> None:
         ids = {route.nodes: number for number, route in enumerate(of.routes)}
         rest: dict[str, Any] = {"limit_bytes_per_s": None, "chunk_bytes": 1 << 17, **settings}
-        self.watch = PromiseWatch(of, ids, **rest)
+        self.watch = RateMonitor(of, ids, **rest)
         self.ids, self.left_bytes, self.now_s = ids, left_bytes, 0.0
         self.bytes = dict.fromkeys(ids, 0.0)
 
@@ -135,11 +135,11 @@ def test_a_relay_that_only_dead_routes_take_is_done_without_and_one_that_ended_t
     assert unreachable(of, both, {"lead", "a", "r", "b"}) == set()
 
 
-def question(goal: Goal, ceiling_usd: float | None = None) -> Question:
-    return Question(catalog(), HERE, THERE, goal, PlanningLimits(machines_per_region=2), 1 << 17, ceiling_usd, None)
+def plan_request(goal: Goal, ceiling_usd: float | None = None) -> PlanRequest:
+    return PlanRequest(catalog(), HERE, THERE, goal, PlanningLimits(machines_per_region=2), 1 << 17, ceiling_usd, None)
 
 
-def state(**changes: Any) -> State:
+def state(**changes: Any) -> TransferState:
     """Half of a GB is left, over a direct link that carries 15 of its 47 Mbit/s."""
     rest: dict[str, Any] = {
         "left_bytes": 500_000_000,
@@ -151,11 +151,11 @@ def state(**changes: Any) -> State:
         "links": {(HERE, THERE): 0.015},
         "dead": {},
     }
-    return State(**{**rest, **changes})
+    return TransferState(**{**rest, **changes})
 
 
 def test_a_slow_link_is_left_for_the_relay() -> None:
-    found = ask_again(question(Fastest()), state())
+    found = revise_plan(plan_request(Fastest()), state())
     assert found is not None
     assert any("azure-westus2-1" in route.nodes for route in found.plan.routes)
 
@@ -164,13 +164,13 @@ def test_a_plan_that_is_hardly_better_is_not_taken() -> None:
     fastest = plan_overlay(catalog(), HERE, THERE, 0.5, Fastest(), PlanningLimits(machines_per_region=2))
     assert fastest.prediction is not None
     almost = state(links={}, carried_gbps=fastest.prediction.throughput_gbps * 0.95)
-    assert ask_again(question(Fastest()), almost) is None
-    assert ask_again(question(Cheapest()), state()) is None, "the cheapest way is the slow one still"
+    assert revise_plan(plan_request(Fastest()), almost) is None
+    assert revise_plan(plan_request(Cheapest()), state()) is None, "the cheapest way is the slow one still"
 
 
 @pytest.mark.parametrize("ceiling_usd", [0.1, 0.13, 0.2])
 def test_a_ceiling_is_less_by_what_was_spent_and_never_passed(ceiling_usd: float) -> None:
-    found = ask_again(question(MaxCost(ceiling_usd), ceiling_usd), state())
+    found = revise_plan(plan_request(MaxCost(ceiling_usd), ceiling_usd), state())
     assert found is not None
     assert found.plan.prediction is not None and found.ceiling_usd_per_gb is not None
     assert found.plan.prediction.cost_usd <= ceiling_usd - 0.051
@@ -180,25 +180,25 @@ def test_a_ceiling_is_less_by_what_was_spent_and_never_passed(ceiling_usd: float
 
 @pytest.mark.parametrize("ceiling_usd", [0.052, 0.07])
 def test_no_plan_is_taken_where_the_ceiling_has_no_room_for_one(ceiling_usd: float) -> None:
-    assert ask_again(question(MaxCost(ceiling_usd), ceiling_usd), state()) is None
+    assert revise_plan(plan_request(MaxCost(ceiling_usd), ceiling_usd), state()) is None
 
 
 def test_a_deadline_or_rate_that_cannot_be_had_any_more_is_missed_by_little() -> None:
     for goal in (Deadline(85.0), MinThroughput(0.5)):
-        found = ask_again(question(goal), state())
+        found = revise_plan(plan_request(goal), state())
         assert found is not None and found.plan.prediction is not None
         assert found.plan.prediction.throughput_gbps > 0.09
 
 
 def test_a_region_whose_machine_is_gone_is_not_planned_with() -> None:
-    assert ask_again(question(Fastest()), state(dead={"azure-westus2-1": VIA})) is None
+    assert revise_plan(plan_request(Fastest()), state(dead={"azure-westus2-1": VIA})) is None
 
 
 def test_no_gateway_gets_the_name_of_one_that_is_gone() -> None:
     world = {**WORLD, "regions": {**WORLD["regions"], RELAY: {**WORLD["regions"][RELAY], "machines": 2}}}
     roomy = sky_catalog(network_from_document(world, Path()), load_catalog())
-    asked = Question(roomy, HERE, THERE, Fastest(), PlanningLimits(machines_per_region=2), 1 << 17, None, None)
-    found = ask_again(asked, state(dead={"azure-westus2-1": VIA}))
+    asked = PlanRequest(roomy, HERE, THERE, Fastest(), PlanningLimits(machines_per_region=2), 1 << 17, None, None)
+    found = revise_plan(asked, state(dead={"azure-westus2-1": VIA}))
     assert found is not None
     names = {gateway.name for gateway in found.plan.gateways}
     assert "azure-westus2-2" in names and "azure-westus2-1" not in names
@@ -209,10 +209,10 @@ def test_a_new_plan_goes_on_in_the_price_tier_that_was_reached() -> None:
     known = catalog()
     dear = EgressPrice((PriceTier(0.0, 1.0), PriceTier(1.0, 0.1)), Origin("imported", "a test", ""))
     prices = replace(known.prices, pairs={**known.prices.pairs, (HERE, THERE): dear, (VIA, THERE): dear})
-    asked = replace(question(Fastest()), catalog=replace(known, prices=prices))
+    asked = replace(plan_request(Fastest()), catalog=replace(known, prices=prices))
     dearest = []
     for now in (state(), state(sent_gb={(HERE, THERE): 1.5})):
-        found = ask_again(asked, now)
+        found = revise_plan(asked, now)
         assert found is not None and found.plan.overlay is not None
         dearest.append(max(edge.usd_per_gb for edge in found.plan.overlay.edges))
     assert dearest == [pytest.approx(1.0), pytest.approx(0.1)]

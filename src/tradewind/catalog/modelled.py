@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tradewind.model.grid import Link
 from tradewind.model.origin import Origin
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 
 __all__ = ["LinkModel", "distance_km", "modelled_links"]
 
@@ -41,7 +41,7 @@ class LinkModel:
         return self.cap_gbps / (1 + math.pow(max(km, KM_MIN) / self.half_km, self.steepness))
 
 
-def distance_km(a: Place, b: Place) -> float:
+def distance_km(a: RegionInfo, b: RegionInfo) -> float:
     """Great-circle distance (haversine)."""
     lat_a, lon_a, lat_b, lon_b = map(math.radians, (a.latitude_deg, a.longitude_deg, b.latitude_deg, b.longitude_deg))
     half = math.sin((lat_b - lat_a) / 2) ** 2 + math.cos(lat_a) * math.cos(lat_b) * math.sin((lon_b - lon_a) / 2) ** 2
@@ -49,7 +49,7 @@ def distance_km(a: Place, b: Place) -> float:
 
 
 def modelled_links(
-    places: Mapping[Region, Place], models: Mapping[tuple[str, str], LinkModel]
+    places: Mapping[Region, RegionInfo], models: Mapping[tuple[str, str], LinkModel]
 ) -> Iterator[tuple[tuple[Region, Region], Link]]:
     """A link for every ordered pair of places whose providers are modelled."""
     for src in places.values():

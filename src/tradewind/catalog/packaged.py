@@ -12,7 +12,7 @@ from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, StoreFigures, r
 from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressRule
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 
 __all__ = ["Packaged", "read_packaged"]
 
@@ -26,7 +26,7 @@ _ASSUMED_SPOT = Origin("assumed", f"{SPOT_PART:.0%} of the on-demand price", "")
 class Packaged:
     """Contents of the packaged tables."""
 
-    places: dict[Region, Place]
+    places: dict[Region, RegionInfo]
     rules: tuple[EgressRule, ...]
     models: dict[tuple[str, str], LinkModel]
     offers: dict[str, tuple[MachineOffer, ...]]
@@ -46,9 +46,9 @@ def read_packaged() -> Packaged:
         )
 
 
-def _places(path: Path) -> Iterator[Place]:
+def _places(path: Path) -> Iterator[RegionInfo]:
     for row in read_rows(path, [["region"]]):
-        yield Place(
+        yield RegionInfo(
             row.region("region"),
             row.fields["label"],
             row.number("latitude_deg", low=-90, high=90),

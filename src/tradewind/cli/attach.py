@@ -8,7 +8,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 
-from tradewind.cli.output import Talk
+from tradewind.cli.terminal import Terminal
 from tradewind.engine.attach import AttachedJob, result_of
 from tradewind.engine.client import Client
 from tradewind.engine.report import job_cost, summary_lines
@@ -24,24 +24,24 @@ def attach(args: Namespace, client: Client, adopt: Callable[[], int]) -> int:
     Ctrl-C ends only this command. Raises JobNotFound, and the TransferError of the job's outcome.
     """
     client.store.load(args.id)
-    talk = Talk(quiet=args.quiet or args.json)
+    terminal = Terminal(quiet=args.quiet or args.json)
     job = AttachedJob(client.store, args.id)
     try:
-        _show(job, talk, as_json=args.json)
+        _show(job, terminal, as_json=args.json)
     except KeyboardInterrupt:
-        talk.end()
+        terminal.end()
         print(f"\njob {job.id} continues; `tradewind jobs pause {job.id}` stops it", file=sys.stderr)
         return Interrupted.exit_code
     if job.end is not None and job.end.orphaned and client.store.load(args.id).state in ("running", "interrupted"):
-        talk.end()
-        talk.say(f"note: the process that ran job {job.id} was killed; this command continues it")
+        terminal.end()
+        terminal.say(f"note: the process that ran job {job.id} was killed; this command continues it")
         try:
             return adopt()
         except JobBusy:
             if not client.store.is_owned(job.id):
                 raise
             return attach(args, client, adopt)  # Another process was first.
-    return _end(args, client, job, talk)
+    return _end(args, client, job, terminal)
 
 
 def wait(args: Namespace, client: Client) -> int:
@@ -58,7 +58,7 @@ def wait(args: Namespace, client: Client) -> int:
     return 0
 
 
-def _show(job: AttachedJob, talk: Talk, *, as_json: bool) -> None:
+def _show(job: AttachedJob, terminal: Terminal, *, as_json: bool) -> None:
     for line in job.lines():
         document = json.loads(line)
         if document["event"] == "done":
@@ -69,12 +69,12 @@ def _show(job: AttachedJob, talk: Talk, *, as_json: bool) -> None:
             continue
         event = event_from_document(document)
         if event is not None and not isinstance(event, Summary):
-            talk.event(event)
+            terminal.event(event)
 
 
-def _end(args: Namespace, client: Client, job: AttachedJob, talk: Talk) -> int:
+def _end(args: Namespace, client: Client, job: AttachedJob, terminal: Terminal) -> int:
     record = client.job(args.id)
-    talk.end(None if record.summary is None else record.summary.message)
+    terminal.end(None if record.summary is None else record.summary.message)
     code, failure = 0, None
     try:
         result_of(record, job.end)
@@ -86,7 +86,7 @@ def _end(args: Namespace, client: Client, job: AttachedJob, talk: Talk) -> int:
         summary = {} if record.summary is None else to_document(record.summary)
         print(json.dumps({"event": "done", **summary, "cost": cost.document(), "job_id": job.id, "exit_code": code}))
     elif record.summary is not None and record.progress.objects_done:
-        talk.say(*summary_lines(record.summary, plan, ceiling, cost))
+        terminal.say(*summary_lines(record.summary, plan, ceiling, cost))
     if failure is not None:
         raise failure
     return 0

@@ -13,8 +13,8 @@ from tradewind.catalog.refresh.fetch import Fetcher
 from tradewind.catalog.refresh.gcp import KEY_VARIABLE
 from tradewind.catalog.refresh.run import Endpoints, Outcome, Refresh, refresh
 from tradewind.cli.catalog import today
-from tradewind.cli.output import PLAIN_EVERY_S, printable
 from tradewind.cli.streams import write_codes
+from tradewind.cli.terminal import PLAIN_EVERY_S, printable
 from tradewind.errors import PriceApiRefused, PriceApiUnavailable, UsageError
 from tradewind.model.region import parse_region
 from tradewind.model.units import format_bytes, format_count
@@ -36,12 +36,12 @@ def refresh_prices(args: Namespace, folder: Path) -> int:
         load_catalog(folder), folder, today().isoformat(), Fetcher(progress=waiting.tell), endpoints=ENDPOINTS
     )
 
-    def told(outcome: Outcome) -> None:
+    def waiter(outcome: Outcome) -> None:
         waiting.end()
         _tell(args, outcome, left_out=_is_left_out(outcome, by_name))
 
     try:
-        outcomes = refresh(asked, args.provider, regions, told)
+        outcomes = refresh(asked, args.provider, regions, waiter)
     finally:
         waiting.end()
     _tell_unavailable(args, outcomes)

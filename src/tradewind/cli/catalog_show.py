@@ -14,13 +14,13 @@ from typing import Any
 
 from tradewind.catalog.load import load_catalog
 from tradewind.cli.catalog import today
-from tradewind.cli.output import printable
+from tradewind.cli.terminal import printable
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.grid import LinkPart
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import format_count, format_gbps
 
 FIGURE_COLUMNS = 32
@@ -127,7 +127,7 @@ def _packaged_price_dates(packaged: Catalog) -> list[str]:
     return sorted({origin.date for origin in origins if origin.date})
 
 
-def _place_document(place: Place) -> dict[str, Any]:
+def _place_document(place: RegionInfo) -> dict[str, Any]:
     return {
         "region": str(place.region),
         "label": place.label,

@@ -16,8 +16,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tradewind.cli.arguments import typed
-from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, require_same, trees_of
-from tradewind.cli.output import Talk
+from tradewind.cli.demo_sample import SampleFiles, affordable_bytes, choose_sample, require_same, trees_of
+from tradewind.cli.terminal import Terminal
 from tradewind.engine.client import Client
 from tradewind.engine.report import summary_lines
 from tradewind.engine.request import Options
@@ -87,15 +87,15 @@ def run(args: Namespace) -> int:
 
 
 def _in_sky_or_here(args: Namespace, place: Path) -> int:
-    talk = Talk(quiet=args.quiet)
+    terminal = Terminal(quiet=args.quiet)
     if not args.local:
         reason = _no_sky()
         if reason is None:
             from tradewind.cli.demo_sky import run_in_sky
 
-            return run_in_sky(args, place, talk)
-        talk.say(f"No emulated WAN here ({reason}): the demo runs on this machine alone.")
-    return _story(args, place, talk)
+            return run_in_sky(args, place, terminal)
+        terminal.say(f"No emulated WAN here ({reason}): the demo runs on this machine alone.")
+    return _story(args, place, terminal)
 
 
 def _no_sky() -> str | None:
@@ -111,10 +111,10 @@ def _no_sky() -> str | None:
         return str(error)
 
 
-def _story(args: Namespace, place: Path, talk: Talk) -> int:
-    cargo = choose_cargo(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=1))
-    talk.say(f"1. Files: {cargo}.")
-    (place / "files").write_text("".join(f"{name}\n" for name in cargo.names), encoding="utf-8")
+def _story(args: Namespace, place: Path, terminal: Terminal) -> int:
+    sample = choose_sample(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=1))
+    terminal.say(f"1. Files: {sample}.")
+    (place / "files").write_text("".join(f"{name}\n" for name in sample.names), encoding="utf-8")
     (place / "topology.json").write_text(json.dumps(TOPOLOGY), encoding="utf-8")
     options = Options(
         recursive=True, files_from=str(place / "files"), limit_bytes_per_s=RATE_BYTES_PER_S, verify="read"
@@ -124,50 +124,50 @@ def _story(args: Namespace, place: Path, talk: Talk) -> int:
     job = client.start("/", f"{copy}/", options, topology=str(place / "topology.json"), verb="demo")
     try:
         pids = job.gateway_pids
-        talk.say(
+        terminal.say(
             "2. Routes: source → north → sink (60%) and source → south → sink (40%), mutual TLS 1.3 on every hop,",
             f"   by a CA made for this run. {len(pids)} processes: "
             + ", ".join(f"{name} {pid}" for name, pid in pids.items())
             + ".",
             f"   The rate is held to {format_rate(RATE_BYTES_PER_S)} so that there is something to watch.",
         )
-        _watch(job, cargo, talk)
+        _watch(job, sample, terminal)
     except KeyboardInterrupt:
         # Nothing is to be resumed, and nothing may be written any more into what is removed next.
         job.kill()
         raise
     finally:
-        talk.end()
+        terminal.end()
         job.close()
-    return _end(job, cargo, copy, talk)
+    return _end(job, sample, copy, terminal)
 
 
-def _watch(job: RunningJob, cargo: Cargo, talk: Talk) -> None:
+def _watch(job: RunningJob, sample: SampleFiles, terminal: Terminal) -> None:
     killed = False
     for event in job.events():
         if isinstance(event, Summary):
             break
-        if isinstance(event, Progress) and not killed and event.bytes_done >= KILL_AT * cargo.bytes:
+        if isinstance(event, Progress) and not killed and event.bytes_done >= KILL_AT * sample.bytes:
             killed = True
             pid = job.gateway_pids[VICTIM]
             os.kill(pid, signal.SIGKILL)
-            talk.say(
+            terminal.say(
                 f"3. At {format_bytes(event.bytes_done)}: kill -9 {pid}, the relay {VICTIM} is gone. The other"
                 " route takes over its share."
             )
-        talk.event(event)
+        terminal.event(event)
     if not killed and job.summary is not None and job.summary.outcome == "done":
         raise JobFailed("the job ended before a relay could be killed", hint="use more data: tradewind demo --size 2GB")
 
 
-def _end(job: RunningJob, cargo: Cargo, copy: Path, talk: Talk) -> int:
+def _end(job: RunningJob, sample: SampleFiles, copy: Path, terminal: Terminal) -> int:
     assert job.summary is not None
-    talk.say("4. Report of the lead:", *(f"   {line}" for line in summary_lines(job.summary, job.plan)))
+    terminal.say("4. Report of the lead:", *(f"   {line}" for line in summary_lines(job.summary, job.plan)))
     job.result()
     began = time.monotonic()
-    require_same(cargo, copy, talk)
-    talk.say(
-        f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are identical, and there is no"
+    require_same(sample, copy, terminal)
+    terminal.say(
+        f"5. Compared without Tradewind, byte by byte: all {len(sample.names):,} files are identical, and there is no"
         f" extra file ({time.monotonic() - began:.1f} s)."
     )
     return 0

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.catalog.load import load_catalog
-from tradewind.cli.demo_cargo import Cargo, affordable_bytes, choose_cargo, require_same, trees_of
-from tradewind.cli.output import Talk
+from tradewind.cli.demo_sample import SampleFiles, affordable_bytes, choose_sample, require_same, trees_of
+from tradewind.cli.terminal import Terminal
 from tradewind.engine.client import Client
 from tradewind.engine.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
 from tradewind.engine.report import proof_words
@@ -85,10 +85,10 @@ class Racer:
 
 
 #: A transfer and what it says; None when it has no more to say, an error if it broke.
-News = tuple[Racer, Event | TradewindError | None]
+Update = tuple[Racer, Event | TradewindError | None]
 
 
-def run_in_sky(args: Namespace, place: Path, talk: Talk) -> int:
+def run_in_sky(args: Namespace, place: Path, terminal: Terminal) -> int:
     """Tells the story. Exit code 0 only if every file arrived both ways and all trees are the same.
 
     Raises:
@@ -99,23 +99,23 @@ def run_in_sky(args: Namespace, place: Path, talk: Talk) -> int:
     network = network_from_document(sky_world(catalog, list(REGIONS), SCALE, names=REGIONS), place)
     with ExitStack() as stack:
         skies = [stack.enter_context(Sky.up(network)) for _ in range(2)]
-        cargo = choose_cargo(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=2))
-        talk.say(f"1. Files: {cargo}.")
-        plans = _plans(network, cargo)
-        _introduce(network, plans, talk)
-        racers = stack.enter_context(_started(args, place, cargo, skies, plans))
+        sample = choose_sample(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=2))
+        terminal.say(f"1. Files: {sample}.")
+        plans = _plans(network, sample)
+        _introduce(network, plans, terminal)
+        racers = stack.enter_context(_started(args, place, sample, skies, plans))
         try:
-            _watch(racers, cargo, talk)
+            _watch(racers, sample, terminal)
         finally:
-            talk.end()
+            terminal.end()
         late = [reason for sky in skies if (reason := sky.stats().invalid) is not None]
-        return _end(racers, cargo, late, talk)
+        return _end(racers, sample, late, terminal)
 
 
-def _plans(network: EmulatedNetwork, cargo: Cargo) -> tuple[Plan, Plan]:
+def _plans(network: EmulatedNetwork, sample: SampleFiles) -> tuple[Plan, Plan]:
     """Direct with one machine at each end, and the fastest overlay for COST_FACTOR times its price."""
     transfer = prepare(
-        sky_catalog(network, load_catalog()), SOURCE, SINK, cargo.bytes / 1e9, PlanningLimits(machines_per_region=1)
+        sky_catalog(network, load_catalog()), SOURCE, SINK, sample.bytes / 1e9, PlanningLimits(machines_per_region=1)
     )
     straight = direct(transfer)
     assert straight is not None, "the packaged catalog has a link between all its regions"
@@ -123,11 +123,11 @@ def _plans(network: EmulatedNetwork, cargo: Cargo) -> tuple[Plan, Plan]:
     return assign_gateways(straight, lead_region=str(SOURCE)), assign_gateways(overlay, lead_region=str(SOURCE))
 
 
-def _introduce(network: EmulatedNetwork, plans: tuple[Plan, Plan], talk: Talk) -> None:
+def _introduce(network: EmulatedNetwork, plans: tuple[Plan, Plan], terminal: Terminal) -> None:
     clouds = sorted({region.provider for region in REGIONS})
     ends = {network.machines.index(machine): machine.region for machine in network.machines}
     rtt_ms = next(path.delay_us * 2e-3 for path in network.paths if (ends[path.src], ends[path.dst]) == (SOURCE, SINK))
-    talk.say(
+    terminal.say(
         f"2. Sky: {len(REGIONS)} regions of {len(clouds)} clouds ({', '.join(clouds)}) as namespaces of this host,"
         " real TCP between them,",
         f"   {SOURCE} → {SINK} {rtt_ms:.0f} ms; round trips are real, rates scaled by {network.scale:g}. There"
@@ -136,7 +136,7 @@ def _introduce(network: EmulatedNetwork, plans: tuple[Plan, Plan], talk: Talk) -
     for name, plan in zip(("direct", "overlay"), plans, strict=True):
         overlay = plan.overlay
         assert overlay is not None
-        talk.say(
+        terminal.say(
             f"   {name:<8} planned {format_gbps(overlay.throughput_gbps)} for {format_usd(overlay.cost.total_usd)}:",
             *(f"            {route.share:4.0%}  {' → '.join(route.nodes)}" for route in plan.routes),
         )
@@ -144,10 +144,10 @@ def _introduce(network: EmulatedNetwork, plans: tuple[Plan, Plan], talk: Talk) -
 
 @contextmanager
 def _started(
-    args: Namespace, place: Path, cargo: Cargo, skies: Sequence[Sky], plans: tuple[Plan, Plan]
+    args: Namespace, place: Path, sample: SampleFiles, skies: Sequence[Sky], plans: tuple[Plan, Plan]
 ) -> Iterator[list[Racer]]:
     """Both transfers, under way; ended with the block, at once if it is left early."""
-    (place / "files").write_text("".join(f"{name}\n" for name in cargo.names), encoding="utf-8")
+    (place / "files").write_text("".join(f"{name}\n" for name in sample.names), encoding="utf-8")
     client = Client(state_dir=str(place / "state"), gateway=args.gateway)
     racers: list[Racer] = []
     try:
@@ -176,32 +176,34 @@ def _started(
             racer.job.close()
 
 
-def _watch(racers: Sequence[Racer], cargo: Cargo, talk: Talk) -> None:
+def _watch(racers: Sequence[Racer], sample: SampleFiles, terminal: Terminal) -> None:
     """Both to their ends; kills the overlay's busiest relay on the way. Raises the error of one that broke."""
-    news: queue.SimpleQueue[News] = queue.SimpleQueue()
-    followers = [threading.Thread(target=_follow, args=(racer, news), daemon=True) for racer in racers]
+    updates: queue.SimpleQueue[Update] = queue.SimpleQueue()
+    followers = [threading.Thread(target=_follow, args=(racer, updates), daemon=True) for racer in racers]
     for follower in followers:
         follower.start()
     killed = False
     while not all(racer.ended for racer in racers):
-        racer, event = news.get()
+        racer, event = updates.get()
         if isinstance(event, TradewindError):
             raise event
         if event is None:
             racer.ended = True
         elif isinstance(event, Summary):
             racer.progress = event.progress
-            talk.say(f"   {racer.name}: {event.outcome} after {format_duration(event.progress.elapsed_s)}")
+            terminal.say(f"   {racer.name}: {event.outcome} after {format_duration(event.progress.elapsed_s)}")
         elif isinstance(event, Progress):
             racer.progress = event
-            if racer.name == "overlay" and not killed and event.bytes_done >= KILL_AT * cargo.bytes:
+            if racer.name == "overlay" and not killed and event.bytes_done >= KILL_AT * sample.bytes:
                 killed = True
-                _kill_busiest(racer, talk)
-            talk.live([_line(each, cargo) for each in racers], "; ".join(_line(each, cargo, 0) for each in racers))
+                _kill_busiest(racer, terminal)
+            terminal.live(
+                [_line(each, sample) for each in racers], "; ".join(_line(each, sample, 0) for each in racers)
+            )
         elif isinstance(event, ObjectFailed):
-            talk.event(event)
+            terminal.event(event)
         elif isinstance(event, Notice):
-            talk.say(f"   {racer.name}: {event.message}")
+            terminal.say(f"   {racer.name}: {event.message}")
     for follower in followers:
         follower.join(FOLLOWER_S)
     if not killed and all(racer.job.summary is not None for racer in racers):
@@ -211,18 +213,18 @@ def _watch(racers: Sequence[Racer], cargo: Cargo, talk: Talk) -> None:
         )
 
 
-def _follow(racer: Racer, news: queue.SimpleQueue[News]) -> None:
+def _follow(racer: Racer, updates: queue.SimpleQueue[Update]) -> None:
     """Hands the events of one job on, and last None or its error."""
     try:
         for event in racer.job.events():
-            news.put((racer, event))
+            updates.put((racer, event))
     except TradewindError as error:
-        news.put((racer, error))
+        updates.put((racer, error))
     else:
-        news.put((racer, None))
+        updates.put((racer, None))
 
 
-def _kill_busiest(racer: Racer, talk: Talk) -> None:
+def _kill_busiest(racer: Racer, terminal: Terminal) -> None:
     carried = {
         relay: sum(route.share for route in racer.plan.routes if relay in route.nodes[1:-1])
         for route in racer.plan.routes
@@ -232,14 +234,14 @@ def _kill_busiest(racer: Racer, talk: Talk) -> None:
     pid = racer.job.gateway_pids[victim]
     os.kill(pid, signal.SIGKILL)
     so_far = format_gbps(racer.progress.bytes_per_s * 8e-9)
-    talk.say(
+    terminal.say(
         f"3. At {format_bytes(racer.progress.bytes_done)} of the overlay, {so_far} so far: kill -9 {pid},",
         f"   the relay {victim} is gone. It carried {carried[victim]:.0%}; the other routes take that over.",
     )
 
 
-def _line(racer: Racer, cargo: Cargo, bar_characters: int = BAR_CHARACTERS) -> str:
-    part = min(1.0, racer.progress.bytes_done / cargo.bytes)
+def _line(racer: Racer, sample: SampleFiles, bar_characters: int = BAR_CHARACTERS) -> str:
+    part = min(1.0, racer.progress.bytes_done / sample.bytes)
     full = round(part * bar_characters)
     bar = f"{'█' * full}{'░' * (bar_characters - full)}  " if bar_characters else ""
     return (
@@ -248,21 +250,21 @@ def _line(racer: Racer, cargo: Cargo, bar_characters: int = BAR_CHARACTERS) -> s
     )
 
 
-def _end(racers: Sequence[Racer], cargo: Cargo, late: Sequence[str], talk: Talk) -> int:
+def _end(racers: Sequence[Racer], sample: SampleFiles, late: Sequence[str], terminal: Terminal) -> int:
     proofs = [racer.job.result().summary.proofs for racer in racers]
-    talk.say("4. " + _table_head(), *(f"   {_row(racer)}" for racer in racers))
+    terminal.say("4. " + _table_head(), *(f"   {_row(racer)}" for racer in racers))
     quickest = racers[0].progress.elapsed_s / racers[1].progress.elapsed_s
-    talk.say(f"   Although it lost a relay, the overlay was {quickest:.1f} times as fast as the direct path.")
+    terminal.say(f"   Although it lost a relay, the overlay was {quickest:.1f} times as fast as the direct path.")
     words = sorted({proof_words(name) for proof in proofs for name in proof})
-    talk.say(f"   Proven by Tradewind, each file: {'; '.join(words)}.")
+    terminal.say(f"   Proven by Tradewind, each file: {'; '.join(words)}.")
     for reason in late:
-        talk.warn(f"   INVALID as a measurement: {reason}. The bytes count, the times do not.")
+        terminal.warn(f"   INVALID as a measurement: {reason}. The bytes count, the times do not.")
     began_s = time.monotonic()
     for racer in racers:
-        require_same(cargo, racer.copy, talk, f"{racer.name}: ")
-    talk.say(
-        f"5. Compared without Tradewind, byte by byte: all {len(cargo.names):,} files are identical in both copies, and"
-        f" there is no extra file ({time.monotonic() - began_s:.1f} s)."
+        require_same(sample, racer.copy, terminal, f"{racer.name}: ")
+    terminal.say(
+        f"5. Compared without Tradewind, byte by byte: all {len(sample.names):,} files are identical in both "
+        f"copies, and there is no extra file ({time.monotonic() - began_s:.1f} s)."
     )
     return 0
 

@@ -13,16 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["OUTPUT", "Keeper", "detach"]
+__all__ = ["OUTPUT_FILE", "DetachedProcess", "detach"]
 
 #: In the job's folder: what the command would have said from the moment at which it was left alone.
-OUTPUT = "output.log"
+OUTPUT_FILE = "output.log"
 #: A job's id is no longer than this.
 ID_BYTES_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class DetachedProcess:
     """This process, as the one that stays with the job."""
 
     line: int
@@ -32,7 +32,7 @@ class Keeper:
         """The job runs: lets go of the terminal, and says so to the process that waits. Raises OSError."""
         sys.stdout.flush()
         sys.stderr.flush()
-        output = os.open(Path(folder) / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        output = os.open(Path(folder) / OUTPUT_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         nowhere = os.open(os.devnull, os.O_RDONLY)
         for opened, streams in ((nowhere, (0,)), (output, (1, 2))):
             for stream in streams:
@@ -43,7 +43,7 @@ class Keeper:
         os.close(self.line)
 
 
-def detach(*, say: bool, as_json: bool) -> Keeper | int:
+def detach(*, say: bool, as_json: bool) -> DetachedProcess | int:
     """Goes on as two processes: in the new one a Keeper, in this one, once the job runs or has ended, the exit code.
 
     The id goes to standard output, unless `as_json`, where the event `started` has said it; `say` adds what to do with
@@ -56,11 +56,11 @@ def detach(*, say: bool, as_json: bool) -> Keeper | int:
     if process == 0:
         os.close(waiting)
         os.setsid()
-        return Keeper(line)
+        return DetachedProcess(line)
     os.close(line)
     try:
-        with os.fdopen(waiting, "rb") as told:
-            job_id = told.read(ID_BYTES_MAX).decode()
+        with os.fdopen(waiting, "rb") as waiter:
+            job_id = waiter.read(ID_BYTES_MAX).decode()
     except KeyboardInterrupt:
         os.kill(process, signal.SIGTERM)
         os.waitpid(process, 0)

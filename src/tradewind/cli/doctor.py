@@ -16,7 +16,7 @@ from tradewind._version import __version__
 from tradewind.cli.config import unknown_variables
 from tradewind.cli.one_store import place_of
 from tradewind.cli.options import access, add_side_arguments
-from tradewind.cli.output import printable
+from tradewind.cli.terminal import printable
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.request import directory_place, store_spec
 from tradewind.errors import ConfigError, TradewindError

@@ -55,13 +55,13 @@ class Failures:
             return []
         return _lines(failed)
 
-    def end(self, last_words: str | None) -> list[str]:
-        """The lines that are left, but for what `last_words`, which follow, say themselves."""
-        return list(self._end(last_words or ""))
+    def end(self, final_message: str | None) -> list[str]:
+        """The lines that are left, but for what `final_message`, which follow, say themselves."""
+        return list(self._end(final_message or ""))
 
-    def _end(self, last_words: str) -> Iterator[str]:
+    def _end(self, final_message: str) -> Iterator[str]:
         for group in self._groups.values():
-            if group.first_message in last_words:
+            if group.first_message in final_message:
                 continue
             for failed in group.waiting:
                 yield from _lines(failed)

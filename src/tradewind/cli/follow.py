@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from tradewind.cli.failures import Failures
-from tradewind.cli.output import Talk
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
+from tradewind.cli.terminal import Terminal
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
 from tradewind.engine.running import RunningJob, kill_unclosed, resume_hint
 from tradewind.errors import Interrupted, TransferError
@@ -38,7 +38,7 @@ class Follower(StopHandlers):
         self._after_dry_run = after_dry_run
         self._json: bool = args.json
         self._verb: str = args.verb
-        self._talk = Talk(quiet=args.quiet or args.json)
+        self._terminal = Terminal(quiet=args.quiet or args.json)
         #: The job that a stop signal drains; without a job the main thread is interrupted.
         self._job: RunningJob | None = None
         #: Set by the handler, which does nothing else once there is a job.
@@ -84,19 +84,19 @@ class Follower(StopHandlers):
             if note is not None:
                 print(json.dumps({"event": "notice", "message": note}), flush=True)
         if note is not None:
-            self._talk.say(f"note: {note}")
-        self._talk.say(*plan_lines(self._verb, source, destinations, job.plan, job.spec.ceiling_usd_per_gb))
+            self._terminal.say(f"note: {note}")
+        self._terminal.say(*plan_lines(self._verb, source, destinations, job.plan, job.spec.ceiling_usd_per_gb))
         if begun is not None:
             begun()
         if isinstance(job.spec.selection, ObjectSelection) and len(job.spec.targets) == 1:
-            self._talk.failures = Failures(hold=True)  # The last line will say it.
+            self._terminal.failures = Failures(hold=True)  # The last line will say it.
         try:
             self._follow(job)
         finally:
-            self._talk.end(None if job.summary is None else job.summary.message)
+            self._terminal.end(None if job.summary is None else job.summary.message)
             job.close()
         if job.summary is not None and not self._json:
-            self._talk.say(*_closing_lines(job.summary, job))
+            self._terminal.say(*_closing_lines(job.summary, job))
         self._end_dry_run(job)
         if self._json:
             return self._json_end(job)
@@ -125,7 +125,7 @@ class Follower(StopHandlers):
                 continue
             event = event_from_document(json.loads(line))
             if event is not None and not isinstance(event, Summary):
-                self._talk.event(event)
+                self._terminal.event(event)
 
     def _json_end(self, job: RunningJob) -> int:
         """The last line: the summary with what the job has cost, job id and exit code."""

@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from tradewind.cli.arguments import add_setting
-from tradewind.cli.output import printable
+from tradewind.cli.terminal import printable
 from tradewind.engine.client import Client
 from tradewind.engine.jobs import RESUMABLE, JobRecord
 from tradewind.engine.report import cost_lines, job_cost, ledger_table, summary_lines

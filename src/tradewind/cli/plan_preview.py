@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.client import Client
-from tradewind.engine.regions import Side, asked_regions, known_region, named_region
+from tradewind.engine.regions import Side, find_regions, known_region, named_region
 from tradewind.engine.request import Options
 from tradewind.errors import UsageError
 from tradewind.model.event import Summary
@@ -234,7 +234,7 @@ def preview_of(args: Namespace, options: Options, client: Client) -> Preview:
         one_is_known = any(side.region for side in said)
         return Preview(args, options, client, said if args.dry_run and one_is_known else None)
     if args.dry_run or goals:
-        source, destination = asked_regions(pairs, client.gateway)
+        source, destination = find_regions(pairs, client.gateway)
     else:
         source, destination = (known_region(*pair) for pair in pairs)
     preview = Preview(args, options, client, (source, destination))

@@ -118,8 +118,8 @@ def _status(args: Namespace, sky: Sky) -> int:
     width = max((len(machine) for machine in machines), default=0)
     for link in shown:
         path = carried.get((link["src"], link["dst"]))
-        told = "" if path is None else f"  {path.packets:,} packets, {path.queue_drops:,} dropped, {path.lost:,} lost"
-        print(f"{link['src']:<{width}} → {link['dst']:<{width}}  {_link_words(link)}{told}")
+        waiter = "" if path is None else f"  {path.packets:,} packets, {path.queue_drops:,} dropped, {path.lost:,} lost"
+        print(f"{link['src']:<{width}} → {link['dst']:<{width}}  {_link_words(link)}{waiter}")
     if not shown:
         print(f"{format_count(len(links), 'link')}: `tradewind sky status --json` lists them")
     print(f"late {stats.lateness_mean_ms:.3f} ms on average, {stats.lateness_max_ms:.1f} ms at worst", end="")

@@ -18,7 +18,7 @@ from tradewind.errors import UsageError
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
 
 if TYPE_CHECKING:
-    from tradewind.cli.detach import Keeper
+    from tradewind.cli.detach import DetachedProcess
     from tradewind.engine.client import Client
 
 
@@ -179,11 +179,11 @@ def transfer(args: Namespace, options: Options) -> int:
         raise UsageError("--detach and --dry-run cannot be combined", hint="a dry run ends at once")
     from tradewind.cli.detach import detach
 
-    keeper = detach(say=not (args.json or args.quiet), as_json=args.json)
-    return keeper if isinstance(keeper, int) else _run(args, options, keeper)
+    detached = detach(say=not (args.json or args.quiet), as_json=args.json)
+    return detached if isinstance(detached, int) else _run(args, options, detached)
 
 
-def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
+def _run(args: Namespace, options: Options, detached: DetachedProcess | None) -> int:
     from tradewind.cli.deleting import run_with_question
     from tradewind.cli.follow import follow
     from tradewind.cli.plan_preview import preview_of
@@ -202,7 +202,7 @@ def _run(args: Namespace, options: Options, keeper: Keeper | None) -> int:
         with follow(args, preview.after_dry_run) as follower:
             job = engine.start(proposal, argv=[args.verb, *args.words], keep_logs=args.keep_logs).running
             assert job is not None
-            begun = None if keeper is None else partial(keeper.leave, job.id, client.store.path(job.id))
+            begun = None if detached is None else partial(detached.leave, job.id, client.store.path(job.id))
             source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
             return run_with_question(follower, client, job, source, destinations, yes=args.yes, note=note, begun=begun)
 

@@ -22,15 +22,15 @@ from typing import Any
 from tradewind.engine.compile import RunSettings, compile_programs, push_order
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.ledger import JobLedger
-from tradewind.engine.promise import PromiseWatch, Shortfall
+from tradewind.engine.rates import RateMonitor, Shortfall
 from tradewind.engine.replan import (
-    Question,
+    PlanRequest,
     RegionPair,
     RevisedPlan,
-    State,
-    ask_again,
+    TransferState,
     ceiling_usd_per_gb,
     observed_links,
+    revise_plan,
     unreachable,
     with_names,
 )
@@ -80,9 +80,16 @@ class Adaptation:
     """
 
     def __init__(
-        self, question: Question, plan: Plan, spec: JobSpec, *, replan: bool, on_change: Changed, ledger: JobLedger
+        self,
+        plan_request: PlanRequest,
+        plan: Plan,
+        spec: JobSpec,
+        *,
+        replan: bool,
+        on_change: Changed,
+        ledger: JobLedger,
     ) -> None:
-        self._question, self._replan, self._on_change, self._ledger = question, replan, on_change, ledger
+        self._plan_request, self._replan, self._on_change, self._ledger = plan_request, replan, on_change, ledger
         self._notices: SimpleQueue[str] = SimpleQueue()
         self._ended = False
         #: Held while a change becomes the plan: none does after an end.
@@ -97,7 +104,7 @@ class Adaptation:
         self.plan_of_all = plan
         self._expected_usd = plan.overlay.cost.total_usd if plan.overlay else 0.0
         self._ids: dict[tuple[str, ...], int] = {}
-        self._watch: PromiseWatch | None = None
+        self._watch: RateMonitor | None = None
         self._retired: _Retired | None = None
         self._seen_s = 0.0
         #: By route, since when it is down.
@@ -159,10 +166,10 @@ class Adaptation:
         if seen is None:
             return
         if not self._replan:
-            self._tell_once(seen, "--replan would plan again")
+            self._notify_once(seen, "--replan would plan again")
         elif self._asked < REPLANS_MAX and (self._asked == 0 or self._seen_s >= self._asked_s + REPLAN_PAUSE_S):
             self._asked, self._asked_s = self._asked + 1, self._seen_s
-            self._in_background(self._ask_and_change, seen, dict(progress))
+            self._in_background(self._revise_and_change, seen, dict(progress))
 
     def _is_down(self, progress: Mapping[str, Any]) -> bool:
         """Return whether a route of the plan has been down for DOWN_S."""
@@ -204,11 +211,11 @@ class Adaptation:
 
     def _ceiling_now(self, plan: Plan) -> float | None:
         """Return the mean price of a byte that the ceiling allows, after what the machines have cost."""
-        if self._question.ceiling_usd is None or self._total_bytes == 0:
+        if self._plan_request.ceiling_usd is None or self._total_bytes == 0:
             return self.spec.ceiling_usd_per_gb
         ledger, now_s = self._ledger.ledger, self._ledger.unix_s
         room = ceiling_usd_per_gb(
-            self._question.ceiling_usd,
+            self._plan_request.ceiling_usd,
             plan,
             self._total_bytes,
             machines_usd=ledger.usd_of("machine", now_s),
@@ -217,7 +224,7 @@ class Adaptation:
         return max(self.spec.ceiling_usd_per_gb or 0.0, room or 0.0)
 
     def _follow(self, since_s: float) -> None:
-        self._watch = PromiseWatch(
+        self._watch = RateMonitor(
             self.plan,
             self._ids,
             limit_bytes_per_s=self.spec.rate_limit_bytes_per_s,
@@ -236,21 +243,21 @@ class Adaptation:
         self._thread = threading.Thread(target=guarded, name="replanning", daemon=True)
         self._thread.start()
 
-    def _tell_once(self, seen: Shortfall, what_then: str) -> None:
+    def _notify_once(self, seen: Shortfall, what_then: str) -> None:
         if not self._told.issuperset(seen.under):
             self._told.update(seen.under)
             self._notices.put(f"{_words(self.plan, seen)}: {what_then}")
 
-    def _ask_and_change(self, seen: Shortfall, progress: Mapping[str, Any]) -> None:
+    def _revise_and_change(self, seen: Shortfall, progress: Mapping[str, Any]) -> None:
         places = {gateway.name: Region.parse(gateway.region) for gateway in self.plan.gateways}
         living = self._gateways.living()
         dead = unreachable(self.plan, seen, living)
         self._dead |= {name: places[name] for name in dead}
         # Of a route whose gateway ended nothing is learned of its links.
         with_links = replace(seen, under=tuple(route for route in seen.under if set(route) <= living))
-        self._links |= observed_links(self._question.catalog, self.plan, with_links)
+        self._links |= observed_links(self._plan_request.catalog, self.plan, with_links)
         elapsed_s, ledger, now_s = self._seen_s, self._ledger.ledger, self._ledger.unix_s
-        state = State(
+        state = TransferState(
             left_bytes=progress["bytes_total"] - progress["bytes_done"],
             total_bytes=progress["bytes_total"],
             elapsed_s=elapsed_s,
@@ -262,9 +269,9 @@ class Adaptation:
             dead=self._dead,
             sent_gb=_by_regions(ledger.sent_gb()),
         )
-        found = ask_again(self._question, state)
+        found = revise_plan(self._plan_request, state)
         if found is None:
-            return self._tell_once(seen, "the planner found no better plan")
+            return self._notify_once(seen, "the planner found no better plan")
         if self._ended:
             return None  # It ended while the planner was at work: no machine is ordered any more.
         words = _words(self.plan, seen)
@@ -282,7 +289,7 @@ class Adaptation:
         """Starts what the plan needs, and gives all gateways their routes, the lead last."""
         before, plan = self.plan, found.plan
         gone = frozenset(self._dead) | frozenset(replaced or ())
-        self._ledger.add_prices(plan_prices(plan, self._question.catalog))
+        self._ledger.add_prices(plan_prices(plan, self._plan_request.catalog))
         known = {gateway.name for gateway in before.gateways}
         deployment = self._gateways.grow(plan, self._ledger.room_s(plan, without=known), replaced)
         fresh = itertools.count(max(self._ids.values()) + 1)
@@ -377,7 +384,7 @@ def _words(plan: Plan, seen: Shortfall) -> str:
     places = {gateway.name: gateway.region for gateway in plan.gateways}
     regions = [places[name] for name in worst]
     kind = "link" if len(regions) == 2 else "route"
-    carried, promised = format_gbps(seen.carried_gbps[worst]), format_gbps(seen.promised_gbps[worst])
+    carried, promised = format_gbps(seen.carried_gbps[worst]), format_gbps(seen.planned_gbps[worst])
     return f"{kind} {' → '.join(regions)} carries {carried} of {promised}"
 
 

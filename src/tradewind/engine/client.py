@@ -91,7 +91,7 @@ CEILING_ROUNDING = 1e-3
 ORPHAN_DRAIN_S = 30.0
 
 #: A URL or a local path.
-Place = str | os.PathLike[str]
+UrlOrPath = str | os.PathLike[str]
 
 
 class Client:
@@ -112,8 +112,8 @@ class Client:
 
     def copy(
         self,
-        source: Place | Sequence[Place],
-        destination: Place | Sequence[Place],
+        source: UrlOrPath | Sequence[UrlOrPath],
+        destination: UrlOrPath | Sequence[UrlOrPath],
         options: Options | None = None,
         *,
         topology: str | None = None,
@@ -130,8 +130,8 @@ class Client:
 
     def sync(
         self,
-        source: Place,
-        destination: Place | Sequence[Place],
+        source: UrlOrPath,
+        destination: UrlOrPath | Sequence[UrlOrPath],
         options: Options | None = None,
         *,
         topology: str | None = None,
@@ -144,8 +144,8 @@ class Client:
 
     def start(
         self,
-        source: Place | Sequence[Place],
-        destination: Place | Sequence[Place],
+        source: UrlOrPath | Sequence[UrlOrPath],
+        destination: UrlOrPath | Sequence[UrlOrPath],
         options: Options | None = None,
         *,
         topology: str | None = None,
@@ -279,9 +279,9 @@ class Client:
         """
         if not self.store.is_owned(record.id):
             with suppress(JobBusy):
-                self.store.wait_unled(record.id, ORPHAN_DRAIN_S)
+                self.store.wait_lead_ended(record.id, ORPHAN_DRAIN_S)
             record = self.store.load(record.id)
-        self.store.require_unled(record.id)
+        self.store.require_no_lead(record.id)
         if record.state in ("done", "cancelled"):
             raise UsageError(f"job {record.id} is {record.state}; there is nothing to resume")
 
@@ -345,7 +345,9 @@ class Client:
         """Return all jobs of the state folder, oldest first."""
         return [self._with_cost(record) for record in self.store.records()]
 
-    def unfinished(self, source: Place | Sequence[Place], destination: Place | Sequence[Place]) -> JobRecord | None:
+    def unfinished(
+        self, source: UrlOrPath | Sequence[UrlOrPath], destination: UrlOrPath | Sequence[UrlOrPath]
+    ) -> JobRecord | None:
         """Return the latest interrupted job with this source and destination. Raises UsageError.
 
         Only the last jobs are searched.
@@ -465,7 +467,7 @@ class Client:
 
     def _adaptation(self, job_id: str, spec: JobSpec, setup: Setup, ledger: JobLedger) -> Adaptation | None:
         """Return the adaptation that watches a planned job, and changes its plan if that is allowed."""
-        if setup.question is None:
+        if setup.plan_request is None:
             return None
         from tradewind.engine.adapt import Adaptation
 
@@ -473,7 +475,7 @@ class Client:
             if spec.state_dir is not None:
                 self.store.update(job_id, {"topology": topology_document(plan), "spec": to_document(spec)})
 
-        return Adaptation(setup.question, setup.plan, spec, replan=setup.replan, on_change=changed, ledger=ledger)
+        return Adaptation(setup.plan_request, setup.plan, spec, replan=setup.replan, on_change=changed, ledger=ledger)
 
     @staticmethod
     def _deploy(spec: JobSpec, gateways: JobGateways, run: RunSettings, plan: Plan) -> None:
@@ -491,7 +493,7 @@ class Client:
     def _stop_running(self, job_id: str) -> None:
         """Return when no process works on the job any more. Who runs it sees by itself that it is to stop."""
         self._drain_running(job_id)
-        self.store.wait_unled(job_id)
+        self.store.wait_lead_ended(job_id)
         self.store.wait_unowned(job_id)
 
     def _drain_running(self, job_id: str) -> None:
@@ -504,13 +506,13 @@ class Client:
             finally:
                 control.close()
         except (OSError, ValueError, KeyError, GatewayLost):
-            if self.store.is_led(job_id) and not self.store.is_owned(job_id):
+            if self.store.has_lead(job_id) and not self.store.is_owned(job_id):
                 raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None
 
 
 def copy(
-    source: Place | Sequence[Place],
-    destination: Place | Sequence[Place],
+    source: UrlOrPath | Sequence[UrlOrPath],
+    destination: UrlOrPath | Sequence[UrlOrPath],
     options: Options | None = None,
     *,
     topology: str | None = None,
@@ -521,8 +523,8 @@ def copy(
 
 
 def sync(
-    source: Place,
-    destination: Place | Sequence[Place],
+    source: UrlOrPath,
+    destination: UrlOrPath | Sequence[UrlOrPath],
     options: Options | None = None,
     *,
     topology: str | None = None,
@@ -543,7 +545,7 @@ def shown_sources(sources: Sequence[str]) -> str:
     return first if len(sources) == 1 else f"{first} and {format_count(len(sources) - 1, 'more source')}"
 
 
-def _texts(places: Place | Sequence[Place]) -> tuple[str, ...]:
+def _texts(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
     """One place or several, as text."""
     several = (places,) if isinstance(places, (str, os.PathLike)) else places
     return tuple(os.fspath(place) for place in several)

@@ -43,7 +43,7 @@ FINISHED_JOBS_MAX = 1000
 #: An unfinished job of the same source and destinations is looked for among so many of the latest.
 LATEST_JOBS = 100
 #: A lead that was asked to stop is gone within so long: it drains for 4 s, ends its uploads, and its gateway exits.
-LED_MAX_S = 120.0
+LEAD_END_S_MAX = 120.0
 #: Jobs are created before the year 10000: later times have no date.
 CREATED_UNIX_MS_MAX = 253_402_300_799_999
 #: A folder without a job that has not changed for so long is removed, unless a client has its lock. Clients of earlier
@@ -182,21 +182,21 @@ class JobStore:
                 return record if record.state in ("interrupted", "paused") else None
         return None
 
-    def is_led(self, job_id: str) -> bool:
+    def has_lead(self, job_id: str) -> bool:
         """Return whether a lead lives and works on it. Looks at the lead's lock without taking it."""
         try:
             return is_locked(os.path.join(self.path(job_id), LOCK_FILE))
         except OSError:
             return False  # A lead could not use it either.
 
-    def wait_unled(self, job_id: str, timeout_s: float = LED_MAX_S) -> None:
+    def wait_lead_ended(self, job_id: str, timeout_s: float = LEAD_END_S_MAX) -> None:
         """Return when no lead works on the job any more. Raises JobBusy if one still does after the timeout."""
         if not wait_unlocked(os.path.join(self.path(job_id), LOCK_FILE), timeout_s):
             raise JobBusy(f"job {job_id} still runs {timeout_s:.0f} s after it was asked to stop")
 
-    def require_unled(self, job_id: str) -> None:
+    def require_no_lead(self, job_id: str) -> None:
         """Raises JobBusy if a lead works on it."""
-        if self.is_led(job_id):
+        if self.has_lead(job_id):
             # The lead of a command that was killed drains first.
             hint = f"if its command was killed, resume it in 10 s; `tradewind jobs cancel {job_id}` stops it for good"
             raise JobBusy(f"job {job_id} is running", hint=hint)
@@ -252,7 +252,7 @@ class JobStore:
     def _state(self, job_id: str, status: JobStatus | None) -> RecordedState:
         if status is not None and status.state not in ("running", "interrupted"):
             return status.state
-        if self.is_led(job_id) or self.is_owned(job_id):
+        if self.has_lead(job_id) or self.is_owned(job_id):
             return "running"
         return "paused" if is_paused(self.path(job_id)) else "interrupted"
 
@@ -263,7 +263,7 @@ class JobStore:
         except OSError:
             return False
 
-    def wait_unowned(self, job_id: str, timeout_s: float = LED_MAX_S) -> None:
+    def wait_unowned(self, job_id: str, timeout_s: float = LEAD_END_S_MAX) -> None:
         """Return when no process runs the job any more. Raises JobBusy if one still does after the timeout."""
         if not wait_unlocked(os.path.join(self.path(job_id), CLIENT_LOCK_FILE), timeout_s):
             raise JobBusy(f"job {job_id} still runs {timeout_s:.0f} s after it was asked to stop")

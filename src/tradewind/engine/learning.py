@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tradewind.catalog.learned import Sample
     from tradewind.model.catalog import Catalog
 
-__all__ = ["EMULATED", "LESSON_BYTES_MIN", "LESSON_S_MIN", "RouteWatch", "learn", "teaching_hops"]
+__all__ = ["EMULATED", "SAMPLE_BYTES_MIN", "SAMPLE_S_MIN", "RouteWatch", "measurable_hops", "record_samples"]
 
 EMULATED = frozenset({"sky"})
 """Kinds of provider whose regions are emulated: their rates are not real."""
-LESSON_BYTES_MIN = 256 << 20
-LESSON_S_MIN = 10.0
+SAMPLE_BYTES_MIN = 256 << 20
+SAMPLE_S_MIN = 10.0
 """Nothing is learned from a hop that carried less, or for a shorter time: connections were still opening."""
 SCALED_CONNECTIONS_MIN = 16
 """A link's rate is that of 64 connections. A hop with fewer is scaled up to them, but not by more than four times."""
@@ -74,7 +74,7 @@ class RouteWatch:
         return self._routes.get(" → ".join(stations), _Activity())
 
 
-def teaching_hops(plan: Plan, deployment: Deployment) -> dict[Hop, tuple[Region, Region]]:
+def measurable_hops(plan: Plan, deployment: Deployment) -> dict[Hop, tuple[Region, Region]]:
     """The hops that go from one region to another, by what the plan says of its gateways.
 
     A hop that ends at this machine teaches nothing whatever region its gateway is said to be in, unless it takes a
@@ -102,7 +102,7 @@ def _is_loopback(deployment: Deployment, start: str, end: str) -> bool:
         return False
 
 
-def learn(
+def record_samples(
     folder: Path,
     job_id: str,
     spec: JobSpec,
@@ -124,11 +124,11 @@ def learn(
     from tradewind.catalog.learned import store_samples
     from tradewind.catalog.load import load_catalog
 
-    samples = lessons(load_catalog(folder), spec, plan, hops, watch, source=f"job {job_id}", date=date)
+    samples = samples_of(load_catalog(folder), spec, plan, hops, watch, source=f"job {job_id}", date=date)
     return len(samples) if samples and store_samples(folder, samples) else 0
 
 
-def lessons(
+def samples_of(
     catalog: Catalog,
     spec: JobSpec,
     plan: Plan,
@@ -147,7 +147,7 @@ def lessons(
     samples = []
     for hop, (src, dst) in hops.items():
         count_bytes, seconds = watch.of(route for route in plan.routes if hop in _hops_of(route))
-        if count_bytes < LESSON_BYTES_MIN or seconds < LESSON_S_MIN or not {src, dst} <= known:
+        if count_bytes < SAMPLE_BYTES_MIN or seconds < SAMPLE_S_MIN or not {src, dst} <= known:
             continue
         rate_gbps = count_bytes * 8 / 1e9 / seconds
         number = connections[hop].connections

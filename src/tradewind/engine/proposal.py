@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from tradewind.engine.client import Client, Place
+from tradewind.engine.client import Client, UrlOrPath
 from tradewind.engine.request import Options
 from tradewind.engine.setup import Setup, local_setup, planned_setup, single_setup, topology_setup
 from tradewind.engine.skies import regions_of_sky, sky_of
@@ -49,8 +49,8 @@ class Request:
     - `replan`: plan again while the job runs, when a route falls clearly short of its planned rate
     """
 
-    source: Place | Sequence[Place]
-    destination: Place | Sequence[Place]
+    source: UrlOrPath | Sequence[UrlOrPath]
+    destination: UrlOrPath | Sequence[UrlOrPath]
     options: Options = field(default_factory=Options)
     verb: str = "cp"
     topology: str | None = None
@@ -63,7 +63,7 @@ class Request:
     replan: bool = False
 
     @property
-    def destinations(self) -> tuple[Place, ...]:
+    def destinations(self) -> tuple[UrlOrPath, ...]:
         """All destinations."""
         one = isinstance(self.destination, (str, os.PathLike))
         return (self.destination,) if one else tuple(self.destination)  # type: ignore[arg-type,return-value]
@@ -174,7 +174,7 @@ def _why_local(request: Request) -> str | None:
 def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, Region]) -> Proposal:
     from tradewind.catalog.load import catalog_folder, load_catalog
     from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
-    from tradewind.engine.replan import Question
+    from tradewind.engine.replan import PlanRequest
     from tradewind.fleet.sky_catalog import sky_catalog
     from tradewind.planner.network import PlanningLimits
     from tradewind.sky.file import read_sky_file
@@ -201,7 +201,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
         return replace(made, plan=plan)
     options = replace(options, chunk_bytes=_chunk_bytes(request, plan, network.scale))
     plan = with_room_for(plan, options.chunk_bytes)
-    question = Question(
+    plan_request = PlanRequest(
         catalog,
         *regions,
         goal,
@@ -216,7 +216,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
         options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
     egress_usd = _egress_ceiling_usd(plan, ceiling_usd)
     options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=_mean_usd_per_gb(plan, ceiling_usd, volume_gb))
-    setup = planned_setup(plan, provider, ceiling_usd=ceiling_usd, question=question, replan=request.replan)
+    setup = planned_setup(plan, provider, ceiling_usd=ceiling_usd, plan_request=plan_request, replan=request.replan)
     return replace(made, plan=plan, options=options, setup=setup)
 
 

@@ -14,11 +14,11 @@ from tradewind.model.region import Region, parse_region
 from tradewind.model.store import Access
 from tradewind.model.url import Location
 
-__all__ = ["Side", "asked_regions", "known_region", "named_region"]
+__all__ = ["Side", "find_regions", "known_region", "named_region"]
 
 PROVIDERS = {"s3": "aws", "gs": "gcp", "az": "azure"}
 """Provider whose region names apply to a store of this kind."""
-TELLING = {"s3", "gs", "r2"}
+REPORTING_KINDS = {"s3", "gs", "r2"}
 """Kinds of stores that report their region on request."""
 
 
@@ -51,10 +51,12 @@ def known_region(place: Location, access: Access) -> Side:
     return Side(place, None, f"the region of {place.root} is not set")
 
 
-def asked_regions(sides: Sequence[tuple[Location, Access]], gateway: str) -> list[Side]:
+def find_regions(sides: Sequence[tuple[Location, Access]], gateway: str) -> list[Side]:
     """As `known_region`; stores of which nothing is said are asked, together, one request or two each."""
     found = [known_region(place, access) for place, access in sides]
-    open_questions = [n for n, where in enumerate(found) if where.region is None and where.place.kind in TELLING]
+    open_questions = [
+        n for n, where in enumerate(found) if where.region is None and where.place.kind in REPORTING_KINDS
+    ]
     if not open_questions:
         return found
     stores = [to_document(store_spec(sides[n][0].root, *sides[n])) for n in open_questions]

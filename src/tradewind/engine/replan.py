@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
-from tradewind.engine.promise import Shortfall
+from tradewind.engine.rates import Shortfall
 from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, Goal, MaxCost
@@ -19,12 +19,12 @@ from tradewind.planner.network import PlanningLimits
 
 __all__ = [
     "BETTER_PART",
-    "Question",
+    "PlanRequest",
     "RevisedPlan",
-    "State",
-    "ask_again",
+    "TransferState",
     "ceiling_usd_per_gb",
     "observed_links",
+    "revise_plan",
     "unreachable",
     "with_names",
 ]
@@ -32,7 +32,7 @@ __all__ = [
 #: Another plan is taken only if with it what is left takes at most this part of the time, boot of machines included.
 BETTER_PART = 0.85
 #: A hop that is on a route which carries this part of its promise is not what holds another one back.
-INNOCENT_PART = 0.9
+UNAFFECTED_PART = 0.9
 #: A link that carries nothing is taken for one of this rate, which no plan uses.
 DEAD_GBPS = 1e-9
 
@@ -41,7 +41,7 @@ RegionPair = tuple[Region, Region]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanRequest:
     """The question to the planner, which may be asked again."""
 
     catalog: Catalog
@@ -59,7 +59,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TransferState:
     """State of a transfer. Links seen to be slow, and gateways seen to be gone, are those of the whole transfer."""
 
     left_bytes: int
@@ -96,8 +96,8 @@ def observed_links(catalog: Catalog, plan: Plan, seen: Shortfall) -> dict[Region
     To blame are the hops of a route under its promise, but not those that a route which keeps it takes too.
     """
     regions = {gateway.name: Region.parse(gateway.region) for gateway in plan.gateways}
-    kept = [route for route, gbps in seen.carried_gbps.items() if gbps >= INNOCENT_PART * seen.promised_gbps[route]]
-    innocent = {(regions[a], regions[b]) for route in kept for a, b in itertools.pairwise(route)}
+    kept = [route for route, gbps in seen.carried_gbps.items() if gbps >= UNAFFECTED_PART * seen.planned_gbps[route]]
+    unaffected = {(regions[a], regions[b]) for route in kept for a, b in itertools.pairwise(route)}
     carried: dict[RegionPair, float] = defaultdict(float)
     for route, gbps in seen.carried_gbps.items():
         for a, b in itertools.pairwise(route):
@@ -110,7 +110,7 @@ def observed_links(catalog: Catalog, plan: Plan, seen: Shortfall) -> dict[Region
         for a, b in itertools.pairwise(route):
             pair = regions[a], regions[b]
             link = catalog.grid.link(*pair)
-            if pair[0] != pair[1] and pair not in innocent and link is not None:
+            if pair[0] != pair[1] and pair not in unaffected and link is not None:
                 gbps = carried[pair] * CONNECTIONS_MAX / max(1, connections[pair])
                 found[pair] = max(DEAD_GBPS, min(link.gbps, gbps))
     return found
@@ -123,26 +123,30 @@ def unreachable(plan: Plan, seen: Shortfall, living: Collection[str]) -> set[str
     return gone | {name for route in seen.down for name in route[1:-1] if name not in working}
 
 
-def ask_again(question: Question, state: State) -> RevisedPlan | None:
+def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan | None:
     """Another plan if it is better, after what it costs to start machines; None if there is none.
 
     Raises TradewindError if nothing at all leads to the destination any more.
     """
-    catalog = _as_seen(question.catalog, state.links)
-    limits = replace(_without(question.limits, catalog, state.dead), egress_sent_gb=state.sent_gb)
-    goal = _goal_left(question, state)
+    catalog = _as_seen(plan_request.catalog, state.links)
+    limits = replace(_without(plan_request.limits, catalog, state.dead), egress_sent_gb=state.sent_gb)
+    goal = _goal_left(plan_request, state)
     left_gb = state.left_bytes / 1e9
     objects = None
-    if question.objects is not None and state.total_bytes > 0:
-        objects = max(1, round(question.objects * state.left_bytes / state.total_bytes))
+    if plan_request.objects is not None and state.total_bytes > 0:
+        objects = max(1, round(plan_request.objects * state.left_bytes / state.total_bytes))
     try:
-        found = plan_overlay(catalog, question.source, question.destination, left_gb, goal, limits, objects=objects)
+        found = plan_overlay(
+            catalog, plan_request.source, plan_request.destination, left_gb, goal, limits, objects=objects
+        )
     except InfeasibleGoal as error:
         # A rate or a time that is out of reach by now is missed by as little as possible; a ceiling never.
         if error.nearest is None or isinstance(goal, MaxCost):
             return None
         nearest = error.nearest.goal
-        found = plan_overlay(catalog, question.source, question.destination, left_gb, nearest, limits, objects=objects)
+        found = plan_overlay(
+            catalog, plan_request.source, plan_request.destination, left_gb, nearest, limits, objects=objects
+        )
     except UsageError:
         return None
     overlay = found.overlay
@@ -151,13 +155,13 @@ def ask_again(question: Question, state: State) -> RevisedPlan | None:
     left_s = left_gb * 8 / state.carried_gbps if state.carried_gbps > 0 else float("inf")
     if overlay.time_s > BETTER_PART * left_s:
         return None
-    renamed = with_room_for(_renamed(found, state.dead), question.chunk_bytes)
+    renamed = with_room_for(_renamed(found, state.dead), plan_request.chunk_bytes)
     pace = pace_bytes_per_s(renamed)
-    limit = min((rate for rate in (pace, question.limit_bytes_per_s) if rate is not None), default=None)
+    limit = min((rate for rate in (pace, plan_request.limit_bytes_per_s) if rate is not None), default=None)
     ceiling = None
-    if question.ceiling_usd is not None:
+    if plan_request.ceiling_usd is not None:
         ceiling = ceiling_usd_per_gb(
-            question.ceiling_usd,
+            plan_request.ceiling_usd,
             renamed,
             state.total_bytes,
             machines_usd=state.machines_usd,
@@ -190,9 +194,9 @@ def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region
     return replace(limits, per_region={**limits.per_region, **most})
 
 
-def _goal_left(question: Question, state: State) -> Goal:
+def _goal_left(plan_request: PlanRequest, state: TransferState) -> Goal:
     """The goal for what is left: a ceiling less what was spent, a deadline less the time that has passed."""
-    goal = question.goal
+    goal = plan_request.goal
     if isinstance(goal, MaxCost):
         return MaxCost(max(0.0, goal.usd - state.spent_usd))
     if isinstance(goal, Deadline):

@@ -24,7 +24,7 @@ from tradewind.engine.event_file import EventFile
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.jobs import done_line, is_cancelled, is_to_stop
 from tradewind.engine.launch import JobGateways
-from tradewind.engine.learning import RouteWatch, learn, teaching_hops
+from tradewind.engine.learning import RouteWatch, measurable_hops, record_samples
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.sources import LIST_FILE
 from tradewind.engine.supervisor import (
@@ -158,7 +158,7 @@ class RunningJob:
         self._lock = lock
         #: Where other processes read the events; None for a run that keeps nothing.
         self._file = file
-        self._teaching = teaching_hops(plan, gateways.deployment())
+        self._measurable = measurable_hops(plan, gateways.deployment())
         self._watch = RouteWatch()
         self._inbox: queue.SimpleQueue[SupervisorEvent] = queue.SimpleQueue()
         self._look_again_s = 0.0
@@ -453,12 +453,12 @@ class RunningJob:
     def _learn(self, folder: Path) -> None:
         """Keeps the rates of hops between known regions for later plans. A transfer does not fail for want of it."""
         today = datetime.now(timezone.utc).date().isoformat()
-        plan, teaching = self.plan, self._teaching
+        plan, teaching = self.plan, self._measurable
         if self._adaptation is not None:
             plan = self._adaptation.plan_of_all
-            teaching = teaching_hops(plan, self._gateways.deployment())
+            teaching = measurable_hops(plan, self._gateways.deployment())
         with suppress(ConfigError, OSError):
-            learn(folder, self.id, self.spec, plan, teaching, self._watch, date=today)
+            record_samples(folder, self.id, self.spec, plan, teaching, self._watch, date=today)
 
     def _forget(self) -> None:
         """Removes where the lead could be reached; all of it for a run that keeps nothing."""

@@ -14,7 +14,7 @@ from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 
 if TYPE_CHECKING:
-    from tradewind.engine.replan import Question
+    from tradewind.engine.replan import PlanRequest
     from tradewind.model.catalog import Catalog
     from tradewind.model.overlay import OverlayEdge, UnicastOverlay
 
@@ -36,7 +36,7 @@ class Setup:
     """Ceiling on the cost of the job over all its runs: egress, machines and requests."""
     prices: JobPrices = field(default_factory=JobPrices)
     """Prices of machines, egress and requests, if the plan has them."""
-    question: Question | None = None
+    plan_request: PlanRequest | None = None
     """The question to the planner, if there was one; the plan's rates are then watched."""
     replan: bool = False
     """True if the planner may be asked again while the job runs, and the routes may be changed."""
@@ -57,22 +57,22 @@ def planned_setup(
     provider: Mapping[str, Any],
     *,
     ceiling_usd: float | None = None,
-    question: Question | None = None,
+    plan_request: PlanRequest | None = None,
     replan: bool = False,
     catalog: Catalog | None = None,
 ) -> Setup:
     """As the planner says, on a provider's machines. Prices of requests are those of the question's catalog, or of
     `catalog`.
     """
-    known = catalog if question is None else question.catalog
+    known = catalog if plan_request is None else plan_request.catalog
     return Setup(
         plan,
         topology_document(plan),
         provider,
-        FleetSettings(heals=question is not None, grows=replan),
+        FleetSettings(heals=plan_request is not None, grows=replan),
         ceiling_usd,
         plan_prices(plan, known),
-        question,
+        plan_request,
         replan,
     )
 

@@ -15,7 +15,7 @@ from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceTier
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 from tradewind.sky.network import EmulatedNetwork, MachineSpec
 
 __all__ = ["data_per_wire", "sky_catalog"]
@@ -46,7 +46,9 @@ def sky_catalog(network: EmulatedNetwork, base: Catalog) -> Catalog:
     """
     origin = Origin("imported", "the sky file", "")
     regions = sorted({machine.region for machine in network.machines})
-    places = {region: base.places.get(region) or Place(region, region.name, 0.0, 0.0, NOWHERE) for region in regions}
+    places = {
+        region: base.places.get(region) or RegionInfo(region, region.name, 0.0, 0.0, NOWHERE) for region in regions
+    }
     links = _links(network, origin)
     prices = base.prices
     free = EgressPrice((PriceTier(0.0, 0.0),), Origin("assumed", "no price list names this region", ""))

@@ -9,7 +9,7 @@ from tradewind.errors import GatewayError
 from tradewind.model.program import CONTRACT_VERSION
 from tradewind.programs import find_program
 
-__all__ = ["UNSAID_CONTRACT", "require_contract", "said_by_client"]
+__all__ = ["IMPLIED_CONTRACT", "client_contract", "require_contract"]
 
 BINARY = "tradewind-gateway"
 #: Names the binary; wins over all other places.
@@ -22,7 +22,7 @@ def find_gateway() -> str:
 
 
 #: The contract of who says none: the first did not.
-UNSAID_CONTRACT = 1
+IMPLIED_CONTRACT = 1
 
 
 def require_contract(gateway: str, contract: int) -> None:
@@ -35,8 +35,8 @@ def require_contract(gateway: str, contract: int) -> None:
         )
 
 
-def said_by_client() -> dict[str, Any]:
+def client_contract() -> dict[str, Any]:
     """What stands beside a task, so that a gateway program of another contract can say so. The first says none."""
-    if CONTRACT_VERSION == UNSAID_CONTRACT:
+    if CONTRACT_VERSION == IMPLIED_CONTRACT:
         return {}
     return {"contract": CONTRACT_VERSION, "client": __version__}

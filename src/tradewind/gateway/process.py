@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from tradewind.errors import GatewayError
-from tradewind.gateway.binary import UNSAID_CONTRACT, require_contract
+from tradewind.gateway.binary import IMPLIED_CONTRACT, require_contract
 
 #: A gateway prints its readiness line within so long, even on a busy machine.
 READY_S = 60.0
@@ -107,7 +107,7 @@ class GatewayProcess:
             self.kill()
             raise GatewayError(f"gateway {self.name} did not start: {self.log_tail() or line!r}") from error
         try:
-            require_contract(ready.get("gateway", "of an unknown version"), ready.get("contract", UNSAID_CONTRACT))
+            require_contract(ready.get("gateway", "of an unknown version"), ready.get("contract", IMPLIED_CONTRACT))
         except GatewayError:
             self.kill()
             raise

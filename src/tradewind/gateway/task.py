@@ -8,7 +8,7 @@ import subprocess
 from typing import Any, NoReturn
 
 from tradewind.errors import GatewayError, UsageError
-from tradewind.gateway.binary import said_by_client
+from tradewind.gateway.binary import client_contract
 
 
 def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
@@ -97,7 +97,7 @@ def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = Non
 
 
 def _task_file(task: dict[str, Any]) -> int:
-    body = json.dumps({**said_by_client(), **task}).encode()
+    body = json.dumps({**client_contract(), **task}).encode()
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("tradewind-task")
     else:

@@ -12,7 +12,7 @@ from tradewind.model.grid import Grid
 from tradewind.model.machine import MachineOffer, StoreLimits
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressCharge, EgressPrice, PriceBook, PriceTier
-from tradewind.model.region import Place, Region, parse_region
+from tradewind.model.region import Region, RegionInfo, parse_region
 
 __all__ = ["Catalog"]
 
@@ -25,7 +25,7 @@ LIKENESS_MIN = 0.6
 class Catalog:
     """Regions, prices, machines, quotas, stores and the grid, each figure with its origin."""
 
-    places: Mapping[Region, Place]
+    places: Mapping[Region, RegionInfo]
     prices: PriceBook
     grid: Grid
     offers: Mapping[str, tuple[MachineOffer, ...]]

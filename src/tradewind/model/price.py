@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tradewind.model.origin import Origin
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 from tradewind.model.tier import PriceTier, tier_volumes_gb
 from tradewind.model.units import GB_PER_GIB
 
@@ -111,11 +111,11 @@ class EgressRule:
     dst: str
     price: EgressPrice
 
-    def matches(self, src: Place, dst: Place) -> bool:
+    def matches(self, src: RegionInfo, dst: RegionInfo) -> bool:
         """Return whether the rule prices traffic from ``src`` to ``dst``."""
         return _matches(self.src, src) and self.reaches(src, dst)
 
-    def reaches(self, src: Place, dst: Place) -> bool:
+    def reaches(self, src: RegionInfo, dst: RegionInfo) -> bool:
         """Return whether ``dst`` is among the rule's destinations, seen from ``src``."""
         where, _, continent = self.dst.partition(":")
         if where != "internet":
@@ -123,7 +123,7 @@ class EgressRule:
         return src.region.provider != dst.region.provider and continent in ("", dst.continent)
 
 
-def _matches(pattern: str, place: Place) -> bool:
+def _matches(pattern: str, place: RegionInfo) -> bool:
     if pattern == "*":
         return True
     provider, colon, rest = pattern.partition(":")
@@ -141,7 +141,7 @@ class PriceBook:
     region_rules: Mapping[Region, tuple[EgressRule, ...]] = field(default_factory=dict)
     """Rules whose source is one region, by that region: a provider's own list has thousands of them."""
 
-    def egress(self, src: Place, dst: Place) -> EgressPrice | None:
+    def egress(self, src: RegionInfo, dst: RegionInfo) -> EgressPrice | None:
         """The price from ``src`` to ``dst``, or ``None`` if nobody has named one."""
         pair = self.pairs.get((src.region, dst.region))
         if pair is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tradewind.errors import UsageError
 from tradewind.model.origin import UNKNOWN_ORIGIN, Origin
 
-__all__ = ["Place", "Region", "parse_region"]
+__all__ = ["Region", "RegionInfo", "parse_region"]
 
 
 @dataclass(frozen=True, order=True)
@@ -47,7 +47,7 @@ def parse_region(text: str) -> Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RegionInfo:
     """Location of a region, as published by its provider."""
 
     region: Region

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from tradewind.model.region import Place
+from tradewind.model.region import RegionInfo
 
 __all__ = ["Window", "coastlines", "great_circle", "window_on"]
 
@@ -32,7 +32,7 @@ MIDDLES_APART_DEG = 5
 LATITUDE_SHOWN_MAX_DEG = 84.0
 
 
-def great_circle(start: Place, end: Place) -> list[Point]:
+def great_circle(start: RegionInfo, end: RegionInfo) -> list[Point]:
     """The shortest way over the globe as longitudes and latitudes, longitudes running on over ±180."""
     a, b = _vector(start), _vector(end)
     angle = math.acos(max(-1.0, min(1.0, sum(p * q for p, q in zip(a, b, strict=True)))))
@@ -51,7 +51,7 @@ def great_circle(start: Place, end: Place) -> list[Point]:
     return points
 
 
-def _vector(place: Place) -> tuple[float, float, float]:
+def _vector(place: RegionInfo) -> tuple[float, float, float]:
     lat, lon = math.radians(place.latitude_deg), math.radians(place.longitude_deg)
     return math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
 
@@ -75,7 +75,7 @@ class Window:
             self.height / 2 - (latitude - self.latitude_deg) * self.y_per_deg,
         )
 
-    def home(self, place: Place) -> Point:
+    def home(self, place: RegionInfo) -> Point:
         """Return the position of a place: of all turns of the globe, the one closest to the middle."""
         return self.xy((_near(place.longitude_deg, self.longitude_deg), place.latitude_deg))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tradewind.errors import UsageError
 from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import format_duration, format_gbps, format_usd, format_volume
 from tradewind.render import chart, style, world_map
 from tradewind.render.labels import text_width
@@ -81,7 +81,7 @@ def plan_picture(
     plan: UnicastOverlay | MulticastOverlay,
     frontier: Frontier | None,
     rivals: Sequence[chart.Mark],
-    places: Mapping[Region, Place],
+    places: Mapping[Region, RegionInfo],
 ) -> Picture:
     """Heading, map (where the regions' places are known) and, with a frontier, the chart.
 

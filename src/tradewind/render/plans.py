@@ -23,7 +23,7 @@ from tradewind.model.overlay import (
     UnicastOverlay,
     plan_document,
 )
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import format_duration, format_gbps, format_usd
 from tradewind.planner.baseline import Alternative, compare, direct, ron
 from tradewind.planner.frontier import Frontier, Segment
@@ -191,12 +191,12 @@ class MulticastPlan(_Planned[MulticastOverlay]):
         return "\n".join(tree_lines(self.overlay))
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in ("way", "machines", "time", "rate to each", "cost", ""))
+        head = "".join(f"<th>{name}</th>" for name in ("alternative", "machines", "time", "rate to each", "cost", ""))
         rows = "".join(
-            f"<tr><td>{escape(way.name)}</td><td>{way.machines}</td><td>{format_duration(way.time_s)}</td>"
-            f"<td>{format_gbps(way.average_gbps)}</td><td>{format_usd(way.cost_usd)}</td>"
-            f"<td>{escape(way.remark)}</td></tr>"
-            for way in self._alternatives
+            f"<tr><td>{escape(alternative.name)}</td><td>{alternative.machines}</td><td>{format_duration(alternative.time_s)}</td>"
+            f"<td>{format_gbps(alternative.average_gbps)}</td><td>{format_usd(alternative.cost_usd)}</td>"
+            f"<td>{escape(alternative.remark)}</td></tr>"
+            for alternative in self._alternatives
         )
         return f"<div>{super()._repr_html_()}<table><tr>{head}</tr>{rows}</table></div>"
 
@@ -278,7 +278,7 @@ def trace(transfer: Transfer, known: UnicastOverlay | MulticastOverlay | None = 
     return TransferFrontier(trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX, known=routes), transfer)
 
 
-def _places(transfer: Transfer) -> Mapping[Region, Place]:
+def _places(transfer: Transfer) -> Mapping[Region, RegionInfo]:
     """Return the positions of regions. Regions of problem files are looked up by name in the packaged catalog."""
     return transfer.catalog.places or read_packaged().places
 
@@ -287,9 +287,12 @@ def _rivals(transfer: Transfer) -> list[Mark]:
     return [Mark.of(name, made) for name, made in (("direct", direct(transfer)), ("RON", ron(transfer))) if made]
 
 
-def _rivals_of_trees(ways: Sequence[MulticastAlternative]) -> list[Mark]:
+def _rivals_of_trees(alternatives: Sequence[MulticastAlternative]) -> list[Mark]:
     """Those beside the plan itself, which is the first."""
-    return [Mark(way.name, way.average_gbps, way.cost_usd, way.time_s, way.machines) for way in ways[1:]]
+    return [
+        Mark(alternative.name, alternative.average_gbps, alternative.cost_usd, alternative.time_s, alternative.machines)
+        for alternative in alternatives[1:]
+    ]
 
 
 def _machine_table(overlay: Overlay) -> str:

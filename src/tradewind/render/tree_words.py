@@ -59,15 +59,15 @@ def _marked(plan: MulticastOverlay, tree: DistributionTree, region: Region) -> s
     return f"{region}{' ●' if region in plan.destinations else ''}{f' ×{count}' if count else ''}"
 
 
-def alternative_lines(ways: Sequence[MulticastAlternative], columns: int = COLUMNS) -> list[str]:
+def alternative_lines(alternatives: Sequence[MulticastAlternative], columns: int = COLUMNS) -> list[str]:
     """The plan beside other ways to serve all destinations; remarks below their line."""
-    width = max(len(way.name) for way in ways)
+    width = max(len(alternative.name) for alternative in alternatives)
     lines = ["", f"  {'way':<{width}}  {'machines':>8}  {'time':>11}  {'rate to each':>12}  {'cost':>9}"]
-    for way in ways:
+    for alternative in alternatives:
         lines.append(
-            f"  {way.name:<{width}}  {way.machines:>8}  {format_duration(way.time_s):>11}"
-            f"  {format_gbps(way.average_gbps):>12}  {format_usd(way.cost_usd):>9}"
+            f"  {alternative.name:<{width}}  {alternative.machines:>8}  {format_duration(alternative.time_s):>11}"
+            f"  {format_gbps(alternative.average_gbps):>12}  {format_usd(alternative.cost_usd):>9}"
         )
-        if way.remark:
-            lines += wrapped(way.remark, columns, 6)
+        if alternative.remark:
+            lines += wrapped(alternative.remark, columns, 6)
     return lines

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from tradewind.model.overlay import DistributionTree, MulticastOverlay, OverlayRoute, UnicastOverlay
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import format_gbps
 from tradewind.render import style
 from tradewind.render.globe import Point, Window, coastlines, great_circle, window_on
@@ -50,7 +50,7 @@ AnyPlan = UnicastOverlay | MulticastOverlay
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _DrawnRoute:
     """A route or a tree."""
 
     hops: tuple[Hop, ...]
@@ -58,15 +58,15 @@ class _Way:
     words: str
 
 
-def can_be_mapped(plan: AnyPlan, places: Mapping[Region, Place]) -> bool:
+def can_be_mapped(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> bool:
     """Return whether it is known where all regions of the plan lie."""
     return all(region in places for edge in plan.edges for region in (edge.src, edge.dst))
 
 
-def draw_map(plan: AnyPlan, places: Mapping[Region, Place]) -> Iterator[str]:
+def draw_map(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> Iterator[str]:
     """SVG elements, `style.WIDTH` × `HEIGHT`."""
-    ways = _ways(plan)
-    lines = {hop: great_circle(places[hop[0]], places[hop[1]]) for way in ways for hop in way.hops}
+    drawn = _drawn_routes(plan)
+    lines = {hop: great_circle(places[hop[0]], places[hop[1]]) for route in drawn for hop in route.hops}
     window = window_on(list(lines.values()), style.WIDTH, HEIGHT)
     at = _stations(plan, places, window)
     labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
@@ -75,7 +75,7 @@ def draw_map(plan: AnyPlan, places: Mapping[Region, Place]) -> Iterator[str]:
     yield f'<g clip-path="url(#{clip})">'
     yield f'<rect width="{style.WIDTH}" height="{HEIGHT}" fill="{style.SEA}"/>'
     yield f'<path d="{_land(window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
-    yield from _ribbons(ways, lines, window, at, labels)
+    yield from _ribbons(drawn, lines, window, at, labels)
     for region, (x, y) in at.items():
         half = COPIES_PX if region in _copies(plan) else STATION_PX + 2
         labels.take(Box(x - half, y - half, x + half, y + half), STATION_WEIGHT)
@@ -84,10 +84,10 @@ def draw_map(plan: AnyPlan, places: Mapping[Region, Place]) -> Iterator[str]:
     yield "</g>"
 
 
-def _ways(plan: AnyPlan) -> list[_Way]:
+def _drawn_routes(plan: AnyPlan) -> list[_DrawnRoute]:
     if isinstance(plan, MulticastOverlay):
-        return [_Way(tree.hops, tree.share, _tree_words(plan, tree)) for tree in plan.trees]
-    return [_Way(tuple(itertools.pairwise(r.regions)), r.share, _route_words(r)) for r in plan.routes]
+        return [_DrawnRoute(tree.hops, tree.share, _tree_words(plan, tree)) for tree in plan.trees]
+    return [_DrawnRoute(tuple(itertools.pairwise(r.regions)), r.share, _route_words(r)) for r in plan.routes]
 
 
 def _copies(plan: AnyPlan) -> Mapping[Region, int]:
@@ -118,7 +118,7 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def _stations(plan: AnyPlan, places: Mapping[Region, Place], window: Window) -> dict[Region, Point]:
+def _stations(plan: AnyPlan, places: Mapping[Region, RegionInfo], window: Window) -> dict[Region, Point]:
     """Return the position of each region: its own, or a little aside if another region is drawn there."""
     at = {region: window.home(places[region]) for edge in plan.edges for region in (edge.src, edge.dst)}
     for _ in range(PUSHES_MAX):
@@ -138,7 +138,7 @@ def _stations(plan: AnyPlan, places: Mapping[Region, Place], window: Window) -> 
 
 
 def _ribbons(
-    ways: Sequence[_Way],
+    drawn: Sequence[_DrawnRoute],
     lines: Mapping[Hop, Sequence[Point]],
     window: Window,
     at: Mapping[Region, Point],
@@ -146,35 +146,36 @@ def _ribbons(
 ) -> Iterator[str]:
     """Each way's ribbon over each of its hops, side by side with the others of that hop."""
     users: dict[frozenset[Region], list[int]] = {}
-    for number, way in enumerate(ways):
-        for hop in way.hops:
+    for number, route in enumerate(drawn):
+        for hop in route.hops:
             users.setdefault(frozenset(hop), []).append(number)
     chevrons = []
-    for number, way in reversed(list(enumerate(ways))):
-        for hop in way.hops:
+    for number, route in reversed(list(enumerate(drawn))):
+        for hop in route.hops:
             sharing = users[frozenset(hop)]
-            widths = [_width(ways[n]) for n in sharing]
+            widths = [_width(drawn[n]) for n in sharing]
             before = sum(widths[: sharing.index(number)])
-            aside = before + _width(way) / 2 - sum(widths) / 2
+            aside = before + _width(route) / 2 - sum(widths) / 2
             for whole in window.lines(lines[hop]):
                 line = _aside(_anchored(whole, at[hop[0]], at[hop[1]]), aside, hop[0] < hop[1])
-                labels.take_line(_dense(line), _width(way))
+                labels.take_line(_dense(line), _width(route))
                 points = "L".join(f"{x:.1f} {y:.1f}" for x, y in line)
                 yield (
-                    f'<path d="M{points}" fill="none" stroke="{_colour(number, way)}" stroke-width="{_width(way):.1f}" '
+                    f'<path d="M{points}" fill="none" stroke="{_colour(number, route)}" '
+                    f'stroke-width="{_width(route):.1f}" '
                     'stroke-linejoin="round" opacity="0.9"/>'
                 )
-                chevrons.append(_chevron(line, _width(way)))
+                chevrons.append(_chevron(line, _width(route)))
     yield from filter(None, chevrons)
 
 
-def _width(way: _Way) -> float:
-    return max(HAIR_PX, RIBBON_PX * way.share)
+def _width(route: _DrawnRoute) -> float:
+    return max(HAIR_PX, RIBBON_PX * route.share)
 
 
-def _colour(number: int, way: _Way) -> str:
+def _colour(number: int, route: _DrawnRoute) -> str:
     """Ways that the legend does not name share one."""
-    return style.ROUTES[number] if number < ROUTES_NAMED_MAX and way.share >= SHARE_NAMED_MIN else style.OTHER_ROUTES
+    return style.ROUTES[number] if number < ROUTES_NAMED_MAX and route.share >= SHARE_NAMED_MIN else style.OTHER_ROUTES
 
 
 def _anchored(line: Sequence[Point], start: Point, end: Point) -> list[Point]:
@@ -266,12 +267,12 @@ def _machines(plan: AnyPlan, region: Region) -> str:
 
 def draw_legend(plan: AnyPlan) -> tuple[int, list[str]]:
     """Height and SVG elements of what goes below the map: its colours and marks, where they fit in two columns."""
-    ways = _ways(plan)
-    named = [way for way in ways[:ROUTES_NAMED_MAX] if way.share >= SHARE_NAMED_MIN]
-    entries = [(_colour(n, way), way.words) for n, way in enumerate(named)]
-    others = ways[len(named) :]
+    drawn = _drawn_routes(plan)
+    named = [route for route in drawn[:ROUTES_NAMED_MAX] if route.share >= SHARE_NAMED_MIN]
+    entries = [(_colour(n, route), route.words) for n, route in enumerate(named)]
+    others = drawn[len(named) :]
     if others:
-        share = sum(way.share for way in others)
+        share = sum(route.share for route in others)
         much = f"{share:.0%}" if share >= SHARE_NAMED_MIN else "<1%"
         entries.append((style.OTHER_ROUTES, f"{much}: {len(others)} more {'routes' if len(others) > 1 else 'route'}"))
     if _copies(plan):
@@ -279,16 +280,16 @@ def draw_legend(plan: AnyPlan) -> tuple[int, list[str]]:
     column_px = style.WIDTH / 2
     fits = all(text_width(words, 12) <= column_px - LEGEND_LEFT - WORDS_AFTER for _, words in entries)
     rows = math.ceil(len(entries) / 2) if fits else len(entries)
-    drawn = []
+    parts = []
     for number, (colour, words) in enumerate(entries):
         x = LEGEND_LEFT + column_px * (number // rows)
         y = 16.0 + ROW_PX * (number % rows)
         if colour:
-            drawn.append(f'<rect x="{x:.0f}" y="{y - 8:.0f}" width="22" height="7" rx="1.5" fill="{colour}"/>')
+            parts.append(f'<rect x="{x:.0f}" y="{y - 8:.0f}" width="22" height="7" rx="1.5" fill="{colour}"/>')
         else:
-            drawn.append(_copies_ring(x + 11, y - 4, 6.0))
-        drawn.append(style.text(x + WORDS_AFTER, y, words, size=12))
-    return rows * ROW_PX, drawn
+            parts.append(_copies_ring(x + 11, y - 4, 6.0))
+        parts.append(style.text(x + WORDS_AFTER, y, words, size=12))
+    return rows * ROW_PX, parts
 
 
 def _copies_ring(x: float, y: float, radius: float) -> str:

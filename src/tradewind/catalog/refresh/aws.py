@@ -19,7 +19,7 @@ from tradewind.errors import PriceApiError
 from tradewind.model.origin import Origin
 from tradewind.model.region import Region
 
-__all__ = ["ENDPOINT", "ask"]
+__all__ = ["ENDPOINT", "fetch_prices"]
 
 ENDPOINT = "https://pricing.us-east-1.amazonaws.com"
 HEAD_LINES_MAX = 20
@@ -29,7 +29,7 @@ PROVIDER = "aws"
 _SPOT = "aws: spot prices are not in the price list; 40% of on demand is assumed"
 
 
-def ask(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> Prices:
+def fetch_prices(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> Prices:
     """Egress prices of the regions asked for, and machine prices of those that the user named.
 
     Raises:

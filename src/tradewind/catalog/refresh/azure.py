@@ -19,9 +19,9 @@ from tradewind.catalog.refresh.fetch import Fetcher, same_host
 from tradewind.catalog.refresh.figures import UNITS, Prices, Wanted
 from tradewind.errors import PriceApiError
 from tradewind.model.origin import Origin
-from tradewind.model.region import Place
+from tradewind.model.region import RegionInfo
 
-__all__ = ["ENDPOINT", "ask"]
+__all__ = ["ENDPOINT", "fetch_prices"]
 
 ENDPOINT = "https://prices.azure.com/api/retail/prices"
 PAGES_MAX = 500
@@ -33,7 +33,7 @@ _WITHIN = re.compile(r"Intra[- ]Continent Data Transfer Out")
 _BEYOND = re.compile(r"Inter[- ]Continent Data Transfer Out")
 
 
-def ask(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> Prices:
+def fetch_prices(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> Prices:
     """Egress and machine prices, on demand and spot, of the regions asked for.
 
     Raises:
@@ -54,7 +54,7 @@ def ask(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> Prices:
 
 def _items(
     fetcher: Fetcher, what: str, endpoint: str, question: str, wanted: Wanted
-) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+) -> Iterator[tuple[RegionInfo, Mapping[str, Any]]]:
     """All items of all pages in wanted regions, priced in USD; a question per region where the user named some."""
     regions = sorted(region.name for region in wanted.places) if wanted.named else [""]
     for region in regions:
@@ -73,8 +73,10 @@ def _items(
             raise PriceApiError(f"{what}: more than {PAGES_MAX} pages")
 
 
-def _read_machines(items: Iterator[tuple[Place, Mapping[str, Any]]], name: str, wanted: Wanted, prices: Prices) -> None:
-    newest: dict[tuple[Place, bool], Mapping[str, Any]] = {}
+def _read_machines(
+    items: Iterator[tuple[RegionInfo, Mapping[str, Any]]], name: str, wanted: Wanted, prices: Prices
+) -> None:
+    newest: dict[tuple[RegionInfo, bool], Mapping[str, Any]] = {}
     for place, item in items:
         # The same size is listed for Windows, and as Low Priority, the elder form of spot.
         words = f"{item['productName']} {item['skuName']}"
@@ -90,9 +92,9 @@ def _read_machines(items: Iterator[tuple[Place, Mapping[str, Any]]], name: str, 
         prices.add_machine(place.region, name, float(item["retailPrice"]), origin, spot=spot)
 
 
-def _read_bandwidth(items: Iterator[tuple[Place, Mapping[str, Any]]], wanted: Wanted, prices: Prices) -> None:
+def _read_bandwidth(items: Iterator[tuple[RegionInfo, Mapping[str, Any]]], wanted: Wanted, prices: Prices) -> None:
     """Tiers by source and kind of destination. Of two figures for one tier the one that took effect later holds."""
-    found: dict[tuple[Place, str], dict[float, Mapping[str, Any]]] = defaultdict(dict)
+    found: dict[tuple[RegionInfo, str], dict[float, Mapping[str, Any]]] = defaultdict(dict)
     for place, item in items:
         target = _target(place, item)
         if target is None or item["unitOfMeasure"] not in UNITS:
@@ -111,7 +113,7 @@ def _read_bandwidth(items: Iterator[tuple[Place, Mapping[str, Any]]], wanted: Wa
         prices.add_rule(place.region, target, priced, _origin(list(tiers.values()), wanted), unit=units.pop())
 
 
-def _target(place: Place, item: Mapping[str, Any]) -> str | None:
+def _target(place: RegionInfo, item: Mapping[str, Any]) -> str | None:
     meter = item["meterName"]
     if item["productName"] == GLOBAL_NETWORK:
         return "internet" if meter == "Standard Data Transfer Out" else None

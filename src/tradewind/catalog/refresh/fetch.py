@@ -37,7 +37,7 @@ JSON_BYTES_MAX = 64 << 20
 STREAM_BYTES_MAX = 4 << 30
 """Maximum size of one answer that is read line by line, unpacked. AWS's longest list has about a tenth."""
 LINE_CHARS_MAX = 1 << 20
-TELL_BYTES = 1 << 20
+PROGRESS_BYTES = 1 << 20
 """Progress is reported after this many further bytes."""
 ERROR_BYTES_MAX = 4096
 
@@ -191,7 +191,7 @@ class _Body(io.RawIOBase):
         self._read += len(piece)
         if self._read > self._bytes_max:
             raise PriceApiError(f"{self._what}: the answer has more than {self._bytes_max >> 20} MiB")
-        if self._read - self._told >= TELL_BYTES:
+        if self._read - self._told >= PROGRESS_BYTES:
             self._told = self._read
             self._progress(self._what, self._read)
         buffer[: len(piece)] = piece

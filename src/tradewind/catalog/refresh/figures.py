@@ -12,7 +12,7 @@ from tradewind.errors import PriceApiError
 from tradewind.model.machine import MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import CountedBy, EgressPrice, EgressRule, ListedUnit
-from tradewind.model.region import Place, Region
+from tradewind.model.region import Region, RegionInfo
 
 __all__ = ["UNITS", "Prices", "Tier", "Wanted", "paid_tiers"]
 
@@ -27,9 +27,9 @@ UNITS: Mapping[str, ListedUnit] = {"GB": "GB", "1 GB": "GB", "GBy": "GB", "GiB":
 class Wanted:
     """Figures to request from one provider."""
 
-    places: Mapping[Region, Place]
+    places: Mapping[Region, RegionInfo]
     """The provider's regions to request."""
-    known: Mapping[Region, Place]
+    known: Mapping[Region, RegionInfo]
     """All of the provider's regions: destinations of egress."""
     machines: Mapping[str, MachineType]
     """By name."""
@@ -38,7 +38,7 @@ class Wanted:
     date: str
     """Today."""
 
-    def place(self, name: object) -> Place | None:
+    def place(self, name: object) -> RegionInfo | None:
         """The place of a region's name if it is asked for."""
         return next((place for region, place in self.places.items() if region.name == name), None)
 

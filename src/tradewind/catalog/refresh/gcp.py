@@ -22,7 +22,7 @@ from tradewind.model.machine import MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.region import Region
 
-__all__ = ["ENDPOINT", "KEY_VARIABLE", "ask"]
+__all__ = ["ENDPOINT", "KEY_VARIABLE", "fetch_prices"]
 
 ENDPOINT = "https://cloudbilling.googleapis.com"
 KEY_VARIABLE = "TRADEWIND_GCP_API_KEY"
@@ -58,7 +58,7 @@ _BETWEEN = re.compile(r"Network Inter Region (?:Data Transfer Out|Egress) from (
 _INTERNET = re.compile(r"Network Internet (?:Data Transfer Out|Egress) from (.+) to (.+)")
 
 
-def ask(fetcher: Fetcher, wanted: Wanted, key: str, endpoint: str = ENDPOINT) -> Prices:
+def fetch_prices(fetcher: Fetcher, wanted: Wanted, key: str, endpoint: str = ENDPOINT) -> Prices:
     """Egress and machine prices, on demand and spot, of the regions asked for.
 
     Raises:

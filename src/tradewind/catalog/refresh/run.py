@@ -73,7 +73,7 @@ def refresh(
     """
     named = frozenset(regions)
     outcomes = []
-    for provider in _whom(asked.catalog, frozenset(providers), named):
+    for provider in _choose_providers(asked.catalog, frozenset(providers), named):
         outcome = _one(asked, provider, named)
         if told is not None:
             told(outcome)
@@ -81,7 +81,7 @@ def refresh(
     return outcomes
 
 
-def _whom(catalog: Catalog, providers: frozenset[str], regions: frozenset[Region]) -> list[str]:
+def _choose_providers(catalog: Catalog, providers: frozenset[str], regions: frozenset[Region]) -> list[str]:
     for region in sorted(regions):
         if region not in catalog.places or region.provider not in PROVIDERS:
             near = catalog.nearest_names(region)
@@ -110,7 +110,7 @@ def _one(asked: Refresh, provider: str, named: frozenset[Region]) -> Outcome:
 
 def _ask(asked: Refresh, provider: str, wanted: Wanted) -> Prices:
     if provider == "aws":
-        return aws.ask(asked.fetcher, wanted, asked.endpoints.aws)
+        return aws.fetch_prices(asked.fetcher, wanted, asked.endpoints.aws)
     if provider == "azure":
-        return azure.ask(asked.fetcher, wanted, asked.endpoints.azure)
-    return gcp.ask(asked.fetcher, wanted, os.environ.get(gcp.KEY_VARIABLE, ""), asked.endpoints.gcp)
+        return azure.fetch_prices(asked.fetcher, wanted, asked.endpoints.azure)
+    return gcp.fetch_prices(asked.fetcher, wanted, os.environ.get(gcp.KEY_VARIABLE, ""), asked.endpoints.gcp)

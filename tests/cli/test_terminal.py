@@ -2,11 +2,11 @@ import io
 
 import pytest
 
-from tradewind.cli.output import Talk, printable
+from tradewind.cli.terminal import Terminal, printable
 from tradewind.model.event import Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 
 
-class Terminal(io.StringIO):
+class Tty(io.StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -15,13 +15,13 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_has_live_lines_that_go_away() -> None:
-    terminal = Terminal()
-    talk = Talk(quiet=False, stream=terminal)
-    talk.event(Progress(objects_total=5))
-    talk.event(Notice("route down"))
-    talk.event(Progress(objects_total=6))
-    talk.end()
-    text = terminal.getvalue()
+    stream = Tty()
+    terminal = Terminal(quiet=False, stream=stream)
+    terminal.event(Progress(objects_total=5))
+    terminal.event(Notice("route down"))
+    terminal.event(Progress(objects_total=6))
+    terminal.end()
+    text = stream.getvalue()
     assert "0/≥5 objects" in text
     assert "\x1b[2A\x1b[Jnote: route down\n" in text
     assert text.endswith("\x1b[2A\x1b[J")
@@ -29,28 +29,28 @@ def test_a_terminal_has_live_lines_that_go_away() -> None:
 
 def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    talk = Talk(quiet=False, stream=stream)
-    talk.event(Progress())
+    terminal = Terminal(quiet=False, stream=stream)
+    terminal.event(Progress())
     assert stream.getvalue() == ""
     monkeypatch.setattr("time.monotonic", lambda: 1e12)
-    talk.event(Progress())
-    talk.event(Progress())
+    terminal.event(Progress())
+    terminal.event(Progress())
     assert stream.getvalue().count("\n") == 1
 
 
 def test_quiet_still_names_what_went_wrong() -> None:
     stream = io.StringIO()
-    talk = Talk(quiet=True, stream=stream)
-    talk.say("hello")
-    talk.event(Notice("route down"))
-    talk.event(ObjectFailed("s3://b/k", "x", "forbidden", "not allowed", "ask for s3:GetObject"))
-    talk.end()
+    terminal = Terminal(quiet=True, stream=stream)
+    terminal.say("hello")
+    terminal.event(Notice("route down"))
+    terminal.event(ObjectFailed("s3://b/k", "x", "forbidden", "not allowed", "ask for s3:GetObject"))
+    terminal.end()
     assert stream.getvalue() == "error: s3://b/k: not allowed\nhint: ask for s3:GetObject\n"
 
 
 def test_mappings_of_a_dry_run_are_data(capsys: pytest.CaptureFixture[str]) -> None:
-    Talk(quiet=False).event(WouldCopy("a", "b", 5))
-    Talk(quiet=False).event(WouldDelete("a\n\\b"))
+    Terminal(quiet=False).event(WouldCopy("a", "b", 5))
+    Terminal(quiet=False).event(WouldDelete("a\n\\b"))
     assert capsys.readouterr().out == "copy\ta\tb\t5 B\ndelete\ta\\n\\\\b\n"
 
 

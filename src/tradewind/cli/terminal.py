@@ -19,7 +19,7 @@ PLAIN_EVERY_S = 10.0
 COLUMNS_UNKNOWN = 80
 
 
-class Talk:
+class Terminal:
     """Messages to the user while a job runs. Data (`--dry-run` mappings) goes to standard output."""
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
@@ -67,10 +67,10 @@ class Talk:
             self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
             self._write((plain,))
 
-    def end(self, last_words: str | None = None) -> None:
-        """Takes the live lines away and tells what is left of the failures, unless `last_words` do."""
+    def end(self, final_message: str | None = None) -> None:
+        """Takes the live lines away and tells what is left of the failures, unless `final_message` do."""
         self._erase()
-        self._fail(self.failures.end(last_words))
+        self._fail(self.failures.end(final_message))
         self._stream.flush()
 
     def _fail(self, lines: list[str]) -> None:

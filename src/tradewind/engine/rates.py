@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.model.plan import Plan, PlannedRoute
 
-__all__ = ["GRACE_S", "REMAINING_S_MIN", "SPAN_S", "TOTAL_PART", "UNDER_PART", "UNDER_S", "PromiseWatch", "Shortfall"]
+__all__ = ["GRACE_S", "REMAINING_S_MIN", "SPAN_S", "TOTAL_PART", "UNDER_PART", "UNDER_S", "RateMonitor", "Shortfall"]
 
 #: Rates are those of so many seconds, and of at least so many chunks of the slowest route.
 SPAN_S = 4.0
@@ -31,7 +31,7 @@ class Shortfall:
     """A plan whose routes are too slow. Rates in Gbit/s of data, over some seconds; routes by their gateways."""
 
     carried_gbps: Mapping[tuple[str, ...], float]
-    promised_gbps: Mapping[tuple[str, ...], float]
+    planned_gbps: Mapping[tuple[str, ...], float]
     under: tuple[tuple[str, ...], ...]
     """Routes clearly below their planned rate, the slowest first."""
     down: frozenset[tuple[str, ...]]
@@ -43,7 +43,7 @@ class Shortfall:
         return sum(self.carried_gbps.values())
 
 
-class PromiseWatch:
+class RateMonitor:
     """Follows the routes of one plan. `ids` are the numbers of its routes in the job."""
 
     def __init__(
@@ -55,13 +55,13 @@ class PromiseWatch:
         chunk_bytes: int,
         since_s: float = 0.0,
     ) -> None:
-        promised_gbps = plan.prediction.throughput_gbps if plan.prediction else 0.0
+        planned_gbps = plan.prediction.throughput_gbps if plan.prediction else 0.0
         if limit_bytes_per_s is not None:
-            promised_gbps = min(promised_gbps, limit_bytes_per_s * 8e-9)
+            planned_gbps = min(planned_gbps, limit_bytes_per_s * 8e-9)
         shares = sum(route.share for route in plan.routes)
         self._routes = {ids[route.nodes]: route for route in plan.routes}
-        self._promised = {route.nodes: promised_gbps * route.share / shares for route in plan.routes}
-        slowest_gbps = min(self._promised.values())
+        self._planned = {route.nodes: planned_gbps * route.share / shares for route in plan.routes}
+        slowest_gbps = min(self._planned.values())
         chunks_s = SPAN_CHUNKS * chunk_bytes * 8e-9 / slowest_gbps if slowest_gbps > 0 else 0.0
         self._span_s = max(SPAN_S, chunks_s)
         self._since_s = since_s
@@ -80,7 +80,7 @@ class PromiseWatch:
         carried = self._rates()
         if carried is None:
             return None
-        under = [route for route, gbps in carried.items() if gbps < UNDER_PART * self._promised[route]]
+        under = [route for route, gbps in carried.items() if gbps < UNDER_PART * self._planned[route]]
         for route in carried:
             if route in under:
                 self._under_since_s.setdefault(route, now_s)
@@ -90,16 +90,16 @@ class PromiseWatch:
         if total_gbps == 0 and len(carried) > 1:
             return None  # All at once: it is not the links but one of the ends, and no plan goes round those.
         left_gb = (progress["bytes_total"] - progress["bytes_done"]) * 8e-9
-        if total_gbps >= TOTAL_PART * sum(self._promised.values()) or left_gb < REMAINING_S_MIN * total_gbps:
+        if total_gbps >= TOTAL_PART * sum(self._planned.values()) or left_gb < REMAINING_S_MIN * total_gbps:
             return None
         clear = [route for route in under if now_s - self._under_since_s[route] >= UNDER_S]
         if not clear:
             return None
-        clear.sort(key=lambda route: carried[route] / self._promised[route])
+        clear.sort(key=lambda route: carried[route] / self._planned[route])
         up = {route.nodes: hops[number]["up"] for number, route in self._routes.items() if number in hops}
         # One that the lead does not know yet is not down.
         down = frozenset(route for route in clear if not up.get(route, True))
-        return Shortfall(carried, dict(self._promised), tuple(clear), down)
+        return Shortfall(carried, dict(self._planned), tuple(clear), down)
 
     def _rates(self) -> dict[tuple[str, ...], float] | None:
         """Over what was seen; None while that is too short."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tradewind.cli.output import Talk
+from tradewind.cli.terminal import Terminal
 from tradewind.errors import JobFailed, UsageError
 from tradewind.model.units import format_bytes, format_count
 
-__all__ = ["Cargo", "affordable_bytes", "choose_cargo", "compare", "require_same", "trees_of"]
+__all__ = ["SampleFiles", "affordable_bytes", "choose_sample", "compare", "require_same", "trees_of"]
 
 DIFFERENCES_NAMED_MAX = 10
 
@@ -26,7 +26,7 @@ COMPARE_BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Cargo:
+class SampleFiles:
     """Files to move: names relative to `/`, with sizes."""
 
     names: list[str]
@@ -46,7 +46,7 @@ class Cargo:
         )
 
 
-def choose_cargo(trees: list[Path], budget_bytes: int) -> Cargo:
+def choose_sample(trees: list[Path], budget_bytes: int) -> SampleFiles:
     """Readable regular files below the trees, large ones first up to their part, then small ones. Raises UsageError."""
     large: list[tuple[str, int]] = []
     small: list[tuple[str, int]] = []
@@ -65,18 +65,18 @@ def choose_cargo(trees: list[Path], budget_bytes: int) -> Cargo:
     chosen = sorted(large + small)
     if not chosen:
         raise UsageError("no readable files found for the demo", hint="name a folder: tradewind demo --tree DIR")
-    return Cargo([name for name, _ in chosen], [size for _, size in chosen], len(large))
+    return SampleFiles([name for name, _ in chosen], [size for _, size in chosen], len(large))
 
 
-def compare(cargo: Cargo, copy: Path) -> Iterator[str]:
+def compare(sample: SampleFiles, copy: Path) -> Iterator[str]:
     """Return the differences between the originals and the copy, one line each."""
-    for name in cargo.names:
+    for name in sample.names:
         try:
             if not _same(Path("/") / name, copy / name):
                 yield f"/{name}"
         except OSError as error:
             yield f"/{name}: {error.strerror}"
-    expected = set(cargo.names)
+    expected = set(sample.names)
     for folder, _, files in os.walk(copy):
         for file in files:
             name = os.path.relpath(os.path.join(folder, file), copy)
@@ -84,13 +84,13 @@ def compare(cargo: Cargo, copy: Path) -> Iterator[str]:
                 yield f"{name}: not among the originals"
 
 
-def require_same(cargo: Cargo, copy: Path, talk: Talk, whose: str = "") -> None:
+def require_same(sample: SampleFiles, copy: Path, terminal: Terminal, whose: str = "") -> None:
     """Raises JobFailed if anything differs, after the first differences have been named."""
-    differences = list(compare(cargo, copy))
+    differences = list(compare(sample, copy))
     for difference in differences[:DIFFERENCES_NAMED_MAX]:
-        talk.warn(f"   DIFFERENT: {difference}")
+        terminal.warn(f"   DIFFERENT: {difference}")
     if differences:
-        of = format_count(len(cargo.names), "file")
+        of = format_count(len(sample.names), "file")
         raise JobFailed(f"{whose}{len(differences)} of {of} differ from their originals")
 
 
