@@ -20,6 +20,7 @@ LAYERS = {
     "model": 1,
     "programs": 2,
     "catalog": 2,
+    "state": 2,
     "planner": 3,
     "placement": 3,
     "market": 3,

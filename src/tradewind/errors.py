@@ -15,6 +15,7 @@
     ├── JobNotFound                1    no such job in the state folder
     ├── JobUnreadable              1    a job's record in the state folder is damaged
     ├── JobBusy                    1    another process works on this job
+    ├── StateError                 1    the state folder's database is damaged, blocked, full, or of a newer version
     ├── PriceApiError              1    a cloud's price API sent an answer that cannot be parsed
     │   ├── PriceApiUnavailable    5    it does not answer, or not in time
     │   └── PriceApiRefused        7    it needs an API key, or refused the one it got
@@ -113,6 +114,12 @@ class JobUnreadable(TradewindError):
 
 class JobBusy(TradewindError):
     """Another process works on this job."""
+
+
+class StateError(TradewindError):
+    """The database of the state folder is damaged, blocked by another process, cannot be written, or is of a newer
+    version.
+    """
 
 
 class PriceApiError(TradewindError):

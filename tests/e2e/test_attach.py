@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command, Finished
+from tradewind.state.database import open_database
 
 OBJECTS, OBJECT_BYTES = 40, 100_000
 SLOWLY = ("--limit-rate", "1MB/s")
@@ -140,8 +141,9 @@ def test_a_receipt_says_what_moved_and_how(command: Command, source: Path, tmp_p
 def test_events_that_are_no_events_change_nothing(command: Command, source: Path, tmp_path: Path) -> None:
     job_id = detached(command, source, tmp_path / "copy")
     command.run("jobs", "wait", job_id).expect(0)
-    with (command.state / "jobs" / job_id / "events.ndjson").open("ab") as file:
-        file.write(b"[" * 200_000 + b"\n" + b"x" * (2 << 20) + b"\n{}\nnull\n\xff\n")
+    with open_database(command.state).transaction() as connection:
+        for number, line in enumerate(["[" * 200_000, "x" * (2 << 20), "{}", "null", "", "[1]"]):
+            connection.execute("INSERT INTO events VALUES (?, ?, 1, ?)", (job_id, 100_000 + number, line))
     for action in ("attach", "wait", "receipt"):
         assert "internal" not in command.run("jobs", action, job_id).expect(0).stderr
 
@@ -149,7 +151,7 @@ def test_events_that_are_no_events_change_nothing(command: Command, source: Path
 def test_a_copied_folder_of_a_running_job_is_not_adopted(command: Command, source: Path, tmp_path: Path) -> None:
     job_id = detached(command, source, tmp_path / "copy")
     other = Command(tmp_path / "other")
-    shutil.copytree(command.state / "jobs" / job_id, other.state / "jobs" / job_id)
+    shutil.copytree(command.state, other.state, ignore=shutil.ignore_patterns("fleets"))
     attached = other.run("jobs", "attach", job_id)
     assert attached.code == 130 and "may still run elsewhere" in attached.stderr
     command.run("jobs", "wait", job_id).expect(0)

@@ -9,16 +9,16 @@ import pytest
 
 from testbed.drive import Command
 from testbed.places import FilePlace
+from tradewind.state.database import open_database
 
 
-@pytest.mark.parametrize("name", ["job.json", "status.json", "lock", "client.lock"])
+@pytest.mark.parametrize("name", ["status.json", "lock", "client.lock"])
 def test_a_pipe_in_a_jobs_folder_hangs_nothing(command: Command, tmp_path: Path, name: str) -> None:
     source = FilePlace(tmp_path / "source")
     source.put("a", b"x")
     command.run("cp", "-r", source.folder, tmp_path / "there").expect(0)
     (job,) = command.jobs()
-    status = command.state / "jobs" / job["id"] / "status.json"
-    status.write_text(status.read_text().replace('"done"', '"interrupted"'))
+    unsettle(command, job["id"])
     place = command.state / "jobs" / job["id"] / name
     place.unlink(missing_ok=True)
     os.mkfifo(place)
@@ -32,14 +32,17 @@ def test_a_pipe_in_a_jobs_folder_hangs_nothing(command: Command, tmp_path: Path,
 def test_other_pipes_in_a_jobs_folder_are_passed_over(command: Command, tmp_path: Path) -> None:
     source = FilePlace(tmp_path / "source")
     source.put("a", b"x")
-    for name in "ledger.json", "cancelling":
-        command.run("cp", "-r", source.folder, tmp_path / "there").expect(0)
-        job = command.jobs()[-1]
-        folder = command.state / "jobs" / job["id"]
-        status = folder / "status.json"
-        status.write_text(status.read_text().replace('"done"', '"interrupted"'))
-        (folder / name).unlink(missing_ok=True)
-        os.mkfifo(folder / name)
-        command.run("jobs", "show", job["id"], timeout_s=20).expect(0)
-        cancelled = command.run("jobs", "cancel", job["id"], timeout_s=20).expect(1)
-        assert "there is no journal" in cancelled.stderr, "the job was done in truth"
+    command.run("cp", "-r", source.folder, tmp_path / "there").expect(0)
+    (job,) = command.jobs()
+    unsettle(command, job["id"])
+    os.mkfifo(command.state / "jobs" / job["id"] / "cancelling")
+    command.run("jobs", "show", job["id"], timeout_s=20).expect(0)
+    cancelled = command.run("jobs", "cancel", job["id"], timeout_s=20).expect(1)
+    assert "there is no journal" in cancelled.stderr, "the job was done in truth"
+
+
+def unsettle(command: Command, job_id: str) -> None:
+    """As if the job had been interrupted."""
+    status = command.state / "jobs" / job_id / "status.json"
+    status.write_text(status.read_text().replace('"done"', '"interrupted"'))
+    open_database(command.state).write("UPDATE jobs SET state = 'open'")

@@ -12,7 +12,6 @@ import pytest
 import tradewind
 from testbed.drive import Command, find_binary
 from testbed.trees import MIB, write_large
-from tradewind.engine.ledger import LEDGER_FILE
 from tradewind.engine.setup import topology_setup
 from tradewind.errors import CeilingReached, GatewayError, Interrupted, JobUnreadable
 from tradewind.model.ledger import JobPrices, MachinePrice
@@ -130,6 +129,6 @@ def test_a_job_with_a_ceiling_whose_ledger_is_damaged_is_not_resumed(command: Co
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()
-    (Path(client.store.path(job.id)) / LEDGER_FILE).write_text("{")
+    client.store.database.write("UPDATE ledgers SET prices = '{'")
     with pytest.raises(JobUnreadable, match="its ceiling could not be kept"):
         client.resume(job.id)

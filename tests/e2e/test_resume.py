@@ -17,6 +17,7 @@ import pytest
 from testbed.drive import Command
 from testbed.places import S3Place
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
+from tradewind.state.database import open_database
 
 
 def interrupted(command: Command, *arguments: str | Path) -> str:
@@ -45,11 +46,11 @@ def test_a_copied_state_folder_works_on_its_own_journal(command: Command, tmp_pa
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(command.state, elsewhere)
     # As older versions wrote it: the absolute path of the folder in which the job began.
-    record = elsewhere / "jobs" / job_id / "job.json"
-    document = json.loads(record.read_text())
-    assert "state_dir" not in document["spec"]
-    document["spec"]["state_dir"] = str(command.state / "jobs" / job_id)
-    record.write_text(json.dumps(document))
+    database = open_database(elsewhere)
+    ((spec,),) = database.rows("SELECT spec FROM jobs")
+    assert "state_dir" not in json.loads(spec)
+    old = {**json.loads(spec), "state_dir": str(command.state / "jobs" / job_id)}
+    database.write("UPDATE jobs SET spec = ?", (json.dumps(old),))
     before = contents(command.state)
 
     with_state(command, elsewhere).run("jobs", "resume", job_id).expect(0)

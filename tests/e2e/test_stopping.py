@@ -69,14 +69,16 @@ def files_of_at_most(bytes_max: int) -> Iterator[None]:
 def test_a_journal_that_cannot_grow_leaves_no_temporary_files(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "from", tmp_path / "to"
     write_tree(source, {str(number): 10 for number in range(6000)})
-    with files_of_at_most(100 << 10):
+    write_tree(tmp_path / "one", {"a": 10})
+    command.run("cp", "-r", tmp_path / "one", tmp_path / "other").expect(0)  # It makes the database.
+    with files_of_at_most(400 << 10):
         running = command.start("cp", "-r", source, copy)
     done = running.finish().expect(1)
     assert "journal" in done.summary["message"]
     written = [path.name for path in copy.iterdir()]
     assert 0 < len(written) < 6000
     assert not [name for name in written if ".tradewind-" in name]
-    command.run("jobs", "resume", str(command.jobs()[0]["id"])).expect(0)
+    command.run("jobs", "resume", str(command.jobs()[1]["id"])).expect(0)
     assert tree_hashes(copy) == tree_hashes(source)
 
 

@@ -18,7 +18,6 @@ import pytest
 import tradewind
 from testbed.drive import find_binary
 from testbed.trees import MIB, tree_hashes, write_large
-from tradewind.engine.ledger import LEDGER_FILE, read_ledger
 from tradewind.engine.setup import Setup, topology_setup
 from tradewind.engine.supervisor import CEILING_STOP_S
 from tradewind.errors import CeilingReached, Interrupted, JobBusy
@@ -155,7 +154,7 @@ def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
         thread.join()
     (winner,) = (outcome for outcome in outcomes if isinstance(outcome, tradewind.RunningJob))
     winner.wait()
-    stored = read_ledger(client.store.path(job.id))
+    stored = client.book(job.id).read()
     assert stored is not None
     assert [(use.run, use.name) for use in stored.machines] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
     assert all(use.ended_s is not None for use in stored.machines)
@@ -167,12 +166,11 @@ def test_a_resume_that_finds_the_job_taken_changes_nothing(client: tradewind.Cli
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()
-    ledger = Path(client.store.path(job.id), LEDGER_FILE)
-    before = ledger.read_bytes()
+    before = client.book(job.id).read()
     lock = client.store.hold(job.id)
     with pytest.raises(JobBusy, match="another process works on job"):
         client.resume(job.id)
-    assert ledger.read_bytes() == before
+    assert before is not None and client.book(job.id).read() == before
     assert os.listdir(Path(client.store.state_dir) / "fleets") == []
     lock.release()
     assert client.resume(job.id).wait().progress.objects_done == 1

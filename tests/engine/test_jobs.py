@@ -1,5 +1,7 @@
 import json
 import os
+import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -132,8 +134,7 @@ def test_no_folder_is_no_jobs(tmp_path: Path) -> None:
 def test_what_a_killed_client_left_of_a_job_is_removed(store: JobStore) -> None:
     make(store, "a-job")
     for job_id in ("old", "used", "fresh"):
-        folder = Path(store.make_folder(job_id))
-        (folder / "job.json.123.new").write_text("{")
+        store.make_folder(job_id)
     used = store.hold("used")
     for job_id in ("a-job", "old", "used"):
         os.utime(store.path(job_id), (0, 0))
@@ -203,29 +204,25 @@ def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    "change",
     [
-        "[]",
-        "{}",
-        "null",
-        "7",
-        "not JSON",
-        "[" * 200_000,
-        '{"id": "job-2"}',
-        json.dumps({**REQUEST, "created_unix_ms": 10**20, "spec": {}}),
-        json.dumps({**REQUEST, "created_unix_ms": "now", "spec": {}}),
-        json.dumps({**REQUEST, "created_unix_ms": 1, "spec": {}, "destinations": [1]}),
+        "request = 'not JSON'",
+        "request = '[]'",
+        f"spec = '{'[' * 200_000}'",
+        "destinations = '{}'",
+        "state = 'done', progress = NULL",
+        """state = 'failed', progress = '{"objects_done": "3"}'""",
     ],
 )
-def test_a_damaged_job_is_named_and_left_out(store: JobStore, content: str) -> None:
+def test_a_damaged_job_is_named_and_left_out(store: JobStore, change: str) -> None:
     make(store, "job-1", "done")
     make(store, "job-2")
-    Path(store.path("job-2"), "job.json").write_text(content)
+    store.database.write(f"UPDATE jobs SET {change} WHERE id = 'job-2'")
     make(store, "job-3", "interrupted")
     damaged: list[JobUnreadable] = []
     assert [record.id for record in store.records(damaged.append)] == ["job-1", "job-3"]
     assert len(damaged) == 1
-    assert store.path("job-2") in str(damaged[0])
+    assert "job job-2" in str(damaged[0])
     assert len(str(damaged[0])) < 500
     with pytest.raises(JobUnreadable):
         store.load("job-2")
@@ -245,8 +242,49 @@ def test_a_cancelling_that_was_killed_says_nothing(store: JobStore) -> None:
     make(store, "job-1", "interrupted")
     folder = store.path("job-1")
     with jobs.cancelling(folder):
-        assert jobs.is_cancelled(folder)
+        assert store.is_cancelled("job-1")
         left = Path(folder, jobs.CANCELLING_FILE)
         assert left.exists()
     left.touch()
-    assert not jobs.is_cancelled(folder)
+    assert not store.is_cancelled("job-1")
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
+def test_what_an_ended_job_is_survives_its_files(store: JobStore, state: str) -> None:
+    make(store, "job-1", state)
+    store.settle("job-1")
+    Path(store.path("job-1"), "status.json").unlink()
+    record = store.load("job-1")
+    assert (record.state, record.progress.objects_done) == (state, 3)
+    store.reopen("job-1")
+    assert store.load("job-1").state == "interrupted"
+
+
+def test_a_job_whose_folder_was_removed_is_no_job(store: JobStore) -> None:
+    for job_id in ("job-1", "job-2"):
+        make(store, job_id, "done")
+        store.settle(job_id)
+    shutil.rmtree(store.path("job-1"))
+    assert [record.id for record in store.records()] == ["job-2"]
+    with pytest.raises(JobNotFound):
+        store.load("job-1")
+
+
+def test_no_file_of_an_ended_job_is_opened_to_list_it(store: JobStore) -> None:
+    make(store, "job-0000", "done")
+    store.settle("job-0000")
+    with store.database.transaction() as connection:
+        for number in range(1, 500):
+            job_id = f"job-{number:04}"
+            os.mkdir(store.path(job_id))
+            connection.execute(
+                "INSERT INTO jobs SELECT ?, created_unix_ms, verb, source, destinations, state, paused, progress,"
+                " summary, request, spec, lead FROM jobs WHERE id = 'job-0000'",
+                (job_id,),
+            )
+    opened: list[str] = []
+    recording = True
+    sys.addaudithook(lambda event, args: opened.append(str(args[0])) if recording and event == "open" else None)
+    assert sum(record.state == "done" for record in store.records()) == 500
+    recording = False
+    assert not [path for path in opened if "job-" in path]

@@ -18,15 +18,11 @@ from tests.fleet.test_fleet_seeds import RELAYS, plan_over
 from tradewind.engine.jobs import client_lock
 from tradewind.engine.ledger import (
     ALIVE_S_MAX,
-    LEDGER_FILE,
     JobLedger,
-    end_fleet_in_ledger,
-    end_machines_in_ledger,
-    read_ledger,
-    stored_ledger,
+    LedgerBook,
 )
 from tradewind.engine.report import job_cost, summary_lines
-from tradewind.errors import CeilingReached, GatewayError
+from tradewind.errors import CeilingReached, GatewayError, StateError
 from tradewind.fleet.fleet import LEASE_S, LEASE_S_MIN, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine, MachineOrder
@@ -36,6 +32,7 @@ from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, R
 from tradewind.model.plan import GatewayAddress, Plan
 from tradewind.model.price import PriceTier
 from tradewind.model.requests import RequestPrices
+from tradewind.state.database import open_database
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
 USD_PER_S = 0.01
@@ -78,6 +75,10 @@ class TimedProvider(FakeProvider):
             self.lived_s += 0.0 if since_s is None else self.clock.now_s - since_s
 
 
+def book_of(folder: Path) -> LedgerBook:
+    return LedgerBook(open_database(folder), "job", str(folder / "job"))
+
+
 class Job:
     """A job that is run again and again, each time as another process would."""
 
@@ -86,12 +87,13 @@ class Job:
         self.folder.mkdir(parents=True)
         self.provider = TimedProvider(self.rng, failing, self.clock)
         self.journal = FleetJournal(folder)
+        self.book = book_of(folder)
 
     def begin(self, usd_max: float | None = None) -> JobLedger:
-        stored = read_ledger(str(self.folder)) or Ledger(PRICES, 1.0)
+        stored = self.book.read() or Ledger(PRICES, 1.0)
         ledger = JobLedger(
             stored.ended(self.clock.now_s),
-            str(self.folder),
+            self.book,
             usd_max=usd_max,
             clock=self.clock,
             unix_s=self.clock.now_s,
@@ -104,7 +106,7 @@ class Job:
         return Fleet(self.provider, self.journal, plan, "/nowhere", purpose="a test", settings=settings, meter=ledger)
 
     def stored_usd(self) -> float:
-        ledger = read_ledger(str(self.folder))
+        ledger = self.book.read()
         return 0.0 if ledger is None else ledger.total_usd(self.clock.now_s)
 
     def status(self, state: str, **counts: Any) -> None:
@@ -255,7 +257,7 @@ def killed_job(folder: Path, seed: int) -> None:
     prices = JobPrices({}, store, "list", store, "list")
     job = Job(folder, seed)
     told_usd, moved, journalled, gets = 0.0, 0, 0, 0
-    ledger = JobLedger(Ledger(prices), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+    ledger = JobLedger(Ledger(prices), job.book, clock=job.clock, unix_s=job.clock.now_s)
     ledger.begin_run()
     sent_usd = 0.0
     for _ in range(rng.randrange(1, 8)):
@@ -280,8 +282,8 @@ def killed_job(folder: Path, seed: int) -> None:
             told_usd = ledger.spent_usd()
         moved = journalled  # What was not journalled is moved again.
         if rng.random() < 0.5:  # The client is killed too.
-            stored = read_ledger(str(job.folder)) or Ledger(prices)
-            ledger = JobLedger(stored.ended(job.clock.now_s), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+            stored = job.book.read() or Ledger(prices)
+            ledger = JobLedger(stored.ended(job.clock.now_s), job.book, clock=job.clock, unix_s=job.clock.now_s)
             told_usd = 0.0
         ledger.begin_run()
         egress_usd = ledger.ledger.usd_of("egress", job.clock.now_s)
@@ -327,19 +329,20 @@ def test_a_killed_owner_leaves_machines_that_are_charged_for_their_lease_at_most
     assert again.spent_usd() == pytest.approx(ALIVE_S_MAX * USD_PER_S)
 
 
-def test_the_file_is_private_and_a_job_that_costs_nothing_has_none(tmp_path: Path) -> None:
-    free = JobLedger(Ledger(), str(tmp_path))
+def test_the_database_is_private_and_a_job_that_costs_nothing_has_no_ledger(tmp_path: Path) -> None:
+    book = book_of(tmp_path)
+    free = JobLedger(Ledger(), book)
     free.begin_run()
     free.launched("fleet", "local", "site:local")
     free.see(progress(bytes_done=10, objects_done=1))
     free.ended("fleet")
     free.save()
     assert os.listdir(tmp_path) == []
-    paid = JobLedger(Ledger(PRICES), str(tmp_path))
+    paid = JobLedger(Ledger(PRICES), book)
     paid.begin_run()
     paid.launched("fleet", "local", "site:a")
-    assert os.listdir(tmp_path) == [LEDGER_FILE]
-    assert stat.S_IMODE((tmp_path / LEDGER_FILE).stat().st_mode) == 0o600
+    assert book.read() is not None
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_a_job_of_an_older_version_has_what_that_knew(tmp_path: Path) -> None:
@@ -348,12 +351,16 @@ def test_a_job_of_an_older_version_has_what_that_knew(tmp_path: Path) -> None:
         "ceiling": {"usd": 5.0, "machines_usd_per_s": 0.02, "boot_s": 50.0, "earlier_usd": 1.0, "since_s": 0.0},
         "topology": {"gateways": gateways},
     }
-    ledger = stored_ledger(str(tmp_path), old, Progress(elapsed_s=50.0, cost_usd=0.25))
+    book = book_of(tmp_path)
+    ledger = book.present(old, Progress(elapsed_s=50.0, cost_usd=0.25))
     assert ledger.total_usd(0.0) == pytest.approx(1.0 + 2.0 + 0.25)
     assert ledger.prices.machines["site:b"].usd_per_s == pytest.approx(0.01)
-    assert stored_ledger(str(tmp_path), {"ceiling": None, "topology": None}, Progress()) == Ledger()
-    (tmp_path / LEDGER_FILE).write_text("{")
-    assert stored_ledger(str(tmp_path), {}, Progress(cost_usd=0.5)).total_usd(0.0) == 0.5
+    assert book.present({"ceiling": None, "topology": None}, Progress()) == Ledger()
+    assert not book.is_damaged()
+    book.write(Ledger())
+    open_database(tmp_path).write("UPDATE ledgers SET prices = '{'")
+    assert book.is_damaged()
+    assert book.present({}, Progress(cost_usd=0.5)).total_usd(0.0) == 0.5
 
 
 def test_every_display_shows_the_sum_of_the_ledger(tmp_path: Path) -> None:
@@ -364,7 +371,7 @@ def test_every_display_shows_the_sum_of_the_ledger(tmp_path: Path) -> None:
     ledger.see(progress(cost_usd=0.5))
     fleet.close()
     plan, last = plan_over([]), Progress(cost_usd=0.5)
-    stored = read_ledger(str(job.folder))
+    stored = job.book.read()
     assert stored is not None
     job.clock.now_s += 1e6
     shown = job_cost(stored, plan, last, None, job.clock.now_s)
@@ -380,7 +387,7 @@ def test_machines_that_the_ceiling_cannot_pay_are_not_started(tmp_path: Path) ->
     spent = Ledger(billed, 1.0, runs=(RunCount(1, 0.5),))
 
     def ledger(usd_max: float | None) -> JobLedger:
-        return JobLedger(spent, str(job.folder), usd_max=usd_max, clock=job.clock, unix_s=job.clock.now_s)
+        return JobLedger(spent, job.book, usd_max=usd_max, clock=job.clock, unix_s=job.clock.now_s)
 
     assert len(plan.machines) == 2
     with pytest.raises(CeilingReached, match="leaves too little"):
@@ -399,7 +406,7 @@ def test_a_job_whose_machines_lived_for_seconds_has_paid_the_minimum(tmp_path: P
     job = Job(tmp_path, 0)
     job.provider.start_s_max = 0.0
     billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
-    ledger = JobLedger(Ledger(billed), str(job.folder), clock=job.clock, unix_s=job.clock.now_s)
+    ledger = JobLedger(Ledger(billed), job.book, clock=job.clock, unix_s=job.clock.now_s)
     ledger.begin_run()
     fleet = job.fleet(ledger, plan_over([]))
     assert ledger.spent_usd() == pytest.approx(2 * 60 * USD_PER_S), "it is owed from the launch on"
@@ -423,7 +430,7 @@ def test_a_clock_that_was_set_back_between_two_runs_charges_neither_too_little_n
     job.clock.now_s = 1e6
     job.begin().launched("fleet", "relay", "site:a")
     job.clock.now_s += 100
-    killed = read_ledger(str(job.folder))
+    killed = job.book.read()
     assert killed is not None
     job.clock.now_s = 2000.0
     again = job.begin()
@@ -438,7 +445,7 @@ def test_a_clock_that_was_set_back_between_two_runs_charges_neither_too_little_n
 def test_prices_are_written_down_before_the_first_machine_is_ordered(tmp_path: Path) -> None:
     """A client that is killed right then leaves a job that is resumed, and whose machines are not free."""
     Job(tmp_path / "priced", 0).begin()
-    stored = read_ledger(str(tmp_path / "priced" / "job"))
+    stored = book_of(tmp_path / "priced").read()
     assert stored is not None
     assert (stored.prices, stored.predicted_usd) == (PRICES, 1.0)
 
@@ -447,17 +454,17 @@ def test_a_ledger_whose_job_another_process_runs_is_left_to_it(tmp_path: Path) -
     job = Job(tmp_path, 0)
     ledger = job.begin()
     fleet = job.fleet(ledger, plan_over([]))
-    stored = read_ledger(str(job.folder))
+    stored = job.book.read()
     lock = client_lock(str(job.folder))
     assert lock is not None
-    end_fleet_in_ledger(str(job.folder), fleet.id, job.clock.now_s)
-    end_machines_in_ledger(str(job.folder), job.clock.now_s)
-    assert read_ledger(str(job.folder)) == stored
+    job.book.end_fleet(fleet.id, job.clock.now_s)
+    job.book.end_machines(job.clock.now_s)
+    assert job.book.read() == stored
     lock.release()
-    end_fleet_in_ledger(str(job.folder), fleet.id, job.clock.now_s)
-    ended = read_ledger(str(job.folder))
+    job.book.end_fleet(fleet.id, job.clock.now_s)
+    ended = job.book.read()
     assert ended is not None and all(use.ended_s is not None for use in ended.machines)
-    end_fleet_in_ledger(str(tmp_path / "nowhere"), fleet.id, job.clock.now_s)
+    book_of(tmp_path / "nowhere").end_fleet(fleet.id, job.clock.now_s)
 
 
 def test_machines_may_live_as_long_as_the_ceiling_pays(tmp_path: Path) -> None:
@@ -509,7 +516,8 @@ def test_a_machine_is_charged_no_longer_than_its_lease_let_it_live(tmp_path: Pat
 
 def test_a_job_with_a_ceiling_does_not_start_without_a_ledger_on_disk(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
-    (job.folder / LEDGER_FILE).mkdir()
-    with pytest.raises(OSError, match=LEDGER_FILE):
+    open_database(tmp_path).write("DROP TABLE ledger_runs")
+    with pytest.raises(StateError, match="ledger_runs"):
         job.begin(usd_max=1.0)
-    job.begin()
+    job.book = LedgerBook(open_database(tmp_path / "other"), "job", str(job.folder))
+    job.begin(usd_max=1.0)

@@ -18,7 +18,7 @@ import pytest
 from testbed.drive import Command
 from testbed.trees import MIB, write_large
 from tests.fleet.conformance import plan_between
-from tradewind.engine.ledger import read_ledger, write_ledger
+from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.fleet import Fleet, FleetSettings, end_fleet
@@ -27,7 +27,7 @@ from tradewind.fleet.local import LocalProvider
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership, pid_namespace
 from tradewind.fleet.running import RunningProcess, find_process
 from tradewind.gateway.binary import find_gateway
-from tradewind.model.files import private_folder, state_folder
+from tradewind.model.files import STATE_ENTRIES, private_folder, state_folder
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
 from tradewind.model.locks import try_lock
 
@@ -55,9 +55,9 @@ def write_record(journal: FleetJournal, fleet_id: str, changes: dict[str, Any] |
     folder = journal.open(fleet_id, "a test", {"kind": "local"}, {"local": "site:a"})
     os.close(journal._locks.pop(fleet_id))
     if changes is not None:
-        document = json.loads((folder / "fleet.json").read_text())
-        document["owner"].update(changes)
-        (folder / "fleet.json").write_text(json.dumps(document))
+        ((owner,),) = journal.database.rows("SELECT owner FROM fleets WHERE id = ?", (fleet_id,))
+        document = json.dumps({**json.loads(owner), **changes})
+        journal.database.write("UPDATE fleets SET owner = ? WHERE id = ?", (document, fleet_id))
     return folder
 
 
@@ -116,13 +116,17 @@ def test_a_fleet_of_another_host_is_neither_forgotten_nor_ended(
     assert "on host elsewhere.example" in command.run("fleet", "list").expect(0).stdout
     refused = command.run("fleet", "down", "theirs").expect(2)
     assert "is on host elsewhere.example and can only be ended there" in refused.stderr
-    assert (folder / "fleet.json").exists() and bystander.poll() is None
+    assert journal.load("theirs").ownership == "elsewhere"
+    assert folder.exists() and bystander.poll() is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"id": "bad"}', "[" * 100_000, '{"owner": null, "id": "bad"}'])
-def test_a_record_that_cannot_be_read_is_reported_by_name(journal: FleetJournal, tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("column", ["owner", "provider", "wanted"])
+@pytest.mark.parametrize("content", ["", "[1]", "7", "[" * 100_000, "null"])
+def test_a_record_that_cannot_be_read_is_reported_by_name(
+    journal: FleetJournal, tmp_path: Path, column: str, content: str
+) -> None:
     write_record(journal, "bad")
-    (journal.folder / "bad" / "fleet.json").write_text(content)
+    journal.database.write(f"UPDATE fleets SET {column} = ?", (content,))
     write_record(journal, "good")
     assert [record.id for record in journal.records()] == ["good"]
     assert [fleet.id for fleet in journal.unreadable()] == ["bad"]
@@ -145,9 +149,10 @@ def test_fleet_down_ends_the_charges_of_an_abandoned_job(journal: FleetJournal, 
         MachineUse(1, "left", "relay", "site:a", began_s, None, 0.01),
         MachineUse(1, "other", "b", "site:a", began_s),
     )
-    write_ledger(str(job), Ledger(machines=uses, runs=(RunCount(1),), heartbeat_s=time.time(), alive_s_max=905.0))
+    book = LedgerBook(journal.database, "j1", str(job))
+    book.write(Ledger(machines=uses, runs=(RunCount(1),), heartbeat_s=time.time(), alive_s_max=905.0))
     command_of(journal, tmp_path).run("fleet", "down").expect(0)
-    ledger = read_ledger(str(job))
+    ledger = book.read()
     assert ledger is not None
     left, other = ledger.machines
     assert left.ended_s == pytest.approx(time.time(), abs=10)
@@ -157,10 +162,10 @@ def test_fleet_down_ends_the_charges_of_an_abandoned_job(journal: FleetJournal, 
 
 def test_a_folder_without_a_record_is_reported_unless_it_is_being_made(journal: FleetJournal) -> None:
     folder = write_record(journal, "one")
-    (folder / "fleet.json").unlink()
+    journal.database.write("DELETE FROM fleets")
     assert journal.unreadable() == []
     os.utime(folder, (0, 0))
-    assert [(fleet.id, fleet.because) for fleet in journal.unreadable()] == [("one", "it has no fleet.json")]
+    assert [(fleet.id, fleet.because) for fleet in journal.unreadable()] == [("one", "it has no record")]
 
 
 def test_fleet_down_removes_what_a_killed_client_left_without_a_record(journal: FleetJournal, tmp_path: Path) -> None:
@@ -168,8 +173,8 @@ def test_fleet_down_removes_what_a_killed_client_left_without_a_record(journal: 
     write_machine(with_machine, {"pid": 1, "started": 1, "pid_namespace": ownership_module.pid_namespace()})
     holder = os.open(owned / "owner.lock", os.O_RDWR | os.O_CREAT)
     assert try_lock(holder)
+    journal.database.write("DELETE FROM fleets")
     for folder in (empty, owned, with_machine):
-        (folder / "fleet.json").unlink()
         os.utime(folder, (0, 0))
     command = command_of(journal, tmp_path)
     assert "fleet empty cannot be read" in command.run("fleet", "list").expect(1).stderr
@@ -205,9 +210,9 @@ def test_records_and_folders_of_another_user_are_refused(
     command = command_of(journal, tmp_path)
     os.chown(folder / "machines" / "local.json", STRANGER, STRANGER)
     assert "belongs to user 54321" in command.run("fleet", "down").expect(1).stderr
-    os.chown(folder / "fleet.json", STRANGER, STRANGER)
-    assert "fleet planted cannot be read" in command.run("fleet", "down").expect(1).stderr
-    os.chown(folder / "fleet.json", 0, 0)
+    os.chown(journal.database.path, STRANGER, STRANGER)
+    assert "belongs to user 54321" in command.run("fleet", "down").expect(2).stderr
+    os.chown(journal.database.path, 0, 0)
     os.chown(folder, STRANGER, STRANGER)
     assert "fleet planted cannot be read" in command.run("fleet", "down").expect(1).stderr
     os.chown(journal.folder, STRANGER, STRANGER)
@@ -239,7 +244,14 @@ def test_all_folders_of_the_state_are_private_whatever_the_umask(tmp_path: Path,
         command.run("catalog", "import", tmp_path / "links.csv").expect(0)
     finally:
         os.umask(before)
-    assert {entry.name for entry in command.state.iterdir()} == {"jobs", "fleets", "catalog"}
+    entries = {entry.name for entry in command.state.iterdir()}
+    assert {name for name in entries if not name.startswith("state.sqlite-")} == {
+        "jobs",
+        "fleets",
+        "catalog",
+        "state.sqlite",
+    }
+    assert entries <= STATE_ENTRIES
     assert modes(command.state) == {}
 
 
@@ -356,8 +368,7 @@ def test_a_fleet_that_runs_is_in_use_and_says_who_has_it(journal: FleetJournal) 
         (record,) = journal.records()
         assert record.ownership == "in use" and record.owner == here()
         assert time.time() - record.heartbeat_unix_s < 600
-        os.utime(journal.path(fleet.id) / "heartbeat", (0, 0))
-        (journal.path(fleet.id) / "heartbeat").write_text("0")
+        journal.database.write("UPDATE fleets SET heartbeat_unix_s = 0")
         end_s = time.monotonic() + 30.0
         while next(journal.records()).heartbeat_unix_s == 0:
             assert time.monotonic() < end_s, "the heart does not beat"

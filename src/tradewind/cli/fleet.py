@@ -8,7 +8,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from tradewind.errors import TradewindError, UsageError
+from tradewind.errors import StateError, TradewindError, UsageError
 from tradewind.model.units import format_duration
 
 if TYPE_CHECKING:
@@ -118,14 +118,15 @@ def _note_end(args: Namespace, record: FleetRecord) -> None:
     """Charge the job of a fleet for its machines until now. An owner that lives does this itself."""
     from tradewind.engine.jobs import JobStore
     from tradewind.engine.launch import job_of
-    from tradewind.engine.ledger import end_fleet_in_ledger
+    from tradewind.engine.ledger import LedgerBook
 
     job_id = job_of(record)
     if job_id is not None:
+        store = JobStore(args.state_dir)
         try:
-            end_fleet_in_ledger(JobStore(args.state_dir).path(job_id), record.id, time.time())
-        except OSError as error:
-            print(f"warning: the ledger of job {job_id} could not be written: {error.strerror}", file=sys.stderr)
+            LedgerBook(store.database, job_id, store.path(job_id)).end_fleet(record.id, time.time())
+        except (StateError, OSError) as error:
+            print(f"warning: the ledger of job {job_id} could not be written: {error}", file=sys.stderr)
 
 
 def _living(args: Namespace, journal: FleetJournal, record: FleetRecord) -> list[str] | None:

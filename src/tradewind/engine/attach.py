@@ -1,4 +1,4 @@
-"""Following a job that another process runs, by the events in its folder. It is only looked at: closing the follower
+"""Following a job that another process runs, by its events in the database. It is only looked at: closing the follower
 changes nothing.
 """
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tradewind.engine.event_file import folder_id, read_events, read_progress
+from tradewind.engine.event_store import latest_run, read_events, read_progress
 from tradewind.engine.jobs import RESUMABLE, JobRecord, JobStore
 from tradewind.engine.running import Result, resume_hint, stopped_error
 from tradewind.errors import ERROR_BY_OUTCOME, GatewayLost, Interrupted
@@ -17,7 +17,7 @@ from tradewind.model.event import Event, event_from_document
 
 __all__ = ["AttachedJob", "RunEnd", "result_of"]
 
-#: Interval at which the file of events is read.
+#: Interval at which new events are looked for.
 LOOK_EVERY_S = 0.2
 COPIED = "its folder was copied or moved while it ran, so it may still run elsewhere"
 
@@ -49,17 +49,18 @@ class AttachedJob:
 
         `end` then says how. After `leave` it ends earlier, without an `end`.
         """
-        folder, seen = self._store.path(self.id), None
-        offset, is_copy = self._latest_start()
+        database, seen = self._store.database, None
+        run = latest_run(database, self.id, self._store.path(self.id))
+        last, is_copy = (0, False) if run is None else (run.first, run.is_copy)
         while not self._left.is_set():
-            # Looked at before the file: what is written before the lock is free is read after.
+            # Looked at before the events: what is written before the lock is free is read after.
             owned = self._store.is_owned(self.id)
-            progress = read_progress(folder)
+            progress = read_progress(database, self.id)
             if progress is not None and progress != seen:
                 seen = progress
                 yield progress
-            for line, document, behind in read_events(folder, offset):
-                offset = behind
+            for line, document, number in read_events(database, self.id, last):
+                last = number
                 if document["event"] == "run_ended":
                     self.end = RunEnd(str(document.get("outcome")), document.get("message"))
                 elif document["event"] == "run_started":
@@ -68,7 +69,7 @@ class AttachedJob:
                     yield line
             if not owned:
                 # A job of an earlier version has no events, so nothing says that its run did not end.
-                self.end = self.end or RunEnd("interrupted", COPIED if is_copy else None, offset > 0 and not is_copy)
+                self.end = self.end or RunEnd("interrupted", COPIED if is_copy else None, last > 0 and not is_copy)
                 return
             self._left.wait(LOOK_EVERY_S)
 
@@ -83,17 +84,11 @@ class AttachedJob:
         """Return whether the process that ran the job died before it could write how the run ended."""
         if self._store.is_owned(self.id):
             return False
-        offset, is_copy = self._latest_start()
-        events = (document["event"] for _, document, _ in read_events(self._store.path(self.id), offset))
-        return offset > 0 and not is_copy and "run_ended" not in events
-
-    def _latest_start(self) -> tuple[int, bool]:
-        """Return the offset of the first event of the latest run [bytes], and whether it ran in another folder."""
-        folder, start, is_copy = self._store.path(self.id), 0, False
-        for _, document, offset in read_events(folder):
-            if document["event"] == "run_started":
-                start, is_copy = offset, document.get("folder") != folder_id(folder)
-        return start, is_copy
+        database = self._store.database
+        run = latest_run(database, self.id, self._store.path(self.id))
+        if run is None or run.is_copy:
+            return False
+        return all(document["event"] != "run_ended" for _, document, _ in read_events(database, self.id, run.first))
 
 
 def result_of(record: JobRecord, end: RunEnd | None = None) -> Result:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import secrets
@@ -20,33 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.compile import RunSettings, compile_programs
-from tradewind.engine.event_file import EventFile
 from tradewind.engine.event_log import EventLog
-from tradewind.engine.jobs import (
-    LOCK_FILE,
-    JobRecord,
-    JobStore,
-    cancelling,
-    is_cancelled,
-    is_to_stop,
-    new_job_id,
-    set_paused,
-    write_json,
-)
+from tradewind.engine.event_store import EventStore
+from tradewind.engine.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch import JobGateways, end_abandoned, has_fleet
 from tradewind.engine.learning import EMULATED
-from tradewind.engine.ledger import (
-    LEDGER_FILE,
-    JobLedger,
-    end_machines_in_ledger,
-    is_damaged,
-    stored_ledger,
-)
+from tradewind.engine.ledger import JobLedger, LedgerBook
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.request import Options, resolve
 from tradewind.engine.running import (
     OVER_CEILING,
-    RUN_FILE,
     EventCallback,
     Result,
     RunningJob,
@@ -73,7 +55,7 @@ from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S
 from tradewind.gateway.task import run_task, try_task
 from tradewind.model.document import to_document
-from tradewind.model.files import private_folder, read_regular, state_folder
+from tradewind.model.files import private_folder, state_folder
 from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter
 from tradewind.model.ledger import Ledger
 from tradewind.model.locks import FileLock
@@ -249,13 +231,12 @@ class Client:
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
         refuse_own_files(spec, self.store.state_dir)
-        set_paused(self.store.path(job_id), False)
         ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
         now_s = time.time()
-        if ceiling_usd is not None and is_damaged(self.store.path(job_id)):
+        if ceiling_usd is not None and self.book(job_id).is_damaged():
             raise JobUnreadable(
-                f"job {job_id} is not resumed: its {LEDGER_FILE} cannot be read, so its ceiling could not be kept",
-                hint=f"inspect {self.store.path(job_id)}, or start a new job",
+                f"job {job_id} is not resumed: its ledger cannot be read, so its ceiling could not be kept",
+                hint="start a new job",
             )
         if ceiling_usd is not None and (spent_usd := ledger.total_usd(now_s)) >= ceiling_usd:
             raise CeilingReached(
@@ -264,13 +245,18 @@ class Client:
                 job_id=job_id,
             )
         setup = stored_setup(document["topology"], provider or document.get("provider"), ceiling_usd)
+        self.store.reopen(job_id)
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
         return self._launch(job_id, spec, setup, settings, ended, lock, folder=folder, keep_logs=keep_logs)
 
     def ledger(self, record: JobRecord) -> Ledger:
         """Return the cost of a job so far, line by line, also while it runs in another process."""
-        return stored_ledger(self.store.path(record.id), record.document, record.progress)
+        return self.book(record.id).present(record.document, record.progress)
+
+    def book(self, job_id: str) -> LedgerBook:
+        """Return the recorded ledger of a job."""
+        return LedgerBook(self.store.database, job_id, self.store.path(job_id))
 
     def require_resumable(self, record: JobRecord) -> None:
         """Raise JobBusy if the job runs, UsageError if it has nothing left to do.
@@ -293,16 +279,15 @@ class Client:
         record = self.store.load(job_id)
         if record.state != "running":
             raise UsageError(f"job {job_id} is {record.state}; there is nothing to pause")
-        folder = self.store.path(job_id)
-        set_paused(folder, True)
+        self.store.set_paused(job_id, True)
         try:
             self._stop_running(job_id)
         except BaseException:
-            set_paused(folder, False)
+            self.store.set_paused(job_id, False)
             raise
         record = self.store.load(job_id)
         if record.state != "paused":
-            set_paused(folder, False)
+            self.store.set_paused(job_id, False)
             raise UsageError(f"job {job_id} is {record.state}; it ended before it could be paused")
         return record
 
@@ -331,7 +316,7 @@ class Client:
         journal = FleetJournal(self.store.state_dir)
         end_abandoned(journal, self.gateway, job_id)
         if not has_fleet(journal, job_id):
-            end_machines_in_ledger(self.store.path(job_id), time.time())
+            self.book(job_id).end_machines(time.time())
         if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
             self.store.set_cancelled(job_id)  # No lead has begun, so there is nothing else to end.
             return
@@ -340,6 +325,7 @@ class Client:
         code = run_task(self.gateway, task)
         if code != 0:
             raise GatewayError(f"job {job_id} could not be cancelled completely (exit code {code})")
+        self.store.settle(job_id)
 
     def jobs(self) -> list[JobRecord]:
         """Return all jobs of the state folder, oldest first."""
@@ -384,7 +370,7 @@ class Client:
         private_folder(folder)
         ledger = JobLedger(
             counted,
-            spec.state_dir,
+            None if spec.state_dir is None else self.book(job_id),
             usd_max=setup.ceiling_usd,
             destinations=len(spec.targets),
             chunk_bytes=spec.chunk_bytes,
@@ -392,8 +378,8 @@ class Client:
             compares=spec.compare is not None or spec.delete is not None,
         )
         adaptation = self._adaptation(job_id, spec, setup, ledger)
-        file = None if spec.state_dir is None else EventFile(folder, job_id)
-        log = EventLog(file=file)
+        events = None if spec.state_dir is None else EventStore(self.store.database, job_id, folder)
+        log = EventLog(store=events)
 
         def deploy(spec: JobSpec, plan: Plan) -> JobGateways:
             ledger.begin_run()
@@ -415,9 +401,9 @@ class Client:
                 if room_s < setup.settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
                     raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
                 raise
-            if spec.state_dir is not None and is_to_stop(spec.state_dir):
+            if spec.state_dir is not None and self.store.is_to_stop(job_id):
                 gateways.kill()
-                raise stopped_error(job_id, None, cancelled=is_cancelled(spec.state_dir))
+                raise stopped_error(job_id, None, cancelled=self.store.is_cancelled(job_id))
             run = RunSettings(
                 job_id,
                 settings.get("concurrency"),
@@ -438,9 +424,9 @@ class Client:
         try:
             gateways = deploy(spec, setup.plan)
         except BaseException as error:
-            log.end(error)  # Nothing may be written any more when the file is closed.
-            if file is not None:
-                file.end("failed", str(error))
+            log.end(error)  # Nothing may be written behind the last event.
+            if events is not None:
+                events.end("failed", str(error))
             raise
         try:
             return RunningJob(
@@ -455,14 +441,15 @@ class Client:
                 ledger=ledger,
                 lock=lock,
                 adaptation=adaptation,
-                file=file,
+                store=self.store,
+                events=events,
             )
         except BaseException as error:
             kill_unclosed(job_id)
             gateways.kill()
-            log.end(error)  # Nothing may be written any more when the file is closed.
-            if file is not None:
-                file.end("failed", str(error))
+            log.end(error)  # Nothing may be written behind the last event.
+            if events is not None:
+                events.end("failed", str(error))
             raise
 
     def _adaptation(self, job_id: str, spec: JobSpec, setup: Setup, ledger: JobLedger) -> Adaptation | None:
@@ -473,19 +460,18 @@ class Client:
 
         def changed(plan: Plan, spec: JobSpec) -> None:
             if spec.state_dir is not None:
-                self.store.update(job_id, {"topology": topology_document(plan), "spec": to_document(spec)})
+                self.store.add_plan(job_id, spec, topology_document(plan))
 
         return Adaptation(setup.plan_request, setup.plan, spec, replan=setup.replan, on_change=changed, ledger=ledger)
 
-    @staticmethod
-    def _deploy(spec: JobSpec, gateways: JobGateways, run: RunSettings, plan: Plan) -> None:
+    def _deploy(self, spec: JobSpec, gateways: JobGateways, run: RunSettings, plan: Plan) -> None:
         """Gives the gateways their programs; the lead begins to work."""
         try:
             deployment = gateways.deployment()
             for name, program in compile_programs(deployment, spec, run).items():
                 GatewayClient.of(deployment, name).put_program(to_document(program))
             if spec.state_dir is not None:
-                write_json(os.path.join(spec.state_dir, RUN_FILE), {"lead": plan.lead, "fleet": gateways.fleet_id})
+                self.store.set_lead(run.job_id, {"lead": plan.lead, "fleet": gateways.fleet_id})
         except BaseException:
             gateways.kill()
             raise
@@ -497,15 +483,14 @@ class Client:
         self.store.wait_unowned(job_id)
 
     def _drain_running(self, job_id: str) -> None:
-        folder = self.store.path(job_id)
         try:
-            run = json.loads(read_regular(os.path.join(folder, RUN_FILE)))
+            run = self.store.lead(job_id) or {}
             control = ControlFolder(FleetJournal(self.store.state_dir).path(run["fleet"]))
             try:
                 GatewayClient(control.address(run["lead"])).drain()
             finally:
                 control.close()
-        except (OSError, ValueError, KeyError, GatewayLost):
+        except (OSError, KeyError, GatewayLost):
             if self.store.has_lead(job_id) and not self.store.is_owned(job_id):
                 raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None
 

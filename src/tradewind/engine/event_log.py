@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 
-from tradewind.engine.event_file import EventFile
+from tradewind.engine.event_store import EventStore
 from tradewind.model.latch import Latch
 
 __all__ = ["LOG_BYTES_MAX", "EventLog"]
@@ -27,11 +27,11 @@ LOG_BYTES_MAX = 16 << 20
 class EventLog:
     """Lines of JSON, with any number of readers. The writer never waits for them.
 
-    With `file` they are also kept for other processes.
+    With `store` they are also kept for other processes.
     """
 
-    def __init__(self, bytes_max: int = LOG_BYTES_MAX, file: EventFile | None = None) -> None:
-        self._file = file
+    def __init__(self, bytes_max: int = LOG_BYTES_MAX, store: EventStore | None = None) -> None:
+        self._store = store
         self._lock = threading.Lock()
         #: One queue per reader: not empty if there may be something new.
         self._news: list[queue.SimpleQueue[None]] = []
@@ -48,8 +48,8 @@ class EventLog:
         with self._lock:
             if self._ended.is_set():
                 return
-            if self._file is not None:
-                self._file.append(line)
+            if self._store is not None:
+                self._store.append(line)
             self._lines.append(line)
             self._bytes += len(line)
             while self._bytes > self._bytes_max and len(self._lines) > 1:
@@ -61,10 +61,16 @@ class EventLog:
         """Replace the newest progress. After the end it does nothing."""
         with self._lock:
             if not self._ended.is_set():
-                if self._file is not None:
-                    self._file.put_progress(line)
+                if self._store is not None:
+                    self._store.put_progress(line)
                 self._progress = (line, self._progress[1] + 1, self._first + len(self._lines))
                 self._wake()
+
+    def flush(self) -> None:
+        """Let other processes have what they do not have yet."""
+        with self._lock:
+            if self._store is not None and not self._ended.is_set():
+                self._store.flush()
 
     def notice(self, message: str) -> None:
         """Add a notice."""

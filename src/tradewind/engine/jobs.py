@@ -1,11 +1,12 @@
-"""The state folder: one folder per job in its `jobs`.
+"""Jobs: their records in the state folder's database, and one folder per job in its `jobs`.
 
-`job.json` is written here before the start; `journal`, `status.json` and `lock` are the lead's. The process that runs a
-job holds the lock of `client.lock` from before it starts machines until they are gone. While a lead lives it
-holds an exclusive lock on `lock`: that, and not what `status.json` says, decides whether a job is running.
+A job is recorded before anything of it starts. In its folder, `journal.sqlite`, `status.json`, `spent` and `lock` are
+the lead's. The process that runs a job holds the lock of `client.lock` from before it starts machines until they are
+gone. While a lead lives it holds an exclusive lock on `lock`: that, and not what `status.json` says, decides whether a
+job is running. When a job has ended, its last status is copied to the database, so that a list need not open its files.
 
-A job's folder does not name itself: it is where it was found. So a copied or moved state folder works on its own
-journal and never on the original's.
+A job's record does not name its folder, and its state folder has both. So a copied or moved state folder works on its
+own journal and never on the original's.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.files import FOLDER_MODE, open_regular, private_folder, read_regular, state_folder, state_home
 from tradewind.model.job import JobSpec
 from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
+from tradewind.state.database import open_database
+from tradewind.state.schema import JOB_TABLES
 
 #: A lead that works in the folder, or has, made it, and holds its lock while it lives.
 LOCK_FILE = "lock"
@@ -36,32 +39,38 @@ CLIENT_LOCK_FILE = "client.lock"
 OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, "status.json", "journal.sqlite", "spent")
 #: In a job's folder while `jobs cancel` stops it: whoever runs it must not advise to resume it.
 CANCELLING_FILE = "cancelling"
-#: In the folder of a job that `jobs pause` stopped, until it is resumed.
-PAUSED_FILE = "paused"
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
 FINISHED_JOBS_MAX = 1000
 #: An unfinished job of the same source and destinations is looked for among so many of the latest.
 LATEST_JOBS = 100
 #: A lead that was asked to stop is gone within so long: it drains for 4 s, ends its uploads, and its gateway exits.
 LEAD_END_S_MAX = 120.0
-#: Jobs are created before the year 10000: later times have no date.
-CREATED_UNIX_MS_MAX = 253_402_300_799_999
-#: A folder without a job that has not changed for so long is removed, unless a client has its lock. Clients of earlier
-#: versions take no lock, and their dry runs write no job.
+#: A folder without a job that has not changed for so long is removed, unless a client has its lock.
 MADE_S_MAX = 3600.0
-#: Looking through the folder costs a read per job, so it is done only when so many more have gathered.
+#: Jobs are removed only when so many more have gathered.
 FINISHED_JOBS_SLACK = 100
 
 #: State as the lead reports it, or `paused`: interrupted because the user wanted a pause.
 RecordedState = JobState | Literal["paused"]
+#: States that the database keeps; any other job is `open` there, and its locks and `status.json` say what it is.
+ENDED = ("done", "failed", "cancelled")
+OPEN = "open"
 #: States of jobs that can be resumed.
 RESUMABLE = ("interrupted", "paused", "failed")
 UnreadableCallback = Callable[[JobUnreadable], None]
 
 
+_COLUMNS = (
+    "id, created_unix_ms, verb, source, destinations, state, paused, progress, summary, request, spec,"
+    " (SELECT topology FROM plans WHERE job = id ORDER BY number DESC LIMIT 1)"
+)
+
+
 @dataclass(frozen=True)
 class JobRecord:
-    """The record of one job. `document` is `job.json`."""
+    """The record of one job. `document` has all that was asked for: `argv`, `settings`, `provider`, `ceiling`,
+    `topology` and `spec`.
+    """
 
     id: str
     state: RecordedState
@@ -79,11 +88,12 @@ class JobRecord:
 
 
 class JobStore:
-    """The jobs below one state folder."""
+    """The jobs of one state folder."""
 
     def __init__(self, folder: str | None = None) -> None:
         self.state_dir = state_home(folder)
         self.folder = os.path.join(self.state_dir, "jobs")
+        self.database = open_database(self.state_dir)
 
     def path(self, job_id: str) -> str:
         """Folder of a job, whether it exists or not."""
@@ -103,84 +113,149 @@ class JobStore:
         request: Mapping[str, Any],
         topology: Mapping[str, Any] | None,
     ) -> None:
-        """Writes what is known of a new job into its folder. `request` has `verb`, `source`, `destinations`, `argv`,
-        `settings`, `provider` and `ceiling`, without secrets.
+        """Records a new job. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider` and
+        `ceiling`, without secrets. Raises StateError.
         """
-        document = {
-            "id": job_id,
-            "created_unix_ms": time.time_ns() // 1_000_000,
-            **request,
-            "topology": topology,
-            "spec": to_document(spec),
-        }
-        write_json(os.path.join(self.path(job_id), "job.json"), _relocatable(document))
+        known = {name: request.get(name) for name in ("argv", "settings", "provider", "ceiling")}
+        now_unix_ms = time.time_ns() // 1_000_000
+        with self.database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO jobs (id, created_unix_ms, verb, source, destinations, request, spec)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    job_id,
+                    now_unix_ms,
+                    request["verb"],
+                    request["source"],
+                    json.dumps(request["destinations"]),
+                    json.dumps(known),
+                    json.dumps(_relocatable(to_document(spec))),
+                ),
+            )
+            stored = None if topology is None else json.dumps(topology)
+            connection.execute("INSERT INTO plans VALUES (?, 1, ?, ?)", (job_id, now_unix_ms, stored))
 
-    def update(self, job_id: str, changes: Mapping[str, Any]) -> None:
-        """Changes what `create` wrote of a job. Raises OSError."""
-        path = os.path.join(self.path(job_id), "job.json")
-        write_json(path, _relocatable({**_read_json(path), **changes}))
+    def add_plan(self, job_id: str, spec: JobSpec, topology: Mapping[str, Any]) -> None:
+        """Record another plan for a job, and the job as it is to be resumed. Raises StateError."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO plans SELECT ?1, 1 + max(number), ?2, ?3 FROM plans WHERE job = ?1",
+                (job_id, time.time_ns() // 1_000_000, json.dumps(topology)),
+            )
+            document = json.dumps(_relocatable(to_document(spec)))
+            connection.execute("UPDATE jobs SET spec = ? WHERE id = ?", (document, job_id))
+
+    def set_lead(self, job_id: str, lead: Mapping[str, str] | None) -> None:
+        """Record where the lead of a running job can be reached, by `lead` and `fleet`; None if there is none."""
+        document = None if lead is None else json.dumps(lead)
+        self.database.write("UPDATE jobs SET lead = ? WHERE id = ?", (document, job_id), durable=False)
+
+    def lead(self, job_id: str) -> Mapping[str, str] | None:
+        """Return what `set_lead` recorded. Raises StateError."""
+        found = self.database.row("SELECT lead FROM jobs WHERE id = ?", (job_id,))
+        return None if found is None or found[0] is None else parse_json(found[0])
+
+    def reopen(self, job_id: str) -> None:
+        """Record that a job is resumed. Raises StateError."""
+        self.database.write("UPDATE jobs SET state = ?, paused = 0 WHERE id = ?", (OPEN, job_id))
+
+    def settle(self, job_id: str) -> None:
+        """Copy the status of a job that has ended to the database. Raises StateError."""
+        status = self._status(job_id)
+        if status is not None and status.state in ENDED:
+            self._set_ended(job_id, status)
 
     def set_cancelled(self, job_id: str) -> None:
-        """Writes that a job is cancelled on which no lead has worked. Raises OSError."""
-        status = {
-            "state": "cancelled",
-            "progress": to_document(Progress()),
-            "updated_unix_ms": time.time_ns() // 1_000_000,
-        }
-        write_json(os.path.join(self.path(job_id), "status.json"), status)
+        """Record that a job is cancelled on which no lead has worked. Raises StateError."""
+        self._set_ended(job_id, JobStatus("cancelled", Progress(), None, 0))
+
+    def _set_ended(self, job_id: str, status: JobStatus) -> None:
+        summary = None if status.summary is None else json.dumps(to_document(status.summary))
+        self.database.write(
+            "UPDATE jobs SET state = ?, progress = ?, summary = ?, lead = NULL WHERE id = ?",
+            (status.state, json.dumps(to_document(status.progress)), summary, job_id),
+        )
 
     def load(self, job_id: str) -> JobRecord:
-        """Return one job. Raises JobNotFound, JobUnreadable."""
-        path = os.path.join(self.path(job_id), "job.json")
-        try:
-            document = _checked(_read_json(path)) if _is_id(job_id) else None
-            for path in (os.path.join(self.path(job_id), name) for name in OPENED_FILES):
-                _require_regular(path)
-        except (FileNotFoundError, NotADirectoryError):
-            document = None
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise JobUnreadable(
-                f"{path} is unreadable: {reason}", hint="remove its folder if the job is not needed"
-            ) from None
-        if document is None:
-            raise JobNotFound(f"no job {job_id}", hint="`tradewind jobs list` shows all")
-        # Older versions wrote an absolute path here. The folder may have been copied or moved since.
-        document = {**document, "spec": _located(document["spec"], self.path(job_id))}
-        status = self._status(job_id)
-        return JobRecord(
-            id=job_id,
-            state=self._state(job_id, status),
-            source=document["source"],
-            destinations=tuple(document["destinations"]),
-            created_unix_ms=document["created_unix_ms"],
-            verb=document["verb"],
-            progress=status.progress if status else Progress(),
-            summary=status.summary if status else None,
-            document=document,
-        )
+        """Return one job. Raises JobNotFound, JobUnreadable, StateError."""
+        row = self.database.row(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (job_id,)) if _is_id(job_id) else None
+        if row is not None and os.path.isdir(self.path(job_id)):
+            return self._record(row, self._require_files)
+        noted = self.database.row("SELECT reason FROM imports WHERE kind = 'jobs' AND id = ?", (job_id,))
+        if noted is not None:
+            raise self._not_imported(job_id, noted[0])
+        raise JobNotFound(f"no job {job_id}", hint="`tradewind jobs list` shows all")
 
     def records(self, on_unreadable: UnreadableCallback | None = None) -> Iterator[JobRecord]:
         """Yield all jobs, oldest first. One that cannot be read is reported to `on_unreadable` and left out."""
-        return self._load_each(self._ids(), on_unreadable)
-
-    def _load_each(self, ids: Sequence[str], on_unreadable: UnreadableCallback | None) -> Iterator[JobRecord]:
-        for job_id in ids:
+        there = set(self._folders())
+        for job_id, reason in self.database.rows("SELECT id, reason FROM imports WHERE kind = 'jobs' ORDER BY id"):
+            if on_unreadable is not None:
+                on_unreadable(self._not_imported(job_id, reason))
+        for row in self.database.rows(f"SELECT {_COLUMNS} FROM jobs ORDER BY id"):
+            if row[0] not in there:
+                continue  # Its folder was removed, and the job with it.
             try:
-                yield self.load(job_id)
-            except JobNotFound:
-                continue  # Removed, or not yet written, by another process.
+                yield self._record(row, self._require_files if row[5] == OPEN else None)
             except JobUnreadable as error:
                 if on_unreadable is not None:
                     on_unreadable(error)
 
     def unfinished(self, source: str, destinations: Sequence[str]) -> JobRecord | None:
         """The latest interrupted job of these places among the LATEST_JOBS; later ones that ended well outdate it."""
-        latest = self._ids()[-LATEST_JOBS:]
-        for record in self._load_each(latest[::-1], None):
-            if record.source == source and record.destinations == tuple(destinations):
-                return record if record.state in ("interrupted", "paused") else None
+        row = self.database.row(
+            f"SELECT {_COLUMNS} FROM (SELECT * FROM jobs ORDER BY id DESC LIMIT ?)"
+            " WHERE source = ? AND destinations = ? ORDER BY id DESC LIMIT 1",
+            (LATEST_JOBS, source, json.dumps(list(destinations))),
+        )
+        with suppress(JobUnreadable):
+            record = None if row is None or not os.path.isdir(self.path(row[0])) else self._record(row, None)
+            return record if record is not None and record.state in ("interrupted", "paused") else None
         return None
+
+    def _record(self, row: Sequence[Any], check: Callable[[str], None] | None) -> JobRecord:
+        """Return the job of a row; `check` raises OSError if its folder cannot be used. Raises JobUnreadable."""
+        job_id, created_unix_ms, verb, source, destinations, state, paused, progress, summary, request, spec = row[:11]
+        try:
+            if check is not None:
+                check(job_id)
+            status = self._status(job_id) if state == OPEN else None
+            document = {
+                "id": job_id,
+                "created_unix_ms": created_unix_ms,
+                "verb": verb,
+                "source": source,
+                "destinations": _parsed(destinations, list),
+                **_parsed(request, dict),
+                "topology": None if row[11] is None else _parsed(row[11], dict),
+                "spec": _located(_parsed(spec, dict), self.path(job_id)),
+            }
+            if state != OPEN:
+                known = {} if summary is None else {"summary": _parsed(summary, dict)}
+                recorded = {"state": state, "progress": _parsed(progress, dict), "updated_unix_ms": 0, **known}
+                status = JobStatus.from_document(recorded)
+        except OSError as error:
+            raise _unreadable(str(error.filename), error.strerror or str(error)) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _unreadable(f"the record of job {job_id} in {self.database.path}", str(error)) from None
+        return JobRecord(
+            id=job_id,
+            state=self._state(job_id, status, paused=bool(paused)),
+            source=source,
+            destinations=tuple(document["destinations"]),
+            created_unix_ms=created_unix_ms,
+            verb=verb,
+            progress=status.progress if status else Progress(),
+            summary=status.summary if status else None,
+            document=document,
+        )
+
+    def _require_files(self, job_id: str) -> None:
+        for name in OPENED_FILES:
+            _require_regular(os.path.join(self.path(job_id), name))
+
+    def _not_imported(self, job_id: str, reason: str) -> JobUnreadable:
+        return _unreadable(os.path.join(self.path(job_id), "job.json"), reason)
 
     def has_lead(self, job_id: str) -> bool:
         """Return whether a lead lives and works on it. Looks at the lead's lock without taking it."""
@@ -214,32 +289,36 @@ class JobStore:
     def prune(self) -> int:
         """Removes the oldest finished jobs beyond FINISHED_JOBS_MAX; returns how many.
 
-        Also removes what is left of jobs whose client was killed before they were written down, uncounted.
+        Also removes what is left of jobs whose client was killed before they were recorded, uncounted.
         """
-        ids = self._ids()
-        for job_id in ids:
-            if self._was_never_made(job_id):
+        known = {row[0] for row in self.database.rows("SELECT id FROM jobs UNION SELECT id FROM imports")}
+        for job_id in self._folders():
+            if job_id not in known and self._was_never_made(job_id):
                 shutil.rmtree(self.path(job_id), ignore_errors=True)
-        if len(ids) < FINISHED_JOBS_MAX + FINISHED_JOBS_SLACK:
+        if len(known) < FINISHED_JOBS_MAX + FINISHED_JOBS_SLACK:
             return 0
-        finished = [record.id for record in self.records() if record.state in ("done", "failed", "cancelled")]
+        finished = [record.id for record in self.records() if record.state in ENDED]
         excess = finished[: max(0, len(finished) - FINISHED_JOBS_MAX)]
+        removed = [*excess, *(known - set(self._folders()))]
         for job_id in excess:
             shutil.rmtree(self.path(job_id), ignore_errors=True)
+        with self.database.transaction(durable=False) as connection:
+            connection.executemany("DELETE FROM jobs WHERE id = ?", ((job_id,) for job_id in removed))
+            for table in JOB_TABLES:
+                connection.executemany(f"DELETE FROM {table} WHERE job = ?", ((job_id,) for job_id in removed))
         return len(excess)
 
     def _was_never_made(self, job_id: str) -> bool:
-        """Return whether a folder has no job in it, and nobody is making one or, for a dry run, works in it."""
+        """Return whether a folder is old, and nobody is making a job in it or, for a dry run, works in it."""
         folder = self.path(job_id)
         with suppress(OSError):
             is_old = time.time() - os.stat(folder).st_mtime > MADE_S_MAX
-            is_empty = not os.path.lexists(os.path.join(folder, "job.json"))
-            return is_empty and is_old and not is_locked(os.path.join(folder, CLIENT_LOCK_FILE))
+            return is_old and not is_locked(os.path.join(folder, CLIENT_LOCK_FILE))
         return False
 
-    def _ids(self) -> list[str]:
+    def _folders(self) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(self.folder) if _is_id(name))
+            return [name for name in os.listdir(self.folder) if _is_id(name)]
         except FileNotFoundError:
             return []
 
@@ -249,12 +328,33 @@ class JobStore:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def _state(self, job_id: str, status: JobStatus | None) -> RecordedState:
+    def _state(self, job_id: str, status: JobStatus | None, *, paused: bool) -> RecordedState:
         if status is not None and status.state not in ("running", "interrupted"):
             return status.state
         if self.has_lead(job_id) or self.is_owned(job_id):
             return "running"
-        return "paused" if is_paused(self.path(job_id)) else "interrupted"
+        return "paused" if paused else "interrupted"
+
+    def is_cancelled(self, job_id: str) -> bool:
+        """Return whether a job was cancelled, or is being cancelled by another process. Raises StateError."""
+        with suppress(OSError):
+            if is_locked(os.path.join(self.path(job_id), CANCELLING_FILE)):
+                return True
+        row = self.database.row("SELECT state FROM jobs WHERE id = ?", (job_id,))
+        status = self._status(job_id) if row == (OPEN,) else None
+        return row == ("cancelled",) or (status is not None and status.state == "cancelled")
+
+    def is_paused(self, job_id: str) -> bool:
+        """Return whether `jobs pause` stopped a job, or is stopping it. Raises StateError."""
+        return self.database.row("SELECT paused FROM jobs WHERE id = ?", (job_id,)) == (1,)
+
+    def is_to_stop(self, job_id: str) -> bool:
+        """Return whether another process has asked whoever runs a job to stop. Raises StateError."""
+        return self.is_paused(job_id) or self.is_cancelled(job_id)
+
+    def set_paused(self, job_id: str, paused: bool) -> None:
+        """Record that a job is paused, or that it is not any more. Raises StateError."""
+        self.database.write("UPDATE jobs SET paused = ? WHERE id = ?", (paused, job_id))
 
     def is_owned(self, job_id: str) -> bool:
         """Return whether a process runs the job: its lead may live, be restarted, or not have begun."""
@@ -276,7 +376,7 @@ def client_lock(folder: str) -> FileLock | None:
 
 @contextmanager
 def cancelling(folder: str) -> Iterator[None]:
-    """Within the block the job of this folder is being cancelled; see `is_cancelled`.
+    """Within the block the job of this folder is being cancelled; see `JobStore.is_cancelled`.
 
     The file is locked, so that one that a killed process has left says nothing.
     """
@@ -291,36 +391,6 @@ def cancelling(folder: str) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 os.unlink(path)
-
-
-def is_cancelled(folder: str) -> bool:
-    """Return whether the job of this folder was cancelled, or is being cancelled by another process."""
-    try:
-        if is_locked(os.path.join(folder, CANCELLING_FILE)):
-            return True
-        return bool(_read_json(os.path.join(folder, "status.json"))["state"] == "cancelled")
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-def is_paused(folder: str) -> bool:
-    """Return whether `jobs pause` stopped the job of this folder, or is stopping it."""
-    return os.path.lexists(os.path.join(folder, PAUSED_FILE))
-
-
-def is_to_stop(folder: str) -> bool:
-    """Return whether another process has asked whoever runs the job of this folder to stop."""
-    return is_paused(folder) or is_cancelled(folder)
-
-
-def set_paused(folder: str, paused: bool) -> None:
-    """Note that a job is paused, or that it is not any more. Raises OSError."""
-    path = os.path.join(folder, PAUSED_FILE)
-    if paused:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600))
-    else:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
 
 
 def done_line(folder: str) -> dict[str, Any] | None:
@@ -347,24 +417,13 @@ def new_job_id() -> str:
     return f"{moment}-{''.join(_LETTERS[index] for index in letters)}"
 
 
-def write_json(path: str, document: Any) -> None:
-    """Writes by rename: a reader finds the old file or the new one, also after a power loss."""
-    fresh = f"{path}.{os.getpid()}.new"
-    with open(fresh, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1, ensure_ascii=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
-
-
-def _relocatable(document: Mapping[str, Any]) -> dict[str, Any]:
+def _relocatable(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a job's document without the path of its own folder."""
-    spec = {name: value for name, value in document["spec"].items() if name != "state_dir"}
-    folder, selection = document["spec"].get("state_dir"), spec.get("selection", {})
+    located = {name: value for name, value in spec.items() if name != "state_dir"}
+    folder, selection = spec.get("state_dir"), spec.get("selection", {})
     if folder is not None and selection.get("list_file") == os.path.join(folder, LIST_FILE):
-        spec["selection"] = {**selection, "list_file": LIST_FILE}
-    return {**document, "spec": spec}
+        located["selection"] = {**selection, "list_file": LIST_FILE}
+    return located
 
 
 def _located(spec: Mapping[str, Any], folder: str) -> dict[str, Any]:
@@ -386,20 +445,16 @@ def _require_regular(path: str) -> None:
         os.close(open_regular(path))
 
 
-def _checked(document: Any) -> dict[str, Any]:
-    """The content of `job.json`, if it has what every job has. Raises ValueError."""
-    if not isinstance(document, dict):
-        raise ValueError("not a JSON object")
-    kinds = {"source": str, "verb": str, "destinations": list, "created_unix_ms": int, "spec": dict}
-    for name, kind in kinds.items():
-        if not isinstance(document.get(name), kind):
-            raise ValueError(f"{name} is missing or not a {kind.__name__}")
-    if not all(isinstance(destination, str) for destination in document["destinations"]):
-        raise ValueError("destinations are not all text")
-    if not 0 <= document["created_unix_ms"] <= CREATED_UNIX_MS_MAX:
-        raise ValueError("created_unix_ms is not a time before the year 10000")
-    document.setdefault("topology", None)
+def _parsed(text: Any, kind: type) -> Any:
+    """Return the value of a JSON column. Raises ValueError if it is of another kind."""
+    document = parse_json(text)
+    if not isinstance(document, kind):
+        raise ValueError(f"not a JSON {kind.__name__}")
     return document
+
+
+def _unreadable(what: str, reason: str) -> JobUnreadable:
+    return JobUnreadable(f"{what} is unreadable: {reason}", hint="remove its folder if the job is not needed")
 
 
 def _is_id(name: str) -> bool:

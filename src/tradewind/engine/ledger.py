@@ -1,13 +1,12 @@
-"""The ledger of a running job: counts machines, egress and requests, and keeps them in `ledger.json` of its folder.
+"""The ledger of a running job: counts machines, egress and requests, and keeps them in the database.
 
-Whoever runs the job writes it, by rename and with mode 0600: when machines are launched or end, at the job's end, and
-every SAVE_S between. Anybody may read it. A job that cost nothing has no such file.
+Whoever runs the job writes it: when machines are launched or end, at the job's end, and every SAVE_S between. Anybody
+may read it. A job that cost nothing has no ledger.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.engine.jobs import client_lock
-from tradewind.errors import CeilingReached
+from tradewind.errors import CeilingReached, ConfigError, StateError
 from tradewind.fleet.fleet import LEASE_S
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, Progress
@@ -26,26 +25,18 @@ from tradewind.model.files import read_regular
 from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
 from tradewind.model.plan import Plan
 from tradewind.model.units import format_count, format_usd
+from tradewind.state.database import BUSY_S, Database
+from tradewind.state.ledger_rows import read_ledger, write_ledger
 
-__all__ = [
-    "LEDGER_FILE",
-    "SAVE_S",
-    "JobLedger",
-    "end_fleet_in_ledger",
-    "end_machines_in_ledger",
-    "is_damaged",
-    "read_ledger",
-    "stored_ledger",
-    "write_ledger",
-]
+__all__ = ["SAVE_S", "JobLedger", "LedgerBook"]
 
-#: In a job's folder.
-LEDGER_FILE = "ledger.json"
 #: Maximum interval between writes of a ledger while its job runs.
 SAVE_S = 5.0
 #: Maximum life of a machine after the last write of the ledger: its lease may have been renewed until it was due
 #: to be written again.
 ALIVE_S_MAX = LEASE_S + SAVE_S
+#: While a job runs its ledger is not waited for longer, if another process writes: the next write has it all.
+SAVE_BUSY_S = 2.0
 #: Written by the lead before it sends anything (lead/run/spending.rs): US dollars and bytes, over all runs.
 SPENT_FILE = "spent"
 #: Precision of the time that a ceiling leaves to machines.
@@ -56,7 +47,7 @@ _FREE = MachinePrice(0.0)
 class JobLedger:
     """Counts one job, in the process that runs it. Any thread may call it.
 
-    `folder` is the job's; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
+    `book` keeps it; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
     present reading, so that a change of the system's time changes no cost. `usd_max` is the ceiling, if there is one.
     `moves`: the job deletes its sources; `compares`: it lists its destinations.
     """
@@ -64,7 +55,7 @@ class JobLedger:
     def __init__(
         self,
         ledger: Ledger,
-        folder: str | None,
+        book: LedgerBook | None,
         *,
         usd_max: float | None = None,
         destinations: int = 1,
@@ -75,7 +66,7 @@ class JobLedger:
         unix_s: float | None = None,
     ) -> None:
         # No machine of an earlier process lives: the heartbeat is ours, also where the clock was set back.
-        self._ledger, self._folder = replace(ledger, heartbeat_s=0.0, alive_s_max=ALIVE_S_MAX), folder
+        self._ledger, self._book = replace(ledger, heartbeat_s=0.0, alive_s_max=ALIVE_S_MAX), book
         self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
         self._moves, self._compares = moves, compares
         self._clock = clock
@@ -84,7 +75,7 @@ class JobLedger:
         #: The lead's sum over all runs at the start of the present run, as far as the ledger has counted it.
         self._base_usd = 0.0
         self._saved_s = float("-inf")
-        #: True if there is, or must be, a file: from then on it is kept up to date, whatever it says.
+        #: True if it is, or must be, recorded: from then on it is kept up to date, whatever it says.
         self._kept = ledger.total_usd(self.unix_s) > 0
 
     @property
@@ -175,10 +166,10 @@ class JobLedger:
         """A lead is about to begin, the first one or another one; no machine of an earlier process lives.
 
         What the lead takes over from earlier runs, it reads from the same file, so it is not counted twice. Raises
-        OSError if the ledger of a job with a ceiling cannot be written: a later process could not keep the ceiling.
+        StateError if the ledger of a job with a ceiling cannot be written: a later process could not keep the ceiling.
         """
         with self._lock:
-            carried_usd, is_exact = _carried_over_usd(self._folder)
+            carried_usd, is_exact = _carried_over_usd(None if self._book is None else self._book.folder)
             counted = _with_egress(self._ledger, carried_usd)
             # Bytes counted beyond an exact sum were not sent after all: the next run may still spend their cost.
             self._base_usd = _egress_usd(counted) if is_exact else carried_usd
@@ -259,40 +250,87 @@ class JobLedger:
 
     def _save(self) -> None:
         # A full disk must not end the job; the sums in memory are right, and so is the ceiling.
-        with suppress(OSError):
-            self._write()
+        with suppress(StateError, ConfigError, OSError):
+            self._write(SAVE_BUSY_S)
 
-    def _write(self) -> None:
+    def _write(self, busy_s: float = BUSY_S) -> None:
         self._saved_s = self._clock()
         self._ledger = self._present()
         # A machine that has just been launched costs nothing yet.
         self._kept = self._kept or self._ledger.total_usd(self._ledger.heartbeat_s + SAVE_S) > 0
-        if self._folder is not None and self._kept:
-            write_ledger(self._folder, self._ledger)
+        if self._book is not None and self._kept:
+            self._book.write(self._ledger, busy_s)
 
 
-def read_ledger(folder: str) -> Ledger | None:
-    """The ledger of a job's folder; None where there is none, or it cannot be read."""
-    try:
-        return Ledger.from_document(json.loads(read_regular(Path(folder) / LEDGER_FILE)))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
+class LedgerBook:
+    """The recorded ledger of one job. `folder` is the job's, where its lead records what it has spent."""
+
+    def __init__(self, database: Database, job_id: str, folder: str) -> None:
+        self.folder = folder
+        self._database, self._job_id = database, job_id
+
+    def read(self) -> Ledger | None:
+        """Return the ledger; None if there is none, or it cannot be read: see `is_damaged`. Raises StateError."""
+        try:
+            return read_ledger(self._database, self._job_id)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def is_damaged(self) -> bool:
+        """Return whether there is a ledger that cannot be read. Raises StateError."""
+        there = self._database.row("SELECT 1 FROM ledgers WHERE job = ?", (self._job_id,)) is not None
+        return there and self.read() is None
+
+    def write(self, ledger: Ledger, busy_s: float = BUSY_S) -> None:
+        """Record a ledger in the place of the one before; it survives a power loss. Raises StateError."""
+        with self._database.transaction(busy_s=busy_s) as connection:
+            write_ledger(connection, self._job_id, ledger)
+
+    def present(self, job: Mapping[str, Any], progress: Progress) -> Ledger:
+        """Return the ledger with what its lead spent since; of a job without one, what its record says.
+
+        Older versions kept no ledger: the machines of a job under a ceiling were charged by the time of its last run.
+        """
+        carried_usd, _ = _carried_over_usd(self.folder)
+        found = self.read()
+        return _ledger_of_old(job, progress, carried_usd) if found is None else _with_egress(found, carried_usd)
+
+    def end_fleet(self, fleet: str, now_s: float) -> None:
+        """Record that the machines of a fleet have ended, unless a process runs the job and counts them itself.
+
+        Raises OSError, StateError.
+        """
+        with self._nobody_elses() as ledger:
+            if ledger is None:
+                return
+            machines = tuple(
+                replace(use, ended_s=ledger.end_of(use, now_s)) if use.fleet == fleet else use
+                for use in ledger.machines
+            )
+            if machines != ledger.machines:
+                self.write(replace(ledger, machines=machines))
+
+    def end_machines(self, now_s: float) -> None:
+        """Record that all machines of the job have ended, unless a process runs it and counts them itself.
+
+        Raises OSError, StateError.
+        """
+        with self._nobody_elses() as ledger:
+            if ledger is not None:
+                self.write(ledger.ended(now_s))
+
+    @contextmanager
+    def _nobody_elses(self) -> Iterator[Ledger | None]:
+        """Within the block nobody else writes the ledger; None where there is none, or a process runs the job."""
+        lock = None if self.read() is None else client_lock(self.folder)
+        try:
+            yield None if lock is None else self.read()
+        finally:
+            if lock is not None:
+                lock.release()
 
 
-def is_damaged(folder: str) -> bool:
-    """Return whether a job's folder has a ledger that cannot be read."""
-    return os.path.lexists(os.path.join(folder, LEDGER_FILE)) and read_ledger(folder) is None
-
-
-def stored_ledger(folder: str, job: Mapping[str, Any], progress: Progress) -> Ledger:
-    """The ledger of a job's folder, with what its lead spent since. Of a job without one, what its `job.json` says.
-
-    Older versions kept no ledger: the machines of a job under a ceiling were charged by the time of its last run.
-    """
-    carried_usd, _ = _carried_over_usd(folder)
-    found = read_ledger(folder)
-    if found is not None:
-        return _with_egress(found, carried_usd)
+def _ledger_of_old(job: Mapping[str, Any], progress: Progress, carried_usd: float) -> Ledger:
     egress_usd = max(carried_usd, progress.cost_usd)
     runs = (RunCount(1, egress_usd),) if egress_usd > 0 else ()
     old = job.get("ceiling") or {}
@@ -304,53 +342,6 @@ def stored_ledger(folder: str, job: Mapping[str, Any], progress: Progress) -> Le
     price = MachinePrice(usd_per_s / max(1, len(gateways)), OLD_JOB_SOURCE)
     regions = {entry.get("region", "site:local"): price for entry in gateways.values()}
     return Ledger(JobPrices(regions), None, (), runs, old["earlier_usd"] + usd_per_s * lasted_s)
-
-
-def write_ledger(folder: str, ledger: Ledger) -> None:
-    """Write by rename, with mode 0600. Raises OSError."""
-    path = os.path.join(folder, LEDGER_FILE)
-    fresh = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(to_document(ledger), file, indent=1, ensure_ascii=False)
-        file.write("\n")
-    os.replace(fresh, path)
-
-
-def end_fleet_in_ledger(folder: str, fleet: str, now_s: float) -> None:
-    """Write down that the machines of a fleet have ended, unless a process runs the job and counts them itself.
-
-    Raises OSError.
-    """
-    with _nobody_elses(folder) as ledger:
-        if ledger is None:
-            return
-        machines = tuple(
-            replace(use, ended_s=ledger.end_of(use, now_s)) if use.fleet == fleet else use for use in ledger.machines
-        )
-        if machines != ledger.machines:
-            write_ledger(folder, replace(ledger, machines=machines))
-
-
-def end_machines_in_ledger(folder: str, now_s: float) -> None:
-    """Write down that all machines of a job have ended, unless a process runs it and counts them itself.
-
-    Raises OSError.
-    """
-    with _nobody_elses(folder) as ledger:
-        if ledger is not None:
-            write_ledger(folder, ledger.ended(now_s))
-
-
-@contextmanager
-def _nobody_elses(folder: str) -> Iterator[Ledger | None]:
-    """Within the block nobody else writes the ledger; None where there is none, or a process runs the job."""
-    lock = None if read_ledger(folder) is None else client_lock(folder)
-    try:
-        yield None if lock is None else read_ledger(folder)
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """The receipt of a job: what moved, how it was proven, its runs, what it cost, and by which plan and versions.
 
-It is put together from the job's folder whenever it is asked for, so that it can never say anything else than the job.
+It is put together from the job's record whenever it is asked for, so that it can never say anything else than the job.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import time
 from typing import Any
 
 from tradewind.engine.client import Client
-from tradewind.engine.event_file import read_events
+from tradewind.engine.event_store import read_events
 from tradewind.engine.report import job_cost
 from tradewind.engine.topology import plan_of
 from tradewind.model.document import to_document
+from tradewind.state.database import Database
 
 __all__ = ["RECEIPT_VERSION", "receipt_of"]
 
@@ -41,7 +42,7 @@ def receipt_of(client: Client, job_id: str) -> dict[str, Any]:
         "created_unix_ms": record.created_unix_ms,
         "progress": to_document(record.progress),
         "summary": None if record.summary is None else to_document(record.summary),
-        "runs": _runs(client.store.path(job_id)),
+        "runs": _runs(client.store.database, job_id),
         "cost": cost.document(),
         "ceiling": record.document.get("ceiling"),
         "plan": topology,
@@ -50,10 +51,10 @@ def receipt_of(client: Client, job_id: str) -> dict[str, Any]:
     }
 
 
-def _runs(folder: str) -> list[dict[str, Any]]:
+def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
     """Return each run with its version, its times, how it ended, and what was noticed meanwhile."""
     runs: list[dict[str, Any]] = []
-    for _, document, _ in read_events(folder):
+    for _, document, _ in read_events(database, job_id):
         if document["event"] == "run_started":
             started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
             runs.append({**started, "ended_unix_ms": None, "outcome": None, "message": None, "notices": []})

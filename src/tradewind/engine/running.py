@@ -20,9 +20,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.event_file import EventFile
 from tradewind.engine.event_log import EventLog
-from tradewind.engine.jobs import done_line, is_cancelled, is_to_stop
+from tradewind.engine.event_store import EventStore
+from tradewind.engine.jobs import JobStore, done_line
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.learning import RouteWatch, measurable_hops, record_samples
 from tradewind.engine.ledger import JobLedger
@@ -51,6 +51,7 @@ from tradewind.errors import (
     GatewayError,
     GatewayLost,
     Interrupted,
+    StateError,
     TradewindError,
     TransferError,
 )
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OVER_CEILING",
-    "RUN_FILE",
     "EventCallback",
     "Restarter",
     "Result",
@@ -82,8 +82,6 @@ __all__ = [
 EventCallback = Callable[[Event], None]
 #: Makes gateways again for a job and its plan; they resume from the journal.
 Restarter = Callable[[JobSpec, Plan], JobGateways]
-#: Where a running job's lead can be reached, in the job's folder.
-RUN_FILE = "run.json"
 #: When the events of a lead end early, its process has so long to end too, so that its exit code can be reported.
 LAST_WORDS_S = 5.0
 #: Interval of the supervisor's clock: ceilings hold even without progress events.
@@ -142,7 +140,8 @@ class RunningJob:
         ledger: JobLedger,
         lock: FileLock,
         adaptation: Adaptation | None = None,
-        file: EventFile | None = None,
+        store: JobStore,
+        events: EventStore | None = None,
     ) -> None:
         self.id = job_id
         self.spec = spec
@@ -156,8 +155,9 @@ class RunningJob:
         self._ledger, self._adaptation = ledger, adaptation
         #: The job's, released when its machines are gone and the ledger says so.
         self._lock = lock
+        self._store = store
         #: Where other processes read the events; None for a run that keeps nothing.
-        self._file = file
+        self._events = events
         self._measurable = measurable_hops(plan, gateways.deployment())
         self._watch = RouteWatch()
         self._inbox: queue.SimpleQueue[SupervisorEvent] = queue.SimpleQueue()
@@ -269,6 +269,7 @@ class RunningJob:
                     event: SupervisorEvent = self._inbox.get(timeout=TICK_S)
                 except queue.Empty:
                     event = Tick()
+                    self._log.flush()
                 if isinstance(event, Tick | LeadSaid) and self._is_to_stop():
                     self._inbox.put(DrainAsked())
                 generation = self._supervisor.generation
@@ -286,11 +287,13 @@ class RunningJob:
             self._end(finish)
 
     def _is_to_stop(self) -> bool:
-        """Return whether another process wants the job to stop and it does not yet. Files are looked at each TICK_S."""
+        """Return whether another process wants the job to stop and it does not yet. Looks each TICK_S."""
         if self.spec.state_dir is None or self._supervisor.draining or time.monotonic() < self._look_again_s:
             return False
         self._look_again_s = time.monotonic() + TICK_S
-        return is_to_stop(self.spec.state_dir)
+        with suppress(StateError, ConfigError):
+            return self._store.is_to_stop(self.id)
+        return False
 
     def _count(self, event: SupervisorEvent) -> None:
         """Bring the ledger up to date, before the supervisor looks at it."""
@@ -424,24 +427,24 @@ class RunningJob:
             self._closing_error = error
         finally:
             self._ledger.save()
-            self._end_file(finish)
+            self._end_events(finish)
             self._lock.release()
             self._over.set()
             _unclosed.discard(self)
 
-    def _end_file(self, finish: Finish | None) -> None:
-        """Write how the run ended, before another process may take the job over."""
-        if self._file is None:
+    def _end_events(self, finish: Finish | None) -> None:
+        """Record how the run ended, before another process may take the job over."""
+        if self._events is None:
             return None
         lost = self._error_of(finish)
         if lost is not None:
-            return self._file.end("lost", str(lost))
+            return self._events.end("lost", str(lost))
         try:
             self.result()
         except TransferError as error:
             names = (name for name, kind in ERROR_BY_OUTCOME.items() if kind is type(error))
-            return self._file.end(next(names, "interrupted"), str(error))
-        return self._file.end("done", None)
+            return self._events.end(next(names, "interrupted"), str(error))
+        return self._events.end("done", None)
 
     def _error_of(self, finish: Finish | None) -> Exception | None:
         if finish is None or finish.done is not None:
@@ -465,10 +468,12 @@ class RunningJob:
         if self.spec.state_dir is None:
             self._gateways.remove()
             return
-        is_done = self.summary is not None and self.summary.outcome == "done"
-        for name in (RUN_FILE, LIST_FILE) if is_done else (RUN_FILE,):
+        if self.summary is not None and self.summary.outcome == "done":
             with suppress(FileNotFoundError):
-                os.unlink(os.path.join(self.spec.state_dir, name))
+                os.unlink(os.path.join(self.spec.state_dir, LIST_FILE))
+        with suppress(StateError):  # `status.json` says the same, and is looked at then.
+            self._store.set_lead(self.id, None)
+            self._store.settle(self.id)
 
     @property
     def _present_plan(self) -> Plan:
@@ -492,8 +497,8 @@ class RunningJob:
     def _outcome_error(self) -> TransferError:
         summary = self.summary
         stopped = summary is None or summary.outcome == "interrupted"
-        if stopped and self.spec.state_dir is not None and is_to_stop(self.spec.state_dir):
-            return stopped_error(self.id, summary, cancelled=is_cancelled(self.spec.state_dir))
+        if stopped and self.spec.state_dir is not None and self._store.is_to_stop(self.id):
+            return stopped_error(self.id, summary, cancelled=self._store.is_cancelled(self.id))
         if summary is None:
             kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
             message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"

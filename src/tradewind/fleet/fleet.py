@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from tradewind.errors import GatewayError, SkyError, TradewindError, UsageError
+from tradewind.errors import GatewayError, SkyError, StateError, TradewindError, UsageError
 from tradewind.fleet.journal import FleetJournal, FleetRecord, new_fleet_id
 from tradewind.fleet.owner import HEARTBEAT_S
 from tradewind.fleet.provider import Machine, MachineOrder, Provider
@@ -183,7 +183,7 @@ class Fleet:
 
     def _return_to(self, plan: Plan) -> None:
         """Want the machines of a plan, which are there. A closed fleet wants none, and its record is gone."""
-        with suppress(GatewayError), self._changing():
+        with suppress(GatewayError, StateError), self._changing():
             self.plan = plan
             self._write_down()
 
@@ -205,6 +205,7 @@ class Fleet:
         self._lapses_s.pop(order.name, None)  # An earlier machine may have had the name.
         if self._meter is not None and not self.plan.is_guest(order.name):
             self._meter.launched(self.id, order.name, order.region)
+        self._journal.launched(self.id, order.name, order.region)
         self.machines[order.name] = self._provider.create(order)
 
     def _told_gone(self, names: Collection[str]) -> None:
@@ -212,11 +213,12 @@ class Fleet:
 
         Nobody may have looked when they lapsed, because this process stood still.
         """
-        if self._meter is None:
-            return
         now_s = time.monotonic()
         for name in names:
-            self._meter.ended(self.id, {name}, max(0.0, now_s - self._lapses_s.get(name, now_s) - STOP_S))
+            ago_s = max(0.0, now_s - self._lapses_s.get(name, now_s) - STOP_S)
+            self._journal.ended(self.id, {name}, ago_s)
+            if self._meter is not None:
+                self._meter.ended(self.id, {name}, ago_s)
 
     def last_words(self, name: str, timeout_s: float) -> str:
         """Describe how a machine ended that should be running."""
@@ -312,6 +314,7 @@ class Fleet:
                 left_s = max(0.0, deadline_s - time.monotonic())
                 self._addresses[name] = self._provider.wait_ready(machine, left_s)
                 self._lapses_s[name] = time.monotonic() + self._settings.lease_s
+                self._journal.ready(self.id, name, self._settings.lease_s)
             except GatewayError as error:
                 raise GatewayError(
                     f"machine {name} in {machine.region} did not answer within {ready_s:.0f} s: {error}"
@@ -436,6 +439,7 @@ class Fleet:
             client = GatewayClient.of(self.deployment(), name)
             client.renew_lease(lease_s, min(RENEWAL_S_MAX, lease_s / RENEWALS_PER_LEASE))
             self._lapses_s[name] = time.monotonic() + lease_s
+            self._journal.leased(self.id, name, lease_s)
         except KeyError:
             return  # Its machine was ended meanwhile.
         except GatewayError as error:

@@ -1,9 +1,9 @@
-"""What is written down of each fleet: `fleets/ID` below the state folder, as long as the fleet is not closed.
+"""The record of each fleet in the state folder's database, and its folder in `fleets` until it is closed.
 
-`fleet.json` says who made it, for what and with which provider; providers keep their own records beside it. The client
-holds the lock of `owner.lock` and touches `heartbeat`. Whoever finds a fleet whose client is gone can close it:
-`tradewind fleet down`. Folders are private (mode 0700), and a record of another user is refused: it would name
-processes for us to end.
+The record says who made it, for what and with which provider, and when each of its machines was launched, answered and
+ended. In the fleet's folder providers keep their own files. The client holds the lock of `owner.lock` there, and writes
+a heartbeat. Whoever finds a fleet whose client is gone can close it: `tradewind fleet down`. Folders are private (mode
+0700), and one of another user is refused: it would name processes for us to end.
 """
 
 from __future__ import annotations
@@ -11,27 +11,34 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import ConfigError, GatewayError, UsageError
+from tradewind.errors import ConfigError, GatewayError, StateError, UsageError
 from tradewind.fleet.owner import Owner, Ownership, here, ownership
+from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, require_own, state_folder
 from tradewind.model.locks import is_locked, try_lock
+from tradewind.state.database import open_database
 
 __all__ = ["MACHINES", "FleetJournal", "FleetRecord", "UnreadableFleet", "new_fleet_id"]
 
-FILE = "fleet.json"
 LOCK = "owner.lock"
-HEARTBEAT = "heartbeat"
 #: In a fleet's folder, the records of its machines, which are the provider's.
 MACHINES = "machines"
 #: Maximum time for which a folder has no record while it is made or removed.
 MADE_S = 10.0
+#: Records of closed fleets that are kept, with the times of their machines; the oldest go first.
+CLOSED_FLEETS_MAX = 1000
+#: A heartbeat or the time of a machine is not waited for longer, if another process writes.
+BUSY_S = 2.0
+
+_COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +62,11 @@ class FleetRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableFleet:
-    """A folder among the fleets whose record cannot be read or trusted. Its machines may live."""
+    """A fleet whose record cannot be read or trusted, or a folder without one. Its machines may live."""
 
     id: str
     because: str
+    has_record: bool = True
 
 
 class FleetJournal:
@@ -66,6 +74,7 @@ class FleetJournal:
 
     def __init__(self, state_dir: str | os.PathLike[str]) -> None:
         self.folder = Path(state_dir) / "fleets"
+        self.database = open_database(state_dir)
         #: Open lock files of the fleets that this process opened.
         self._locks: dict[str, int] = {}
 
@@ -76,44 +85,98 @@ class FleetJournal:
         return self.folder / fleet_id
 
     def open(self, fleet_id: str, purpose: str, provider: Mapping[str, Any], machines: Mapping[str, str]) -> Path:
-        """Writes a fleet down before any machine of it is ordered, and takes its lock; gives its folder.
+        """Record a fleet before any machine of it is ordered, or the machines that it wants by now, and take its lock.
 
-        Raises ConfigError if the folder is another user's, GatewayError if another process has the fleet.
+        Returns its folder. Raises ConfigError if the folder is another user's, GatewayError if another process has the
+        fleet, StateError if it cannot be recorded.
         """
         state_folder(self.folder.parent)
         private_folder(self.folder)
         folder = private_folder(self.path(fleet_id))
         self._lock(fleet_id, folder)
-        self.beat(fleet_id)
-        document = {
-            "id": fleet_id,
-            "purpose": purpose,
-            "provider": dict(provider),
-            "machines": dict(machines),
-            "created_unix_ms": time.time_ns() // 1_000_000,
-            "owner": here().document(),
-            "lock_inode": os.fstat(self._locks[fleet_id]).st_ino,
-        }
-        fresh = folder / f".{FILE}.{os.getpid()}"
-        fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        fresh.replace(folder / FILE)
+        now_s = time.time()
+        with self.database.transaction() as connection:
+            connection.execute(
+                f"INSERT INTO fleets ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+                " wanted = excluded.wanted, heartbeat_unix_s = excluded.heartbeat_unix_s",
+                (
+                    fleet_id,
+                    purpose,
+                    json.dumps(dict(provider)),
+                    json.dumps(dict(machines)),
+                    int(now_s * 1000),
+                    json.dumps(here().document()),
+                    str(os.fstat(self._locks[fleet_id]).st_ino),
+                    now_s,
+                ),
+            )
         return folder
 
     def beat(self, fleet_id: str) -> None:
-        """Say that the owner lives: hosts that share the folder and no locks go by it."""
-        with suppress(FileNotFoundError):  # It was closed meanwhile.
-            self._heartbeat(fleet_id).write_text(f"{time.time():.0f}\n", encoding="ascii")
+        """Say that the owner lives: hosts that share the folder and no locks go by it. Never raises for want of it."""
+        self._note("UPDATE fleets SET heartbeat_unix_s = ? WHERE id = ?", (time.time(), fleet_id))
+
+    def launched(self, fleet_id: str, name: str, region: str) -> None:
+        """Note that a machine is about to be ordered."""
+        self._note(
+            "INSERT INTO machines (fleet, number, name, region, launched_unix_s)"
+            " SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4 FROM machines WHERE fleet = ?1",
+            (fleet_id, name, region, time.time()),
+        )
+
+    def ready(self, fleet_id: str, name: str, lease_s: float) -> None:
+        """Note that a machine answers, and ends so long after now unless its lease is renewed."""
+        self._note(
+            "UPDATE machines SET ready_unix_s = ? WHERE fleet = ? AND name = ? AND ready_unix_s IS NULL"
+            " AND ended_unix_s IS NULL",
+            (time.time(), fleet_id, name),
+        )
+        self.leased(fleet_id, name, lease_s)
+
+    def leased(self, fleet_id: str, name: str, lease_s: float) -> None:
+        """Note that the lease of a machine was renewed."""
+        self._note("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (fleet_id, name, time.time() + lease_s))
+
+    def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
+        """Note that machines are gone. Those that ended before keep their end."""
+        for name in names:
+            self._note(
+                "UPDATE machines SET ended_unix_s = max(launched_unix_s, ?) WHERE fleet = ? AND name = ?"
+                " AND ended_unix_s IS NULL",
+                (time.time() - ago_s, fleet_id, name),
+            )
 
     def close(self, fleet_id: str) -> None:
-        """Remove the record of a fleet without machines. A missing record is not an error."""
+        """Close the record of a fleet without machines, and remove its folder. A missing record is not an error."""
         shutil.rmtree(self.path(fleet_id), ignore_errors=True)
-        descriptor = self._locks.pop(fleet_id, None)
-        if descriptor is not None:
-            os.close(descriptor)
+        try:
+            with self.database.transaction(durable=False) as connection:
+                self._close(connection, fleet_id)
+        finally:
+            descriptor = self._locks.pop(fleet_id, None)
+            if descriptor is not None:
+                os.close(descriptor)
+
+    @staticmethod
+    def _close(connection: sqlite3.Connection, fleet_id: str) -> None:
+        now_s = time.time()
+        connection.execute("UPDATE fleets SET closed_unix_s = ? WHERE id = ?", (now_s, fleet_id))
+        connection.execute("DELETE FROM leases WHERE fleet = ?", (fleet_id,))
+        connection.execute(
+            "UPDATE machines SET ended_unix_s = ? WHERE fleet = ? AND ended_unix_s IS NULL", (now_s, fleet_id)
+        )
+        removed = connection.execute(
+            "DELETE FROM fleets WHERE id IN (SELECT id FROM fleets WHERE closed_unix_s IS NOT NULL"
+            " ORDER BY id DESC LIMIT -1 OFFSET ?)",
+            (CLOSED_FLEETS_MAX,),
+        )
+        if removed.rowcount > 0:
+            connection.execute("DELETE FROM machines WHERE fleet NOT IN (SELECT id FROM fleets)")
 
     def load(self, fleet_id: str) -> FleetRecord:
         """One fleet. Raises UsageError if there is none of that name, or its record cannot be read."""
-        found = self._read(self.path(fleet_id))
+        self.path(fleet_id)
+        found = next((found for found in self._all() if found.id == fleet_id), None)
         if found is None:
             raise UsageError(f"no fleet {fleet_id}", hint="`tradewind fleet list` shows all")
         if isinstance(found, UnreadableFleet):
@@ -141,52 +204,58 @@ class FleetJournal:
             folder = self.folder / found.id
             with suppress(ConfigError, OSError):
                 require_own(folder)
-                has_record = (folder / FILE).exists() or any(folder.glob(f"{MACHINES}/*"))
+                has_record = found.has_record or any(folder.glob(f"{MACHINES}/*"))
                 if not has_record and _left_alone(folder):
                     shutil.rmtree(folder)
                     removed.append(found.id)
         return removed
 
     def _all(self) -> Iterator[FleetRecord | UnreadableFleet]:
+        """All fleets that were not closed, and all folders without one. Raises ConfigError, StateError."""
+        rows = self.database.rows(f"SELECT {_COLUMNS} FROM fleets WHERE closed_unix_s IS NULL ORDER BY id")
+        yield from map(self._read, rows)
+        known = {row[0] for row in rows}
+        noted = dict(self.database.rows("SELECT id, reason FROM imports WHERE kind = 'fleets'"))
         try:
             require_own(self.folder)
             names = sorted(entry.name for entry in self.folder.iterdir() if entry.is_dir())
         except FileNotFoundError:
             return
         for name in names:
-            if (found := self._read(self.folder / name)) is not None:
-                yield found
+            if name in noted:
+                yield UnreadableFleet(name, f"fleet.json cannot be read ({noted[name]})")
+            elif name not in known and _left_alone(self.folder / name):
+                yield UnreadableFleet(name, "it has no record", has_record=False)
 
-    def _read(self, folder: Path) -> FleetRecord | UnreadableFleet | None:
-        """None for a folder that is not there, or is being made or removed by another process at this moment."""
+    def _read(self, row: Sequence[Any]) -> FleetRecord | UnreadableFleet:
+        fleet_id, purpose, provider, machines, created_unix_ms, owner_text, lock_inode, heartbeat_unix_s = row
+        folder = self.folder / fleet_id
         try:
-            require_own(folder)
-            require_own(folder / FILE)
-            document = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            if document["id"] != folder.name:
-                raise ValueError("it is the record of another fleet")
-            lock_inode = document.get("lock_inode")
-            if lock_inode is not None and lock_inode != os.stat(folder / LOCK).st_ino:
-                # Its lock is free whatever the owner does: the owner holds the one in the folder that was copied.
-                return UnreadableFleet(folder.name, "it was copied from another state folder, which has the fleet")
-            owner = Owner.from_document(document["owner"])
-            locked, heartbeat_unix_s = is_locked(folder / LOCK), self._last_beat(folder)
+            with suppress(FileNotFoundError):  # What was removed by hand has no lock either.
+                require_own(folder)
+                if lock_inode is not None and lock_inode != str(os.stat(folder / LOCK).st_ino):
+                    # Its lock is free whatever the owner does: the owner holds the one in the folder that was copied.
+                    return UnreadableFleet(fleet_id, "it was copied from another state folder, which has the fleet")
+            owner = Owner.from_document(parse_json(owner_text))
             return FleetRecord(
-                document["id"],
-                document["purpose"],
-                dict(document["provider"]),
-                dict(document["machines"]),
-                int(document["created_unix_ms"]),
+                fleet_id,
+                purpose,
+                dict(parse_json(provider)),
+                dict(parse_json(machines)),
+                created_unix_ms,
                 owner,
-                ownership(owner, locked=locked, heartbeat_unix_s=heartbeat_unix_s),
+                ownership(owner, locked=is_locked(folder / LOCK), heartbeat_unix_s=heartbeat_unix_s),
                 heartbeat_unix_s,
             )
-        except FileNotFoundError:
-            return UnreadableFleet(folder.name, f"it has no {FILE}") if _left_alone(folder) else None
         except ConfigError as error:
-            return UnreadableFleet(folder.name, str(error))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            return UnreadableFleet(folder.name, f"{FILE} cannot be read ({type(error).__name__}: {error})")
+            return UnreadableFleet(fleet_id, str(error))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            return UnreadableFleet(fleet_id, f"its record cannot be read ({type(error).__name__}: {error})")
+
+    def _note(self, statement: str, values: Sequence[Any]) -> None:
+        """Write what the fleet does not depend on."""
+        with suppress(StateError, ConfigError, OSError), self.database.transaction(durable=False, busy_s=BUSY_S) as own:
+            own.execute(statement, values)
 
     def _lock(self, fleet_id: str, folder: Path) -> None:
         if fleet_id in self._locks:
@@ -196,16 +265,6 @@ class FleetJournal:
             os.close(descriptor)
             raise GatewayError(f"another process has fleet {fleet_id}")
         self._locks[fleet_id] = descriptor
-
-    def _heartbeat(self, fleet_id: str) -> Path:
-        return self.path(fleet_id) / HEARTBEAT
-
-    @staticmethod
-    def _last_beat(folder: Path) -> float:
-        try:
-            return float((folder / HEARTBEAT).read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return 0.0
 
 
 def _left_alone(folder: Path) -> bool:

@@ -45,7 +45,18 @@ def config_folder() -> str:
 
 FOLDER_MODE = 0o700
 #: What Tradewind keeps in a state folder.
-STATE_ENTRIES = frozenset({"catalog", "fleets", "jobs", "skies"})
+STATE_ENTRIES = frozenset(
+    {
+        "catalog",
+        "fleets",
+        "jobs",
+        "skies",
+        "state.sqlite",
+        "state.sqlite-journal",
+        "state.sqlite-shm",
+        "state.sqlite-wal",
+    }
+)
 #: Bits of a mode that let others in.
 _OTHERS = 0o077
 _OTHERS_WRITE = 0o022

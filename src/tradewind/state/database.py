@@ -1,0 +1,298 @@
+"""The database of one state folder, shared by any number of processes and threads.
+
+One process writes at a time: a transaction begins with `BEGIN IMMEDIATE`, is short, and waits BUSY_S for another one.
+A committed transaction survives a kill; a durable one also survives a power loss. A folder without anything of ours
+gets a database with the first write, never by a read.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote
+
+from tradewind.errors import StateError
+from tradewind.model.files import require_own, state_folder
+from tradewind.state.filesystem import keeps_shared_memory
+from tradewind.state.schema import MIGRATIONS, VERSION
+
+__all__ = ["BUSY_S", "DATABASE_FILE", "MIGRATE_S", "Database", "open_database"]
+
+T = TypeVar("T")
+
+#: In the state folder; SQLite keeps files beside it whose names begin with this one.
+DATABASE_FILE = "state.sqlite"
+#: A transaction waits so long for another process to end its own. These take milliseconds, unless a process is stopped
+#: (SIGSTOP) in one, or the disk hangs.
+BUSY_S = 30.0
+#: A start waits so long for another process that makes the database out of older files: 1 ms for each job.
+MIGRATE_S = 300.0
+#: SQLite itself waits so long before we look again whether to give up: Ctrl-C is heard between.
+STEP_S = 0.1
+#: Pause between two tries that SQLite refused without waiting.
+PAUSE_S = 0.005
+
+TROUBLE = "docs/guides/troubleshooting.md#the-state-database"
+
+
+class Database:
+    """The database of a state folder; use `open_database`, which returns one for each folder. Any thread may use it."""
+
+    def __init__(self, state_dir: str) -> None:
+        self.state_dir = state_dir
+        self.path = os.path.join(state_dir, DATABASE_FILE)
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        #: Process and file of the connection: neither a fork nor a new file in its place may use it.
+        self._of: tuple[int, int, int] | None = None
+        self._writable = False
+        self._durable = True
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None and self._of is not None and self._of[0] == os.getpid():
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True, busy_s: float = BUSY_S) -> Iterator[sqlite3.Connection]:
+        """Within the block this thread alone writes; its end commits, an exception rolls back.
+
+        `durable` returns when the disk has it. Raises StateError, ConfigError if the folder is another user's, OSError.
+        """
+        with self._lock, self._explained():
+            connection = self._opened(to_write=True)
+            if durable != self._durable:
+                connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                self._durable = durable
+            with _alone(connection, busy_s):
+                yield connection
+
+    def write(self, statement: str, values: Sequence[Any] = (), *, durable: bool = True) -> int:
+        """Run one statement as a transaction, and return how many rows it changed. Raises as `transaction` does."""
+        with self.transaction(durable=durable) as connection:
+            return connection.execute(statement, values).rowcount
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; none if the folder has nothing of ours. Raises StateError, ConfigError."""
+        with self._lock, self._explained():
+            if not self._is_there():
+                return []
+            connection = self._opened(to_write=False)
+            return _patiently(lambda: connection.execute(query, values).fetchall(), BUSY_S)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within the block all `rows` of this thread are of one moment. Raises as `rows` does."""
+        with self._lock, self._explained():
+            if not self._is_there():
+                yield
+                return
+            connection = self._opened(to_write=False)
+            connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                connection.execute("ROLLBACK")
+
+    def row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query, if there is one. Raises as `rows` does."""
+        return next(iter(self.rows(query, values)), None)
+
+    def journal_mode(self) -> str:
+        """Return how SQLite keeps transactions whole: `wal`, or `delete` on a network file system."""
+        return str(self.rows("PRAGMA journal_mode")[0][0]) if os.path.exists(self.path) else "none"
+
+    def _is_there(self) -> bool:
+        """Return whether there is a database, or there are files of an older version to make one of."""
+        return any(os.path.lexists(os.path.join(self.state_dir, name)) for name in (DATABASE_FILE, "jobs", "fleets"))
+
+    def _opened(self, *, to_write: bool) -> sqlite3.Connection:
+        if self._connection is not None:
+            if self._of == self._present() and (self._writable or not to_write):
+                return self._connection
+            self._leave()
+        if to_write:
+            state_folder(self.state_dir)
+        self._writable = to_write or self._can_write()
+        if self._writable:
+            self._make_file()
+        elif not os.path.lexists(self.path):
+            self._refuse_migration()
+        _require_regular(self.path)
+        self._connection = self._connected()
+        self._of = self._present()
+        try:
+            self._prepare(self._connection)
+        except BaseException:
+            self._leave()
+            raise
+        return self._connection
+
+    def _leave(self) -> None:
+        """Let go of the connection; one that a fork brought along stays open, because its locks are its parent's."""
+        connection, of = self._connection, self._of
+        self._connection, self._of, self._durable = None, None, True
+        if connection is not None and of is not None and of[0] == os.getpid():
+            connection.close()
+        elif connection is not None:
+            _inherited.append(connection)
+
+    def _present(self) -> tuple[int, int, int]:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return os.getpid(), 0, 0
+        return os.getpid(), found.st_dev, found.st_ino
+
+    def _can_write(self) -> bool:
+        return os.access(self.state_dir, os.W_OK) and (not os.path.exists(self.path) or os.access(self.path, os.W_OK))
+
+    def _make_file(self) -> None:
+        """Make the file, if it is missing, so that only its owner may read it."""
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._writable:
+            return sqlite3.connect(self.path, timeout=STEP_S, isolation_level=None, check_same_thread=False)
+        # Without its log the file is all there is: nothing has to be made beside it, which could not be.
+        still = "" if os.path.exists(f"{self.path}-wal") else "&immutable=1"
+        uri = f"file:{quote(self.path)}?mode=ro{still}"
+        return sqlite3.connect(uri, uri=True, timeout=STEP_S, isolation_level=None, check_same_thread=False)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        version = int(_patiently(lambda: connection.execute("PRAGMA user_version").fetchone(), MIGRATE_S)[0])
+        if version > VERSION:
+            self._refuse(version)
+        if not self._writable:
+            if version < VERSION:
+                self._refuse_migration()
+            return
+        mode = "WAL" if keeps_shared_memory(self.state_dir) else "DELETE"
+        _patiently(lambda: connection.execute(f"PRAGMA journal_mode={mode}").fetchone(), MIGRATE_S)
+        if sys.platform == "darwin":
+            connection.execute("PRAGMA fullfsync=1")  # There fsync alone leaves data in the disk's cache.
+        if version < VERSION:
+            self._migrate(connection)
+        elif _patiently(lambda: connection.execute("SELECT 1 FROM imports LIMIT 1").fetchone(), BUSY_S) is not None:
+            self._import_again(connection)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring the tables up to date, in one transaction: another process sees the old version or the new one."""
+        from tradewind.state.old_folders import import_all, set_aside
+
+        imported: list[str] = []
+        with _alone(connection, MIGRATE_S):
+            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if version > VERSION:
+                self._refuse(version)
+            for migration in MIGRATIONS[version:]:
+                for statement in migration.split(";\n"):
+                    connection.execute(statement)
+            if version == 0:
+                imported = import_all(connection, self.state_dir)
+            connection.execute(f"PRAGMA user_version={VERSION}")
+        set_aside(imported)
+
+    def _import_again(self, connection: sqlite3.Connection) -> None:
+        from tradewind.state.old_folders import import_again, set_aside
+
+        with _alone(connection, MIGRATE_S):
+            imported = import_again(connection, self.state_dir)
+        set_aside(imported)
+
+    def _refuse_migration(self) -> NoReturn:
+        raise StateError(
+            f"{self.path} cannot be brought up to date: the state folder cannot be written",
+            hint="make it writable, or set TRADEWIND_STATE_DIR to a copy of it",
+        )
+
+    def _refuse(self, version: int) -> NoReturn:
+        raise StateError(
+            f"{self.path} is of a newer version of tradewind: format {version}, and this one reads {VERSION}",
+            hint="update tradewind, or set TRADEWIND_STATE_DIR to another folder",
+        )
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Within the block errors of SQLite become a StateError with advice."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._state_error(error) from error
+
+    def _state_error(self, error: sqlite3.Error) -> StateError:
+        reason = str(error)
+        if "locked" in reason or "busy" in reason:
+            return StateError(
+                f"{self.path} is in use by another process that does not let go of it",
+                hint=f"look for a stopped one with `fuser -v {self.path}`, and try again",
+            )
+        if "full" in reason:
+            return StateError(f"{self.path} cannot be written: no space left on its disk", hint="make room on it")
+        if "readonly" in reason or "unable to open" in reason:
+            return StateError(
+                f"{self.path} cannot be opened or written: {reason}",
+                hint="check the owner and mode of the state folder, or set TRADEWIND_STATE_DIR to another one",
+            )
+        if "disk I/O" in reason:
+            return StateError(f"{self.path} cannot be read or written: {reason}", hint="check its disk")
+        return StateError(f"{self.path} is damaged: {reason}", hint=f"restore it from a copy, or recover it: {TROUBLE}")
+
+
+#: Connections of a parent process. To close one would release the parent's locks on the file.
+_inherited: list[sqlite3.Connection] = []
+_databases: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
+_databases_lock = threading.Lock()
+
+
+def open_database(state_dir: str | os.PathLike[str]) -> Database:
+    """Return the database of a state folder, the same one as long as anybody holds it. Nothing is opened yet."""
+    path = os.path.abspath(state_dir)
+    with _databases_lock:
+        database = _databases.get(path)
+        if database is None:
+            database = _databases[path] = Database(path)
+        return database
+
+
+@contextmanager
+def _alone(connection: sqlite3.Connection, busy_s: float) -> Iterator[None]:
+    """Within the block no other process writes; its end commits, an exception rolls back. Raises sqlite3.Error."""
+    _patiently(lambda: connection.execute("BEGIN IMMEDIATE"), busy_s)
+    try:
+        yield
+        _patiently(lambda: connection.execute("COMMIT"), busy_s)
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _patiently(work: Callable[[], T], busy_s: float) -> T:
+    """Return the result of `work`, which another process may hold up for `busy_s`. Raises sqlite3.Error."""
+    deadline_s = time.monotonic() + busy_s
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= deadline_s:
+                raise
+        time.sleep(PAUSE_S)
+
+
+def _require_regular(path: str) -> None:
+    """Raise StateError for a file that is none, such as a pipe; ConfigError for one of another user; OSError."""
+    from pathlib import Path
+
+    if not stat.S_ISREG(require_own(Path(path)).st_mode):
+        raise StateError(f"{path} is not a regular file", hint="move it aside")

@@ -1,0 +1,114 @@
+"""The tables of a state folder's database, version by version (docs/reference/state.md).
+
+A version is never changed once it is on main: a change is a further migration, and `PRAGMA user_version` counts them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["JOB_TABLES", "MIGRATIONS", "VERSION"]
+
+_FIRST = """
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY NOT NULL,
+    created_unix_ms INTEGER NOT NULL,
+    verb TEXT NOT NULL,
+    source TEXT NOT NULL,
+    destinations TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'open',
+    paused INTEGER NOT NULL DEFAULT 0,
+    progress TEXT,
+    summary TEXT,
+    request TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    lead TEXT
+);
+CREATE TABLE plans (
+    job TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    created_unix_ms INTEGER NOT NULL,
+    topology TEXT,
+    PRIMARY KEY (job, number)
+) WITHOUT ROWID;
+CREATE TABLE events (
+    job TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    line TEXT NOT NULL,
+    PRIMARY KEY (job, number)
+) WITHOUT ROWID;
+CREATE TABLE progress (
+    job TEXT PRIMARY KEY NOT NULL,
+    line TEXT NOT NULL
+);
+CREATE TABLE ledgers (
+    job TEXT PRIMARY KEY NOT NULL,
+    prices TEXT NOT NULL,
+    predicted_usd REAL,
+    earlier_usd REAL NOT NULL,
+    heartbeat_unix_s REAL NOT NULL,
+    alive_s_max REAL NOT NULL
+);
+CREATE TABLE ledger_machines (
+    job TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    fleet TEXT NOT NULL,
+    name TEXT NOT NULL,
+    region TEXT NOT NULL,
+    launched_unix_s REAL NOT NULL,
+    ended_unix_s REAL,
+    usd_per_s REAL NOT NULL,
+    source TEXT NOT NULL,
+    billed_s_min REAL NOT NULL,
+    PRIMARY KEY (job, number)
+) WITHOUT ROWID;
+CREATE TABLE ledger_runs (
+    job TEXT NOT NULL,
+    run INTEGER NOT NULL,
+    egress_usd REAL NOT NULL,
+    read TEXT NOT NULL,
+    write TEXT NOT NULL,
+    route_bytes TEXT NOT NULL,
+    PRIMARY KEY (job, run)
+) WITHOUT ROWID;
+CREATE TABLE fleets (
+    id TEXT PRIMARY KEY NOT NULL,
+    purpose TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    wanted TEXT NOT NULL,
+    created_unix_ms INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    lock_inode TEXT,
+    heartbeat_unix_s REAL NOT NULL,
+    closed_unix_s REAL
+);
+CREATE TABLE machines (
+    fleet TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    region TEXT NOT NULL,
+    launched_unix_s REAL NOT NULL,
+    ready_unix_s REAL,
+    ended_unix_s REAL,
+    PRIMARY KEY (fleet, number)
+) WITHOUT ROWID;
+CREATE TABLE leases (
+    fleet TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    lapses_unix_s REAL NOT NULL,
+    PRIMARY KEY (fleet, machine)
+) WITHOUT ROWID;
+CREATE TABLE imports (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+"""
+
+#: Each brings a database from the version before it to the next one.
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+#: Of the newest database that this version of the program reads.
+VERSION = len(MIGRATIONS)
+#: Tables with rows of single jobs, by the column `job`.
+JOB_TABLES = ("plans", "events", "progress", "ledgers", "ledger_machines", "ledger_runs")
