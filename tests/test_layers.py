@@ -78,6 +78,23 @@ def test_imports_go_downwards_only(path: Path) -> None:
         assert LAYERS[there] < LAYERS[here], f"{here} (layer {LAYERS[here]}) imports {there} (layer {LAYERS[there]})"
 
 
+#: Packages that decide: the command line reaches them through the engine and `measure`. Exceptions are the verbs that
+#: show or change such a package itself, and the demonstration, which builds a sky of its own.
+DECIDING = {"catalog", "fleet", "planner"}
+ALLOWED = {
+    "catalog.py": {"catalog"},
+    "catalog_refresh.py": {"catalog"},
+    "catalog_show.py": {"catalog"},
+    "fleet.py": {"fleet"},
+    "demo_sky.py": {"catalog", "fleet"},
+}
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "cli").glob("*.py")), ids=lambda path: path.name)
+def test_the_command_line_holds_no_decision(path: Path) -> None:
+    assert set(imports_of(path)) & DECIDING == ALLOWED.get(path.name, set())
+
+
 def test_no_drawers() -> None:
     for path in PACKAGE.rglob("*"):
         assert path.stem not in {"utils", "util", "common", "helpers", "core", "manager"}, path

@@ -13,7 +13,7 @@ from testbed.drive import find_binary
 from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.client import Client
-from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
+from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways, with_room_for
 from tradewind.engine.replan import PlanRequest
 from tradewind.engine.request import Options
 from tradewind.engine.setup import planned_setup
@@ -121,7 +121,7 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     limits = PlanningLimits(machines_per_region=2)
     ends = Region.parse(SOURCE), Region.parse(SINK)
     volume_gb = GOAL.gbps / 8 * seconds
-    plan = with_room_for(plan_overlay(catalog, *ends, volume_gb, GOAL, limits), OBJECT_BYTES)
+    plan = with_room_for(plan_gateways(catalog, *ends, volume_gb, GOAL, limits), OBJECT_BYTES)
     plan_request = PlanRequest(catalog, *ends, GOAL, limits, OBJECT_BYTES, None, None)
     setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)}, plan_request=plan_request, replan=replan)
     options = Options(recursive=True, chunk_bytes=OBJECT_BYTES, limit_bytes_per_s=pace_bytes_per_s(plan))

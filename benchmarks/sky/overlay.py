@@ -10,7 +10,7 @@ from benchmarks.sky.table import Table
 from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.client import Client
-from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay
+from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways
 from tradewind.engine.request import Options
 from tradewind.engine.setup import planned_setup
 from tradewind.fleet.sky_catalog import sky_catalog
@@ -65,11 +65,11 @@ def measure_overlay(quick: bool) -> Table:
 
 def _row(network: EmulatedNetwork, name: str, goal: Goal, machines: int, seconds: float) -> list[Any]:
     catalog, limits = sky_catalog(network, load_catalog()), PlanningLimits(machines_per_region=machines)
-    fastest = plan_overlay(catalog, SOURCE, SINK, 1.0, Fastest(), limits).overlay
+    fastest = plan_gateways(catalog, SOURCE, SINK, 1.0, Fastest(), limits).overlay
     assert fastest is not None
     volume_gb = fastest.throughput_gbps / 8 * seconds
     wanted = MaxCost(0.10 * volume_gb) if isinstance(goal, MaxCost) else goal
-    plan = plan_overlay(catalog, SOURCE, SINK, volume_gb, wanted, limits)
+    plan = plan_gateways(catalog, SOURCE, SINK, volume_gb, wanted, limits)
     overlay = plan.overlay
     assert overlay is not None
     count = round(volume_gb * 1e9 / OBJECT_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -48,6 +49,16 @@ def much(command: Command, s3: S3Place) -> list[str]:
     with (folder / "hole").open("wb") as file:
         file.truncate(SPARSE_BYTES)
     return ["cp", "-r", str(folder), f"{s3.url}/copy", *reached(s3, "dst"), *NEAR, "--max-vms", "1"]
+
+
+def test_a_dry_run_and_plan_print_the_same_figures(command: Command, much: list[str]) -> None:
+    copied = command.run(*much, "--dry-run", "--json", "--min-throughput", "1Gbit/s").expect(0)
+    previewed = next(line for line in map(json.loads, copied.stdout.splitlines()) if line["event"] == "plan")
+    volume, goal = ["--volume", "60GB", "--objects", "1", "--max-vms", "1"], ["--min-throughput", "1Gbit/s"]
+    planned = json.loads(command.run("plan", *NEAR[1::2], *volume, *goal, "--json").expect(0).stdout)
+    for document in (previewed, planned):
+        del document["solve_s"]
+    assert {name: previewed[name] for name in planned} == planned
 
 
 def test_the_plan_its_cost_against_direct_and_other_goals(command: Command, much: list[str], s3: S3Place) -> None:

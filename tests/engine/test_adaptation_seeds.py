@@ -23,7 +23,7 @@ from tradewind.engine.adapt import REPLANS_MAX, Adaptation
 from tradewind.engine.compile import RunSettings, push_order
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.ledger import JobLedger
-from tradewind.engine.overlay import plan_overlay
+from tradewind.engine.overlay import plan_gateways
 from tradewind.engine.replan import PlanRequest
 from tradewind.engine.setup import plan_prices
 from tradewind.fleet.fleet import Fleet, FleetSettings
@@ -46,7 +46,7 @@ RELAY_MBPS = 100
 
 @pytest.fixture(scope="module")
 def direct() -> Plan:
-    plan = plan_overlay(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), PlanningLimits(machines_per_region=1))
+    plan = plan_gateways(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), PlanningLimits(machines_per_region=1))
     assert [len(route.nodes) for route in plan.routes] == [2], "the first plan goes the direct way alone"
     return plan
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.sky.world import RELAY, SINK, SOURCE, WORLD
 from tradewind.catalog.load import load_catalog
-from tradewind.engine.overlay import plan_overlay
+from tradewind.engine.overlay import plan_gateways
 from tradewind.engine.rates import GRACE_S, SPAN_S, UNDER_S, RateMonitor, Shortfall
 from tradewind.engine.replan import PlanRequest, TransferState, observed_links, revise_plan, unreachable
 from tradewind.fleet.sky_catalog import sky_catalog
@@ -161,7 +161,7 @@ def test_a_slow_link_is_left_for_the_relay() -> None:
 
 
 def test_a_plan_that_is_hardly_better_is_not_taken() -> None:
-    fastest = plan_overlay(catalog(), HERE, THERE, 0.5, Fastest(), PlanningLimits(machines_per_region=2))
+    fastest = plan_gateways(catalog(), HERE, THERE, 0.5, Fastest(), PlanningLimits(machines_per_region=2))
     assert fastest.prediction is not None
     almost = state(links={}, carried_gbps=fastest.prediction.throughput_gbps * 0.95)
     assert revise_plan(plan_request(Fastest()), almost) is None

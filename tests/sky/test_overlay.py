@@ -15,7 +15,7 @@ from testbed.drive import Command
 from testbed.sky import valid
 from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_files, write_world
 from tradewind.catalog.load import load_catalog
-from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay
+from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways
 from tradewind.engine.topology import topology_document, topology_from_document
 from tradewind.fleet.sky_catalog import data_per_wire, sky_catalog
 from tradewind.model.goal import MaxCost
@@ -58,7 +58,7 @@ def test_a_plan_mixes_routes_to_its_ceiling_and_becomes_a_topology_and_back(tmp_
     link = catalog.grid.link(Region.parse(SOURCE), Region.parse(SINK))
     assert link is not None and link.rtt_ms == 60
     assert link.gbps == pytest.approx(0.05 * data_per_wire(1500))
-    plan = plan_overlay(catalog, Region.parse(SOURCE), Region.parse(SINK), 1.0, MaxCost(0.1), PlanningLimits())
+    plan = plan_gateways(catalog, Region.parse(SOURCE), Region.parse(SINK), 1.0, MaxCost(0.1), PlanningLimits())
     assert {route.nodes[1:-1] for route in plan.routes} == {(), ("azure-westus2-1",)}
     assert plan.prediction is not None and plan.prediction.cost_usd <= 0.1
     again = topology_from_document(json.loads(json.dumps(topology_document(plan)))).plan
@@ -84,7 +84,7 @@ def test_a_transfer_keeps_the_plans_shares_and_cost_and_leaves_nothing(
     assert done.code == 0, done.stderr
     assert differences(source, tmp_path / f"copy-{next(attempts) - 1}") == []
     summary = done.events[-1]
-    plan = plan_overlay(
+    plan = plan_gateways(
         sky_catalog(read_sky_file(file), load_catalog()),
         Region.parse(SOURCE),
         Region.parse(SINK),

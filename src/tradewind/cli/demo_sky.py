@@ -18,7 +18,7 @@ from tradewind.catalog.load import load_catalog
 from tradewind.cli.demo_sample import SampleFiles, affordable_bytes, choose_sample, require_same, trees_of
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.client import Client
-from tradewind.engine.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
+from tradewind.engine.overlay import chunk_bytes_for, pace_bytes_per_s, plan_beside_direct, with_room_for
 from tradewind.engine.report import proof_words
 from tradewind.engine.request import Options
 from tradewind.engine.running import RunningJob
@@ -27,16 +27,11 @@ from tradewind.errors import JobFailed, TradewindError
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.fleet.sky_world import sky_world
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, Summary
-from tradewind.model.goal import MaxCost
 from tradewind.model.job import MIN_FILE_CHUNK_BYTES
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan
 from tradewind.model.region import Region
 from tradewind.model.units import format_bytes, format_duration, format_gbps, format_rate, format_usd
-from tradewind.planner.baseline import direct
-from tradewind.planner.gateways import assign_gateways
-from tradewind.planner.network import PlanningLimits
-from tradewind.planner.plan import prepare, solve_overlay
 from tradewind.sky.file import network_from_document
 from tradewind.sky.network import EmulatedNetwork
 from tradewind.sky.running import Sky
@@ -114,13 +109,8 @@ def run_in_sky(args: Namespace, place: Path, terminal: Terminal) -> int:
 
 def _plans(network: EmulatedNetwork, sample: SampleFiles) -> tuple[Plan, Plan]:
     """Direct with one machine at each end, and the fastest overlay for COST_FACTOR times its price."""
-    transfer = prepare(
-        sky_catalog(network, load_catalog()), SOURCE, SINK, sample.bytes / 1e9, PlanningLimits(machines_per_region=1)
-    )
-    straight = direct(transfer)
-    assert straight is not None, "the packaged catalog has a link between all its regions"
-    overlay = solve_overlay(transfer, MaxCost(straight.cost.total_usd * COST_FACTOR))
-    return assign_gateways(straight, lead_region=str(SOURCE)), assign_gateways(overlay, lead_region=str(SOURCE))
+    catalog, volume_gb = sky_catalog(network, load_catalog()), sample.bytes / 1e9
+    return plan_beside_direct(catalog, SOURCE, SINK, volume_gb, cost_factor=COST_FACTOR, machines_per_region=1)
 
 
 def _introduce(network: EmulatedNetwork, plans: tuple[Plan, Plan], terminal: Terminal) -> None:

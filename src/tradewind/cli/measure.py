@@ -5,22 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import defaultdict
-from itertools import permutations
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
 from tradewind.cli.config import parse_count
 from tradewind.errors import CeilingReached, UsageError
-from tradewind.model.region import Region
 from tradewind.model.units import format_count, format_duration, format_gbps, format_usd, parse_duration_s, parse_usd
 
 if TYPE_CHECKING:
     from tradewind.measure.campaign import Campaign, MeasuredLink
-    from tradewind.measure.probe import ProbeSettings
-    from tradewind.sky.network import EmulatedNetwork
-    from tradewind.sky.running import Sky
 
 USAGE = "[OPTION]… --sky FILE [REGION|FROM,TO]…"
 HELP = """\
@@ -58,31 +51,29 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Measures. Raises CeilingReached if the budget left links unmeasured."""
-    from tradewind.catalog.load import catalog_folder, load_catalog
     from tradewind.engine.skies import sky_of
-    from tradewind.fleet.sky_catalog import sky_catalog
-    from tradewind.measure.campaign import Campaign
+    from tradewind.measure.emulated import measure_sky, sky_campaign, write_measured
     from tradewind.measure.probe import ProbeSettings
-    from tradewind.sky.file import read_sky_file
 
     if not 1 <= args.connections <= 64:
         raise UsageError(f"--connections must be 1 to 64, not {args.connections}")
     if not (0 <= args.warm_up <= 60 and 0.001 <= args.lasting <= 60):
         raise UsageError("--warm-up and --for are at most 60s")
-    network = read_sky_file(args.sky)
-    pairs = _pairs(args.links, network)
     settings = ProbeSettings(args.connections, args.warm_up, args.lasting)
-    catalog = sky_catalog(network, load_catalog(catalog_folder(args.state_dir)))
-    campaign = Campaign(catalog, pairs, settings, shared=_shared(network))
+    campaign = sky_campaign(args.sky, args.links, settings, state_dir=args.state_dir)
     _announce(args, campaign)
     links: list[MeasuredLink] = []
     try:
         with sky_of(args.sky, args.state_dir) as sky:
-            _measure(args, campaign, sky, links)
+            for link in measure_sky(
+                campaign, sky, state_dir=args.state_dir, gateway=args.gateway, max_cost_usd=args.max_cost
+            ):
+                links.append(link)
+                _show(args, link)
     finally:
         # Also when it is stopped half-way, for it was paid for. Without anything new a file from before stays.
         if args.out and links:
-            _write(args, links, settings)
+            write_measured(args.out, links, settings, args.sky)
         if links and not args.json:
             egress_usd, machines_usd = sum(link.usd for link in links), campaign.machines_usd
             print(
@@ -90,50 +81,13 @@ def run(args: Namespace) -> int:
                 f"{format_usd(egress_usd)} egress, {format_usd(machines_usd)} machines",
                 file=sys.stderr,
             )
-    if len(links) < len(pairs):
+    if len(links) < len(campaign.pairs):
         raise CeilingReached(
-            f"{len(links)} of {format_count(len(pairs), 'link')} measured; the next round could exceed --max-cost",
+            f"{len(links)} of {format_count(len(campaign.pairs), 'link')} measured; "
+            "the next round could exceed --max-cost",
             hint="raise it, or measure fewer links",
         )
     return 0
-
-
-def _pairs(words: list[str], network: EmulatedNetwork) -> list[tuple[Region, Region]]:
-    """All ordered pairs of the regions given, or of the sky; and those named one by one. Raises UsageError."""
-    known = {machine.region for machine in network.machines}
-    linked = {(network.machines[path.src].region, network.machines[path.dst].region) for path in network.paths}
-    regions, single = [], []
-    for word in words:
-        named = [_region(part, known) for part in word.split(",")]
-        if len(named) == 1:
-            regions.append(named[0])
-        elif len(named) == 2 and named[0] != named[1]:
-            single.append((named[0], named[1]))
-        else:
-            raise UsageError(f"{word}: neither REGION nor FROM,TO")
-    chosen = list(permutations(dict.fromkeys(regions), 2)) if words else list(permutations(sorted(known), 2))
-    return [pair for pair in dict.fromkeys([*chosen, *single]) if pair in linked]
-
-
-def _region(text: str, known: set[Region]) -> Region:
-    try:
-        region = Region.parse(text)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    if region not in known:
-        raise UsageError(f"the sky has no {region}", hint=f"it has {', '.join(map(str, sorted(known)))}")
-    return region
-
-
-def _shared(network: EmulatedNetwork) -> dict[tuple[Region, Region], set[int]]:
-    """The pipes of each pair's first machines, which other pairs may share."""
-    first = {machine.region: index for index, machine in reversed(list(enumerate(network.machines)))}
-    pipes: dict[tuple[Region, Region], set[int]] = defaultdict(set)
-    for path in network.paths:
-        ends = network.machines[path.src].region, network.machines[path.dst].region
-        if (path.src, path.dst) == (first[ends[0]], first[ends[1]]):
-            pipes[ends].add(path.pipe)
-    return pipes
 
 
 def _announce(args: Namespace, campaign: Campaign) -> None:
@@ -157,20 +111,6 @@ def _announce(args: Namespace, campaign: Campaign) -> None:
         confirm(f"Spend up to {format_usd(quote.usd_most)}?")
 
 
-def _measure(args: Namespace, campaign: Campaign, sky: Sky, links: list[MeasuredLink]) -> None:
-    """Adds each link to `links` as soon as it is known."""
-    from tradewind.engine.jobs import JobStore
-    from tradewind.fleet.journal import FleetJournal
-    from tradewind.fleet.sky import SkyProvider
-    from tradewind.gateway.binary import find_gateway
-
-    journal = FleetJournal(JobStore(args.state_dir).state_dir)
-    binary = args.gateway or find_gateway()
-    for link in campaign.run(SkyProvider(sky, binary, journal), journal, binary, max_cost_usd=args.max_cost):
-        links.append(link)
-        _show(args, link)
-
-
 def _show(args: Namespace, link: MeasuredLink) -> None:
     again = link.result.sent_again
     if args.json:
@@ -190,14 +130,3 @@ def _show(args: Namespace, link: MeasuredLink) -> None:
         return
     lost = "" if again is None else f"  {again:7.2%} sent again"
     print(f"{link.src} → {link.dst}  {format_gbps(link.result.gbps)}  {link.result.rtt_ms:.1f} ms{lost}", flush=True)
-
-
-def _write(args: Namespace, links: list[MeasuredLink], settings: ProbeSettings) -> None:
-    import datetime
-
-    from tradewind.catalog.user_files import write_links
-    from tradewind.measure.campaign import figure_of
-
-    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    source = f"tradewind measure, {Path(args.sky).name}"
-    write_links(Path(args.out), [((link.src, link.dst), figure_of(link, settings, date, source)) for link in links])

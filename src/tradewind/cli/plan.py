@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from tradewind.model.overlay import plan_document
 from tradewind.model.units import BYTES_PER_GB, parse_bytes, parse_duration_s, parse_rate_gbps, parse_volume_gb
 
 if TYPE_CHECKING:
-    from tradewind.planner.plan import Transfer
+    from tradewind.engine.planning import Transfer
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
 HELP = """\
@@ -163,15 +164,18 @@ def parse_plot(text: str) -> str:
 
 def run(args: Namespace) -> int:
     """Plans and shows."""
-    from tradewind.engine.planning import planned, with_effort
+    from tradewind.engine.planning import planned, read_question, with_effort
+    from tradewind.render.plans import MulticastPlan
 
     started_s = time.perf_counter()
-    transfer, goal = _problem(args) if args.problem else _asked(args)
+    if args.problem:
+        _refuse_beside_a_problem(args)
+        transfer, goal = read_question(Path(args.problem), f"{SAID_BY_A_PROBLEM['max_vms']} of the problem file")
+    else:
+        transfer, goal = _prepared(args), _goal(args, args.volume or VOLUME_GB)
     transfer = with_effort(transfer, args.effort)
-    if len(transfer.formulation.sinks) > 1:
-        from tradewind.cli.plan_many import run_many
-
-        return run_many(args, transfer, goal)
+    if args.topology_file and len(transfer.formulation.sinks) > 1:
+        raise UsageError("--topology takes one destination", hint="leave it out, or plan for each alone")
     try:
         plan = planned(transfer, goal, started_s)
     except InfeasibleGoal as error:
@@ -179,7 +183,7 @@ def run(args: Namespace) -> int:
             raise
         print(json.dumps(infeasible_document(error)))
         return error.exit_code
-    if args.topology_file:
+    if args.topology_file and not isinstance(plan, MulticastPlan):
         _write_topology(args.topology_file, plan)
     frontier = plan.frontier() if args.frontier or args.plot else None
     if args.json:
@@ -187,11 +191,11 @@ def run(args: Namespace) -> int:
     else:
         _show(args, plan, frontier)
     if args.plot:
-        draw(args.plot, plan, frontier)
+        _draw(args.plot, plan, frontier)
     return 0
 
 
-def draw(path: str, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None) -> None:
+def _draw(path: str, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None) -> None:
     """Writes the picture and says so. Raises UsageError if the file cannot be written."""
     plan.plot(path, frontier=frontier)
     print(f"drawn to {path}", file=sys.stderr)
@@ -225,10 +229,9 @@ def frontier_document(frontier: TransferFrontier) -> dict[str, object]:
 
 def _write_topology(path: str, plan: TransferPlan) -> None:
     """Raises TopologyError if the plan has more routes or connections than gateways take."""
-    from tradewind.engine.topology import topology_document
-    from tradewind.planner.gateways import assign_gateways
+    from tradewind.engine.planning import topology_of
 
-    document = topology_document(assign_gateways(plan.overlay))
+    document = topology_of(plan)
     try:
         Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
@@ -236,8 +239,7 @@ def _write_topology(path: str, plan: TransferPlan) -> None:
     print(f"gateways and routes written to {path}", file=sys.stderr)
 
 
-def _asked(args: Namespace) -> tuple[Transfer, Goal]:
-    from tradewind.catalog.load import catalog_folder
+def _prepared(args: Namespace) -> Transfer:
     from tradewind.engine.planning import MACHINES_PER_REGION, prepared
 
     if not args.source or not args.destination:
@@ -247,20 +249,18 @@ def _asked(args: Namespace) -> tuple[Transfer, Goal]:
         )
     if args.exactly and args.min_throughput is None:
         raise UsageError("--exactly goes with --min-throughput", hint="for example --min-throughput 2Gbit/s --exactly")
-    volume_gb = args.volume or VOLUME_GB
-    transfer = prepared(
+    return prepared(
         args.source,
         [args.destination, *args.more_destinations],
-        volume_gb=volume_gb,
+        volume_gb=args.volume or VOLUME_GB,
         max_vms=args.max_vms or MACHINES_PER_REGION,
         vm_types=args.vm_type,
         spot=args.spot,
         compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
         egress_used_gb=args.egress_used or 0.0,
         objects=args.objects,
-        catalog=catalog_folder(args.state_dir),
+        state_dir=args.state_dir,
     )
-    return transfer, _goal(args, volume_gb)
 
 
 def _goal(args: Namespace, volume_gb: float) -> Goal:
@@ -274,31 +274,6 @@ def _goal(args: Namespace, volume_gb: float) -> Goal:
     return Cheapest() if args.cheapest else Fastest() if args.fastest else Soonest()
 
 
-def _problem(args: Namespace) -> tuple[Transfer, Goal]:
-    from tradewind.catalog.problem import read_problem
-    from tradewind.planner.network import PlanningLimits
-    from tradewind.planner.plan import prepare
-
-    _refuse_beside_a_problem(args)
-    problem = read_problem(Path(args.problem))
-    limits = PlanningLimits(
-        problem.machines_per_region,
-        connections_per_machine=problem.connections_per_machine,
-        machines_setting=f"{SAID_BY_A_PROBLEM['max_vms']} of the problem file",
-    )
-    if len(problem.destinations) > 1:
-        from tradewind.planner.multicast import prepare_multicast
-
-        several = prepare_multicast(
-            problem.catalog, problem.source, problem.destinations, problem.volume_gb, limits, boot_s=problem.boot_s
-        )
-        return several, problem.goal
-    transfer = prepare(
-        problem.catalog, problem.source, problem.destination, problem.volume_gb, limits, boot_s=problem.boot_s
-    )
-    return transfer, problem.goal
-
-
 def _refuse_beside_a_problem(args: Namespace) -> None:
     """Raises UsageError for the first option that the file would say, or that no file can say."""
     for name, key in SAID_BY_A_PROBLEM.items():
@@ -310,9 +285,15 @@ def _refuse_beside_a_problem(args: Namespace) -> None:
         raise UsageError(f"{option} cannot be combined with --problem: the problem file has all settings", hint=hint)
 
 
-def _document(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None) -> dict[str, object]:
+def _document(
+    args: Namespace, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None
+) -> dict[str, object]:
+    from tradewind.render.plans import MulticastPlan
+
     document: dict[str, object] = plan.to_document()
-    if args.compare:
+    if isinstance(plan, MulticastPlan):
+        document["compare"] = [asdict(alternative) for alternative in plan.compare()]
+    elif args.compare:
         document["compare"] = [{"name": a.name, "remark": a.remark, **plan_document(a.plan)} for a in plan.compare()]
     if args.explain:
         document |= offers_document(plan)
@@ -321,22 +302,35 @@ def _document(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | 
     return document
 
 
-def _show(args: Namespace, plan: TransferPlan, frontier: TransferFrontier | None) -> None:
+def _show(args: Namespace, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None) -> None:
     from shutil import get_terminal_size
 
-    from tradewind.engine.planning import outruns_boot
     from tradewind.render import words
 
     columns = get_terminal_size((words.COLUMNS, 24)).columns
-    lines = words.plan_lines(plan.overlay, columns)
-    alone = outruns_boot(plan.transfer)
-    if alone is not None:
-        lines += ["", *words.without_machines_lines(alone, columns)]
+    lines, comparison = _plan_and_comparison(args, plan, columns)
     if args.explain:
         lines += words.explain_lines(plan.overlay, plan.would_help(), columns)
-    if args.compare:
-        lines += words.compare_lines(plan.compare(), columns)
+    lines += comparison
     if args.frontier and frontier is not None:
         lines += words.frontier_lines(frontier.frontier)
     print("\n".join(lines))
     sys.stdout.flush()
+
+
+def _plan_and_comparison(
+    args: Namespace, plan: TransferPlan | MulticastPlan, columns: int
+) -> tuple[list[str], list[str]]:
+    """Return the lines of the plan, and those that compare it; several destinations are always compared."""
+    from tradewind.engine.planning import outruns_boot
+    from tradewind.render import words
+    from tradewind.render.plans import MulticastPlan
+    from tradewind.render.tree_words import alternative_lines, tree_lines
+
+    if isinstance(plan, MulticastPlan):
+        return tree_lines(plan.overlay, columns), alternative_lines(plan.compare(), columns)
+    lines = words.plan_lines(plan.overlay, columns)
+    alone = outruns_boot(plan.transfer)
+    if alone is not None:
+        lines += ["", *words.without_machines_lines(alone, columns)]
+    return lines, words.compare_lines(plan.compare(), columns) if args.compare else []

@@ -28,6 +28,21 @@ SOURCES_SHOWN_MAX = 3
 
 def add_transfer_arguments(parser: ArgumentParser) -> None:
     """All options of a transfer."""
+    _add_object_arguments(parser)
+    add_filter_arguments(parser)
+    _add_limit_arguments(parser)
+    _add_goal_arguments(parser)
+    _add_gateway_arguments(parser)
+    add_side_arguments(parser, "src", "source side")
+    add_side_arguments(parser, "dst", "destination side", repeated=True)
+    files = parser.add_argument_group("local files")
+    files.add_argument("--fsync", action="store_true", help="flush to the disk before a write counts as done")
+    files.add_argument(
+        "--follow-symlinks", action="store_true", help="copy what symbolic links point to (else they are skipped)"
+    )
+
+
+def _add_object_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="*", help="sources, and the destination last")
     parser.add_argument(
         "--to",
@@ -62,7 +77,9 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; may be repeated"
     )
-    add_filter_arguments(parser)
+
+
+def _add_limit_arguments(parser: ArgumentParser) -> None:
     speed = parser.add_argument_group("speed and limits")
     add_setting(speed, "limit_rate", metavar="RATE")
     add_setting(speed, "chunk_size", metavar="SIZE")
@@ -76,6 +93,9 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
         help="maximum bytes to send, over all runs of the job and including lost bytes, but not requests repeated to a "
         "destination store (exit code 8)",
     )
+
+
+def _add_goal_arguments(parser: ArgumentParser) -> None:
     goal = parser.add_argument_group(
         "goal of the plan (one of them; default: the fastest at the cost of the direct path; --via sky: the fastest)",
         "Between stores in known regions (as the store reports, or set with --src-region aws:us-east-1), --dry-run\n"
@@ -95,35 +115,31 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     goal.add_argument(
         "--max-vms", metavar="N", type=typed(parse_machines), help="maximum machines per region (default 8)"
     )
-    way = parser.add_argument_group("gateways")
-    way.add_argument(
+
+
+def _add_gateway_arguments(parser: ArgumentParser) -> None:
+    gateways = parser.add_argument_group("gateways")
+    gateways.add_argument(
         "--topology", metavar="FILE", help="send through the gateways in FILE (docs/reference/topology.md)"
     )
-    way.add_argument(
+    gateways.add_argument(
         "--via",
         choices=("local", "sky", "auto"),
         default="local",
         help="where the bytes go: local: through this machine (default); sky: through gateways in the machines of a "
         "sky, as planned; auto: sky if it has machines in the regions of both sides, else local",
     )
-    way.add_argument(
+    gateways.add_argument(
         "--sky", metavar="FILE", help="sky file for --via sky and auto; the sky is started for this job if it is not up"
     )
-    way.add_argument(
+    gateways.add_argument(
         "--replan",
         action="store_true",
         help="with --via sky: plan again and change the routes when a route falls clearly short of its planned rate",
     )
-    add_setting(way, "compress")
-    add_setting(way, "seal")
-    way.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
-    add_side_arguments(parser, "src", "source side")
-    add_side_arguments(parser, "dst", "destination side", repeated=True)
-    files = parser.add_argument_group("local files")
-    files.add_argument("--fsync", action="store_true", help="flush to the disk before a write counts as done")
-    files.add_argument(
-        "--follow-symlinks", action="store_true", help="copy what symbolic links point to (else they are skipped)"
-    )
+    add_setting(gateways, "compress")
+    add_setting(gateways, "seal")
+    gateways.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
 
 
 def split_paths(args: Namespace) -> None:
@@ -186,17 +202,19 @@ def transfer(args: Namespace, options: Options) -> int:
 def _run(args: Namespace, options: Options, detached: DetachedProcess | None) -> int:
     from tradewind.cli.deleting import run_with_question
     from tradewind.cli.follow import follow
-    from tradewind.cli.plan_preview import preview_of
+    from tradewind.cli.plan_preview import PreviewLines
     from tradewind.cli.via import agree, request_of, show_proposal
     from tradewind.engine.engine import Engine
+    from tradewind.engine.preview import preview_of
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         client = engine.client
         confirm_cost(args)
-        preview = preview_of(args, options, client)
+        request = request_of(args, options)
+        preview = PreviewLines(args, preview_of(client, request))
         preview.say_before()
         note = None if args.dry_run else _unfinished(client, args)
-        proposal = engine.propose(request_of(args, options))
+        proposal = engine.propose(request)
         show_proposal(args, proposal)
         agree(args, proposal)
         with follow(args, preview.after_dry_run) as follower:

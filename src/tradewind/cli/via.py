@@ -8,33 +8,46 @@ from argparse import Namespace
 from tradewind.engine.proposal import Proposal, Request
 from tradewind.engine.request import Options
 from tradewind.errors import UsageError
+from tradewind.model.goal import Deadline, MinThroughput
 
-__all__ = ["agree", "request_of", "show_proposal"]
+__all__ = ["GOAL_OPTIONS", "agree", "goal_options", "request_of", "show_proposal"]
+
+GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
 
 #: A plan that costs more than this is asked about on a terminal, unless -y or a ceiling was given.
 ASK_ABOVE_USD = 1.0
 
 
+def goal_options(args: Namespace) -> list[str]:
+    """Return the options given that set a goal; more than one contradict each other."""
+    given = {"--max-cost": args.max_cost, "--min-throughput": args.min_throughput, "--deadline": args.deadline}
+    return [name for name, value in given.items() if value is not None]
+
+
 def request_of(args: Namespace, options: Options) -> Request:
     """Return the request of a transfer's arguments. Raises UsageError for options that exclude each other."""
-    from tradewind.cli.plan_preview import goal_options
-
-    request = Request(args.sources, args.destinations, options, args.verb, args.topology, args.sky, args.via)
+    goals = goal_options(args)
     if args.via == "local":
         if args.sky is not None or args.replan:
             raise UsageError(f"--{'replan' if args.sky is None else 'sky'} goes with --via sky")
-        return request
-    from dataclasses import replace
-
-    from tradewind.model.goal import Deadline, MinThroughput
-
-    goals = goal_options(args)
+        if args.topology is not None:
+            others = [name for name in (*goals, *(["--max-vms"] if args.max_vms else [])) if name != "--max-cost"]
+            if others:
+                raise UsageError(f"{others[0]} and --topology cannot be combined", hint="leave one of them out")
+        elif goals and len(args.destinations) != 1:
+            raise UsageError(f"{goals[0]} plans for one destination", hint="give one DST, or --topology")
     if len(goals) > 1:
         raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
-    kind, usd = args.max_cost or (None, None)
     goal = None if args.min_throughput is None else MinThroughput(args.min_throughput)
-    return replace(
-        request,
+    kind, usd = args.max_cost or (None, None)
+    return Request(
+        args.sources,
+        args.destinations,
+        options,
+        args.verb,
+        args.topology,
+        args.sky,
+        args.via,
         goal=goal if args.deadline is None else Deadline(args.deadline),
         ceiling_usd=usd if kind == "usd" else None,
         ceiling_usd_per_gb=usd if kind == "usd_per_gb" else None,

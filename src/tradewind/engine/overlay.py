@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Goal, MaxCost
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
 from tradewind.model.plan import Plan
 from tradewind.model.program import GatewayLimits
 from tradewind.model.region import Region
+from tradewind.planner.baseline import direct
 from tradewind.planner.gateways import assign_gateways
 from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import prepare, solve_overlay
@@ -22,7 +24,8 @@ __all__ = [
     "RETRY_RESERVE",
     "chunk_bytes_for",
     "pace_bytes_per_s",
-    "plan_overlay",
+    "plan_beside_direct",
+    "plan_gateways",
     "with_room_for",
 ]
 
@@ -38,7 +41,7 @@ CHUNKS_PER_CONNECTION = 2
 GATEWAY_BYTES_MAX = 1 << 30
 
 
-def plan_overlay(
+def plan_gateways(
     catalog: Catalog,
     source: Region,
     destination: Region,
@@ -58,6 +61,27 @@ def plan_overlay(
         goal = MaxCost(goal.usd * (1 - RETRY_RESERVE))
     overlay = solve_overlay(prepare(catalog, source, destination, volume_gb, limits, objects=objects), goal)
     return assign_gateways(overlay, lead_region=str(source))
+
+
+def plan_beside_direct(
+    catalog: Catalog,
+    source: Region,
+    destination: Region,
+    volume_gb: float,
+    *,
+    cost_factor: float,
+    machines_per_region: int,
+) -> tuple[Plan, Plan]:
+    """Plan the direct path, and the fastest overlay for `cost_factor` times its cost.
+
+    Raises UsageError, and InfeasibleGoal where the regions have no direct link.
+    """
+    transfer = prepare(catalog, source, destination, volume_gb, PlanningLimits(machines_per_region))
+    straight = direct(transfer)
+    if straight is None:
+        raise InfeasibleGoal(f"no link is known from {source} to {destination}", hint=None, nearest=None)
+    overlay = solve_overlay(transfer, MaxCost(straight.cost.total_usd * cost_factor))
+    return assign_gateways(straight, lead_region=str(source)), assign_gateways(overlay, lead_region=str(source))
 
 
 def pace_bytes_per_s(plan: Plan) -> int | None:

@@ -7,15 +7,17 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, overload
 
 from tradewind.catalog.load import catalog_folder, load_catalog
+from tradewind.engine.topology import topology_document
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.planner.baseline import direct, gridftp
+from tradewind.planner.gateways import assign_gateways
 from tradewind.planner.multicast import prepare_multicast, solve_multicast
 from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import Transfer, prepare, solve_overlay
@@ -24,6 +26,7 @@ from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 __all__ = [
     "GoalName",
     "MulticastPlan",
+    "Transfer",
     "TransferFrontier",
     "TransferPlan",
     "frontier",
@@ -31,8 +34,11 @@ __all__ = [
     "outruns_boot",
     "plan",
     "planned",
-    "planned_trees",
+    "planned_multicast",
+    "planned_overlay",
     "prepared",
+    "read_question",
+    "topology_of",
     "trace",
     "with_effort",
 ]
@@ -130,7 +136,7 @@ def plan(
         catalog=catalog,
     )
     transfer = with_effort(transfer, effort)
-    return planned_trees(transfer, wanted, started_s) if _several(transfer) else planned(transfer, wanted, started_s)
+    return planned(transfer, wanted, started_s)
 
 
 def frontier(
@@ -160,20 +166,22 @@ def frontier(
     )
 
 
-def planned(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan:
+def planned(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan | MulticastPlan:
+    """Return the plan for a goal, by the number of destinations; arguments as in `planned_overlay`."""
+    several = len(transfer.formulation.sinks) > 1
+    return (planned_multicast if several else planned_overlay)(transfer, goal, started_s)
+
+
+def planned_overlay(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan:
     """The plan for a goal; `started_s` is the `time.perf_counter` at which the question was asked."""
     overlay = solve_overlay(transfer, goal)
     return TransferPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
 
 
-def planned_trees(transfer: Transfer, goal: Goal, started_s: float) -> MulticastPlan:
-    """The plan for a goal and several destinations; arguments as in `planned`."""
+def planned_multicast(transfer: Transfer, goal: Goal, started_s: float) -> MulticastPlan:
+    """The plan for a goal and several destinations; arguments as in `planned_overlay`."""
     overlay = solve_multicast(transfer, goal)
     return MulticastPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
-
-
-def _several(transfer: Transfer) -> bool:
-    return len(transfer.formulation.sinks) > 1
 
 
 def _refuse_single(destination: str | Sequence[str]) -> None:
@@ -269,8 +277,12 @@ def prepared(
     egress_used_gb: float = 0.0,
     objects: int | None = None,
     catalog: Catalog | str | os.PathLike[str] | None = None,
+    state_dir: str | None = None,
 ) -> Transfer:
-    """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast."""
+    """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast.
+
+    Without a catalog, that of `state_dir` is loaded.
+    """
     _refuse_figure("volume_gb", volume_gb)
     if objects is not None and (isinstance(objects, bool) or not isinstance(objects, int) or objects < 1):
         raise UsageError(f"at least one object is moved, not {objects!r}", hint="None assumes objects of 16 MiB")
@@ -281,7 +293,11 @@ def prepared(
         )
     if vm_types is not None and (isinstance(vm_types, str) or not vm_types):
         raise UsageError(f"vm_types is a list of machine types, not {vm_types!r}", hint="None takes all")
-    known = catalog if isinstance(catalog, Catalog) else load_catalog(Path(catalog) if catalog else catalog_folder())
+    known = (
+        catalog
+        if isinstance(catalog, Catalog)
+        else load_catalog(Path(catalog) if catalog else catalog_folder(state_dir))
+    )
     require_machine_types(known, vm_types or ())
     if not 0 < compression_ratio <= 1:
         raise UsageError(
@@ -300,6 +316,31 @@ def prepared(
     if len(destinations) > 1:
         return prepare_multicast(known, begin, destinations, volume_gb, limits, objects=objects)
     return prepare(known, begin, destinations[0], volume_gb, limits, objects=objects)
+
+
+def read_question(path: Path, machines_setting: str) -> tuple[Transfer, Goal]:
+    """Return the transfer and the goal of a problem file. `machines_setting` names its limit in hints.
+
+    Raises UsageError, ConfigError.
+    """
+    from tradewind.catalog.problem import read_problem
+
+    problem = read_problem(path)
+    limits = PlanningLimits(
+        problem.machines_per_region,
+        connections_per_machine=problem.connections_per_machine,
+        machines_setting=machines_setting,
+    )
+    catalog, source, volume_gb = problem.catalog, problem.source, problem.volume_gb
+    if len(problem.destinations) > 1:
+        several = prepare_multicast(catalog, source, problem.destinations, volume_gb, limits, boot_s=problem.boot_s)
+        return several, problem.goal
+    return prepare(catalog, source, problem.destination, volume_gb, limits, boot_s=problem.boot_s), problem.goal
+
+
+def topology_of(plan: TransferPlan) -> dict[str, Any]:
+    """Return the topology document of a plan's gateways. Raises TopologyError if they do not take that many routes."""
+    return dict(topology_document(assign_gateways(plan.overlay)))
 
 
 def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:

@@ -173,7 +173,7 @@ def _why_local(request: Request) -> str | None:
 
 def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, Region]) -> Proposal:
     from tradewind.catalog.load import catalog_folder, load_catalog
-    from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
+    from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways, with_room_for
     from tradewind.engine.replan import PlanRequest
     from tradewind.fleet.sky_catalog import sky_catalog
     from tradewind.planner.network import PlanningLimits
@@ -196,7 +196,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     limits = PlanningLimits(machines_per_region=request.machines_per_region or len(sky.machines))
     ceiling_usd = _ceiling_usd(request, volume_gb)
     goal = request.goal or (Fastest() if ceiling_usd is None else MaxCost(ceiling_usd))
-    plan = plan_overlay(catalog, *regions, volume_gb, goal, limits, objects=objects or None)
+    plan = plan_gateways(catalog, *regions, volume_gb, goal, limits, objects=objects or None)
     if options.dry_run:
         return replace(made, plan=plan)
     options = replace(options, chunk_bytes=_chunk_bytes(request, plan, network.scale))

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from tradewind.engine.overlay import pace_bytes_per_s, plan_overlay, with_room_for
+from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways, with_room_for
 from tradewind.engine.rates import Shortfall
 from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
@@ -136,7 +136,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     if plan_request.objects is not None and state.total_bytes > 0:
         objects = max(1, round(plan_request.objects * state.left_bytes / state.total_bytes))
     try:
-        found = plan_overlay(
+        found = plan_gateways(
             catalog, plan_request.source, plan_request.destination, left_gb, goal, limits, objects=objects
         )
     except InfeasibleGoal as error:
@@ -144,7 +144,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
         if error.nearest is None or isinstance(goal, MaxCost):
             return None
         nearest = error.nearest.goal
-        found = plan_overlay(
+        found = plan_gateways(
             catalog, plan_request.source, plan_request.destination, left_gb, nearest, limits, objects=objects
         )
     except UsageError:

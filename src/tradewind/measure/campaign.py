@@ -75,7 +75,7 @@ class Campaign:
         """`shared` names links that several pairs use. Raises UsageError."""
         self.settings = settings or ProbeSettings()
         self._catalog = catalog
-        wanted = list(pairs)
+        wanted = self.pairs = tuple(pairs)
         self.regions: Sequence[Region] = sorted({region for pair in wanted for region in pair})
         if not wanted:
             raise UsageError("there is nothing to measure", hint="name two regions or more")

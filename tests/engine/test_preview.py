@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.engine import regions
+from tradewind.engine import preview
 from tradewind.engine.request import store_spec
 from tradewind.errors import UsageError
 from tradewind.model.region import Region
@@ -35,7 +35,7 @@ def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_known_without_asking(url: str, access: Access, region: str | None) -> None:
-    found = regions.known_region(parse_url(url, cwd="/"), access)
+    found = preview.known_region(parse_url(url, cwd="/"), access)
     assert found.region == (None if region is None else Region.parse(region))
 
 
@@ -58,16 +58,16 @@ def test_what_is_known_without_asking(url: str, access: Access, region: str | No
 def test_an_answer_is_believed_of_a_cloud_alone(
     monkeypatch: pytest.MonkeyPatch, url: str, access: Access, answer: dict[str, str], region: str | None, because: str
 ) -> None:
-    monkeypatch.setattr(regions, "ask_task", lambda _, task: [answer for _ in task["stores"]])
-    (found,) = regions.find_regions([(parse_url(url, cwd="/"), access)], "gateway")
+    monkeypatch.setattr(preview, "ask_task", lambda _, task: [answer for _ in task["stores"]])
+    (found,) = preview.find_regions([(parse_url(url, cwd="/"), access)], "gateway")
     assert found.region == (None if region is None else Region.parse(region))
     assert because in found.because
 
 
 def test_who_says_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "ask_task", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(preview, "ask_task", lambda *_: pytest.fail("asked"))
     side = (parse_url("s3://b", cwd="/"), Access(region="aws:eu-west-1"))
-    assert regions.find_regions([side, side], "gateway")[0].region == Region("aws", "eu-west-1")
+    assert preview.find_regions([side, side], "gateway")[0].region == Region("aws", "eu-west-1")
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_a_compatible_server_is_not_signed_for_by_where_it_stands() -> None:
 
 def test_half_a_region_is_refused() -> None:
     with pytest.raises(UsageError, match="'aws:' is not a region"):
-        regions.known_region(parse_url("s3://b/k", cwd="/"), Access(region="aws:"))
+        preview.known_region(parse_url("s3://b/k", cwd="/"), Access(region="aws:"))

@@ -1,0 +1,236 @@
+"""What a plan between the regions of both sides would gain a transfer that goes through this machine.
+
+The region of each side is what the user, the address or the store itself states. Planning loads the solver and
+needs the volume, so it happens only on request. `preview_of` asks the stores only for a dry run or a goal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tradewind.engine.aws_profile import s3_endpoint
+from tradewind.engine.client import Client
+from tradewind.engine.proposal import Request
+from tradewind.engine.request import store_spec
+from tradewind.errors import UsageError
+from tradewind.gateway.task import ask_task
+from tradewind.model.document import to_document
+from tradewind.model.event import Summary
+from tradewind.model.goal import Goal, MaxCost
+from tradewind.model.region import Region, parse_region
+from tradewind.model.store import Access
+from tradewind.model.url import Location, parse_url
+
+if TYPE_CHECKING:
+    from tradewind.planner.plan import Transfer
+    from tradewind.render.plans import TransferPlan
+
+__all__ = ["NoPlan", "Preview", "Side", "find_regions", "known_region", "named_region", "preview_of"]
+
+PROVIDERS = {"s3": "aws", "gs": "gcp", "az": "azure"}
+"""Provider whose region names apply to a store of this kind."""
+REPORTING_KINDS = {"s3", "gs", "r2"}
+"""Kinds of stores that report their region on request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side: its region, or why it is unknown."""
+
+    place: Location
+    region: Region | None
+    because: str
+
+
+def named_region(text: str | None) -> Region | None:
+    """The region in `aws:us-east-1`; None for a bare name, which only the store understands. Raises UsageError."""
+    return parse_region(text) if text and ":" in text else None
+
+
+def known_region(place: Location, access: Access) -> Side:
+    """Return the region that is known without a request: from an option such as --src-region, or from the address."""
+    named = named_region(access.region)
+    if named is not None:
+        return Side(place, named, "as said")
+    name = access.region or place.region
+    if place.kind in ("file", "mem", "pipe"):
+        return Side(place, None, f"{place} is not a cloud store")
+    if name and place.kind in PROVIDERS and _at_its_cloud(place, access):
+        return Side(place, Region(PROVIDERS[place.kind], name), "as said")
+    if place.kind == "az":
+        return Side(place, None, f"Azure does not report the region of {place.root}")
+    return Side(place, None, f"the region of {place.root} is not set")
+
+
+def find_regions(sides: Sequence[tuple[Location, Access]], gateway: str) -> list[Side]:
+    """As `known_region`; stores of which nothing is said are asked, together, one request or two each."""
+    found = [known_region(place, access) for place, access in sides]
+    open_questions = [
+        n for n, where in enumerate(found) if where.region is None and where.place.kind in REPORTING_KINDS
+    ]
+    if not open_questions:
+        return found
+    stores = [to_document(store_spec(sides[n][0].root, *sides[n])) for n in open_questions]
+    for n, answer in zip(open_questions, ask_task(gateway, {"task": "locate", "stores": stores}), strict=True):
+        found[n] = _answered(*sides[n], answer)
+    return found
+
+
+def _answered(place: Location, access: Access, answer: dict[str, str]) -> Side:
+    name, provider = answer.get("name"), answer.get("provider")
+    if "error" in answer:
+        return Side(place, None, f"the region of {place.root} cannot be determined: {answer['error']}")
+    if provider is None and place.kind == "s3" and _at_its_cloud(place, access):
+        provider = "aws"
+    if name and provider:
+        return Side(place, Region(provider, name), "the store says so")
+    return Side(place, None, f"{place.root} is in no known cloud region")
+
+
+def _at_its_cloud(place: Location, access: Access) -> bool:
+    """Return whether the store is the cloud itself, not a compatible server with regions of its own."""
+    endpoint = access.endpoint or place.endpoint
+    if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
+        endpoint = configured.url
+    if endpoint is None:
+        return True
+    host = urlsplit(endpoint).hostname or ""
+    return place.kind == "s3" and host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+CLOUDS = {"s3", "gs", "az", "r2"}
+ANY_VOLUME_GB = 1.0
+"""Volume for the check whether a plan is possible at all, before the real volume is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoPlan:
+    """Why a transfer has no plan. `unknown` has the options that would set the regions that are not known."""
+
+    because: str
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The plan that a transfer could have. Without sides there is nothing to plan, and nothing to report."""
+
+    client: Client
+    request: Request
+    sides: tuple[Side, Side] | None
+
+    @property
+    def has_goal(self) -> bool:
+        """Return whether the user set a goal: a plan is then required."""
+        return _has_goal(self.request)
+
+    @property
+    def known_regions(self) -> tuple[Region, Region] | None:
+        """Both regions, if they are known and differ."""
+        source, destination = (side.region for side in self.sides) if self.sides else (None, None)
+        return (source, destination) if source and destination and source != destination else None
+
+    def obstacle(self) -> NoPlan | None:
+        """Return why nothing can be planned, or None. Raises UsageError where a goal needs a region that is unknown."""
+        assert self.sides is not None
+        named = zip(("--src-region", "--dst-region"), self.sides, strict=True)
+        missing = {name: side.because for name, side in named if side.region is None}
+        if missing:
+            name, because = next(iter(missing.items()))
+            if self.has_goal:
+                hint = f"set the region, e.g. {name} aws:us-east-1; or use --topology"
+                raise UsageError(f"a goal needs the regions: {because}", hint=hint)
+            return NoPlan(because, tuple(missing))
+        source, destination = self.sides
+        if source.region == destination.region:
+            return NoPlan(f"source and destination are both in {source.region}")
+        return None
+
+    def count(self) -> Summary:
+        """Count what there is to move, by the rules of the transfer."""
+        request = self.request
+        options = replace(request.options, dry_run=True)
+        return self.client.start(request.source, request.destination, options, verb=request.verb).wait().summary
+
+    def plan(self, volume_gb: float, objects: int) -> TransferPlan | NoPlan:
+        """Return the plan; no plan where the transfer is done before machines have started.
+
+        Raises TradewindError if no plan meets the goal.
+        """
+        from tradewind.engine.planning import goal_of_direct, outruns_boot, planned_overlay
+        from tradewind.model.units import format_duration, format_volume
+        from tradewind.render.words import SHORTEST_S
+
+        started_s = perf_counter()
+        transfer = self._prepared(volume_gb, objects)
+        alone = outruns_boot(transfer)
+        if alone is not None:
+            return NoPlan(
+                f"machines take {format_duration(alone.boot_s)} to start, and {format_volume(volume_gb)} "
+                f"only {format_duration(max(alone.transfer_s, SHORTEST_S))} to move"
+            )
+        return planned_overlay(transfer, self._goal(volume_gb) or goal_of_direct(transfer), started_s)
+
+    def require_regions(self) -> None:
+        """Raise UsageError if both regions are known and the catalog has no links or machines to plan with."""
+        regions = {side.region for side in self.sides or ()}
+        if len(regions) == 2 and None not in regions:
+            self._prepared(ANY_VOLUME_GB)
+
+    def _goal(self, volume_gb: float) -> Goal | None:
+        request = self.request
+        if request.ceiling_usd_per_gb is not None:
+            return MaxCost(request.ceiling_usd_per_gb * volume_gb)
+        return request.goal if request.ceiling_usd is None else MaxCost(request.ceiling_usd)
+
+    def _prepared(self, volume_gb: float, objects: int | None = None) -> Transfer:
+        from tradewind.engine.planning import MACHINES_PER_REGION, prepared
+
+        assert self.sides is not None
+        return prepared(
+            str(self.sides[0].region),
+            str(self.sides[1].region),
+            volume_gb=volume_gb,
+            max_vms=self.request.machines_per_region or MACHINES_PER_REGION,
+            objects=objects or None,
+            state_dir=self.client.store.state_dir,
+        )
+
+
+def preview_of(client: Client, request: Request) -> Preview:
+    """Return the plan that a transfer could have. Stores are asked for their regions only for a dry run or a goal.
+
+    Raises:
+        UsageError: a goal where there is nothing to plan, or regions that cannot be planned for.
+    """
+    nothing = Preview(client, request, None)
+    if request.via not in (None, "local") or request.topology is not None:
+        return nothing
+    options, has_goal = request.options, _has_goal(request)
+    sources = (request.source,) if isinstance(request.source, (str, os.PathLike)) else tuple(request.source)
+    places = [parse_url(os.fspath(text), cwd=os.getcwd()) for text in (sources[0], *request.destinations)]
+    if len(places) != 2:
+        if has_goal:
+            raise UsageError("a goal plans for one destination", hint="give one DST, or --topology")
+        return nothing
+    reached = options.destination if isinstance(options.destination, Access) else options.destination[0]
+    pairs = list(zip(places, (options.source, reached), strict=True))
+    known = known_region(*pairs[0]), known_region(*pairs[1])
+    if not has_goal and any(place.kind not in CLOUDS and not named_region(access.region) for place, access in pairs):
+        one_is_known = any(side.region for side in known)
+        return Preview(client, request, known if options.dry_run and one_is_known else None)
+    if not (options.dry_run or has_goal):
+        return Preview(client, request, known)
+    source, destination = find_regions(pairs, client.gateway)
+    preview = Preview(client, request, (source, destination))
+    preview.require_regions()
+    return preview
+
+
+def _has_goal(request: Request) -> bool:
+    return any(of is not None for of in (request.goal, request.ceiling_usd, request.ceiling_usd_per_gb))
