@@ -9,6 +9,8 @@
 
 pub mod background;
 pub mod control;
+#[cfg(test)]
+mod directory_tree;
 pub mod drain;
 #[cfg(test)]
 mod drop_after;
@@ -31,5 +33,3 @@ mod stepped;
 pub mod stores;
 pub mod task;
 pub mod tls;
-#[cfg(test)]
-mod trees;

@@ -54,7 +54,7 @@ pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Readers of `GET /v1/events` at once; further ones are answered 429.
 pub const EVENT_READERS_MAX: usize = 16;
 /// Event lines kept for late and slow readers; beyond it the oldest are dropped and counted (see `control::events`).
-pub const EVENT_SPOOL_BYTES_MAX: usize = 16 << 20;
+pub const EVENT_BACKLOG_BYTES_MAX: usize = 16 << 20;
 /// Event lines handed to one connection at a time; a reader gets more when it has taken these.
 pub const EVENT_BATCH_BYTES: usize = 64 << 10;
 /// A reader of `GET /v1/events` gets an empty line after this time without an event.

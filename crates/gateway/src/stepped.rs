@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use tradewind_store::{
-    Checksums, Doomed, Download, Identity, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload,
+    Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource, PartTag, Payload,
     PendingUpload, Precondition, PutOptions, Result, Store, StoreLimits, UploadId, Written,
 };
 
@@ -189,7 +189,7 @@ impl Store for Stepped {
         self.step(self.store.copy_part(key, upload, part, source)).await
     }
 
-    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+    async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         self.step(self.store.delete(objects)).await
     }
 

@@ -39,8 +39,8 @@ pub use file::{Disk, Kernel};
 pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
-    Attributes, Doomed, Download, ListPage, ListRequest, ObjectInfo, PartSource, PartTag, Payload, PendingUpload,
-    PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
+    Attributes, Download, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource, PartTag, Payload,
+    PendingUpload, PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
 };
 pub use place::{
     BucketIdentity, Identity, Kinship, Likeness, Relation, compare_objects, follow_no_directories,
@@ -220,7 +220,7 @@ pub trait Store: Debug + Send + Sync {
     /// An object that is not in the state of its condition stays: [`ErrorKind::PreconditionFailed`]. Stores that can
     /// check the condition while they delete are asked to. The others look at the object right before they delete it;
     /// a write between the two is lost. Each back end documents which it is.
-    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>>;
+    async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>>;
 
     /// Returns whether [`Store::delete`] checks the state that a listing describes without a request of its own.
     fn checks_listed_deletes(&self) -> bool {

@@ -7,9 +7,9 @@
 
 use crate::precondition::another_state;
 use crate::{
-    Checksums, Doomed, Download, Error, ErrorKind, Expect, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,
-    Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits,
-    UploadId, Written,
+    Checksums, Download, Error, ErrorKind, Expect, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
+    PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription,
+    StoreLimits, UploadId, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -310,7 +310,7 @@ impl Store for MemStore {
         Err(self.error(ErrorKind::Unsupported, "copy part", key, "memory has nothing to copy from"))
     }
 
-    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+    async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         Ok(objects.iter().map(|_| Ok(())).collect())
     }
 

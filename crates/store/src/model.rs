@@ -226,14 +226,14 @@ pub struct PartSource {
 
 /// One object to delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Doomed {
+pub struct ObjectDeletion {
     /// Its key.
     pub key: String,
     /// State the object must be in; the default deletes whatever is there.
     pub condition: Precondition,
 }
 
-impl Doomed {
+impl ObjectDeletion {
     /// Whatever has this key.
     pub fn any(key: impl Into<String>) -> Self {
         Self { key: key.into(), condition: Precondition::default() }

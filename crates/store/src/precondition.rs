@@ -110,7 +110,7 @@ impl Precondition {
     }
 
     /// The verdict on the object at `url` that is to be deleted only in this state, and of which the store says `now`.
-    pub(crate) fn check_doomed(&self, url: String, now: &ObjectInfo) -> Result<()> {
+    pub(crate) fn check_for_deletion(&self, url: String, now: &ObjectInfo) -> Result<()> {
         if let Some(difference) = self.difference(now) {
             return Err(stays(url, difference));
         }
@@ -200,20 +200,20 @@ mod tests {
     fn a_silent_answer_is_no_leave_to_delete() {
         let silent = ObjectInfo { size_bytes: 1, ..ObjectInfo::default() };
         let url = || "s3://b/k".to_owned();
-        assert!(Precondition::exact(&object()).check_doomed(url(), &object()).is_ok());
-        let refused = Precondition::exact(&object()).check_doomed(url(), &silent).unwrap_err();
+        assert!(Precondition::exact(&object()).check_for_deletion(url(), &object()).is_ok());
+        let refused = Precondition::exact(&object()).check_for_deletion(url(), &silent).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::PreconditionFailed);
         let tagged = ObjectInfo { version: None, modified_unix_ms: 0, ..object() };
-        assert!(Precondition::exact(&object()).check_doomed(url(), &tagged).is_ok(), "one name is enough");
+        assert!(Precondition::exact(&object()).check_for_deletion(url(), &tagged).is_ok(), "one name is enough");
         let timed = ObjectInfo { etag: None, version: None, ..object() };
         assert!(
-            Precondition::exact(&object()).check_doomed(url(), &timed).is_err(),
+            Precondition::exact(&object()).check_for_deletion(url(), &timed).is_err(),
             "a time is no substitute for names"
         );
-        assert!(Precondition::listed(&timed).check_doomed(url(), &timed).is_ok());
-        assert!(Precondition::listed(&timed).check_doomed(url(), &silent).is_err());
+        assert!(Precondition::listed(&timed).check_for_deletion(url(), &timed).is_ok());
+        assert!(Precondition::listed(&timed).check_for_deletion(url(), &silent).is_err());
         assert!(
-            Precondition::listed(&silent).check_doomed(url(), &silent).is_err(),
+            Precondition::listed(&silent).check_for_deletion(url(), &silent).is_err(),
             "nothing but a length was ever known"
         );
     }

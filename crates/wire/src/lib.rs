@@ -5,19 +5,20 @@
 //!
 //! - [`frame`] is what lies on a connection: fixed headers, limits checked before anything is allocated.
 //! - [`intake`] follows the frames of one connection and says when a body begins, goes on, ends or is given up.
-//! - [`hop`] remembers what was passed on and not yet answered, and when a peer must be held for dead.
-//! - [`lead`] decides what to send where, what to try again, and when an object is finished or failed.
+//! - [`flights`] remembers what was passed on and not yet answered, and [`liveness`] when a peer counts as dead.
+//! - [`scheduler`] decides for the lead what to send where, what to try again, and when an object is finished or failed.
 //!
 //! Goals: nobody but the lead believes that work is done, and the lead believes it only when a reply says so; nothing
 //! grows without a named limit. Not goals: exactly-once delivery of a *request* (writes are idempotent instead), order
 //! between requests, secrecy (TLS and sealing are the gateway's).
 
 pub mod fault;
+pub mod flights;
 pub mod frame;
-pub mod hop;
 pub mod ids;
 pub mod intake;
-pub mod lead;
+pub mod liveness;
+pub mod scheduler;
 pub mod shares;
 pub mod window;
 

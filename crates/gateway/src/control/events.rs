@@ -4,11 +4,11 @@
 //!
 //! - **Progress is lossy.** Only the newest is kept, so a slow or late reader sees the latest counts, not all of them.
 //! - **Everything else is kept** in the order of the events, and a late reader gets it from the start, up to
-//!   [`EVENT_SPOOL_BYTES_MAX`]. Beyond that the oldest lines go, and a reader that missed them gets their number
+//!   [`EVENT_BACKLOG_BYTES_MAX`]. Beyond that the oldest lines go, and a reader that missed them gets their number
 //!   it missed, in a `notice`. The report file of the job has them all.
 //! - **`done` is the last line** and is never dropped: nothing follows it.
 
-use crate::limits::{EVENT_BATCH_BYTES, EVENT_SPOOL_BYTES_MAX};
+use crate::limits::{EVENT_BACKLOG_BYTES_MAX, EVENT_BATCH_BYTES};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,25 +38,25 @@ pub struct EventReader {
 
 /// An empty story, with both of its ends.
 pub fn channel() -> (EventSender, EventLog) {
-    let shared = Arc::new(Shared { spool: Mutex::default(), changes: watch::Sender::new(()) });
+    let shared = Arc::new(Shared { backlog: Mutex::default(), changes: watch::Sender::new(()) });
     (EventSender { shared: shared.clone() }, EventLog { shared })
 }
 
 #[derive(Debug)]
 struct Shared {
-    spool: Mutex<Spool>,
+    backlog: Mutex<EventBacklog>,
     changes: watch::Sender<()>,
 }
 
 impl Shared {
-    /// The spool is a plain list that each change leaves whole, so a panic elsewhere does not spoil it.
-    fn spool(&self) -> MutexGuard<'_, Spool> {
-        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The backlog is a plain list that each change leaves whole, so a panic elsewhere does not spoil it.
+    fn backlog(&self) -> MutexGuard<'_, EventBacklog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Debug, Default)]
-struct Spool {
+struct EventBacklog {
     /// Lossless lines, oldest first; the first has the number `first_line`.
     lines: VecDeque<Bytes>,
     first_line: u64,
@@ -75,7 +75,7 @@ struct Latest {
     after_lines: u64,
 }
 
-impl Spool {
+impl EventBacklog {
     fn lines_told(&self) -> u64 {
         self.first_line + self.lines.len() as u64
     }
@@ -91,7 +91,7 @@ impl Spool {
         self.ended = matches!(event, Event::Done(_));
         self.lines_bytes += line.len();
         self.lines.push_back(line);
-        while self.lines_bytes > EVENT_SPOOL_BYTES_MAX && self.lines.len() > 1 {
+        while self.lines_bytes > EVENT_BACKLOG_BYTES_MAX && self.lines.len() > 1 {
             if let Some(oldest) = self.lines.pop_front() {
                 self.lines_bytes -= oldest.len();
                 self.first_line += 1;
@@ -142,11 +142,11 @@ impl EventSender {
     /// Tells one event. Never waits and never fails; after `done` or the end of the node it does nothing.
     pub fn send(&self, event: Event) {
         {
-            let mut spool = self.shared.spool();
-            if spool.ended {
+            let mut backlog = self.shared.backlog();
+            if backlog.ended {
                 return;
             }
-            spool.push(&event);
+            backlog.push(&event);
         }
         self.shared.changes.send_replace(());
     }
@@ -161,12 +161,12 @@ impl EventLog {
 
     /// The newest progress; `None` before the first, and always on a node without a lead.
     pub fn progress(&self) -> Option<Progress> {
-        self.shared.spool().progress.as_ref().map(|latest| latest.progress.clone())
+        self.shared.backlog().progress.as_ref().map(|latest| latest.progress.clone())
     }
 
     /// Ends the story without a `done`: a node without a lead has stopped. Readers get what is left and then the end.
     pub fn close(&self) {
-        self.shared.spool().ended = true;
+        self.shared.backlog().ended = true;
         self.shared.changes.send_replace(());
     }
 }
@@ -177,12 +177,12 @@ impl EventReader {
         loop {
             self.changes.mark_unchanged();
             {
-                let spool = self.shared.spool();
-                let batch = spool.read(&mut self.next_line, &mut self.progress_seen);
+                let backlog = self.shared.backlog();
+                let batch = backlog.read(&mut self.next_line, &mut self.progress_seen);
                 if !batch.is_empty() {
                     return Some(batch);
                 }
-                if spool.ended {
+                if backlog.ended {
                     return None;
                 }
             }
@@ -287,12 +287,12 @@ mod tests {
     async fn the_spool_is_bounded_and_says_how_much_was_dropped() {
         let (sender, log) = channel();
         let message = "x".repeat(1 << 20);
-        let told = EVENT_SPOOL_BYTES_MAX / (1 << 20) + 10;
+        let told = EVENT_BACKLOG_BYTES_MAX / (1 << 20) + 10;
         for _ in 0..told {
             sender.send(notice(&message));
         }
         sender.send(done());
-        assert!(log.shared.spool().lines_bytes <= EVENT_SPOOL_BYTES_MAX);
+        assert!(log.shared.backlog().lines_bytes <= EVENT_BACKLOG_BYTES_MAX);
         let events = read_all(log.subscribe()).await;
         let dropped = told + 1 - (events.len() - 1);
         assert!(dropped > 0);
@@ -308,7 +308,7 @@ mod tests {
         let (sender, log) = channel();
         let mut reader = log.subscribe();
         let message = "x".repeat(1 << 20);
-        for number in 0..EVENT_SPOOL_BYTES_MAX / (1 << 20) + 10 {
+        for number in 0..EVENT_BACKLOG_BYTES_MAX / (1 << 20) + 10 {
             let event = notice(format!("{number} {message}"));
             sender.send(event.clone());
             assert_eq!(parse(&reader.next().await.unwrap()), [event]);

@@ -17,7 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Deletion, FailedObject, ToDelete};
-use tradewind_store::{Doomed, ErrorKind, Identity, ListRequest, ObjectInfo, Precondition, Result, Store, stays};
+use tradewind_store::{
+    ErrorKind, Identity, ListRequest, ObjectDeletion, ObjectInfo, Precondition, Result, Store, stays,
+};
 
 /// Delete requests in flight to all stores together.
 pub const BATCHES_AT_ONCE_MAX: usize = 4;
@@ -31,9 +33,9 @@ pub const LOOKS_AT_ONCE_MAX: usize = 32;
 
 /// Keys to delete, in a temporary file that vanishes with this.
 #[derive(Debug)]
-pub struct Spool {
+pub struct DeletionBacklog {
     writing: Mutex<Writing>,
-    /// By index of the store; see [`Spool::doubting_since`].
+    /// By index of the store; see [`DeletionBacklog::doubting_since`].
     doubted_since_unix_ms: Vec<Option<i64>>,
 }
 
@@ -61,7 +63,7 @@ struct Entry {
     /// Not modified after this (`Precondition::not_after_unix_ms`, which is not serialized).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_after_unix_ms: Option<i64>,
-    /// See [`Spool::doubting_since`].
+    /// See [`DeletionBacklog::doubting_since`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     may_be_ours: bool,
     /// All of them must be there when the object is deleted.
@@ -102,10 +104,10 @@ pub enum Deleted {
     },
 }
 
-/// A run over a [`Spool`].
+/// A run over a [`DeletionBacklog`].
 #[derive(Debug)]
 pub struct DeletionRun {
-    /// The stores that the indices of the spool mean.
+    /// The stores that the indices of the backlog mean.
     pub stores: Vec<Arc<dyn Store>>,
     /// The destinations that hold the copies.
     pub targets: Vec<Arc<dyn Store>>,
@@ -121,8 +123,8 @@ pub struct DeletionRun {
     pub stop: CancellationToken,
 }
 
-impl Spool {
-    /// An empty spool. Its file lies in `dir`, or where the system keeps temporary files, and has no name.
+impl DeletionBacklog {
+    /// An empty backlog. Its file lies in `dir`, or where the system keeps temporary files, and has no name.
     ///
     /// # Errors
     /// What the file system says.
@@ -151,7 +153,7 @@ impl Spool {
     /// and then.
     ///
     /// # Errors
-    /// What the file system says; the spool must not be run after it.
+    /// What the file system says; the backlog must not be run after it.
     pub fn push(&self, store: u16, object: &ObjectInfo, seen: Seen) -> io::Result<()> {
         let exact = Precondition::exact(object);
         // A server that keeps objects as files may take `a//b` for `a/b`: what the job wrote under the one name would be
@@ -161,10 +163,10 @@ impl Spool {
             Seen::Copied(copies) => (exact, None, copies),
         };
         let may_be_ours = self.is_doubtful(store, object);
-        let doomed = Entry { store, key: object.key.clone(), condition, not_after_unix_ms, may_be_ours, copies };
+        let entry = Entry { store, key: object.key.clone(), condition, not_after_unix_ms, may_be_ours, copies };
         // After a panic half a line may lie in the file; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        serde_json::to_writer(&mut writing.file, &doomed).map_err(io::Error::from)?;
+        serde_json::to_writer(&mut writing.file, &entry).map_err(io::Error::from)?;
         writing.file.write_all(b"\n")?;
         let index = usize::from(store);
         if writing.totals.len() <= index {
@@ -239,7 +241,7 @@ const ALL_COPIED_HINT: &str =
 /// Why nothing is deleted at the destinations although `--delete` is set; `None` when deleting is safe. `failed` counts
 /// objects × destinations that could not be moved; `url` names a destination by its index.
 pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usize) -> String) -> Option<Refusal> {
-    let keys = end.extraneous.as_ref().map_or(0, Spool::keys);
+    let keys = end.extraneous.as_ref().map_or(0, DeletionBacklog::keys);
     if keys == 0 {
         return None;
     }
@@ -272,9 +274,9 @@ pub fn is_folder(object: &ObjectInfo) -> bool {
 
 /// A destination that would lose more than half of its objects: more often the wrong source than a wish.
 fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -> Option<Refusal> {
-    let spool = end.extraneous.as_ref().filter(|_| !rules.over_half && !rules.ask)?;
+    let backlog = end.extraneous.as_ref().filter(|_| !rules.over_half && !rules.ask)?;
     end.target_objects.iter().enumerate().find_map(|(index, held)| {
-        let keys = spool.objects_at(index);
+        let keys = backlog.objects_at(index);
         (keys > held / 2).then(|| {
             let why = format!("{keys} of the {held} objects in {} would be deleted, more than half", url(index));
             Refusal::until_agreed(why, CONSENT_HINT, CONSENT)
@@ -287,9 +289,9 @@ impl DeletionRun {
     /// After a stop nothing is said of the keys that were not tried, and of those whose answer did not arrive.
     ///
     /// # Errors
-    /// The spool cannot be read. What a store refuses is a [`Deleted::Failed`].
-    pub async fn run(self, spool: Spool, out: mpsc::Sender<Deleted>) -> io::Result<u64> {
-        let reading = spool.read()?;
+    /// The backlog cannot be read. What a store refuses is a [`Deleted::Failed`].
+    pub async fn run(self, backlog: DeletionBacklog, out: mpsc::Sender<Deleted>) -> io::Result<u64> {
+        let reading = backlog.read()?;
         let key_limits: Vec<usize> =
             self.stores.iter().map(|store| store.limits().delete_keys_max.clamp(1, CONDITIONAL_KEYS_MAX)).collect();
         let batches = futures::stream::try_unfold((reading, key_limits), |(mut reading, key_limits)| async move {
@@ -306,7 +308,7 @@ impl DeletionRun {
     }
 
     async fn run_batch(&self, batch: Vec<Entry>, out: &mpsc::Sender<Deleted>) -> u64 {
-        let Some(index) = batch.first().map(|doomed| doomed.store) else { return 0 };
+        let Some(index) = batch.first().map(|entry| entry.store) else { return 0 };
         let store = &self.stores[usize::from(index)];
         let looking = async {
             let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
@@ -340,17 +342,17 @@ impl DeletionRun {
         if self.dry_run {
             return batch;
         }
-        let looks = futures::stream::iter(batch.into_iter().map(|doomed| async {
-            let missing = self.missing_copies(store, &doomed).await;
-            (doomed, missing)
+        let looks = futures::stream::iter(batch.into_iter().map(|entry| async {
+            let missing = self.missing_copies(store, &entry).await;
+            (entry, missing)
         }));
         let mut looks = std::pin::pin!(looks.buffered(LOOKS_AT_ONCE_MAX));
         let mut whole = Vec::with_capacity(CONDITIONAL_KEYS_MAX);
-        while let Some((doomed, missing)) = looks.next().await {
+        while let Some((entry, missing)) = looks.next().await {
             match missing {
-                Missing { first: None, .. } => whole.push(doomed),
+                Missing { first: None, .. } => whole.push(entry),
                 Missing { first: Some(first), lost } => {
-                    let failed = kept(object_url(store, &doomed.key), first);
+                    let failed = kept(object_url(store, &entry.key), first);
                     // Nobody listening does not bring the copy back.
                     out.send(Deleted::Kept { failed, lost }).await.ok();
                 }
@@ -369,17 +371,17 @@ impl DeletionRun {
         if self.dry_run || !self.has_written {
             return batch;
         }
-        let looks = futures::stream::iter(batch.into_iter().map(|doomed| async {
-            let seen = if doomed.may_be_ours { self.list_again(store, &doomed).await } else { Ok(()) };
-            (doomed, seen)
+        let looks = futures::stream::iter(batch.into_iter().map(|entry| async {
+            let seen = if entry.may_be_ours { self.list_again(store, &entry).await } else { Ok(()) };
+            (entry, seen)
         }));
         let mut looks = std::pin::pin!(looks.buffered(LOOKS_AT_ONCE_MAX));
         let mut certain = Vec::with_capacity(CONDITIONAL_KEYS_MAX);
-        while let Some((doomed, seen)) = looks.next().await {
+        while let Some((entry, seen)) = looks.next().await {
             match seen {
-                Ok(()) => certain.push(doomed),
+                Ok(()) => certain.push(entry),
                 Err(error) => {
-                    let failed = failed_object(String::new(), object_url(store, &doomed.key), &error);
+                    let failed = failed_object(String::new(), object_url(store, &entry.key), &error);
                     // Nobody listening makes the object no safer to delete.
                     out.send(Deleted::Failed(failed)).await.ok();
                 }
@@ -389,24 +391,24 @@ impl DeletionRun {
     }
 
     /// A listing states milliseconds where a `HEAD` has seconds.
-    async fn list_again(&self, store: &dyn Store, doomed: &Entry) -> Result<()> {
-        let Some(modified_unix_ms) = self.listed_unix_ms(store, &doomed.key).await? else { return Ok(()) };
-        let why = match doomed.not_after_unix_ms {
+    async fn list_again(&self, store: &dyn Store, entry: &Entry) -> Result<()> {
+        let Some(modified_unix_ms) = self.listed_unix_ms(store, &entry.key).await? else { return Ok(()) };
+        let why = match entry.not_after_unix_ms {
             Some(listed) if listed != modified_unix_ms => "its time of modification differs",
             Some(listed) if listed % 1000 != 0 => return Ok(()),
             _ => {
                 "it was written in the second in which this job began, so this job may have written it under another name"
             }
         };
-        Err(stays(object_url(store, &doomed.key), why))
+        Err(stays(object_url(store, &entry.key), why))
     }
 
-    async fn missing_copies(&self, source: &dyn Store, doomed: &Entry) -> Missing {
+    async fn missing_copies(&self, source: &dyn Store, entry: &Entry) -> Missing {
         let mut missing = Missing { first: None, lost: Vec::new() };
-        for copy in &doomed.copies {
+        for copy in &entry.copies {
             let store = &self.targets[usize::from(copy.target)];
             let found = match copy.look(store.as_ref(), self.policy).await {
-                Ok(now) if self.may_be_source(source, doomed, copy, &now).await => {
+                Ok(now) if self.may_be_source(source, entry, copy, &now).await => {
                     Err(NotThere::Lost(not_told_apart(&object_url(store.as_ref(), &copy.key))))
                 }
                 found => found,
@@ -423,15 +425,15 @@ impl DeletionRun {
 
     /// Returns whether a copy, of which its store says `now`, may be the source under another name. Two writes of the same
     /// bytes in one second differ in nothing but the milliseconds that listings state.
-    async fn may_be_source(&self, source: &dyn Store, doomed: &Entry, copy: &ProvenCopy, now: &ObjectInfo) -> bool {
+    async fn may_be_source(&self, source: &dyn Store, entry: &Entry, copy: &ProvenCopy, now: &ObjectInfo) -> bool {
         let target = self.targets[usize::from(copy.target)].as_ref();
         let is_proven = self.proven_apart.get(usize::from(copy.target)).copied().unwrap_or(false);
         let is_bucket = |store: &dyn Store| matches!(store.identity(), Identity::Bucket(_));
         // A copy that is a file has another identity than a file that was the source.
-        if is_proven || !is_bucket(source) || !is_bucket(target) || doomed.condition.difference(now).is_some() {
+        if is_proven || !is_bucket(source) || !is_bucket(target) || entry.condition.difference(now).is_some() {
             return false;
         }
-        let times = futures::join!(self.listed_unix_ms(source, &doomed.key), self.listed_unix_ms(target, &copy.key));
+        let times = futures::join!(self.listed_unix_ms(source, &entry.key), self.listed_unix_ms(target, &copy.key));
         !matches!(times, (Ok(Some(ours)), Ok(Some(theirs))) if ours != theirs)
     }
 
@@ -444,9 +446,9 @@ impl DeletionRun {
 
     async fn verdicts(&self, store: &dyn Store, batch: Vec<Entry>) -> Vec<(String, Result<()>)> {
         if self.dry_run {
-            return batch.into_iter().map(|doomed| (doomed.key, Ok(()))).collect();
+            return batch.into_iter().map(|entry| (entry.key, Ok(()))).collect();
         }
-        let batch = batch.into_iter().map(|Entry { key, condition, not_after_unix_ms, .. }| Doomed {
+        let batch = batch.into_iter().map(|Entry { key, condition, not_after_unix_ms, .. }| ObjectDeletion {
             key,
             condition: Precondition { not_after_unix_ms, ..condition },
         });
@@ -476,12 +478,16 @@ fn kept(url: String, why: NotThere) -> FailedObject {
 /// Deletes the keys (at most the store's `delete_keys_max`), whatever they name now. Every key is in the answer once, in
 /// no particular order.
 pub async fn delete_keys(store: &dyn Store, keys: Vec<String>, policy: RetryPolicy) -> Vec<(String, Result<()>)> {
-    delete_objects(store, keys.into_iter().map(Doomed::any).collect(), policy).await
+    delete_objects(store, keys.into_iter().map(ObjectDeletion::any).collect(), policy).await
 }
 
 /// Deletes the objects (at most the store's `delete_keys_max`) that are in the state of their condition, retrying those
 /// that may yet go. Every key is in the answer once, in no particular order.
-pub async fn delete_objects(store: &dyn Store, objects: Vec<Doomed>, policy: RetryPolicy) -> Vec<(String, Result<()>)> {
+pub async fn delete_objects(
+    store: &dyn Store,
+    objects: Vec<ObjectDeletion>,
+    policy: RetryPolicy,
+) -> Vec<(String, Result<()>)> {
     delete_until_stopped(&CancellationToken::new(), store, objects, policy).await
 }
 
@@ -490,7 +496,7 @@ pub async fn delete_objects(store: &dyn Store, objects: Vec<Doomed>, policy: Ret
 pub async fn delete_until_stopped(
     stop: &CancellationToken,
     store: &dyn Store,
-    mut objects: Vec<Doomed>,
+    mut objects: Vec<ObjectDeletion>,
     policy: RetryPolicy,
 ) -> Vec<(String, Result<()>)> {
     let mut verdicts = Vec::with_capacity(objects.len());
@@ -503,19 +509,19 @@ pub async fn delete_until_stopped(
             Some(Ok(answers)) => answers,
             // Tried as often as it may be.
             Some(Err(error)) => {
-                verdicts.extend(objects.into_iter().map(|doomed| (doomed.key, Err(error.clone()))));
+                verdicts.extend(objects.into_iter().map(|entry| (entry.key, Err(error.clone()))));
                 break;
             }
         };
         let mut again = Vec::new();
         let mut slowest = ErrorKind::Server;
-        for (doomed, answer) in objects.into_iter().zip(answers) {
+        for (entry, answer) in objects.into_iter().zip(answers) {
             match answer {
                 Err(error) if error.kind.is_transient() && tries < policy.tries_max => {
                     slowest = error.kind;
-                    again.push(doomed);
+                    again.push(entry);
                 }
-                answer => verdicts.push((doomed.key, answer)),
+                answer => verdicts.push((entry.key, answer)),
             }
         }
         objects = again;
@@ -542,11 +548,12 @@ impl Reading {
             },
         };
         let store = first.store;
-        let limit = *key_limits.get(usize::from(store)).ok_or_else(|| io::Error::other("the spool names no store"))?;
+        let limit =
+            *key_limits.get(usize::from(store)).ok_or_else(|| io::Error::other("the backlog names no store"))?;
         let mut batch = vec![first];
         while batch.len() < limit {
             match self.next()? {
-                Some(doomed) if doomed.store == store => batch.push(doomed),
+                Some(entry) if entry.store == store => batch.push(entry),
                 other => {
                     self.ahead = other;
                     break;

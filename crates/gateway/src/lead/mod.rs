@@ -10,6 +10,7 @@
 //!   [`copies`] looks at them once more before their sources go; [`sweep`] clears uploads
 //!   that nobody will finish.
 
+pub mod availability;
 pub mod backlog;
 pub mod compare;
 pub mod copies;
@@ -21,7 +22,6 @@ pub mod names;
 pub mod pages;
 pub mod places;
 pub mod probe;
-pub mod reach;
 pub mod report;
 pub mod run;
 pub mod select;

@@ -198,13 +198,13 @@ async fn fetch_pages(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory_tree::DirectoryTree;
     use crate::stepped::{Stepped, Steps};
-    use crate::trees::Tree;
     use tradewind_contract::Limits;
 
     #[tokio::test]
     async fn a_listing_that_panics_is_an_error_and_not_an_end() {
-        let tree = Tree::with(&[("a", b"1"), ("b", b"2")]);
+        let tree = DirectoryTree::with(&[("a", b"1"), ("b", b"2")]);
         for steps in 0.. {
             let steps = Steps::panicking(steps);
             let store: Arc<dyn Store> = Stepped::with(&tree.store, &steps);

@@ -3,7 +3,7 @@
 //! Each route may hold its share of the memory and no more, so that one that is slow, or whose gateways are hostile, leaves
 //! the others theirs.
 
-use super::climb::{Climb, Step};
+use super::adaptive_limit::{AdaptiveLimit, Change};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ use tradewind_wire::RouteId;
 /// Permits are handed out in units of this size, so that a semaphore can count any budget.
 const UNIT_BYTES: u64 = 4 << 10;
 
-/// What a climbing budget begins with: this part of the whole.
-const CLIMB_START: u32 = 4;
+/// What a budget that adapts begins with: this part of the whole.
+const ADAPTIVE_START: u32 = 4;
 
 /// Bytes that may be held at once, for some routes in equal shares. What is over the whole share of its route waits until
 /// it is alone there.
@@ -96,7 +96,7 @@ impl Drop for Claim {
 /// Of a budget that uses as much of itself as pays.
 #[derive(Debug)]
 struct Level {
-    climb: Climb,
+    limit: AdaptiveLimit,
     /// Handed out or free.
     units: u32,
     /// Most that anybody asked for at once: a lower level would never let him in.
@@ -123,10 +123,10 @@ impl MemoryBudget {
     }
 
     /// A budget of `bytes` that begins with a part of it and takes more while that makes the work faster.
-    pub fn climbing(bytes: u64) -> Self {
+    pub fn adaptive(bytes: u64) -> Self {
         let whole = Self::new(bytes);
-        let units = (whole.units_total / CLIMB_START).max(1);
-        let level = Level { climb: Climb::new(), units, units_min: 1, debt: 0 };
+        let units = (whole.units_total / ADAPTIVE_START).max(1);
+        let level = Level { limit: AdaptiveLimit::new(), units, units_min: 1, debt: 0 };
         Self {
             units: Arc::new(Semaphore::new(units as usize)),
             units_total: whole.units_total,
@@ -158,7 +158,7 @@ impl MemoryBudget {
             let more = level.units_min.saturating_sub(level.units);
             self.grow(&mut level, more);
             if self.units.available_permits() < units as usize {
-                level.climb.waited();
+                level.limit.waited();
             }
         }
         let permit = self.units.clone().acquire_many_owned(units).await;
@@ -193,13 +193,13 @@ impl MemoryBudget {
     fn released(&self, permit: &mut OwnedSemaphorePermit) {
         let Some(mut level) = self.level() else { return };
         let (units, whole) = (permit.num_permits() as u32, level.units);
-        match level.climb.released(units.into(), whole.into(), Instant::now()) {
-            Step::Stay => {}
-            Step::Double => {
+        match level.limit.released(units.into(), whole.into(), Instant::now()) {
+            Change::Keep => {}
+            Change::Double => {
                 let more = level.units.min(self.units_total - level.units);
                 self.grow(&mut level, more);
             }
-            Step::Back => {
+            Change::Revert => {
                 let less = (level.units / 2).min(level.units - level.units_min);
                 self.shrink(&mut level, less);
             }
@@ -382,8 +382,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_climbing_budget_lets_everybody_in_and_never_passes_its_whole() {
-        let budget = MemoryBudget::climbing(64 * UNIT_BYTES);
+    async fn an_adaptive_budget_lets_everybody_in_and_never_passes_its_whole() {
+        let budget = MemoryBudget::adaptive(64 * UNIT_BYTES);
         assert_eq!(budget.units.available_permits(), 16);
         let whole = budget.hold(RouteId(0), 64 * UNIT_BYTES).await;
         assert_eq!(budget.usage_bytes().0, 64 * UNIT_BYTES);
@@ -391,7 +391,7 @@ mod tests {
         for round in 0..200 {
             let route = RouteId(0);
             let held = [budget.hold(route, (round % 9 + 1) * UNIT_BYTES).await, budget.hold(route, UNIT_BYTES).await];
-            let mut level = budget.level().expect("it climbs");
+            let mut level = budget.level().expect("it adapts");
             let (more, less) = (level.units.min(64 - level.units), (level.units / 2).min(level.units - 16));
             if round % 3 == 0 {
                 budget.shrink(&mut level, less)
@@ -400,7 +400,7 @@ mod tests {
             }
             drop(level);
             drop(held);
-            let level = budget.level().expect("it climbs").units;
+            let level = budget.level().expect("it adapts").units;
             assert!((16..=64).contains(&level) && budget.units.available_permits() == level as usize);
         }
         assert_eq!(budget.usage_bytes().0, 0);
@@ -408,9 +408,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_taken_back_from_a_holder_is_not_handed_out_again() {
-        let budget = MemoryBudget::climbing(64 * UNIT_BYTES);
+        let budget = MemoryBudget::adaptive(64 * UNIT_BYTES);
         let held = budget.hold(RouteId(0), 16 * UNIT_BYTES).await;
-        let mut level = budget.level().expect("it climbs");
+        let mut level = budget.level().expect("it adapts");
         level.units_min = 1;
         budget.shrink(&mut level, 8);
         drop(level);

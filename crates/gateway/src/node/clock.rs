@@ -23,35 +23,35 @@ impl Clock {
     }
 }
 
-/// How often a pulse beats.
-const BEAT: Duration = Duration::from_secs(1);
+/// How often the detector looks at the clock.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Tells whether this process has stood still (SIGSTOP, a paused machine) for longer than its peers wait for it.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct FreezeDetector {
     clock: Clock,
     silence_ms_max: u64,
-    beat_ms: AtomicU64,
+    heartbeat_ms: AtomicU64,
     thawed_ms: AtomicU64,
 }
 
-impl Pulse {
-    /// Starts beating, until stopped.
+impl FreezeDetector {
+    /// Starts to watch the clock, until stopped.
     pub fn start(silence_max: Duration, stop: CancellationToken) -> Arc<Self> {
         let silence_ms_max = silence_max.as_millis() as u64;
-        let pulse = Arc::new(Self {
+        let freezes = Arc::new(Self {
             clock: Clock::start(),
             silence_ms_max,
-            beat_ms: AtomicU64::new(0),
+            heartbeat_ms: AtomicU64::new(0),
             thawed_ms: AtomicU64::new(0),
         });
-        let beating = pulse.clone();
+        let watching = freezes.clone();
         tokio::spawn(async move {
-            while stop.run_until_cancelled(tokio::time::sleep(BEAT)).await.is_some() {
-                beating.beat();
+            while stop.run_until_cancelled(tokio::time::sleep(HEARTBEAT)).await.is_some() {
+                watching.heartbeat();
             }
         });
-        pulse
+        freezes
     }
 
     /// The clock that all times here are of.
@@ -61,14 +61,14 @@ impl Pulse {
 
     /// Returns whether the process was frozen at any time since `since_ms`.
     pub fn was_frozen_since(&self, since_ms: u64) -> bool {
-        let missed_ms = self.clock.now_ms().saturating_sub(self.beat_ms.load(Ordering::Relaxed));
+        let missed_ms = self.clock.now_ms().saturating_sub(self.heartbeat_ms.load(Ordering::Relaxed));
         let thawed_ms = self.thawed_ms.load(Ordering::Relaxed);
         missed_ms > self.silence_ms_max || (thawed_ms > 0 && thawed_ms >= since_ms)
     }
 
-    fn beat(&self) {
+    fn heartbeat(&self) {
         let now_ms = self.clock.now_ms();
-        let missed_ms = now_ms.saturating_sub(self.beat_ms.swap(now_ms, Ordering::Relaxed));
+        let missed_ms = now_ms.saturating_sub(self.heartbeat_ms.swap(now_ms, Ordering::Relaxed));
         if missed_ms > self.silence_ms_max {
             self.thawed_ms.store(now_ms, Ordering::Relaxed);
         }
@@ -86,16 +86,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_beat_is_a_freeze_from_then_on() {
-        let pulse = Pulse {
+    fn a_missed_heartbeat_is_a_freeze_from_then_on() {
+        let freezes = FreezeDetector {
             clock: Clock(Instant::now() - Duration::from_secs(60)),
             silence_ms_max: 15_000,
-            beat_ms: AtomicU64::new(1_000),
+            heartbeat_ms: AtomicU64::new(1_000),
             thawed_ms: AtomicU64::new(0),
         };
-        assert!(pulse.was_frozen_since(59_000), "before the beat that notices it");
-        pulse.beat();
-        assert!(pulse.was_frozen_since(1_000), "after it");
-        assert!(!pulse.was_frozen_since(pulse.clock.now_ms() + 1), "what comes later is fresh");
+        assert!(freezes.was_frozen_since(59_000), "before the heartbeat that notices it");
+        freezes.heartbeat();
+        assert!(freezes.was_frozen_since(1_000), "after it");
+        assert!(!freezes.was_frozen_since(freezes.clock.now_ms() + 1), "what comes later is fresh");
     }
 }

@@ -8,14 +8,14 @@ use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
 use super::scope::{ReadScope, WriteScope};
 use super::sink::{Sink, Target};
-use super::source::{Below, Source};
+use super::source::{Downstream, Source};
 use super::table::RouteTable;
 use super::work::{
     Close, Entry, Fetch, Manifest, Order, PartPlace, Proof, SinkReply, SourceTask, Unsynced, WholePlace, parse_exactly,
 };
+use crate::directory_tree::DirectoryTree;
 use crate::drop_after::DropAfter;
 use crate::stepped::Stepped;
-use crate::trees::Tree;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// A source and a sink of one process, over folders.
 pub(super) struct Ends {
-    from: Tree,
-    to: Tree,
+    from: DirectoryTree,
+    to: DirectoryTree,
     pub(super) source: Arc<Source>,
     pub(super) sink: Arc<Sink>,
     pub(super) budget: MemoryBudget,
@@ -59,7 +59,7 @@ pub(super) fn payload(bytes: &[u8]) -> Payload {
 
 impl Ends {
     pub(super) fn new() -> Self {
-        let (from, to) = (Tree::with(&[(KEY, &content()), ("empty", b"")]), Tree::new());
+        let (from, to) = (DirectoryTree::with(&[(KEY, &content()), ("empty", b"")]), DirectoryTree::new());
         let (limits, tasks, budget) = (Limits::default(), TaskTracker::new(), MemoryBudget::new(64 << 20));
         let keys = KeyScope::Prefix { prefix: String::new() };
         let target = Target { store: Stepped::new(&to.store), attempts: Attempts::new(&limits) };
@@ -74,7 +74,9 @@ impl Ends {
             store: Stepped::new(&from.store),
             attempts: Attempts::new(&limits),
             budget: budget.clone(),
-            below: RouteTable::new(HashMap::from([0, 1].map(|route| (RouteId(route), Below::Memory(sink.clone()))))),
+            downstream: RouteTable::new(HashMap::from(
+                [0, 1].map(|route| (RouteId(route), Downstream::Memory(sink.clone()))),
+            )),
             scope: ReadScope::new(keys),
             key: None,
             tasks,

@@ -1,11 +1,12 @@
 //! The data port: connections that other gateways made to us, and the relay's work on them.
 //!
 //! One task per connection reads; it is also the relay's pump, so a relay holds no more of a chunk than the piece in
-//! hand. While it waits for memory or for a free connection below it does not read, and TCP tells the hop above.
+//! hand. While it waits for memory or for a free downstream connection it does not read, so that TCP slows down the
+//! upstream hop.
 
 use super::budget::MemoryBudget;
-use super::clock::{Pulse, next_connection_id};
-use super::hop::{Hop, Sending, lost_below};
+use super::clock::{FreezeDetector, next_connection_id};
+use super::hop::{Hop, Sending, lost_downstream};
 use super::parcel::Coded;
 use super::reply::{AnswerQueue, Answers, Peers, ReplyTo, Upstream, verdict_of};
 use super::sink::Sink;
@@ -27,8 +28,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, Reply};
-use tradewind_wire::hop::Liveness;
-use tradewind_wire::lead::SLOWEST_BYTES_PER_S;
+use tradewind_wire::liveness::Liveness;
+use tradewind_wire::scheduler::SLOWEST_BYTES_PER_S;
 
 /// Pause after the system refused a connection (no file descriptors), instead of a spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -38,7 +39,7 @@ const REPLIES_PER_FRAME_MAX: usize = 256;
 const REPLY_BYTES_PER_FRAME_MAX: usize = CONTROL_BYTES_MAX / 2;
 
 /// A body that arrives more slowly over the time that a peer may be silent ends its connection: it holds memory, or a
-/// connection below. It is the slowest rate of a route, shared by all connections that a hop may have.
+/// downstream connection. It is the slowest rate of a route, shared by all connections that a hop may have.
 const BODY_BYTES_PER_S_MIN: u64 = SLOWEST_BYTES_PER_S / HOP_CONNECTIONS_MAX as u64;
 
 /// Pieces of a body that are shorter are copied together.
@@ -78,7 +79,7 @@ pub struct Inbound {
     /// A request that takes longer to arrive ends its connection; the time its bytes take at [`SLOWEST_BYTES_PER_S`] comes on top.
     pub request_max: Duration,
     /// Tells whether this process was stopped itself, in which case the silence of peers says nothing.
-    pub pulse: Arc<Pulse>,
+    pub freezes: Arc<FreezeDetector>,
     /// Ends all.
     pub stop: CancellationToken,
 }
@@ -161,12 +162,12 @@ impl Inbound {
     }
 
     async fn read(&self, reader: FrameReader, peer: &str, reply: &ReplyTo) -> ConnectionError {
-        let heard_ms = self.pulse.clock().now_ms();
+        let heard_ms = self.freezes.clock().now_ms();
         let liveness = Liveness::new(heard_ms, self.silence_max.as_millis() as u64);
-        let pulse = self.pulse.clone();
+        let freezes = self.freezes.clone();
         let silence_max = self.silence_max;
         let mut incoming =
-            Reading { reader, pulse, liveness, heard_ms, silence_max, advance: Advance::since(heard_ms) };
+            Reading { reader, freezes, liveness, heard_ms, silence_max, advance: Advance::since(heard_ms) };
         loop {
             let done = match incoming.next().await {
                 Ok(Incoming::Begin(head)) => self.request_in_time(head, &mut incoming, peer, reply).await,
@@ -206,7 +207,7 @@ impl Inbound {
         peer: &str,
         reply: &ReplyTo,
     ) -> Result<(), ConnectionError> {
-        incoming.advance = Advance::since(self.pulse.clock().now_ms());
+        incoming.advance = Advance::since(self.freezes.clock().now_ms());
         let moving = Duration::from_millis(head.wire_bytes.saturating_mul(1000) / SLOWEST_BYTES_PER_S);
         let limit = self.request_max.saturating_add(moving);
         let done = tokio::time::timeout(limit, self.request(head, incoming, peer, reply)).await;
@@ -300,7 +301,7 @@ pub fn parse_orders(payload: &[u8]) -> Option<Vec<Order>> {
 /// The reading side with its idea of whether the peer lives.
 struct Reading {
     reader: FrameReader,
-    pulse: Arc<Pulse>,
+    freezes: Arc<FreezeDetector>,
     liveness: Liveness,
     heard_ms: u64,
     silence_max: Duration,
@@ -337,9 +338,9 @@ impl Reading {
         match tokio::time::timeout(self.silence_max, self.reader.next()).await {
             Err(_elapsed) => Err(self.silent()),
             Ok(incoming) => {
-                let now_ms = self.pulse.clock().now_ms();
+                let now_ms = self.freezes.clock().now_ms();
                 // If we were frozen the peer has given this connection up: what lies in it is stale.
-                if self.pulse.was_frozen_since(self.heard_ms) || !self.liveness.heard(now_ms) {
+                if self.freezes.was_frozen_since(self.heard_ms) || !self.liveness.heard(now_ms) {
                     return Err(self.silent());
                 }
                 self.heard_ms = now_ms;
@@ -350,7 +351,7 @@ impl Reading {
 
     /// We did not read for a while, on purpose.
     fn was_busy(&mut self) {
-        let now_ms = self.pulse.clock().now_ms();
+        let now_ms = self.freezes.clock().now_ms();
         self.liveness.not_listening(now_ms);
         self.advance = Advance::since(now_ms);
     }
@@ -362,7 +363,7 @@ impl Reading {
             Incoming::Piece { bytes, last } => (bytes.len() as u64, *last),
             _ => (0, false),
         };
-        let (now_ms, span_ms) = (self.pulse.clock().now_ms(), self.silence_max.as_millis() as u64);
+        let (now_ms, span_ms) = (self.freezes.clock().now_ms(), self.silence_max.as_millis() as u64);
         if self.advance.arrived(bytes, now_ms, span_ms) || is_last {
             return Ok(incoming);
         }
@@ -414,7 +415,7 @@ async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -
                 sending.abort().await;
                 return Ok(());
             }
-            Ok(Pumped::LostBelow { ended }) => {
+            Ok(Pumped::LostDownstream { ended }) => {
                 if !ended {
                     incoming.body(drop).await?;
                 }
@@ -429,7 +430,7 @@ async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -
     if intact {
         sending.finish();
     } else if sending.lost() {
-        reply.send(request, verdict_of(lost_below(hop)));
+        reply.send(request, verdict_of(lost_downstream(hop)));
     }
     Ok(())
 }
@@ -437,7 +438,7 @@ async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -
 enum Pumped {
     Whole,
     GivenUp,
-    LostBelow { ended: bool },
+    LostDownstream { ended: bool },
 }
 
 async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumped, ConnectionError> {
@@ -446,7 +447,7 @@ async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumpe
             Incoming::Piece { bytes, last } => {
                 if sending.piece(&bytes).await.is_err() {
                     incoming.was_busy();
-                    return Ok(Pumped::LostBelow { ended: last });
+                    return Ok(Pumped::LostDownstream { ended: last });
                 }
                 incoming.was_busy();
                 if last {
@@ -454,7 +455,7 @@ async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumpe
                 }
             }
             Incoming::GiveUp => return Ok(Pumped::GivenUp),
-            // Keeps the connection below alive while the one above stalls.
+            // Keeps the downstream connection alive while the upstream one stalls.
             Incoming::Frame(Frame::Ping(token)) => drop(sending.frame(&Frame::Ping(token)).await),
             Incoming::Frame(Frame::Pong(_)) => {}
             _ => return Err(ConnectionError::Peer("an unexpected frame came inside a body".to_owned())),

@@ -5,15 +5,16 @@
 //!        ◀──acks───         ◀──acks───           ◀──acks───
 //! ```
 //!
-//! The way of a byte: [`source`] reads it, [`parcel`] codes it, [`hop`] sends it; [`inbound`] passes it on (relay) or
+//! The path of a byte: [`source`] reads it, [`parcel`] codes it, [`hop`] sends it; [`inbound`] passes it on (relay) or
 //! collects it for [`sink`], which writes and proves it; [`expected`](self::expected) sorts out writes whose destination was
-//! in another state. [`reply`] is the way back. [`work`] has the words that lead,
-//! source and sink exchange; [`budget`], [`climb`] and [`attempts`] bound what is held and how a store is treated.
+//! in another state. [`reply`] is the path back. [`work`] has the messages that
+//! lead, source and sink exchange; [`budget`], [`adaptive_limit`] and [`attempts`] bound what is held and how a store is
+//! treated.
 //! Stations of one process are joined by memory and run the same code without sockets.
 
+mod adaptive_limit;
 pub mod attempts;
 pub mod budget;
-mod climb;
 pub mod clock;
 #[cfg(test)]
 mod drops;

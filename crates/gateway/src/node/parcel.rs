@@ -25,7 +25,7 @@ const ZSTD_LEVEL: i32 = 1;
 pub struct Parcel {
     /// The lead's id.
     pub request: RequestId,
-    /// The way down.
+    /// Downstream.
     pub route: RouteId,
     /// What the sink does.
     pub manifest: Manifest,

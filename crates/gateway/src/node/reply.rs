@@ -1,4 +1,4 @@
-//! The way back: where the answer to a request goes.
+//! The reply path: where the answer to a request goes.
 
 use super::seal::{Context, SealKey};
 use super::work::{Failure, SinkReply};
@@ -27,7 +27,7 @@ pub enum Upstream {
 /// those are bounded by the lead's windows.
 #[derive(Clone, Debug)]
 pub struct ReplyTo {
-    way: Way,
+    path: ReplyPath,
     trust: Trust,
 }
 
@@ -36,14 +36,14 @@ pub struct ReplyTo {
 enum Trust {
     /// All: relays pass answers on unread, and the lead's hop ends at a source.
     All,
-    /// At a source: what it alone may say is not taken from below.
-    Below,
-    /// At a source of a sealed job: sinks seal their words. Relays cannot, and say no more than that the way is lost.
+    /// At a source: what it alone may say is not believed from downstream.
+    Downstream,
+    /// At a source of a sealed job: sinks seal their words. Relays cannot, and say no more than that the path is lost.
     Sealed(Arc<SealKey>),
 }
 
 #[derive(Clone, Debug)]
-enum Way {
+enum ReplyPath {
     /// The lead, in this process.
     Memory(mpsc::UnboundedSender<Reply>),
     /// An upstream gateway.
@@ -53,17 +53,17 @@ enum Way {
 impl ReplyTo {
     /// To the lead in this process.
     pub fn memory(lead: mpsc::UnboundedSender<Reply>) -> Self {
-        Self { way: Way::Memory(lead), trust: Trust::All }
+        Self { path: ReplyPath::Memory(lead), trust: Trust::All }
     }
 
     /// To `peer`, by `connection` if it still lives, else by any other of the same peer.
     pub fn peer(peers: Peers, peer: Arc<str>, connection: ConnectionId) -> Self {
-        Self { way: Way::Peer { peers, peer, connection }, trust: Trust::All }
+        Self { path: ReplyPath::Peer { peers, peer, connection }, trust: Trust::All }
     }
 
-    /// The same way, for answers that come to a source over a hop; with a key, sealed ones.
-    pub fn from_below(self, key: Option<Arc<SealKey>>) -> Self {
-        Self { trust: key.map_or(Trust::Below, Trust::Sealed), ..self }
+    /// The same path, for answers that come to a source over a hop; with a key, sealed ones.
+    pub fn from_downstream(self, key: Option<Arc<SealKey>>) -> Self {
+        Self { trust: key.map_or(Trust::Downstream, Trust::Sealed), ..self }
     }
 
     /// Sends an answer. If the asker is gone, so is its interest.
@@ -72,9 +72,9 @@ impl ReplyTo {
     }
 
     fn deliver(&self, request: RequestId, verdict: Verdict) {
-        match &self.way {
-            Way::Memory(lead) => drop(lead.send(Reply { request, verdict })),
-            Way::Peer { peers, peer, connection } => peers.send(peer, *connection, Reply { request, verdict }),
+        match &self.path {
+            ReplyPath::Memory(lead) => drop(lead.send(Reply { request, verdict })),
+            ReplyPath::Peer { peers, peer, connection } => peers.send(peer, *connection, Reply { request, verdict }),
         }
     }
 
@@ -119,7 +119,7 @@ impl ReplyTo {
                 let fault = if fault == Fault::RouteDown { fault } else { Fault::Lost };
                 verdict_of(Failure::new(fault, "unavailable", message))
             }
-            (Trust::Below, Verdict::Failed { fault, kind, message, .. }) => {
+            (Trust::Downstream, Verdict::Failed { fault, kind, message, .. }) => {
                 Verdict::Failed { fault, kind, message, unsent: false }
             }
             (_, verdict) => verdict,

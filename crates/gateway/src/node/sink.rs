@@ -23,8 +23,8 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 use tradewind_contract::VerifyMode;
 use tradewind_store::{
-    Checksums, Doomed, ErrorKind, Expect, ObjectInfo, PartSource, PartTag, Payload, Precondition, PutOptions, Store,
-    UploadId, Written, look_at_written, may_be_md5,
+    Checksums, ErrorKind, Expect, ObjectDeletion, ObjectInfo, PartSource, PartTag, Payload, Precondition, PutOptions,
+    Store, UploadId, Written, look_at_written, may_be_md5,
 };
 use tradewind_wire::Fault;
 
@@ -448,8 +448,8 @@ impl Sink {
             let message = format!("{url}: {why}; it stays, because the store does not say which one it is");
             return Failure::mismatch(message).leaving(Leaves::Unknown);
         }
-        let doomed = [Doomed { key: key.to_owned(), condition: wrong }];
-        let removed = target.run("delete", key, None, |_| target.store.delete(&doomed)).await;
+        let deletion = [ObjectDeletion { key: key.to_owned(), condition: wrong }];
+        let removed = target.run("delete", key, None, |_| target.store.delete(&deletion)).await;
         let mut leaves = Leaves::Unknown;
         let then = match removed.map(|mut verdicts| verdicts.pop()) {
             Ok(Some(Ok(()))) => {

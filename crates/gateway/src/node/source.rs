@@ -24,7 +24,7 @@ const BUNDLE_READS_MAX: usize = 32;
 
 /// The next station of a route after the source.
 #[derive(Clone)]
-pub enum Below {
+pub enum Downstream {
     /// The sink is in this process.
     Memory(Arc<Sink>),
     /// Another gateway.
@@ -40,7 +40,7 @@ pub struct Source {
     /// Bytes held.
     pub budget: MemoryBudget,
     /// By route.
-    pub below: RouteTable<Below>,
+    pub downstream: RouteTable<Downstream>,
     /// Keys that may be read.
     pub scope: ReadScope,
     /// Seal for hops.
@@ -64,7 +64,7 @@ impl Source {
 
     async fn answer(&self, order: Order, reply: &ReplyTo) {
         let (request, route, compress) = (order.request, order.route, order.compress);
-        let Some(below) = self.below.get(route) else {
+        let Some(downstream) = self.downstream.get(route) else {
             let message = format!("route {} is unknown here", route.0);
             return reply.fail_unsent(request, Failure::new(Fault::RouteDown, "unavailable", message));
         };
@@ -73,16 +73,16 @@ impl Source {
         }
         let copies = if compress || self.key.is_some() { 2 } else { 1 };
         match self.parcel(order, copies).await {
-            Ok(parcel) => self.send(&below, parcel, compress, reply.clone()).await,
+            Ok(parcel) => self.send(&downstream, parcel, compress, reply.clone()).await,
             Err(failure) => reply.fail_unsent(request, failure),
         }
     }
 
-    async fn send(&self, below: &Below, parcel: Parcel, compress: bool, reply: ReplyTo) {
-        match below {
-            Below::Memory(sink) => sink.accept(parcel, reply),
-            Below::Hop(hop) => match parcel.encode(compress, self.key.as_deref()) {
-                Ok(coded) => hop.send(&coded, &reply.from_below(self.key.clone())).await,
+    async fn send(&self, downstream: &Downstream, parcel: Parcel, compress: bool, reply: ReplyTo) {
+        match downstream {
+            Downstream::Memory(sink) => sink.accept(parcel, reply),
+            Downstream::Hop(hop) => match parcel.encode(compress, self.key.as_deref()) {
+                Ok(coded) => hop.send(&coded, &reply.from_downstream(self.key.clone())).await,
                 Err(failure) => reply.fail_unsent(parcel.request, failure),
             },
         }

@@ -22,7 +22,7 @@ pub fn parse_exactly<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 pub struct Order {
     /// Fresh id.
     pub request: RequestId,
-    /// The way down.
+    /// Downstream.
     pub route: RouteId,
     /// Compress for hops when a sample says that it pays.
     pub compress: bool,

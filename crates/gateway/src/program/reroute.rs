@@ -1,14 +1,14 @@
 //! Other routes for a node that runs: hops are added or widened first, then what stands before them, the lead last.
 //!
-//! Nothing that is under way is cut off. A hop that no route takes any more is closed when its last request is answered.
+//! No request in flight is cut off. A hop that no route takes any more is closed when its last request is answered.
 
 use super::run::{Node, routes_held};
-use crate::lead::run::{Rerouted, Way};
+use crate::lead::run::{Rerouted, RouteSource};
 use crate::net::Network;
 use crate::node::hop::{Hop, HopSetup};
 use crate::node::inbound::Station;
 use crate::node::sink::Sink;
-use crate::node::source::{Below, Source};
+use crate::node::source::{Downstream, Source};
 use crate::tls::Security;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
@@ -47,40 +47,40 @@ impl HopMaker {
 }
 
 /// Where the routes that begin at this source go on.
-pub(super) fn routes_below(
+pub(super) fn downstream_by_route(
     program: &Program,
     hops: &Hops,
     sink: Option<&Arc<Sink>>,
-) -> Result<HashMap<RouteId, Below>, Refusal> {
+) -> Result<HashMap<RouteId, Downstream>, Refusal> {
     let is_ours = |route: &&RouteSpec| route.nodes.get(1).is_some_and(|name| *name == program.node);
-    let below = |route: &RouteSpec| {
+    let downstream = |route: &RouteSpec| {
         let next = &route.nodes[2];
-        let below = if *next == program.node {
-            sink.cloned().map(Below::Memory)
+        let downstream = if *next == program.node {
+            sink.cloned().map(Downstream::Memory)
         } else {
-            hops.get(next).cloned().map(Below::Hop)
+            hops.get(next).cloned().map(Downstream::Hop)
         };
-        below.map(|below| (RouteId(route.id), below)).ok_or_else(|| nowhere(route, "goes nowhere"))
+        downstream.map(|downstream| (RouteId(route.id), downstream)).ok_or_else(|| nowhere(route, "goes nowhere"))
     };
-    program.routes.iter().filter(is_ours).map(below).collect()
+    program.routes.iter().filter(is_ours).map(downstream).collect()
 }
 
 /// Where the lead's orders of each route go.
-pub(super) fn ways(
+pub(super) fn sources_by_route(
     program: &Program,
     hops: &Hops,
     source: Option<&Arc<Source>>,
-) -> Result<HashMap<RouteId, Way>, Refusal> {
-    let way = |route: &RouteSpec| {
+) -> Result<HashMap<RouteId, RouteSource>, Refusal> {
+    let source = |route: &RouteSpec| {
         let first = &route.nodes[1];
-        let way = if *first == program.node {
-            source.cloned().map(Way::Memory)
+        let source = if *first == program.node {
+            source.cloned().map(RouteSource::Memory)
         } else {
-            hops.get(first).cloned().map(Way::Hop)
+            hops.get(first).cloned().map(RouteSource::Hop)
         };
-        way.map(|way| (RouteId(route.id), way)).ok_or_else(|| nowhere(route, "has no source"))
+        source.map(|source| (RouteId(route.id), source)).ok_or_else(|| nowhere(route, "has no source"))
     };
-    program.routes.iter().map(way).collect()
+    program.routes.iter().map(source).collect()
 }
 
 /// How a gateway handles requests on its data port, and the peers that may send them.
@@ -133,12 +133,12 @@ impl Node {
             inbound.leads.extend(leads);
         }
         if let Some(source) = &self.source {
-            source.below.extend(routes_below(program, &hops, self.sink.as_ref())?);
+            source.downstream.extend(downstream_by_route(program, &hops, self.sink.as_ref())?);
         }
         let (Some(lead), Some(job)) = (&self.lead, &program.lead) else { return Ok(()) };
         let change = Rerouted {
             routes: program.routes.clone(),
-            ways: ways(program, &hops, self.source.as_ref())?,
+            sources: sources_by_route(program, &hops, self.source.as_ref())?,
             ceiling_usd_per_gb: job.ceiling_usd_per_gb,
             rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
         };

@@ -1,7 +1,7 @@
 //! From a program to running stations.
 
 use super::environment::Environment;
-use super::reroute::{HopMaker, Hops, Stations, routes_below, stations, ways};
+use super::reroute::{HopMaker, Hops, Stations, downstream_by_route, sources_by_route, stations};
 use crate::control::events::EventSender;
 use crate::control::metrics::{self, MetricsSnapshot};
 use crate::control::runner::{Runner, Running};
@@ -9,7 +9,7 @@ use crate::lead::run::{CannotBegin, LeadSetup, Rerouted};
 use crate::net::DataPort;
 use crate::node::attempts::Attempts;
 use crate::node::budget::MemoryBudget;
-use crate::node::clock::Pulse;
+use crate::node::clock::FreezeDetector;
 use crate::node::inbound::Inbound;
 use crate::node::replay::Taken;
 use crate::node::reply::Peers;
@@ -50,7 +50,7 @@ impl NodeRunner {
 }
 
 /// What is said to a lead that runs.
-pub(super) struct LeadHandle {
+pub(super) struct JobHandle {
     /// Asks it to checkpoint.
     stop: CancellationToken,
     /// Says when it has.
@@ -68,7 +68,7 @@ pub(super) struct Node {
     pub(super) inbound: Option<Arc<Inbound>>,
     peers: Peers,
     pub(super) budget: MemoryBudget,
-    pub(super) lead: Option<LeadHandle>,
+    pub(super) lead: Option<JobHandle>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -189,7 +189,7 @@ impl<'a> Building<'a> {
             store: self.open(spec)?,
             attempts: Attempts::new(&program.limits),
             budget: self.budget.clone(),
-            below: RouteTable::new(routes_below(program, hops, sink)?),
+            downstream: RouteTable::new(downstream_by_route(program, hops, sink)?),
             scope,
             key: self.key.clone(),
             tasks: self.tasks.clone(),
@@ -216,7 +216,7 @@ impl<'a> Building<'a> {
             budget: self.budget.clone(),
             silence_max: self.hop_maker.silence_max,
             request_max: self.hop_maker.request_max,
-            pulse: Pulse::start(self.hop_maker.silence_max, self.stop.clone()),
+            freezes: FreezeDetector::start(self.hop_maker.silence_max, self.stop.clone()),
             stop: self.stop.clone(),
         }
     }
@@ -228,14 +228,14 @@ impl<'a> Building<'a> {
         hops: &Hops,
         source: Option<&Arc<Source>>,
         events: EventSender,
-    ) -> Result<LeadHandle, Refusal> {
+    ) -> Result<JobHandle, Refusal> {
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
         let (rerouted, changes) = watch::channel(None);
         let setup = LeadSetup {
             job: Arc::new(job.clone()),
             limits: program.limits.clone(),
             routes: program.routes.clone(),
-            ways: ways(program, hops, source)?,
+            sources: sources_by_route(program, hops, source)?,
             rerouted: changes,
             local: program.routes.iter().all(|route| route.nodes.iter().all(|name| *name == program.node)),
             replies: mpsc::unbounded_channel(),
@@ -252,7 +252,7 @@ impl<'a> Building<'a> {
             work.await;
             over.cancel();
         });
-        Ok(LeadHandle { stop, done, rerouted })
+        Ok(JobHandle { stop, done, rerouted })
     }
 
     /// Opens a destination. Links in it are never followed, whatever the job says: nothing is written outside its root.
@@ -274,12 +274,12 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Where reading and writing are one process, what is held is what is under way at the stores, and finds its own measure.
-/// With hops, what is under way is on them too.
+/// Where reading and writing are one process, what is held is in progress at the stores, so the budget adapts to them.
+/// With hops, the hops hold some of it too.
 fn budget(program: &Program) -> MemoryBudget {
     let bytes = program.limits.memory_bytes;
     let is_local = program.hops.is_empty() && program.source.is_some() && !program.sinks.is_empty();
-    let budget = if is_local { MemoryBudget::climbing(bytes) } else { MemoryBudget::new(bytes) };
+    let budget = if is_local { MemoryBudget::adaptive(bytes) } else { MemoryBudget::new(bytes) };
     budget.divide_among(routes_held(program));
     budget
 }

@@ -19,8 +19,8 @@ mod text;
 pub use streams::{Streams, Talk};
 
 use crate::failure::{exit_code, hint_for_named, outcome_of};
+use crate::lead::availability;
 use crate::lead::journal::JournalError;
-use crate::lead::reach;
 use crate::lead::select::BadRule;
 use crate::lead::state_dir::StateDirError;
 use crate::lead::survey::nothing_selected;
@@ -142,8 +142,10 @@ pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -
     let needs_reader = matches!(task, Task::Cat { whole: true, .. });
     let opened = Opened::default();
     let (watched, talk) = (opened.clone(), streams.talk.clone());
-    let telling =
-        tokio::spawn(reach::tell(move || watched.lock().clone(), move |line| talk.say(&format!("note: {line}"))));
+    let telling = tokio::spawn(availability::tell(
+        move || watched.lock().clone(),
+        move |line| talk.say(&format!("note: {line}")),
+    ));
     let done = dispatch(task, streams, cancel, &opened).await;
     telling.abort();
     let flushed = streams.data.flush().map_err(TaskError::from);

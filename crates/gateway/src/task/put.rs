@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::Outcome;
 use tradewind_store::{
-    Checksums, Doomed, Error, ErrorKind, PartTag, Payload, Precondition, PutOptions, Result, Store, StoreLimits,
-    UploadId, Written, look_at_written,
+    Checksums, Error, ErrorKind, ObjectDeletion, PartTag, Payload, Precondition, PutOptions, Result, Store,
+    StoreLimits, UploadId, Written, look_at_written,
 };
 
 /// Bytes of parts in memory; at the limit stdin is not read. A single longer part is let through alone.
@@ -237,8 +237,8 @@ impl Put {
         if wrong.is_any() {
             return "it stays, because the store does not say which one it is".to_owned();
         }
-        let doomed = vec![Doomed { key: self.key.clone(), condition: wrong }];
-        let deleted = crate::lead::deletion::delete_objects(self.store.as_ref(), doomed, self.policy).await;
+        let deletion = vec![ObjectDeletion { key: self.key.clone(), condition: wrong }];
+        let deleted = crate::lead::deletion::delete_objects(self.store.as_ref(), deletion, self.policy).await;
         let left = deleted.into_iter().filter_map(|(_, verdict)| verdict.err()).next();
         left.map_or("it was deleted".to_owned(), |error| format!("it could not be deleted: {error}"))
     }

@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 use tradewind_contract::{ObjectFilter, Outcome};
-use tradewind_store::{Doomed, Error, ErrorKind, ObjectInfo, Precondition, Store};
+use tradewind_store::{Error, ErrorKind, ObjectDeletion, ObjectInfo, Precondition, Store};
 
 /// Deletes from one store.
 pub(super) struct Rm {
@@ -93,7 +93,7 @@ impl Rm {
         // A store deletes what is not there without a word, so it is asked first.
         match self.policy.run("head", self.store.url(), || self.store.head(key)).await {
             Ok(_) => {
-                let verdicts = self.delete(vec![Doomed::any(key)]).await;
+                let verdicts = self.delete(vec![ObjectDeletion::any(key)]).await;
                 Ok(self.print(verdicts, tally, streams)?)
             }
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
@@ -147,9 +147,9 @@ impl Rm {
         Ok(())
     }
 
-    async fn delete(&self, objects: Vec<Doomed>) -> Vec<(String, Result<(), Error>)> {
+    async fn delete(&self, objects: Vec<ObjectDeletion>) -> Vec<(String, Result<(), Error>)> {
         if self.dry_run {
-            return objects.into_iter().map(|doomed| (doomed.key, Ok(()))).collect();
+            return objects.into_iter().map(|deletion| (deletion.key, Ok(()))).collect();
         }
         delete_objects(self.store.as_ref(), objects, self.policy).await
     }
@@ -226,16 +226,16 @@ impl Listed {
     }
 
     /// The objects again, at most `keys_max` at once.
-    fn into_batches(self, keys_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<Doomed>>>> {
+    fn into_batches(self, keys_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<ObjectDeletion>>>> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.rewind()?;
         let mut lines = BufReader::new(file).lines();
-        let doomed = |line: io::Result<String>| {
+        let deletion = |line: io::Result<String>| {
             let ListedObject { key, condition, not_after_unix_ms } = serde_json::from_str(&line?)?;
-            Ok(Doomed { key, condition: Precondition { not_after_unix_ms, ..condition } })
+            Ok(ObjectDeletion { key, condition: Precondition { not_after_unix_ms, ..condition } })
         };
         Ok(std::iter::from_fn(move || {
-            let batch: io::Result<Vec<Doomed>> = lines.by_ref().take(keys_max).map(doomed).collect();
+            let batch: io::Result<Vec<ObjectDeletion>> = lines.by_ref().take(keys_max).map(deletion).collect();
             batch.map(|batch| (!batch.is_empty()).then_some(batch)).transpose()
         }))
     }
@@ -278,13 +278,13 @@ impl Tally {
 mod tests {
     use super::super::streams::Talk;
     use super::*;
-    use crate::trees::Tree;
+    use crate::directory_tree::DirectoryTree;
     use tradewind_contract::Limits;
 
     /// An object that is written between the listing and the deletion may not be one that the filter meant.
     #[tokio::test]
     async fn a_file_that_is_filled_after_it_was_listed_stays() {
-        let tree = Tree::with(&[("d/empty", b""), ("d/filled", b""), ("d/long", b"long")]);
+        let tree = DirectoryTree::with(&[("d/empty", b""), ("d/filled", b""), ("d/long", b"long")]);
         let policy = RetryPolicy::from(&Limits::default());
         let rm = Rm { store: tree.store.clone(), dry_run: false, json: true, allow_empty: false, policy };
         let filter = ObjectFilter { size_max_bytes: Some(0), ..ObjectFilter::default() };

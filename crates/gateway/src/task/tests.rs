@@ -1,8 +1,8 @@
 use super::*;
+use crate::directory_tree::DirectoryTree;
 use crate::lead::journal::{Entry, Intent, JOURNAL_FILE, Journal};
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
-use crate::trees::Tree;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +68,7 @@ async fn run_task(task: Value) -> Ended {
     run_with(task, Vec::new(), CancellationToken::new()).await
 }
 
-fn ls(tree: &Tree, prefix: &str, recursive: bool) -> Value {
+fn ls(tree: &DirectoryTree, prefix: &str, recursive: bool) -> Value {
     json!({"task": "ls", "store": tree.spec(), "prefix": prefix, "recursive": recursive, "long": false, "json": false})
 }
 
@@ -79,7 +79,7 @@ fn with(mut task: Value, fields: Value) -> Value {
 
 #[tokio::test]
 async fn ls_shows_one_level_or_all_in_order() {
-    let tree = Tree::with(&[("d/b", b"1"), ("d/c/x", b"22"), ("d/c.txt", b"333"), ("da", b"")]);
+    let tree = DirectoryTree::with(&[("d/b", b"1"), ("d/c/x", b"22"), ("d/c.txt", b"333"), ("da", b"")]);
     assert_eq!(run_task(ls(&tree, "", false)).await.ok(), "d/\nda\n");
     assert_eq!(run_task(ls(&tree, "d", false)).await.ok(), "b\nc.txt\nc/\n");
     assert_eq!(run_task(ls(&tree, "d/", true)).await.ok(), "b\nc.txt\nc/x\n");
@@ -88,7 +88,7 @@ async fn ls_shows_one_level_or_all_in_order() {
 
 #[tokio::test]
 async fn ls_says_more_when_asked() {
-    let tree = Tree::with(&[("d/b", b"333")]);
+    let tree = DirectoryTree::with(&[("d/b", b"333")]);
     tree.set_modified("d/b", 951_827_696_000);
     let long = run_task(with(ls(&tree, "d", true), json!({"long": true}))).await.ok();
     assert_eq!(long.split_whitespace().collect::<Vec<_>>(), ["2000-02-29T12:34:56Z", "3", "-", "b"]);
@@ -99,7 +99,7 @@ async fn ls_says_more_when_asked() {
 
 #[tokio::test]
 async fn sizes_have_units_when_asked() {
-    let tree = Tree::with(&[("d/b", &[0; 22_000])]);
+    let tree = DirectoryTree::with(&[("d/b", &[0; 22_000])]);
     let long = run_task(with(ls(&tree, "d", true), json!({"long": true, "human": true}))).await.ok();
     assert!(long.contains(" 22.0 kB "), "{long}");
     let du = json!({"task": "du", "store": tree.spec(), "prefix": "d", "human": true, "json": false});
@@ -110,13 +110,13 @@ async fn sizes_have_units_when_asked() {
 
 #[tokio::test]
 async fn names_stay_on_their_lines() {
-    let tree = Tree::with(&[("d/a\nb\x1b\\c", b"1"), ("d/e\n/f", b"2")]);
+    let tree = DirectoryTree::with(&[("d/a\nb\x1b\\c", b"1"), ("d/e\n/f", b"2")]);
     assert_eq!(run_task(ls(&tree, "d", false)).await.ok(), "a\\nb\\x1b\\\\c\ne\\n/\n");
     let exact = run_task(with(ls(&tree, "d", true), json!({"json": true}))).await.json_lines();
     assert_eq!(exact[0]["key"], "d/a\nb\x1b\\c");
     let du = json!({"task": "du", "store": tree.spec(), "prefix": "d/e\n", "json": false});
     assert_eq!(run_task(du).await.ok().lines().count(), 1);
-    let missing = run_task(with(check(&tree, "d", &Tree::new(), ""), json!({"json": false}))).await;
+    let missing = run_task(with(check(&tree, "d", &DirectoryTree::new(), ""), json!({"json": false}))).await;
     assert_eq!(missing.data.text().lines().count(), 2);
     let none = run_task(ls(&tree, "no\nne", true)).await;
     assert_eq!(none.talk.text().lines().count(), 2, "{}", none.talk.text());
@@ -126,7 +126,7 @@ async fn names_stay_on_their_lines() {
 
 #[tokio::test]
 async fn nothing_there_is_said_by_code_3() {
-    let tree = Tree::with(&[("a", b"1")]);
+    let tree = DirectoryTree::with(&[("a", b"1")]);
     let store = tree.spec();
     for task in [
         ls(&tree, "none", true),
@@ -145,7 +145,7 @@ async fn nothing_there_is_said_by_code_3() {
 
 #[tokio::test]
 async fn du_sums_what_the_filter_takes() {
-    let tree = Tree::with(&[("d/a.txt", b"1"), ("d/e/b", b"22"), ("dx", b"4444")]);
+    let tree = DirectoryTree::with(&[("d/a.txt", b"1"), ("d/e/b", b"22"), ("dx", b"4444")]);
     let task = json!({"task": "du", "store": tree.spec(), "prefix": "d", "json": true});
     let lines = run_task(task.clone()).await.json_lines();
     assert_eq!((&lines[0]["objects"], &lines[0]["bytes"]), (&json!(2), &json!(3)));
@@ -154,14 +154,14 @@ async fn du_sums_what_the_filter_takes() {
     assert_eq!((&lines[0]["objects"], &lines[0]["bytes"]), (&json!(1), &json!(2)));
 }
 
-fn rm(tree: &Tree, key: &str, recursive: bool) -> Value {
+fn rm(tree: &DirectoryTree, key: &str, recursive: bool) -> Value {
     json!({"task": "rm", "store": tree.spec(), "key": key, "recursive": recursive, "dry_run": false, "json": false,
            "allow_empty": false})
 }
 
 #[tokio::test]
 async fn rm_deletes_a_folder_and_not_its_namesakes() {
-    let tree = Tree::with(&[("te/a", b"1"), ("te/b/c", b"2"), ("test/a", b"3"), ("te.txt", b"4")]);
+    let tree = DirectoryTree::with(&[("te/a", b"1"), ("te/b/c", b"2"), ("test/a", b"3"), ("te.txt", b"4")]);
     let dry = run_task(with(rm(&tree, "te", true), json!({"dry_run": true}))).await.ok();
     assert_eq!((dry.lines().count(), tree.keys().len()), (2, 4));
     let text = run_task(rm(&tree, "te", true)).await.ok();
@@ -171,7 +171,7 @@ async fn rm_deletes_a_folder_and_not_its_namesakes() {
 
 #[tokio::test]
 async fn rm_deletes_one_object_exactly() {
-    let tree = Tree::with(&[("a", b"1"), ("ab", b"2")]);
+    let tree = DirectoryTree::with(&[("a", b"1"), ("ab", b"2")]);
     run_task(rm(&tree, "a", false)).await.ok();
     assert_eq!(tree.keys(), ["ab"]);
     run_task(with(rm(&tree, "a", false), json!({"allow_empty": true}))).await.ok();
@@ -179,7 +179,7 @@ async fn rm_deletes_one_object_exactly() {
 
 #[tokio::test]
 async fn rm_obeys_the_filter() {
-    let tree = Tree::with(&[("d/a.tmp", b"1"), ("d/keep", b"2")]);
+    let tree = DirectoryTree::with(&[("d/a.tmp", b"1"), ("d/keep", b"2")]);
     let filter = json!({"filter": {"rules": [{"rule": "include", "glob": "*.tmp"}]}});
     run_task(with(rm(&tree, "d", true), filter)).await.ok();
     assert_eq!(tree.keys(), ["d/keep"]);
@@ -193,20 +193,20 @@ fn long_bytes(length: usize) -> Vec<u8> {
 #[tokio::test]
 async fn cat_writes_objects_whole_and_in_order() {
     let long = long_bytes(3 * crate::reading::WINDOW_BYTES as usize + 12_345);
-    let tree = Tree::with(&[("long", &long), ("empty", b""), ("short", b"end")]);
+    let tree = DirectoryTree::with(&[("long", &long), ("empty", b""), ("short", b"end")]);
     let task = json!({"task": "cat", "store": tree.spec(), "keys": ["long", "empty", "short"]});
     let ended = run_task(task).await;
     assert_eq!(ended.code, 0, "{}", ended.talk.text());
     assert!(ended.data.bytes() == [&long[..], b"end"].concat());
 }
 
-fn put(tree: &Tree, key: &str, chunk_bytes: u64) -> Value {
+fn put(tree: &DirectoryTree, key: &str, chunk_bytes: u64) -> Value {
     json!({"task": "put", "store": tree.spec(), "key": key, "chunk_bytes": chunk_bytes, "json": true})
 }
 
 #[tokio::test]
 async fn put_writes_what_it_reads_whatever_the_length() {
-    let tree = Tree::new();
+    let tree = DirectoryTree::new();
     for length in [0, 1, 4095, 4096, 4097, 3 << 20, (3 << 20) + 1] {
         let bytes = long_bytes(length);
         let chunk_bytes = if length < 8192 { 4096 } else { 1 << 20 };
@@ -231,7 +231,7 @@ impl Read for Breaking {
 
 #[tokio::test]
 async fn a_put_whose_input_breaks_leaves_nothing() {
-    let tree = Tree::new();
+    let tree = DirectoryTree::new();
     for length in [10, 10_000_000] {
         let talk = Written::default();
         let mut streams = Streams {
@@ -265,7 +265,7 @@ impl Read for Endless {
 
 #[tokio::test]
 async fn an_interrupted_put_aborts_its_upload() {
-    let tree = Tree::new();
+    let tree = DirectoryTree::new();
     let cancel = CancellationToken::new();
     let input = Endless { given: 0, tell_at: 64 << 20, told: cancel.clone() };
     let mut streams = Streams {
@@ -278,19 +278,19 @@ async fn an_interrupted_put_aborts_its_upload() {
     assert_eq!(tree.keys(), Vec::<String>::new());
 }
 
-fn check(source: &Tree, source_prefix: &str, destination: &Tree, destination_prefix: &str) -> Value {
+fn check(source: &DirectoryTree, source_prefix: &str, destination: &DirectoryTree, destination_prefix: &str) -> Value {
     json!({"task": "check", "source": source.spec(), "source_prefix": source_prefix, "destination": destination.spec(),
            "destination_prefix": destination_prefix, "compare": "auto", "read": true, "one_way": false, "json": true})
 }
 
 #[tokio::test]
 async fn check_looks_into_files_whether_told_to_or_not() {
-    let source = Tree::with(&[("a", b"1"), ("d/b", b"")]);
-    let destination = Tree::with(&[("to/a", b"1"), ("to/d/b", b"")]);
+    let source = DirectoryTree::with(&[("a", b"1"), ("d/b", b"")]);
+    let destination = DirectoryTree::with(&[("to/a", b"1"), ("to/d/b", b"")]);
     let read = run_task(check(&source, "", &destination, "to")).await;
     assert_eq!(read.code, 0, "{}", read.talk.text());
     assert_eq!(read.json_lines()[0]["summary"]["same"], json!(2));
-    let other = Tree::with(&[("to/a", b"2"), ("to/d/b", b"")]);
+    let other = DirectoryTree::with(&[("to/a", b"2"), ("to/d/b", b"")]);
     let untold = run_task(with(check(&source, "", &other, "to"), json!({"read": false}))).await;
     assert_eq!(untold.code, 6);
     assert_eq!(untold.json_lines().last().unwrap()["summary"]["differs"], json!(1));
@@ -298,7 +298,7 @@ async fn check_looks_into_files_whether_told_to_or_not() {
 
 #[tokio::test]
 async fn check_one_way_does_not_mind_more() {
-    let (source, destination) = (Tree::with(&[("a", b"1")]), Tree::with(&[("a", b"1"), ("b", b"2")]));
+    let (source, destination) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::with(&[("a", b"1"), ("b", b"2")]));
     assert_eq!(run_task(check(&source, "", &destination, "")).await.code, 6);
     run_task(with(check(&source, "", &destination, ""), json!({"one_way": true}))).await.ok();
 }
@@ -316,7 +316,7 @@ proptest! {
     /// What differs is what differs between two maps.
     #[test]
     fn check_finds_what_two_maps_say(source in any_tree(), destination in any_tree()) {
-        let (from, to) = (Tree::new(), Tree::new());
+        let (from, to) = (DirectoryTree::new(), DirectoryTree::new());
         source.iter().for_each(|(name, bytes)| from.write(name, bytes.as_bytes()));
         destination.iter().for_each(|(name, bytes)| to.write(&format!("p/{name}"), bytes.as_bytes()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -376,7 +376,7 @@ async fn locate_has_a_line_for_each_store_and_says_why_not() {
 
 #[tokio::test]
 async fn doctor_tells_a_store_that_works_from_one_that_does_not() {
-    let tree = Tree::with(&[("a", b"1")]);
+    let tree = DirectoryTree::with(&[("a", b"1")]);
     let task = |stores: Value| json!({"task": "doctor", "stores": stores, "json": true});
     let ended = run_task(task(json!([tree.spec()]))).await;
     assert_eq!((ended.code, &ended.json_lines().last().unwrap()["level"]), (0, &json!("ok")));
@@ -388,7 +388,7 @@ async fn doctor_tells_a_store_that_works_from_one_that_does_not() {
 
 #[tokio::test]
 async fn cancel_aborts_what_is_open_and_says_so_in_the_status() {
-    let (tree, folder) = (Tree::with(&[("done", b"1")]), tempfile::tempdir().unwrap());
+    let (tree, folder) = (DirectoryTree::with(&[("done", b"1")]), tempfile::tempdir().unwrap());
     let task = json!({"task": "cancel", "state_dir": folder.path(), "stores": [tree.spec()]});
     let state = StateDir::create(folder.path()).unwrap();
     let journal = Journal::create(&state).unwrap();
@@ -421,7 +421,7 @@ async fn cancel_aborts_what_is_open_and_says_so_in_the_status() {
 
 /// Code and state of a job that is cancelled after `begun` objects were found, with this in the place of its journal.
 async fn cancelled_without_journal(begun: u64, journal: Option<&[u8]>) -> (u8, JobState) {
-    let (tree, folder) = (Tree::new(), tempfile::tempdir().unwrap());
+    let (tree, folder) = (DirectoryTree::new(), tempfile::tempdir().unwrap());
     let state = StateDir::create(folder.path()).unwrap();
     let progress = Progress { objects_total: begun, ..Progress::default() };
     status::write(state.path(), &status::running(progress)).unwrap();
@@ -452,7 +452,7 @@ async fn a_closed_pipe_is_no_failure() {
             Ok(())
         }
     }
-    let tree = Tree::with(&[("a", b"1")]);
+    let tree = DirectoryTree::with(&[("a", b"1")]);
     let talk = Written::default();
     let mut streams = Streams { input: None, data: Box::new(Closed), talk: Talk::new(talk.clone()) };
     let task = serde_json::from_value(ls(&tree, "", true)).unwrap();

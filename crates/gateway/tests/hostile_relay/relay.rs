@@ -245,30 +245,31 @@ fn encoded(request: &Request) -> Vec<u8> {
 
 /// Relays until the test drops it.
 pub(crate) async fn relay(listener: TcpListener, sink: SocketAddr, mischief: Arc<Mischief>) {
-    while let Ok((above, _)) = listener.accept().await {
-        tokio::spawn(connection(above, sink, mischief.clone()));
+    while let Ok((upstream, _)) = listener.accept().await {
+        tokio::spawn(connection(upstream, sink, mischief.clone()));
     }
 }
 
-async fn connection(above: TcpStream, sink: SocketAddr, mischief: Arc<Mischief>) -> Option<()> {
-    let below = TcpStream::connect(sink).await.ok()?;
-    above.set_nodelay(true).ok()?;
-    below.set_nodelay(true).ok()?;
-    let ((mut from_above, mut to_above), (mut from_below, mut to_below)) = (above.into_split(), below.into_split());
+async fn connection(upstream: TcpStream, sink: SocketAddr, mischief: Arc<Mischief>) -> Option<()> {
+    let downstream = TcpStream::connect(sink).await.ok()?;
+    upstream.set_nodelay(true).ok()?;
+    downstream.set_nodelay(true).ok()?;
+    let ((mut from_upstream, mut to_upstream), (mut from_downstream, mut to_downstream)) =
+        (upstream.into_split(), downstream.into_split());
     let mut hello = Vec::new();
     let ours = Hello { version: WIRE_VERSION_MAJOR, job: "job".to_owned(), node: "relay".to_owned() };
     Frame::Hello(ours).encode(&mut hello);
-    read(&mut from_above).await?;
-    to_above.write_all(&hello).await.ok()?;
-    to_below.write_all(&hello).await.ok()?;
-    read(&mut from_below).await?;
+    read(&mut from_upstream).await?;
+    to_upstream.write_all(&hello).await.ok()?;
+    to_downstream.write_all(&hello).await.ok()?;
+    read(&mut from_downstream).await?;
     let (answers_in, mut answers) = tokio::sync::mpsc::unbounded_channel();
-    let down = pump_down(&mut from_above, &mut to_below, answers_in, &mischief);
+    let down = pump_down(&mut from_upstream, &mut to_downstream, answers_in, &mischief);
     let up = async {
         loop {
             let frames = tokio::select! {
                 forged = answers.recv() => vec![Frame::Replies(vec![forged?])],
-                frame = read(&mut from_below) => match frame? {
+                frame = read(&mut from_downstream) => match frame? {
                     (header, payload) if header.kind == Kind::Replies => match Frame::parse(&header, payload).ok()? {
                         Frame::Replies(replies) => mischief.replies(replies),
                         _ => return None,
@@ -278,7 +279,7 @@ async fn connection(above: TcpStream, sink: SocketAddr, mischief: Arc<Mischief>)
             };
             let mut bytes = Vec::new();
             frames.iter().for_each(|frame| frame.encode(&mut bytes));
-            to_above.write_all(&bytes).await.ok()?;
+            to_upstream.write_all(&bytes).await.ok()?;
         }
     };
     // When either side ends, both do.

@@ -29,14 +29,14 @@ use tradewind_contract::{JobSpec, JobState, Limits, RouteSpec};
 use tradewind_gateway::background::Background;
 use tradewind_gateway::control::events;
 use tradewind_gateway::lead::journal::JOURNAL_FILE;
-use tradewind_gateway::lead::run::{LeadSetup, Way, begin};
+use tradewind_gateway::lead::run::{LeadSetup, RouteSource, begin};
 use tradewind_gateway::lead::status;
 use tradewind_gateway::node::attempts::Attempts;
 use tradewind_gateway::node::budget::MemoryBudget;
 use tradewind_gateway::node::replay::Taken;
 use tradewind_gateway::node::scope::{ReadScope, WriteScope};
 use tradewind_gateway::node::sink::{Sink, Target};
-use tradewind_gateway::node::source::{Below, Source};
+use tradewind_gateway::node::source::{Downstream, Source};
 use tradewind_gateway::node::table::RouteTable;
 use tradewind_store::{StoreConfig, open, open_on};
 use tradewind_wire::RouteId;
@@ -261,7 +261,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         store: store.clone(),
         attempts: Attempts::new(&limits),
         budget: MemoryBudget::new(limits.memory_bytes),
-        below: RouteTable::new(HashMap::from([(RouteId(0), Below::Memory(sink))])),
+        downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),
         key: None,
         tasks,
@@ -273,7 +273,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         job: Arc::new(job),
         limits,
         routes: vec![RouteSpec { id: 0, nodes, share: 1.0, usd_per_gb: 0.0 }],
-        ways: HashMap::from([(RouteId(0), Way::Memory(source))]),
+        sources: HashMap::from([(RouteId(0), RouteSource::Memory(source))]),
         local: true,
         replies: mpsc::unbounded_channel(),
         source: store,

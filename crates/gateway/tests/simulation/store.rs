@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 use tradewind_contract::StoreSpec;
 use tradewind_gateway::program::environment::Stores;
 use tradewind_store::{
-    Attributes, BucketIdentity, Checksums, Doomed, Download, Error, ErrorKind, Expect, Identity, ListPage, ListRequest,
-    ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreLimits,
-    UploadId, Written,
+    Attributes, BucketIdentity, Checksums, Download, Error, ErrorKind, Expect, Identity, ListPage, ListRequest,
+    ObjectDeletion, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store,
+    StoreLimits, UploadId, Written,
 };
 
 /// Entries of a listing page: few, so that listings have several.
@@ -609,23 +609,23 @@ impl Store for SimulatedStore {
     }
 
     /// As a store with conditional deletes: it looks and deletes at one moment.
-    async fn delete(&self, doomed: &[Doomed]) -> Result<Vec<Result<()>>> {
-        let (bucket, doomed) = (self.bucket, doomed.to_vec());
-        let keys: Vec<&str> = doomed.iter().map(|doomed| doomed.key.as_str()).collect();
+    async fn delete(&self, deletion: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
+        let (bucket, deletion) = (self.bucket, deletion.to_vec());
+        let keys: Vec<&str> = deletion.iter().map(|deletion| deletion.key.as_str()).collect();
         let changed = self.error(ErrorKind::PreconditionFailed, "delete", "", "an object is in another state");
         self.call("delete", &keys.join(","), {
-            let doomed = doomed.clone();
+            let deletion = deletion.clone();
             move |state, _| {
-                let verdict = |doomed: &Doomed| {
-                    let object = state.buckets.list[bucket].objects.get(&doomed.key);
-                    let info = object.map(|object| state.info(bucket, &doomed.key, object));
-                    if info.is_some_and(|info| doomed.condition.difference(&info).is_some()) {
+                let verdict = |deletion: &ObjectDeletion| {
+                    let object = state.buckets.list[bucket].objects.get(&deletion.key);
+                    let info = object.map(|object| state.info(bucket, &deletion.key, object));
+                    if info.is_some_and(|info| deletion.condition.difference(&info).is_some()) {
                         return Err(changed.clone());
                     }
-                    state.vanishes(bucket, &doomed.key);
+                    state.vanishes(bucket, &deletion.key);
                     Ok(())
                 };
-                Ok(doomed.iter().map(verdict).collect())
+                Ok(deletion.iter().map(verdict).collect())
             }
         })
         .await

@@ -22,8 +22,9 @@ pub(crate) mod xml;
 
 use crate::rest::{Http, Unreachable};
 use crate::{
-    BucketIdentity, Checksums, Doomed, Download, Identity, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,
-    Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId, Written,
+    BucketIdentity, Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
+    PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId,
+    Written,
 };
 use async_trait::async_trait;
 use object_store::azure::AzureCredentialProvider;
@@ -203,7 +204,7 @@ impl Store for AzureStore {
         Err(call.error(crate::ErrorKind::Unsupported, "this store copies whole objects only"))
     }
 
-    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+    async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         self.delete_blobs(objects).await
     }
 

@@ -67,7 +67,7 @@ impl AzureStore {
         let is_range = head.status == http::StatusCode::PARTIAL_CONTENT;
         let info = object_info(key, size, is_range, &head.headers);
         condition.check(&call, &info)?;
-        Ok(Download { info, body: stream_exactly(call, body, expected, self.http.reach()) })
+        Ok(Download { info, body: stream_exactly(call, body, expected, self.http.availability()) })
     }
 
     pub(super) async fn list_blobs(&self, request: &ListRequest) -> Result<ListPage> {

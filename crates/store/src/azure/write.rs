@@ -7,8 +7,8 @@ use crate::precondition::stays;
 use crate::progress::{WorkLimits, still_at_work, work_limits};
 use crate::rest::{Call, encode_path, header, is_web_page, refuse_foreign_answer};
 use crate::{
-    Attributes, Checksums, Doomed, Error, ErrorKind, Expect, PartSource, PartTag, Payload, PendingUpload, Precondition,
-    PutOptions, Result, UploadId, Written, look_at_written,
+    Attributes, Checksums, Error, ErrorKind, Expect, ObjectDeletion, PartSource, PartTag, Payload, PendingUpload,
+    Precondition, PutOptions, Result, UploadId, Written, look_at_written,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -257,7 +257,7 @@ impl AzureStore {
             return Ok(());
         }
         let condition = Precondition { etag, size_bytes: Some(0), ..Precondition::default() };
-        self.delete_blob(&Doomed { key: key.to_owned(), condition }).await
+        self.delete_blob(&ObjectDeletion { key: key.to_owned(), condition }).await
     }
 
     async fn set_properties(&self, key: &str, attributes: &Attributes) -> Result<HeaderMap> {
@@ -266,23 +266,23 @@ impl AzureStore {
         self.send_small(call).await.map(|(headers, _)| headers)
     }
 
-    pub(super) async fn delete_blobs(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+    pub(super) async fn delete_blobs(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         if objects.len() > LIMITS.delete_keys_max {
             let message = format!("{} keys, {} at most", objects.len(), LIMITS.delete_keys_max);
             return Err(Error::new(ErrorKind::BadRequest, "delete", self.url.clone(), message));
         }
-        let deletes: Vec<_> = objects.iter().map(|doomed| self.delete_blob(doomed)).collect();
+        let deletes: Vec<_> = objects.iter().map(|deletion| self.delete_blob(deletion)).collect();
         Ok(futures::stream::iter(deletes).buffered(DELETES_IN_FLIGHT).collect().await)
     }
 
-    async fn delete_blob(&self, doomed: &Doomed) -> Result<()> {
-        let Doomed { key, condition } = doomed;
+    async fn delete_blob(&self, deletion: &ObjectDeletion) -> Result<()> {
+        let ObjectDeletion { key, condition } = deletion;
         self.check_key("delete", key)?;
         let url = || format!("{}/{key}", self.url);
         if !condition.is_any() && (!self.is_azure_itself() || condition.etag.is_none()) {
             // Another server may ignore the condition on the delete.
             match self.head_blob(key, &Precondition::default()).await {
-                Ok(now) => condition.check_doomed(url(), &now)?,
+                Ok(now) => condition.check_for_deletion(url(), &now)?,
                 Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(error),
             }

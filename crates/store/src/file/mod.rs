@@ -36,9 +36,9 @@ pub(crate) use identity::{compare_states, directory_kinship, file_kinship};
 pub(crate) use own_links::is_own_unlinking;
 
 use crate::{
-    Checksums, Doomed, Download, Error, ErrorKind, Identity, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,
-    Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription, StoreLimits,
-    UploadId, Written,
+    Checksums, Download, Error, ErrorKind, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
+    PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription,
+    StoreLimits, UploadId, Written,
 };
 use async_trait::async_trait;
 pub use disk::{Disk, Kernel};
@@ -269,13 +269,13 @@ impl Store for FileStore {
         Err(self.0.error(ErrorKind::Unsupported, "copy part", key, "files are copied by reading them"))
     }
 
-    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+    async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         if objects.len() > LIMITS.delete_keys_max {
             let message = format!("{} keys, {} at most", objects.len(), LIMITS.delete_keys_max);
             return Err(Error::new(ErrorKind::BadRequest, "delete", self.0.url.clone(), message));
         }
         let objects = objects.to_vec();
-        self.blocking("delete", move |tree| Ok(objects.iter().map(|doomed| tree.delete(doomed)).collect())).await
+        self.blocking("delete", move |tree| Ok(objects.iter().map(|deletion| tree.delete(deletion)).collect())).await
     }
 
     fn checks_listed_deletes(&self) -> bool {

@@ -11,7 +11,9 @@ use super::path::{Split, is_temporary_of, temporary_name};
 use super::read::{identity_of, is_kind, object_info, special_name};
 use super::temporary::{TemporaryFile, errno_of_another};
 use crate::precondition::stays;
-use crate::{Doomed, ErrorKind, Expect, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written};
+use crate::{
+    ErrorKind, Expect, ObjectDeletion, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written,
+};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
@@ -378,12 +380,12 @@ impl Tree {
     /// No system call unlinks a file on a condition, so the file is looked at right before: a writer that replaces it
     /// within these microseconds, or writes to it through a descriptor, loses. Renaming it away first would close that
     /// gap, but hide the file from its readers and, after a crash, from its owner.
-    pub(super) fn delete(&self, doomed: &Doomed) -> Result<()> {
-        let key = &doomed.key;
+    pub(super) fn delete(&self, deletion: &ObjectDeletion) -> Result<()> {
+        let key = &deletion.key;
         let split = self.split("delete", key)?;
         let flag = if split.is_directory { UnlinkatFlags::RemoveDir } else { UnlinkatFlags::NoRemoveDir };
         let removed = self.open_directory(split.parent).map_err(Refused::Blocked).and_then(|directory| {
-            let stat = self.refuse_changed(&directory, split, doomed)?;
+            let stat = self.refuse_changed(&directory, split, deletion)?;
             let witness = stat.and_then(|stat| Witness::of(&directory, split.name, &stat));
             self.disk.remove(&directory, split.name, flag)?;
             if let Some(witness) = witness {
@@ -423,17 +425,17 @@ impl Tree {
         &self,
         directory: &OwnedFd,
         split: Split<'_>,
-        doomed: &Doomed,
+        deletion: &ObjectDeletion,
     ) -> Result<Option<FileStat>, Refused> {
-        if doomed.condition.is_any() || split.is_directory {
+        if deletion.condition.is_any() || split.is_directory {
             return Ok(None);
         }
         // The unlink takes the link, so the condition is on what the link leads to only where links are followed.
-        let stat = self.stat_entry(directory, split.name, &doomed.key).map_err(Refused::Blocked)?;
+        let stat = self.stat_entry(directory, split.name, &deletion.key).map_err(Refused::Blocked)?;
         if !is_kind(&stat, libc::S_IFREG) {
             return Err(Refused::Changed("it is no regular file any more"));
         }
-        match doomed.condition.difference(&object_info(doomed.key.clone(), &stat)) {
+        match deletion.condition.difference(&object_info(deletion.key.clone(), &stat)) {
             Some(difference) => Err(Refused::Changed(difference)),
             None => Ok(Some(stat)),
         }

@@ -1,6 +1,6 @@
 //! Bodies: payload segments out, exact lengths in.
 
-use super::{Call, Reach};
+use super::{Availability, Call};
 use crate::progress::still_at_work;
 use crate::{ErrorKind, Payload, Result};
 use bytes::{Bytes, BytesMut};
@@ -21,12 +21,12 @@ pub(crate) struct SendBody {
     payload: Payload,
     next_segment: usize,
     bytes_left: u64,
-    life: Option<Reach>,
+    life: Option<Availability>,
 }
 
 impl SendBody {
     /// `life` is told whenever bytes are handed over.
-    pub(crate) fn new(payload: Payload, life: Option<Reach>) -> Self {
+    pub(crate) fn new(payload: Payload, life: Option<Availability>) -> Self {
         Self { bytes_left: payload.len(), next_segment: 0, payload, life }
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn stream_exactly(
     call: Call,
     body: Incoming,
     expected: u64,
-    life: Reach,
+    life: Availability,
 ) -> BoxStream<'static, Result<Bytes>> {
     let state = (body, expected, call, life, false);
     futures::stream::unfold(state, |(mut body, left, call, life, ended)| async move {

@@ -3,29 +3,29 @@
 //! Written on hyper rather than reqwest because keys must reach the server byte for byte: reqwest (and everything
 //! else over `url::Url`) folds `.` and `..` segments. It retries nothing: who calls knows the job.
 
+mod availability;
 mod body;
 mod clock;
 mod connector;
 mod encode;
 mod length;
-mod reach;
 mod time;
 
+pub use availability::Unreachable;
 pub(crate) use body::{SendBody, read_all, stream_exactly};
 pub(crate) use connector::TlsRoots;
 pub(crate) use encode::{encode_path, encode_query, percent_decode};
 pub(crate) use length::{content_length, expected_bytes};
-pub use reach::Unreachable;
 pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
 
 use crate::{Error, ErrorKind, Payload, Precondition, Result};
+pub(crate) use availability::Availability;
 use clock::ServerClock;
 use connector::{Connector, connector};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-pub(crate) use reach::Reach;
 use std::time::{Duration, Instant};
 
 /// Longest wait for an answer to a request that moves no object bytes; then [`ErrorKind::Timeout`].
@@ -92,7 +92,7 @@ impl Call {
 pub(crate) struct Http {
     client: Client<Connector, SendBody>,
     clock: ServerClock,
-    reach: Reach,
+    availability: Availability,
 }
 
 impl Http {
@@ -104,7 +104,7 @@ impl Http {
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
             .build(connector(roots)?);
-        Ok(Self { client, clock: ServerClock::default(), reach: Reach::default() })
+        Ok(Self { client, clock: ServerClock::default(), availability: Availability::default() })
     }
 
     /// The `Date` of the server's latest answer, in whole seconds.
@@ -118,18 +118,18 @@ impl Http {
     }
 
     /// Notes what moves.
-    pub(crate) fn reach(&self) -> Reach {
-        self.reach.clone()
+    pub(crate) fn availability(&self) -> Availability {
+        self.availability.clone()
     }
 
     /// Set while no connection can be made, or nothing but errors are answered.
     pub(crate) fn unreachable(&self) -> Option<Unreachable> {
-        self.reach.failing()
+        self.availability.failing()
     }
 
     /// Returns whether there was ever a connection, so that a request may have come to the server.
     pub(crate) fn was_reached(&self) -> bool {
-        self.reach.was_connected()
+        self.availability.was_connected()
     }
 
     /// Sends a signed call and waits for the head of the answer, whatever its status.
@@ -144,20 +144,20 @@ impl Http {
         }
         headers.entry(http::header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
         let body_bytes = body.len();
-        let life = (body_bytes > SHORT_BODY_BYTES_MAX).then(|| self.reach.clone());
+        let life = (body_bytes > SHORT_BODY_BYTES_MAX).then(|| self.availability.clone());
         let mut request = Request::new(SendBody::new(body, life));
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
         let (began, sent_unix_ms) = (Instant::now(), unix_now_ms());
         let is_short = body_bytes <= SHORT_BODY_BYTES_MAX;
-        let mut unanswered = Unanswered { reach: &self.reach, origin: &origin, began, waits: is_short };
+        let mut unanswered = Unanswered { availability: &self.availability, origin: &origin, began, waits: is_short };
         let answer = self.client.request(request);
         let answer = if patient {
             answer.await
         } else {
             tokio::time::timeout(METADATA_TIMEOUT, answer).await.map_err(|_| {
-                self.reach.connected();
+                self.availability.connected();
                 fail(ErrorKind::Timeout, format!("no answer within {} s", METADATA_TIMEOUT.as_secs()))
             })?
         };
@@ -169,16 +169,16 @@ impl Http {
             }
             match kind {
                 ErrorKind::Connection | ErrorKind::Timeout if error.is_connect() || is_short => {
-                    self.reach.failed(&origin, began, !error.is_connect(), &cause);
+                    self.availability.failed(&origin, began, !error.is_connect(), &cause);
                 }
                 _ if error.is_connect() => {}
-                _ => self.reach.connected(),
+                _ => self.availability.connected(),
             }
             fail(kind, format!("{what}: {cause}"))
         })?;
         match answer.status() {
-            status if is_passing(status) => self.reach.failed(&origin, began, true, &format!("HTTP {status}")),
-            _ => self.reach.answered(),
+            status if is_passing(status) => self.availability.failed(&origin, began, true, &format!("HTTP {status}")),
+            _ => self.availability.answered(),
         }
         self.clock.observe(sent_unix_ms, unix_now_ms(), answer.headers());
         Ok(answer)
@@ -188,7 +188,7 @@ impl Http {
 /// A request that waits for the head of its answer. Dropped before it comes, because nobody waits any longer, it was
 /// answered with nothing.
 struct Unanswered<'a> {
-    reach: &'a Reach,
+    availability: &'a Availability,
     origin: &'a str,
     began: Instant,
     waits: bool,
@@ -199,7 +199,7 @@ impl Drop for Unanswered<'_> {
         if self.waits {
             let why = format!("no answer for {} s", self.began.elapsed().as_secs());
             // Whether it had a connection is not known.
-            self.reach.failed(self.origin, self.began, self.reach.was_connected(), &why);
+            self.availability.failed(self.origin, self.began, self.availability.was_connected(), &why);
         }
     }
 }

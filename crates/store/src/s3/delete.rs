@@ -11,7 +11,7 @@ use super::send::Refusal;
 use super::xml::{Deletions, ErrorAnswer, delete_body, parse_deletions};
 use crate::precondition::stays;
 use crate::rest::{Call, is_web_page};
-use crate::{Doomed, Error, ErrorKind, Precondition, Result};
+use crate::{Error, ErrorKind, ObjectDeletion, Precondition, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -25,15 +25,15 @@ use std::sync::atomic::Ordering;
 const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
 
 impl Bucket {
-    pub(super) async fn delete_objects(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+    pub(super) async fn delete_objects(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         if objects.len() > self.limits.delete_keys_max {
             let message = format!("{} keys, {} at most", objects.len(), self.limits.delete_keys_max);
             return Err(Error::new(ErrorKind::BadRequest, "delete", self.url.clone(), message));
         }
-        let looks: Vec<_> = objects.iter().map(|doomed| self.look(doomed)).collect();
+        let looks: Vec<_> = objects.iter().map(|deletion| self.look(deletion)).collect();
         let looked: Vec<Result<bool>> =
             futures::stream::iter(looks).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await;
-        let there: Vec<&Doomed> =
+        let there: Vec<&ObjectDeletion> =
             objects.iter().zip(&looked).filter(|(_, looked)| matches!(looked, Ok(true))).map(|(one, _)| one).collect();
         let mut deleted = self.delete_seen(&there).await?.into_iter();
         let missing = || Error::new(ErrorKind::Server, "delete", self.url.clone(), "no verdict");
@@ -47,12 +47,12 @@ impl Bucket {
 
     /// Returns whether there is anything to delete; an error if the object is in another state. Asks only where the
     /// delete itself will not find out.
-    async fn look(&self, doomed: &Doomed) -> Result<bool> {
-        if doomed.condition.is_any() || self.is_checked_by_cloud(&doomed.condition) {
+    async fn look(&self, deletion: &ObjectDeletion) -> Result<bool> {
+        if deletion.condition.is_any() || self.is_checked_by_cloud(&deletion.condition) {
             return Ok(true);
         }
-        match self.head_object(&doomed.key, &Precondition::default()).await {
-            Ok(now) => doomed.condition.check_doomed(self.object_url(&doomed.key), &now).map(|()| true),
+        match self.head_object(&deletion.key, &Precondition::default()).await {
+            Ok(now) => deletion.condition.check_for_deletion(self.object_url(&deletion.key), &now).map(|()| true),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -74,22 +74,22 @@ impl Bucket {
         self.at_aws || self.is_generation_checked_by_cloud()
     }
 
-    async fn delete_seen(&self, objects: &[&Doomed]) -> Result<Vec<Result<()>>> {
-        let can_hold = |doomed: &&Doomed| crate::xml::can_hold(&doomed.key);
+    async fn delete_seen(&self, objects: &[&ObjectDeletion]) -> Result<Vec<Result<()>>> {
+        let can_hold = |deletion: &&ObjectDeletion| crate::xml::can_hold(&deletion.key);
         if self.dialect.batch_delete && objects.len() > 1 && objects.iter().all(can_hold) {
             match self.delete_batch(objects).await {
                 Err(error) if error.kind == ErrorKind::Unsupported => {}
                 result => return result,
             }
         }
-        let singles: Vec<_> = objects.iter().map(|doomed| self.delete_one(doomed)).collect();
+        let singles: Vec<_> = objects.iter().map(|deletion| self.delete_one(deletion)).collect();
         Ok(futures::stream::iter(singles).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await)
     }
 
     /// The ETag to send with a delete; none to a server that is known to refuse conditions.
-    fn sent_etag<'a>(&self, doomed: &'a Doomed) -> Option<&'a str> {
+    fn sent_etag<'a>(&self, deletion: &'a ObjectDeletion) -> Option<&'a str> {
         let refuses = self.refuses_delete_conditions.load(Ordering::Relaxed);
-        doomed.condition.etag.as_deref().filter(|_| !refuses)
+        deletion.condition.etag.as_deref().filter(|_| !refuses)
     }
 
     /// Returns whether a refused delete may pass without its condition: the server does not know conditions on deletes,
@@ -103,12 +103,12 @@ impl Bucket {
         without
     }
 
-    async fn delete_one(&self, doomed: &Doomed) -> Result<()> {
-        self.check_key("delete", &doomed.key)?;
+    async fn delete_one(&self, deletion: &ObjectDeletion) -> Result<()> {
+        self.check_key("delete", &deletion.key)?;
         loop {
-            let mut call = self.call("delete", Method::DELETE, &doomed.key, &[]);
-            let etag = self.sent_etag(doomed);
-            match (self.dialect.if_version, &doomed.condition.version) {
+            let mut call = self.call("delete", Method::DELETE, &deletion.key, &[]);
+            let etag = self.sent_etag(deletion);
+            match (self.dialect.if_version, &deletion.condition.version) {
                 (Some(name), Some(version)) => call.set(name, version)?,
                 (None, _) => {
                     if let Some(etag) = etag {
@@ -124,16 +124,16 @@ impl Bucket {
             };
             match refusal.error.kind {
                 ErrorKind::NotFound => return Ok(()),
-                ErrorKind::PreconditionFailed => return Err(self.stays(&doomed.key)),
+                ErrorKind::PreconditionFailed => return Err(self.stays(&deletion.key)),
                 _ if etag.is_some() && self.may_pass_without_condition(&refusal) => {}
                 _ => return Err(refusal.into()),
             }
         }
     }
 
-    async fn delete_batch(&self, objects: &[&Doomed]) -> Result<Vec<Result<()>>> {
+    async fn delete_batch(&self, objects: &[&ObjectDeletion]) -> Result<Vec<Result<()>>> {
         loop {
-            let tagged = objects.iter().map(|doomed| (doomed.key.as_str(), self.sent_etag(doomed)));
+            let tagged = objects.iter().map(|deletion| (deletion.key.as_str(), self.sent_etag(deletion)));
             let tagged: Vec<(&str, Option<&str>)> = tagged.collect();
             let mut call = self.call("delete", Method::POST, "", &[("delete", "")]);
             let body = delete_body(tagged.iter().copied());
@@ -157,16 +157,16 @@ impl Bucket {
     /// A key that the answer does not name is deleted, for the request asks for failures only. If the answer also names
     /// keys that nobody asked for, such a failure may be of any key under another spelling: then only those keys are
     /// deleted that the answer calls deleted.
-    fn deletion_verdicts(&self, objects: &[&Doomed], answer: &Deletions) -> Vec<Result<()>> {
-        let asked: HashSet<&str> = objects.iter().map(|doomed| doomed.key.as_str()).collect();
+    fn deletion_verdicts(&self, objects: &[&ObjectDeletion], answer: &Deletions) -> Vec<Result<()>> {
+        let asked: HashSet<&str> = objects.iter().map(|deletion| deletion.key.as_str()).collect();
         let failures: HashMap<&str, &ErrorAnswer> =
             answer.failures.iter().map(|failure| (failure.key.as_str(), failure)).collect();
         let deleted: HashSet<&str> = answer.deleted.iter().map(String::as_str).collect();
         let stray = answer.failures.iter().find(|failure| !asked.contains(failure.key.as_str()));
-        let verdict = |doomed: &&Doomed| match (failures.get(doomed.key.as_str()), stray) {
-            (Some(failure), _) => self.deletion_verdict(&doomed.key, failure),
-            (None, Some(stray)) if !deleted.contains(doomed.key.as_str()) => {
-                Err(stray_failure(self.object_url(&doomed.key), stray))
+        let verdict = |deletion: &&ObjectDeletion| match (failures.get(deletion.key.as_str()), stray) {
+            (Some(failure), _) => self.deletion_verdict(&deletion.key, failure),
+            (None, Some(stray)) if !deleted.contains(deletion.key.as_str()) => {
+                Err(stray_failure(self.object_url(&deletion.key), stray))
             }
             _ => Ok(()),
         };

@@ -30,9 +30,9 @@ pub(crate) use xml::parse_error;
 
 use crate::rest::{Http, Unreachable};
 use crate::{
-    BucketIdentity, Checksums, Doomed, Download, Identity, ListPage, ListRequest, ObjectInfo, PartSource, PartTag,
-    Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, StoreLocation,
-    UploadId, Written,
+    BucketIdentity, Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
+    PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits,
+    StoreLocation, UploadId, Written,
 };
 use address::Place;
 use async_trait::async_trait;
@@ -191,7 +191,7 @@ impl Store for Bucket {
         self.upload_part_copy(key, upload, part, source).await
     }
 
-    async fn delete(&self, objects: &[Doomed]) -> Result<Vec<Result<()>>> {
+    async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         self.delete_objects(objects).await
     }
 

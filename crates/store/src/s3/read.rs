@@ -45,7 +45,7 @@ impl Bucket {
             .map_err(|error| read_error(error, condition))?;
         let info = object_info(self.dialect, key, size, &head.headers);
         condition.check(&call, &info)?;
-        Ok(Download { info, body: stream_exactly(call, body, expected, self.http.reach()) })
+        Ok(Download { info, body: stream_exactly(call, body, expected, self.http.availability()) })
     }
 
     fn read_call(&self, operation: &'static str, method: Method, key: &str, condition: &Precondition) -> Result<Call> {

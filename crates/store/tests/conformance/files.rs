@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tradewind_store::{
-    Checksums, Doomed, ErrorKind, ListRequest, Payload, Precondition, PutOptions, Store, StoreConfig, UploadId,
+    Checksums, ErrorKind, ListRequest, ObjectDeletion, Payload, Precondition, PutOptions, Store, StoreConfig, UploadId,
     keep_out_of, open,
 };
 
@@ -46,7 +46,7 @@ async fn links_are_reported_and_lead_nowhere() {
         assert_eq!(kind(written), Some(ErrorKind::InvalidKey));
         let upload = s.store.open_upload(&s.key("dir-link/new"), &PutOptions::default()).await;
         assert_eq!(kind(upload), Some(ErrorKind::InvalidKey));
-        s.store.delete(&[Doomed::any(s.key("dir-link/secret"))]).await.unwrap().remove(0).unwrap_err();
+        s.store.delete(&[ObjectDeletion::any(s.key("dir-link/secret"))]).await.unwrap().remove(0).unwrap_err();
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
     })
     .await;
@@ -529,8 +529,8 @@ async fn links_never_lead_to_the_place_that_the_store_keeps_out_of() {
         for name in ["into/x", "whole/file", "above/other/file", "file"] {
             assert_eq!(kind(store.head(&s.key(name)).await), Some(ErrorKind::InvalidKey), "{name}");
         }
-        let doomed = Doomed::any(s.key("into/x"));
-        assert_eq!(kind(store.delete(&[doomed]).await.unwrap().remove(0)), Some(ErrorKind::InvalidKey));
+        let deletion = ObjectDeletion::any(s.key("into/x"));
+        assert_eq!(kind(store.delete(&[deletion]).await.unwrap().remove(0)), Some(ErrorKind::InvalidKey));
         assert!(other.join("folder/x").exists());
         // A directory that is there and was clear can be replaced by a link.
         std::fs::remove_file(base.join("fine")).unwrap();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tradewind_store::{
-    Checksums, Doomed, Error, ErrorKind, ListRequest, ObjectInfo, Payload, Precondition, PutOptions, Store,
+    Checksums, Error, ErrorKind, ListRequest, ObjectDeletion, ObjectInfo, Payload, Precondition, PutOptions, Store,
     StoreConfig, Written, list_range, open,
 };
 
@@ -188,8 +188,8 @@ pub(crate) fn state_of(info: &ObjectInfo) -> Precondition {
 }
 
 /// Deletes by key whatever is there.
-pub(crate) fn any(keys: &[String]) -> Vec<Doomed> {
-    keys.iter().map(Doomed::any).collect()
+pub(crate) fn any(keys: &[String]) -> Vec<ObjectDeletion> {
+    keys.iter().map(ObjectDeletion::any).collect()
 }
 
 /// Bytes that differ everywhere, for `seed`.

@@ -2,7 +2,7 @@
 
 use crate::harness::{Ability, any, bytes, each, kind, state_of};
 use bytes::Bytes;
-use tradewind_store::{Checksums, Doomed, ErrorKind, Payload, Precondition, PutOptions};
+use tradewind_store::{Checksums, ErrorKind, ObjectDeletion, Payload, Precondition, PutOptions};
 
 #[tokio::test]
 async fn what_is_put_is_read_back() {
@@ -116,14 +116,14 @@ async fn only_an_object_in_the_state_that_was_seen_is_deleted() {
         for name in ["same", "rewritten", "gone"] {
             s.put(name, bytes(5, 20)).await;
         }
-        let mut doomed = Vec::new();
+        let mut deletion = Vec::new();
         for name in ["same", "rewritten", "gone"] {
             let info = s.store.head(&s.key(name)).await.unwrap();
-            doomed.push(Doomed { key: s.key(name), condition: Precondition::exact(&info) });
+            deletion.push(ObjectDeletion { key: s.key(name), condition: Precondition::exact(&info) });
         }
         s.put("rewritten", bytes(5, 21)).await;
         s.store.delete(&any(&[s.key("gone")])).await.unwrap().remove(0).unwrap();
-        for several in [&doomed[1..2], &doomed[..]] {
+        for several in [&deletion[1..2], &deletion[..]] {
             let verdicts = s.store.delete(several).await.unwrap();
             let kinds: Vec<Option<ErrorKind>> = verdicts.into_iter().map(kind).collect();
             let expected: Vec<Option<ErrorKind>> = several

@@ -5,8 +5,8 @@ use crate::net::{Arrival, End, Net, NodeId, Side};
 use crate::world::Shared;
 use rand::Rng;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use tradewind_wire::flights::Flights;
 use tradewind_wire::frame::{Codec, Frame, Head, Purpose, Reply, Verdict};
-use tradewind_wire::hop::Flights;
 use tradewind_wire::{ConnectionId, Fault, ObjectId, RequestId, RouteId};
 
 /// A body on its way through this node.

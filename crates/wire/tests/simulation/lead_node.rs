@@ -1,12 +1,12 @@
-//! The lead's process: a list, a journal, and the real [`Lead`] between them.
+//! The lead's process: a list, a journal, and the real [`Scheduler`] between them.
 
 use crate::message::{Etag, Key, Member, Op, Order, Receipt, SinkReply, Upload, Version, pack, unpack};
 use crate::net::{Arrival, End, Net, NodeId, Side};
 use crate::world::Shared;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use tradewind_wire::flights::Flights;
 use tradewind_wire::frame::{Frame, Reply, Verdict};
-use tradewind_wire::hop::Flights;
-use tradewind_wire::lead::{ABORT_TRIES_MAX, Action, Config, Idle, Layout, Lead, NewObject, Work};
+use tradewind_wire::scheduler::{ABORT_TRIES_MAX, Action, Config, Idle, Layout, NewObject, Scheduler, Work};
 use tradewind_wire::shares::Before;
 use tradewind_wire::{ConnectionId, Fault, ObjectId, RequestId, RouteId};
 
@@ -64,7 +64,7 @@ impl Journal {
 
 pub(crate) struct LeadNode {
     id: NodeId,
-    lead: Lead,
+    scheduler: Scheduler,
     sources: HashMap<RouteId, NodeId>,
     keys: HashMap<ObjectId, Key>,
     /// Aborts of each object that came back undone.
@@ -84,7 +84,7 @@ impl LeadNode {
         sources: HashMap<RouteId, NodeId>,
         shared: &mut Shared,
     ) -> Self {
-        let mut lead = Lead::new(Config { first_request: life * REQUESTS_PER_LIFE, ..config });
+        let mut scheduler = Scheduler::new(Config { first_request: life * REQUESTS_PER_LIFE, ..config });
         let journal = &mut shared.journal;
         // What was in parts and has changed since is sent again, so its old parts count for nothing.
         for (key, record) in &mut journal.records {
@@ -98,7 +98,7 @@ impl LeadNode {
                 *record = Record { version, bytes, ended, ..Record::default() };
             }
         }
-        lead.carried_before(Before {
+        scheduler.carried_before(Before {
             carried_bytes: journal.carried_bytes(),
             sent_bytes: journal.carried_bytes(),
             spent_usd: journal.spent_usd,
@@ -107,7 +107,7 @@ impl LeadNode {
         let list = left.map(|(key, _)| *key).collect();
         Self {
             id,
-            lead,
+            scheduler,
             sources,
             keys: HashMap::new(),
             aborts_undone: HashMap::new(),
@@ -121,7 +121,7 @@ impl LeadNode {
 
     pub(crate) fn drain(&mut self) {
         self.draining = true;
-        self.lead.drain();
+        self.scheduler.drain();
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -156,7 +156,7 @@ impl LeadNode {
         match reply.verdict {
             Verdict::Failed { fault, unsent, .. } => {
                 if unsent {
-                    self.lead.unsent(reply.request);
+                    self.scheduler.unsent(reply.request);
                 }
                 self.failed(shared, reply.request, fault, now_ms);
             }
@@ -168,23 +168,23 @@ impl LeadNode {
                         Ok(receipt) => self.done(shared, reply.request, object, receipt),
                         Err(fault) => {
                             self.count_undone(shared, reply.request);
-                            self.lead.fault(reply.request, object, fault);
+                            self.scheduler.fault(reply.request, object, fault);
                         }
                     }
                 }
-                self.lead.answered(reply.request, only, now_ms);
+                self.scheduler.answered(reply.request, only, now_ms);
             }
         }
     }
 
     fn failed(&mut self, shared: &mut Shared, request: RequestId, fault: Fault, now_ms: u64) {
         self.count_undone(shared, request);
-        self.lead.failed(request, fault, now_ms);
+        self.scheduler.failed(request, fault, now_ms);
     }
 
     /// An open without an answer may have left an upload; an abort that is given up has.
     fn count_undone(&mut self, shared: &mut Shared, request: RequestId) {
-        match self.lead.work(request) {
+        match self.scheduler.work(request) {
             Some(Work::Open(object)) => {
                 shared.journal.doubtful.insert(self.keys[object]);
             }
@@ -197,7 +197,7 @@ impl LeadNode {
     fn done(&mut self, shared: &mut Shared, request: RequestId, object: ObjectId, receipt: Receipt) {
         let key = self.keys[&object];
         let record = shared.journal.records.get_mut(&key).expect("every listed key has a record");
-        match (self.lead.work(request), receipt) {
+        match (self.scheduler.work(request), receipt) {
             (Some(Work::Open(_)), Receipt::Opened(upload)) => record.upload = Some(upload),
             (Some(Work::Part { part, .. }), Receipt::Part(etag)) => {
                 record.etags.insert(*part, etag);
@@ -206,22 +206,22 @@ impl LeadNode {
             (Some(Work::Bundle(_) | Work::Close(_)), Receipt::Done) => {}
             (work, receipt) => panic!("{receipt:?} for {work:?}"),
         }
-        self.lead.done(request, object);
+        self.scheduler.done(request, object);
     }
 
     pub(crate) fn pump(&mut self, net: &mut Net, shared: &mut Shared) {
         if self.over.is_some() {
             return;
         }
-        while self.lead.wants_more() && net.chance(0.9) {
+        while self.scheduler.wants_more() && net.chance(0.9) {
             let Some(key) = self.list.pop_front() else { break };
             self.add(shared, key, true);
         }
         let idle = self.act(net, shared);
-        shared.journal.spent_usd = self.lead.shares().spent_usd();
-        shared.check_cost(self.lead.shares().spent_usd());
-        assert!(self.lead.flights() <= shared.window_requests(), "{} in flight", self.lead.flights());
-        assert_eq!(self.lead.flights(), self.flights.len());
+        shared.journal.spent_usd = self.scheduler.shares().spent_usd();
+        shared.check_cost(self.scheduler.shares().spent_usd());
+        assert!(self.scheduler.flights() <= shared.window_requests(), "{} in flight", self.scheduler.flights());
+        assert_eq!(self.scheduler.flights(), self.flights.len());
         let listed = self.list.is_empty() || self.draining;
         match idle {
             Idle::Until(at_ms) => {
@@ -229,7 +229,7 @@ impl LeadNode {
                 net.due(self.id, at_ms, 0);
             }
             Idle::Empty | Idle::Ceiling | Idle::Stalled if listed => self.over = Some(idle),
-            Idle::Waiting if listed => assert!(self.lead.flights() > 0, "waits for nothing"),
+            Idle::Waiting if listed => assert!(self.scheduler.flights() > 0, "waits for nothing"),
             _ => net.due(self.id, net.now_ms + 20, 0),
         }
     }
@@ -238,13 +238,13 @@ impl LeadNode {
     fn act(&mut self, net: &mut Net, shared: &mut Shared) -> Idle {
         let mut orders: BTreeMap<usize, Vec<Order>> = BTreeMap::new();
         let idle = loop {
-            match self.lead.poll(net.now_ms) {
+            match self.scheduler.poll(net.now_ms) {
                 Ok(Action::Send { request, route, work }) => {
-                    shared.journal.spent_usd = self.lead.shares().spent_usd();
+                    shared.journal.spent_usd = self.scheduler.shares().spent_usd();
                     let connections = net.open(self.id, self.sources[&route], true);
                     let Some(connection) = connections.get(request.0 as usize % connections.len().max(1)) else {
-                        self.lead.unsent(request);
-                        self.lead.failed(request, Fault::RouteDown, net.now_ms);
+                        self.scheduler.unsent(request);
+                        self.scheduler.failed(request, Fault::RouteDown, net.now_ms);
                         continue;
                     };
                     self.flights.sent(request, ConnectionId(*connection as u64), ());
@@ -282,7 +282,7 @@ impl LeadNode {
         } else {
             Layout::Whole
         };
-        self.lead.add(object, NewObject { bytes: record.bytes, layout, may_restart, travels: true });
+        self.scheduler.add(object, NewObject { bytes: record.bytes, layout, may_restart, travels: true });
     }
 
     fn restart(&mut self, shared: &mut Shared, object: ObjectId) {

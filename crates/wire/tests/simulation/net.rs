@@ -4,8 +4,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use tradewind_wire::frame::{Frame, HEADER_BYTES, Head, Header, Hello, Kind};
-use tradewind_wire::hop::Liveness;
 use tradewind_wire::intake::{Intake, Step};
+use tradewind_wire::liveness::Liveness;
 use tradewind_wire::{RouteId, WIRE_VERSION_MAJOR};
 
 pub(crate) type NodeId = usize;

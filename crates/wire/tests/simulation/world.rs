@@ -7,7 +7,7 @@ use crate::net::{End, Event, Net, NodeId};
 use crate::store::{SinkStore, SourceStore};
 use rand::Rng;
 use std::collections::{BTreeSet, HashMap};
-use tradewind_wire::lead::{Config, Idle};
+use tradewind_wire::scheduler::{Config, Idle};
 use tradewind_wire::shares::RoutePlan;
 use tradewind_wire::{Fault, RouteId};
 

@@ -1,19 +1,19 @@
 use super::*;
+use crate::directory_tree::DirectoryTree;
 use crate::drain::DRAIN_MAX;
 use crate::stepped::{Stepped, Steps};
-use crate::trees::Tree;
 use tradewind_contract::Limits;
 
-async fn spool_of(trees: &[&Tree], keys: &[(u16, &str)]) -> Spool {
-    let spool = Spool::create(None).unwrap();
+async fn backlog_of(trees: &[&DirectoryTree], keys: &[(u16, &str)]) -> DeletionBacklog {
+    let backlog = DeletionBacklog::create(None).unwrap();
     for (store, key) in keys {
         let info = trees[usize::from(*store)].store.head(key).await.unwrap();
-        spool.push(*store, &info, Seen::Copied(Vec::new())).unwrap();
+        backlog.push(*store, &info, Seen::Copied(Vec::new())).unwrap();
     }
-    spool
+    backlog
 }
 
-fn run_over(trees: &[&Tree]) -> DeletionRun {
+fn run_over(trees: &[&DirectoryTree]) -> DeletionRun {
     DeletionRun {
         stores: trees.iter().map(|tree| tree.store.clone()).collect(),
         targets: Vec::new(),
@@ -25,7 +25,7 @@ fn run_over(trees: &[&Tree]) -> DeletionRun {
     }
 }
 
-async fn run(run: DeletionRun, spool: Spool) -> (u64, Vec<Deleted>) {
+async fn run(run: DeletionRun, backlog: DeletionBacklog) -> (u64, Vec<Deleted>) {
     let (out, mut said) = mpsc::channel(1);
     let taking = async {
         let mut all = Vec::new();
@@ -34,17 +34,17 @@ async fn run(run: DeletionRun, spool: Spool) -> (u64, Vec<Deleted>) {
         }
         all
     };
-    let (gone, said) = futures::join!(run.run(spool, out), taking);
+    let (gone, said) = futures::join!(run.run(backlog, out), taking);
     (gone.unwrap(), said)
 }
 
 fn end_with(keys: u64) -> SurveyEnd {
-    let spool = Spool::create(None).unwrap();
+    let backlog = DeletionBacklog::create(None).unwrap();
     (0..keys).for_each(|index| {
         let object = ObjectInfo { key: index.to_string(), ..ObjectInfo::default() };
-        spool.push(0, &object, Seen::Listed).unwrap();
+        backlog.push(0, &object, Seen::Listed).unwrap();
     });
-    SurveyEnd { source_objects: 1, listed_to_the_end: true, extraneous: Some(spool), ..SurveyEnd::default() }
+    SurveyEnd { source_objects: 1, listed_to_the_end: true, extraneous: Some(backlog), ..SurveyEnd::default() }
 }
 
 #[test]
@@ -67,10 +67,10 @@ fn deleting_is_refused_whenever_it_may_be_wrong() {
 fn a_refusal_names_the_destination_and_says_what_helps() {
     let url = |index| format!("s3://there-{index}");
     let rules = Deletion { keys_max: None, over_half: false, ask: false };
-    let spool = Spool::create(None).unwrap();
+    let backlog = DeletionBacklog::create(None).unwrap();
     let object = ObjectInfo { key: "a".to_owned(), ..ObjectInfo::default() };
-    spool.push(1, &object, Seen::Listed).unwrap();
-    let end = SurveyEnd { target_objects: vec![0, 1], extraneous: Some(spool), ..end_with(0) };
+    backlog.push(1, &object, Seen::Listed).unwrap();
+    let end = SurveyEnd { target_objects: vec![0, 1], extraneous: Some(backlog), ..end_with(0) };
     let refused = refusal(&rules, &end, 0, url).unwrap();
     assert!(refused.why.contains("1 of the 1 objects in s3://there-1 would be deleted"), "{}", refused.why);
     assert!(refused.hint.contains("-y"));
@@ -82,12 +82,12 @@ fn a_refusal_names_the_destination_and_says_what_helps() {
 
 #[tokio::test]
 async fn what_was_put_down_goes_and_the_rest_stays() {
-    let one = Tree::with(&[("a", b"1"), ("b/ü \"\n", b"2"), ("c", b"3")]);
-    let two = Tree::with(&[("a", b"1"), ("d", b"2")]);
+    let one = DirectoryTree::with(&[("a", b"1"), ("b/ü \"\n", b"2"), ("c", b"3")]);
+    let two = DirectoryTree::with(&[("a", b"1"), ("d", b"2")]);
     let trees = [&one, &two];
-    let spool = spool_of(&trees, &[(0, "a"), (1, "d"), (0, "b/ü \"\n")]).await;
-    assert_eq!(spool.keys(), 3);
-    let (gone, said) = run(run_over(&trees), spool).await;
+    let backlog = backlog_of(&trees, &[(0, "a"), (1, "d"), (0, "b/ü \"\n")]).await;
+    assert_eq!(backlog.keys(), 3);
+    let (gone, said) = run(run_over(&trees), backlog).await;
     assert_eq!((gone, said.len()), (3, 3));
     assert_eq!((one.keys(), two.keys()), (vec!["c".to_owned()], vec!["a".to_owned()]));
 }
@@ -95,33 +95,33 @@ async fn what_was_put_down_goes_and_the_rest_stays() {
 #[tokio::test]
 async fn more_keys_than_a_request_holds_all_go() {
     let count = BATCH_KEYS_MAX + 7;
-    let tree = Tree::new();
+    let tree = DirectoryTree::new();
     let keys: Vec<String> = (0..count).map(|index| format!("k{index}")).collect();
-    let spool = Spool::create(None).unwrap();
+    let backlog = DeletionBacklog::create(None).unwrap();
     for key in &keys {
         tree.write(key, b"");
-        spool.push(0, &ObjectInfo { key: key.clone(), ..ObjectInfo::default() }, Seen::Listed).unwrap();
+        backlog.push(0, &ObjectInfo { key: key.clone(), ..ObjectInfo::default() }, Seen::Listed).unwrap();
     }
-    let (gone, _) = run(run_over(&[&tree]), spool).await;
+    let (gone, _) = run(run_over(&[&tree]), backlog).await;
     assert_eq!((gone, tree.keys().len()), (count as u64, 0));
 }
 
 #[tokio::test]
 async fn a_dry_run_says_and_does_not() {
-    let tree = Tree::with(&[("a", b"1")]);
-    let spool = spool_of(&[&tree], &[(0, "a")]).await;
-    let (gone, said) = run(DeletionRun { dry_run: true, ..run_over(&[&tree]) }, spool).await;
+    let tree = DirectoryTree::with(&[("a", b"1")]);
+    let backlog = backlog_of(&[&tree], &[(0, "a")]).await;
+    let (gone, said) = run(DeletionRun { dry_run: true, ..run_over(&[&tree]) }, backlog).await;
     assert_eq!((gone, tree.keys().len()), (1, 1));
     assert!(matches!(&said[..], [Deleted::Gone { store: 0, url, .. }] if url.ends_with("/a")));
 }
 
 #[tokio::test]
 async fn a_source_that_was_written_again_is_not_lost() {
-    let tree = Tree::with(&[("a", b"1"), ("b", b"2"), ("gone", b"3")]);
-    let spool = spool_of(&[&tree], &[(0, "a"), (0, "b"), (0, "gone")]).await;
+    let tree = DirectoryTree::with(&[("a", b"1"), ("b", b"2"), ("gone", b"3")]);
+    let backlog = backlog_of(&[&tree], &[(0, "a"), (0, "b"), (0, "gone")]).await;
     tree.write("b", b"new");
     std::fs::remove_file(tree.path("gone")).unwrap();
-    let (gone, said) = run(run_over(&[&tree]), spool).await;
+    let (gone, said) = run(run_over(&[&tree]), backlog).await;
     assert_eq!((gone, tree.keys()), (2, vec!["b".to_owned()]));
     let failed = said.iter().find_map(|one| if let Deleted::Failed(failed) = one { Some(failed) } else { None });
     assert_eq!(failed.unwrap().kind, "changed");
@@ -130,8 +130,8 @@ async fn a_source_that_was_written_again_is_not_lost() {
 /// Same second, same length, and the time set back: only the kernel's own stamp tells.
 #[tokio::test]
 async fn a_source_written_again_with_the_same_length_and_time_is_not_lost() {
-    let tree = Tree::with(&[("in-place", b"old"), ("replaced", b"old")]);
-    let spool = spool_of(&[&tree], &[(0, "in-place"), (0, "replaced")]).await;
+    let tree = DirectoryTree::with(&[("in-place", b"old"), ("replaced", b"old")]);
+    let backlog = backlog_of(&[&tree], &[(0, "in-place"), (0, "replaced")]).await;
     for key in ["in-place", "replaced"] {
         // As a copy does; it waits for the kernel's clock to move on.
         tree.store.get(key, None, &Precondition::default()).await.unwrap();
@@ -145,13 +145,13 @@ async fn a_source_written_again_with_the_same_length_and_time_is_not_lost() {
             std::fs::rename(path, tree.path(key)).unwrap();
         }
     }
-    let (gone, said) = run(run_over(&[&tree]), spool).await;
+    let (gone, said) = run(run_over(&[&tree]), backlog).await;
     assert_eq!((gone, said.len()), (0, 2));
     assert_eq!(tree.keys(), ["in-place", "replaced"]);
 }
 
 /// The copy of `key` as the tree has it now.
-async fn copy_of(tree: &Tree, target: u16, key: &str) -> ProvenCopy {
+async fn copy_of(tree: &DirectoryTree, target: u16, key: &str) -> ProvenCopy {
     let info = tree.store.head(key).await.unwrap();
     let written = tradewind_store::Written { file: info.file, ..Default::default() };
     ProvenCopy { target, key: key.to_owned(), size_bytes: info.size_bytes, written }
@@ -161,18 +161,19 @@ async fn copy_of(tree: &Tree, target: u16, key: &str) -> ProvenCopy {
 async fn a_source_stays_unless_all_its_copies_are_as_they_were_written() {
     let keys = ["gone", "replaced", "shorter", "whole"];
     let contents = keys.map(|key| (key, &b"123"[..]));
-    let (source, one, two) = (Tree::with(&contents), Tree::with(&contents), Tree::with(&contents));
-    let spool = Spool::create(None).unwrap();
+    let (source, one, two) =
+        (DirectoryTree::with(&contents), DirectoryTree::with(&contents), DirectoryTree::with(&contents));
+    let backlog = DeletionBacklog::create(None).unwrap();
     for key in keys {
         let copies = vec![copy_of(&one, 0, key).await, copy_of(&two, 1, key).await];
-        spool.push(0, &source.store.head(key).await.unwrap(), Seen::Copied(copies)).unwrap();
+        backlog.push(0, &source.store.head(key).await.unwrap(), Seen::Copied(copies)).unwrap();
     }
     std::fs::remove_file(two.path("gone")).unwrap();
     two.write("beside", b"456");
     std::fs::rename(two.path("beside"), two.path("replaced")).unwrap();
     two.write("shorter", b"1");
     let targets = vec![one.store.clone(), two.store.clone()];
-    let (gone, said) = run(DeletionRun { targets, ..run_over(&[&source]) }, spool).await;
+    let (gone, said) = run(DeletionRun { targets, ..run_over(&[&source]) }, backlog).await;
     assert_eq!((gone, source.keys()), (1, ["gone", "replaced", "shorter"].map(str::to_owned).to_vec()));
     let kept = said.into_iter().filter_map(|one| match one {
         Deleted::Kept { failed, lost } => Some((failed.kind, lost)),
@@ -184,28 +185,28 @@ async fn a_source_stays_unless_all_its_copies_are_as_they_were_written() {
 
 #[tokio::test]
 async fn all_names_of_a_hard_linked_file_go() {
-    let tree = Tree::with(&[("a", b"1")]);
+    let tree = DirectoryTree::with(&[("a", b"1")]);
     std::fs::hard_link(tree.path("a"), tree.path("b")).unwrap();
-    let spool = spool_of(&[&tree], &[(0, "a"), (0, "b")]).await;
-    let (gone, _) = run(run_over(&[&tree]), spool).await;
+    let backlog = backlog_of(&[&tree], &[(0, "a"), (0, "b")]).await;
+    let (gone, _) = run(run_over(&[&tree]), backlog).await;
     assert_eq!((gone, tree.keys().len()), (2, 0));
 }
 
 #[tokio::test]
 async fn a_stopped_run_deletes_nothing_more() {
-    let tree = Tree::with(&[("a", b"1")]);
-    let spool = spool_of(&[&tree], &[(0, "a")]).await;
+    let tree = DirectoryTree::with(&[("a", b"1")]);
+    let backlog = backlog_of(&[&tree], &[(0, "a")]).await;
     let stopped = run_over(&[&tree]);
     stopped.stop.cancel();
-    assert_eq!(run(stopped, spool).await, (0, vec![]));
+    assert_eq!(run(stopped, backlog).await, (0, vec![]));
     assert_eq!(tree.keys(), ["a"]);
 }
 
 /// The store deletes and does not answer: nobody knows what became of the objects.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_run_says_nothing_of_a_delete_that_is_not_answered() {
-    let tree = Tree::with(&[("a", b"1")]);
-    let spool = spool_of(&[&tree], &[(0, "a")]).await;
+    let tree = DirectoryTree::with(&[("a", b"1")]);
+    let backlog = backlog_of(&[&tree], &[(0, "a")]).await;
     let steps = Steps::new(1);
     let stores: Vec<Arc<dyn Store>> = vec![Stepped::with(&tree.store, &steps)];
     let stopped = DeletionRun { stores, ..run_over(&[&tree]) };
@@ -215,7 +216,7 @@ async fn a_stopped_run_says_nothing_of_a_delete_that_is_not_answered() {
         stop.cancel();
         tokio::time::Instant::now()
     };
-    let (said, stopped_at) = futures::join!(run(stopped, spool), stopping);
+    let (said, stopped_at) = futures::join!(run(stopped, backlog), stopping);
     assert_eq!((said, tree.keys()), ((0, vec![]), vec![]));
     assert_eq!(stopped_at.elapsed(), DRAIN_MAX);
 }

@@ -1,9 +1,9 @@
 use super::*;
-use crate::trees::Tree;
+use crate::directory_tree::DirectoryTree;
 use serde_json::json;
 use tradewind_contract::{Limits, Outcome};
 
-fn job(source: &Tree, selection: serde_json::Value, targets: &[(&Tree, &str)]) -> JobSpec {
+fn job(source: &DirectoryTree, selection: serde_json::Value, targets: &[(&DirectoryTree, &str)]) -> JobSpec {
     let targets: Vec<_> = targets.iter().map(|(tree, key)| json!({ "store": tree.spec(), "key": key })).collect();
     serde_json::from_value(json!({ "source": source.spec(), "selection": selection, "targets": targets })).unwrap()
 }
@@ -12,7 +12,7 @@ fn prefix(prefix: &str) -> serde_json::Value {
     json!({ "kind": "prefix", "prefix": prefix })
 }
 
-async fn check(job: &JobSpec, source: &Tree, targets: &[(&Tree, &str)]) -> Result<(), SurveyError> {
+async fn check(job: &JobSpec, source: &DirectoryTree, targets: &[(&DirectoryTree, &str)]) -> Result<(), SurveyError> {
     let stores: Vec<_> = targets.iter().map(|(tree, _)| tree.store.clone()).collect();
     let policy = RetryPolicy::of_job(&Limits::default(), job);
     let places = Places { job, source: &source.store, targets: &stores, policy };
@@ -21,7 +21,7 @@ async fn check(job: &JobSpec, source: &Tree, targets: &[(&Tree, &str)]) -> Resul
 
 #[tokio::test]
 async fn places_that_overlap_in_either_direction_are_refused() {
-    let tree = Tree::with(&[("a", b"1"), ("par/ss/x", b"1")]);
+    let tree = DirectoryTree::with(&[("a", b"1"), ("par/ss/x", b"1")]);
     for (selection, key, refused) in [
         (prefix(""), "backup/", true),
         (prefix("par/ss/"), "par/", true),
@@ -42,7 +42,7 @@ async fn places_that_overlap_in_either_direction_are_refused() {
 
 #[tokio::test]
 async fn a_list_is_copied_to_a_place_below_its_source_and_never_moved() {
-    let tree = Tree::with(&[("a", b"1"), ("list", b"a\n")]);
+    let tree = DirectoryTree::with(&[("a", b"1"), ("list", b"a\n")]);
     let list = json!({ "kind": "list", "prefix": "", "list_file": tree.path("list") });
     for (key, delete_source, refused) in [("copy/", false, false), ("copy/", true, true), ("", false, true)] {
         let targets = [(&tree, key)];
@@ -54,7 +54,7 @@ async fn a_list_is_copied_to_a_place_below_its_source_and_never_moved() {
 
 #[tokio::test]
 async fn destinations_that_overlap_are_refused() {
-    let (source, one, two) = (Tree::with(&[("a", b"1")]), Tree::new(), Tree::new());
+    let (source, one, two) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::new(), DirectoryTree::new());
     for (keys, refused) in [(["", "x/"], true), (["x/", "x/"], true), (["x/", "y/"], false)] {
         let targets = [(&one, keys[0]), (&two, ""), (&one, keys[1])];
         let answer = check(&job(&source, prefix(""), &targets), &source, &targets).await;

@@ -5,14 +5,14 @@ use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
 use crate::node::work::{Failure, Leaves, Placed, Side, SinkReply, parse_exactly};
 use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
-use tradewind_wire::lead::Work;
+use tradewind_wire::scheduler::Work;
 use tradewind_wire::{Fault, ObjectId, RequestId};
 
 impl Running {
     pub(super) async fn answer(&mut self, reply: Reply) -> Result<(), SurveyError> {
         let Reply { request, verdict } = reply;
         // Late: the request was given up, and another try of it is or was under way.
-        let Some(work) = self.lead.work(request).cloned() else { return Ok(()) };
+        let Some(work) = self.scheduler.work(request).cloned() else { return Ok(()) };
         let failure = match verdict {
             ReplyVerdict::Sink(words) => match parse_exactly::<SinkReply>(&words) {
                 Some(SinkReply::Failed(failure)) => failure,
@@ -21,7 +21,7 @@ impl Running {
             },
             ReplyVerdict::Failed { fault, kind, message, unsent } => {
                 if unsent {
-                    self.lead.unsent(request);
+                    self.scheduler.unsent(request);
                 }
                 Failure::new(fault, &kind, message)
             }
@@ -37,7 +37,7 @@ impl Running {
                     && failure.is_lost()
                     && cargo.unsynced.remove(&part).is_some()
                 {
-                    self.lead.must_carry(object, part);
+                    self.scheduler.must_carry(object, part);
                 }
                 if failure.is_unmet() && cargo.is_guess {
                     self.outlook.guessed_wrong(cargo.item.target);
@@ -50,7 +50,7 @@ impl Running {
                 }
             }
         }
-        self.lead.failed(request, failure.fault, self.clock.now_ms());
+        self.scheduler.failed(request, failure.fault, self.clock.now_ms());
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Running {
                     cargo.tags.insert(tag.part, tag);
                     self.journal.record(entry).await?;
                 }
-                self.lead.done(request, object);
+                self.scheduler.done(request, object);
             }
             (Work::Open(object), SinkReply::Opened { upload, asked_again }) => {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
@@ -101,13 +101,13 @@ impl Running {
                     let has_unnamed = cargo.sweep_since_unix_ms().is_some();
                     self.journal.record(Entry::Opened { target, target_key, upload, has_unnamed }).await?;
                 }
-                self.lead.done(request, object);
+                self.scheduler.done(request, object);
             }
             (Work::Close(object), SinkReply::Closed(placed)) => {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
                     cargo.placed = Some(placed);
                 }
-                self.lead.done(request, object);
+                self.scheduler.done(request, object);
             }
             (Work::Abort(object), SinkReply::Aborted) => {
                 if let Some(cargo) = self.cargo.get(&object) {
@@ -115,14 +115,14 @@ impl Running {
                     let upload = cargo.upload.clone();
                     self.journal.record(Entry::Abandoned { target, target_key, upload }).await?;
                 }
-                self.lead.done(request, object);
+                self.scheduler.done(request, object);
             }
             _ => {
-                self.lead.failed(request, Fault::Permanent, self.clock.now_ms());
+                self.scheduler.failed(request, Fault::Permanent, self.clock.now_ms());
                 return Ok(());
             }
         }
-        self.lead.answered(request, None, self.clock.now_ms());
+        self.scheduler.answered(request, None, self.clock.now_ms());
         self.unreachable = None;
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Running {
             }
         }
         self.unreachable = Some(failure.message);
-        self.lead.out_of_reach(request, self.clock.now_ms());
+        self.scheduler.out_of_reach(request, self.clock.now_ms());
     }
 
     pub(super) fn member(&mut self, request: RequestId, object: ObjectId, verdict: Result<Placed, Failure>) {
@@ -165,7 +165,7 @@ impl Running {
                 }
                 self.causes.done(cargo.item.target);
                 cargo.placed = Some(placed);
-                self.lead.done(request, object);
+                self.scheduler.done(request, object);
             }
             Err(failure) => {
                 // To look at it again would show the same: it is moved instead.
@@ -174,7 +174,7 @@ impl Running {
                     self.outlook.guessed_wrong(cargo.item.target);
                 }
                 cargo.failed(failure);
-                self.lead.fault(request, object, fault);
+                self.scheduler.fault(request, object, fault);
             }
         }
     }

@@ -12,10 +12,10 @@ use tradewind_store::{
     Attributes, Checksums, ErrorKind, Expect, ObjectInfo, PartTag, Precondition, PutOptions, Store, StoreLimits,
     UploadId,
 };
-use tradewind_wire::lead::{Layout, NewObject};
+use tradewind_wire::scheduler::{Layout, NewObject};
 
 /// Tries of one object that may find the destination in another state than expected; the next one takes whatever is there.
-/// Less than [`TRIES_MAX`](tradewind_wire::lead::TRIES_MAX), so that no object fails for it.
+/// Less than [`TRIES_MAX`](tradewind_wire::scheduler::TRIES_MAX), so that no object fails for it.
 const UNMET_MAX: u32 = 3;
 /// A look at a destination takes no longer. The lead may have no way to a store that its sinks write to.
 const TARGET_LOOK_MAX: Duration = Duration::from_secs(5);

@@ -22,7 +22,7 @@ use crate::node::work::{Failure, Placed, Side};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
-use tradewind_store::{Doomed, ErrorKind, Precondition};
+use tradewind_store::{ErrorKind, ObjectDeletion, Precondition};
 use tradewind_wire::Fault;
 
 /// Destinations asked at once.
@@ -48,17 +48,17 @@ pub(super) fn may_land_late(failure: &Failure) -> bool {
 impl Running {
     /// Keeps an object until the end.
     pub(super) async fn doubt(&mut self, copied: Copied) -> Result<(), SurveyError> {
-        self.doubted.push(&copied).map_err(SurveyError::Spool)
+        self.doubted.push(&copied).map_err(SurveyError::Backlog)
     }
 
     /// Concludes what was doubted and is as it should be; the rest fails. To be called when no request is in flight.
     /// No look begins after `stop`: what was not looked at is copied again when the job is resumed.
     pub(super) async fn settle_doubted(&mut self, stop: &CancellationToken) -> Result<(), SurveyError> {
-        let (setup, doubted) = (self.setup.clone(), self.doubted.take().map_err(SurveyError::Spool)?);
+        let (setup, doubted) = (self.setup.clone(), self.doubted.take().map_err(SurveyError::Backlog)?);
         let looks = futures::stream::iter(doubted.map(|copied| {
             let setup = setup.clone();
             async move {
-                let copied = copied.map_err(SurveyError::Spool)?;
+                let copied = copied.map_err(SurveyError::Backlog)?;
                 let verdict = setup.look_again(&copied).await;
                 Ok::<_, SurveyError>((copied, verdict))
             }
@@ -102,8 +102,8 @@ impl Shared {
         let removed = if condition.is_any() {
             false
         } else {
-            let doomed = vec![Doomed { key: key.clone(), condition }];
-            delete_objects(store.as_ref(), doomed, self.policy).await.into_iter().all(|(_, verdict)| verdict.is_ok())
+            let deletion = vec![ObjectDeletion { key: key.clone(), condition }];
+            delete_objects(store.as_ref(), deletion, self.policy).await.into_iter().all(|(_, verdict)| verdict.is_ok())
         };
         let then = if removed { "the copy was removed" } else { "the copy stays, and may be of two versions" };
         let message = format!(

@@ -1,10 +1,11 @@
-//! A lead that is dropped at any await and resumed: the job ends done, every byte is right, nothing is lost on the way and
+//! A lead that is dropped at any await and resumed: the job ends done, every byte is right, nothing is lost in transit and
 //! nothing is left open. The same holds for a lead that is told to stop when its stores have ceased to answer, and it ends
 //! in time.
 
-use super::{LeadSetup, PROGRESS_EVERY, Way, begin};
+use super::{LeadSetup, PROGRESS_EVERY, RouteSource, begin};
 use crate::background::Background;
 use crate::control::events;
+use crate::directory_tree::DirectoryTree;
 use crate::drain::DRAIN_MAX;
 use crate::drop_after::DropAfter;
 use crate::lead::report::{ObjectVerdict, Verdict};
@@ -14,10 +15,9 @@ use crate::node::budget::MemoryBudget;
 use crate::node::replay::Taken;
 use crate::node::scope::{ReadScope, WriteScope};
 use crate::node::sink::{Sink, Target};
-use crate::node::source::{Below, Source};
+use crate::node::source::{Downstream, Source};
 use crate::node::table::RouteTable;
 use crate::stepped::{Stepped, Steps};
-use crate::trees::Tree;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ enum Cut {
 }
 
 struct World {
-    from: Tree,
-    to: Tree,
+    from: DirectoryTree,
+    to: DirectoryTree,
     state: tempfile::TempDir,
     verb: Verb,
     files: BTreeMap<String, Vec<u8>>,
@@ -79,7 +79,7 @@ impl World {
         let larger = [&large[..], &large[..]].concat();
         let objects: [(&str, &[u8]); 5] =
             [("a/1", b""), ("a/2", b"small"), ("b/1", &large), ("b/2", b"small too"), ("b/3", &larger)];
-        let (from, to) = (Tree::with(&objects), Tree::new());
+        let (from, to) = (DirectoryTree::with(&objects), DirectoryTree::new());
         let files = from.files();
         if verb == Verb::Sync {
             to.write(KEPT, &files[KEPT]);
@@ -156,7 +156,7 @@ impl World {
         })
     }
 
-    fn is_right(&self, tree: &Tree, key: &str) -> bool {
+    fn is_right(&self, tree: &DirectoryTree, key: &str) -> bool {
         std::fs::read(tree.path(key)).is_ok_and(|bytes| bytes == self.files[key])
     }
 
@@ -224,7 +224,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         store: from.clone(),
         attempts: Attempts::new(&limits),
         budget: MemoryBudget::new(limits.memory_bytes),
-        below: RouteTable::new(HashMap::from([(RouteId(0), Below::Memory(sink))])),
+        downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),
         key: None,
         tasks: tasks.clone(),
@@ -234,7 +234,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         job: Arc::new(job),
         limits,
         routes: vec![RouteSpec { id: 0, nodes, share: 1.0, usd_per_gb: 0.0 }],
-        ways: HashMap::from([(RouteId(0), Way::Memory(source))]),
+        sources: HashMap::from([(RouteId(0), RouteSource::Memory(source))]),
         local: true,
         replies: mpsc::unbounded_channel(),
         source: from,

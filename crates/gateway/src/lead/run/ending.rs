@@ -6,7 +6,7 @@ use super::spending::SPENDING_FILE;
 use super::{Running, Stopping};
 use crate::drain::drained;
 use crate::failure::counted;
-use crate::lead::deletion::{self, Deleted, DeletionRun, EMPTY_SOURCE_HINT, Refusal, Spool};
+use crate::lead::deletion::{self, Deleted, DeletionBacklog, DeletionRun, EMPTY_SOURCE_HINT, Refusal};
 use crate::lead::journal::{Entry, JOURNAL_FILE};
 use crate::lead::report::{ObjectVerdict, Report, Verdict};
 use crate::lead::state_dir::StateDir;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Event, Outcome, Summary};
-use tradewind_store::{Doomed, ErrorKind, Store};
+use tradewind_store::{ErrorKind, ObjectDeletion, Store};
 
 /// Deletions told to the lead and not yet taken in.
 const DELETED_QUEUE_MAX: usize = 1024;
@@ -143,7 +143,7 @@ impl Running {
                 return ending;
             }
         }
-        if let Some(totals) = end.extraneous.as_ref().map(Spool::totals)
+        if let Some(totals) = end.extraneous.as_ref().map(DeletionBacklog::totals)
             && (dry_run || ask && totals.objects > 0)
         {
             self.to_delete = Some(totals);
@@ -161,16 +161,16 @@ impl Running {
         }
         let targets = self.setup.targets.clone();
         let mut left = 0;
-        if let Some(spool) = end.extraneous {
+        if let Some(backlog) = end.extraneous {
             let mut emptied = Emptied::of(&self.setup.job);
-            left += self.delete(targets, spool, stop, |store, key| emptied.add(store, key)).await;
+            left += self.delete(targets, backlog, stop, |store, key| emptied.add(store, key)).await;
             if !dry_run && left == 0 && !self.remove_emptied_targets(emptied, stop).await {
                 return Ending::plain(Outcome::Interrupted);
             }
         }
         if let Some(moved) = self.moved.take() {
-            let (spool, directories) = moved.end();
-            if spool.keys() > 0
+            let (backlog, directories) = moved.end();
+            if backlog.keys() > 0
                 && let Err(error) =
                     self.journal.record_durably(Entry::Deleting { unix_ms: status::now_unix_ms() }).await
             {
@@ -178,7 +178,7 @@ impl Running {
                 // The flush at the end says it again, as the outcome.
                 return ending;
             }
-            left += self.delete(vec![self.setup.source.clone()], spool, stop, |_, _| ()).await;
+            left += self.delete(vec![self.setup.source.clone()], backlog, stop, |_, _| ()).await;
             if left == 0 && !self.remove_emptied(directories, stop).await {
                 return Ending::plain(Outcome::Interrupted);
             }
@@ -228,8 +228,8 @@ impl Running {
 
     /// Removes a directory if it is empty. Returns false if nobody knows, because of a wish to stop.
     async fn remove_directory(&self, store: &dyn Store, directory: String, stop: &CancellationToken) -> bool {
-        let doomed = vec![Doomed::any(directory)];
-        let verdicts = deletion::delete_until_stopped(stop, store, doomed, self.setup.policy).await;
+        let deletion = vec![ObjectDeletion::any(directory)];
+        let verdicts = deletion::delete_until_stopped(stop, store, deletion, self.setup.policy).await;
         for (_, removed) in &verdicts {
             if let Err(error) = removed {
                 self.notice(format!("an emptied directory stays behind: {error}"));
@@ -298,11 +298,11 @@ impl Running {
     async fn delete(
         &mut self,
         stores: Vec<Arc<dyn Store>>,
-        spool: Spool,
+        backlog: DeletionBacklog,
         stop: &CancellationToken,
         mut gone: impl FnMut(u16, &str),
     ) -> u64 {
-        let mut untried = spool.keys();
+        let mut untried = backlog.keys();
         if untried == 0 {
             return 0;
         }
@@ -312,7 +312,7 @@ impl Running {
         let has_written = self.tally.has_written();
         let proven_apart = self.proven_apart.clone();
         let run = DeletionRun { stores, targets, proven_apart, policy, dry_run, has_written, stop: stop.clone() };
-        let running = tokio::spawn(run.run(spool, out));
+        let running = tokio::spawn(run.run(backlog, out));
         while let Some(deleted) = deleted.recv().await {
             untried = untried.saturating_sub(1);
             match deleted {
@@ -360,7 +360,7 @@ impl Running {
             outcome: ending.outcome,
             message: ending.message,
             hint: ending.hint,
-            progress: self.tally.totals(self.lead.retries(), self.lead.shares()),
+            progress: self.tally.totals(self.scheduler.retries(), self.scheduler.shares()),
             objects_deleted: self.tally.objects_deleted,
             objects_not_deleted: self.tally.not_deleted,
             to_delete: self.to_delete,

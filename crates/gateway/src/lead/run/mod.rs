@@ -1,7 +1,7 @@
 //! The lead at work: joins the survey, the wire's state machine, the journal and the gateways below.
 //!
 //! One task owns everything and waits for one event at a time: something found, an answer, a tick, a wish to stop. It
-//! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object under way, [`objects`](self::objects) takes
+//! holds no object bytes. [`cargo`](self::cargo) is what it knows of each object in progress, [`objects`](self::objects) takes
 //! objects on and lets them go, [`orders`](self::orders) turns the state machine's decisions into orders,
 //! [`answers`](self::answers) tells it what came back, [`tally`](self::tally) counts, [`causes`](self::causes) gathers why
 //! objects failed, [`trouble`](self::trouble) closes stores that answer nothing but errors, [`doubted`](self::doubted) keeps
@@ -35,14 +35,14 @@ mod twins;
 use crate::background::Background;
 use crate::control::events::EventSender;
 use crate::drain::DRAIN_MAX;
+use crate::lead::availability::Lost;
 use crate::lead::backlog::Backlog;
 use crate::lead::journal::{Entry, Intent, Journal, UnfinishedUpload};
 use crate::lead::places::Places;
-use crate::lead::reach::Lost;
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::survey::{FOUND_QUEUE_MAX, Found, Survey, SurveyEnd, SurveyError, UNREACHABLE_HINT, unreachable};
-use crate::lead::{probe, reach, status};
+use crate::lead::{availability, probe, status};
 use crate::node::clock::Clock;
 use crate::node::work::Failure;
 use crate::retry::RetryPolicy;
@@ -52,7 +52,7 @@ use doubted::Copied;
 use moved::Moved;
 pub use opening::{CannotBegin, begin};
 use orders::Dispatch;
-pub use orders::Way;
+pub use orders::RouteSource;
 use outdated::Outdated;
 use outlook::Outlook;
 pub use routes::Rerouted;
@@ -71,7 +71,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tradewind_contract::{Event, JobSpec, Limits, Outcome, RouteSpec, ToDelete};
 use tradewind_store::{Store, WORK_BYTES_PER_S_MIN};
 use tradewind_wire::frame::Reply;
-use tradewind_wire::lead::{Action, Config, Idle, Lead, Work};
+use tradewind_wire::scheduler::{Action, Config, Idle, Scheduler, Work};
 use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
 use twins::Twins;
 
@@ -102,7 +102,7 @@ pub struct LeadSetup {
     /// The plan's routes.
     pub routes: Vec<RouteSpec>,
     /// Where orders go, by route.
-    pub ways: HashMap<RouteId, Way>,
+    pub sources: HashMap<RouteId, RouteSource>,
     /// True if every route lies in this process.
     pub local: bool,
     /// Where answers come from.
@@ -125,7 +125,7 @@ struct Running {
     setup: Arc<Shared>,
     /// True if source and sinks are in this process.
     local: bool,
-    lead: Lead,
+    scheduler: Scheduler,
     dispatch: Dispatch,
     cargo: HashMap<ObjectId, Cargo>,
     unfinished: HashMap<(u16, String), UnfinishedUpload>,
@@ -205,7 +205,7 @@ async fn work(
     running.spending = state.as_ref().map(|state| Spending::of(state.path(), background));
     let resumed = state.as_ref().filter(|_| running.setup.job.resume);
     let carried = resumed.map_or(Ok(()), |state| running.carry_over(state, counts));
-    let mut lost = running.watch_reach();
+    let mut lost = running.watch_availability();
     let prepared = match carried {
         Err(error) => Err(error.into()),
         Ok(()) => tokio::select! {
@@ -232,8 +232,8 @@ impl Running {
         report: Option<Report>,
         unfinished: Vec<UnfinishedUpload>,
     ) -> (Self, mpsc::UnboundedReceiver<Reply>) {
-        let LeadSetup { job, limits, routes, ways, local, replies, source, targets, events, rerouted, .. } = setup;
-        let lead = Lead::new(Config {
+        let LeadSetup { job, limits, routes, sources, local, replies, source, targets, events, rerouted, .. } = setup;
+        let scheduler = Scheduler::new(Config {
             routes: routes.iter().map(|route| route_plan(route, job.chunk_bytes)).collect(),
             ceiling_usd_per_gb: job.ceiling_usd_per_gb,
             ceiling_usd: job.ceiling_usd,
@@ -250,12 +250,12 @@ impl Running {
         let request_s = limits.request_s;
         let shared = Shared { job, source, targets, policy, events, request_s, tells_names_apart };
         let running = Self {
-            dispatch: Dispatch::new(ways, replies.0),
+            dispatch: Dispatch::new(sources, replies.0),
             tally: Tally::new(&shared.job, &routes),
             outlook: Outlook::new(&shared.job),
             setup: Arc::new(shared),
             local,
-            lead,
+            scheduler,
             cargo: HashMap::new(),
             unfinished: unfinished
                 .into_iter()
@@ -285,11 +285,11 @@ impl Running {
     }
 
     /// Tells of stores out of reach, and ends when the job has waited for them long enough.
-    fn watch_reach(&self) -> AbortOnDropHandle<Lost> {
+    fn watch_availability(&self) -> AbortOnDropHandle<Lost> {
         let (setup, events) = (self.setup.clone(), self.setup.events.clone());
         let patience = setup.patience();
         let say = move |message| events.send(Event::Notice { message });
-        let watching = reach::until_lost(setup.source.clone(), setup.targets.clone(), patience, say);
+        let watching = availability::until_lost(setup.source.clone(), setup.targets.clone(), patience, say);
         AbortOnDropHandle::new(tokio::spawn(watching))
     }
 
@@ -379,10 +379,10 @@ impl Running {
     /// After a failure of the lead's own files: begins no more, and waits for the requests in flight, so that no sink in
     /// this process ends in the middle of a write. What they did is not counted.
     async fn let_land(&mut self, replies: &mut mpsc::UnboundedReceiver<Reply>) {
-        self.lead.drain();
+        self.scheduler.drain();
         self.dispatch.drop_batches();
         let landed = async {
-            while self.lead.flights() > 0
+            while self.scheduler.flights() > 0
                 && let Some(reply) = replies.recv().await
             {
                 // The failure that is known already comes again.
@@ -414,7 +414,7 @@ impl Running {
                 && self.stopping.is_none()
                 && self.preparing < PREPARING_MAX
                 && !self.outlook.is_looking()
-                && self.lead.wants_more();
+                && self.scheduler.wants_more();
             tokio::select! {
                 Some(reply) = replies.recv() => {
                     self.answer(reply).await?;
@@ -444,7 +444,7 @@ impl Running {
 
     async fn act_while_possible(&mut self) -> Result<Idle, SurveyError> {
         loop {
-            match self.lead.poll(self.clock.now_ms()) {
+            match self.scheduler.poll(self.clock.now_ms()) {
                 Ok(action) => self.act(action).await?,
                 Err(idle) => {
                     self.cover_booked()?;
@@ -458,7 +458,7 @@ impl Running {
     fn is_over(&mut self, idle: Idle, surveying: &Surveying) -> bool {
         let now_ms = self.clock.now_ms();
         if let Some(stopping) = &self.stopping {
-            return self.lead.flights() == 0 && self.outdated.is_idle() || now_ms >= stopping.deadline_ms;
+            return self.scheduler.flights() == 0 && self.outdated.is_idle() || now_ms >= stopping.deadline_ms;
         }
         match idle {
             Idle::Stalled => {
@@ -472,7 +472,7 @@ impl Running {
             }
             // While the list goes on every object that it adds brings money with it.
             Idle::Ceiling if surveying.listed => {
-                let (message, hint) = match self.lead.shares().lacks_bytes() {
+                let (message, hint) = match self.scheduler.shares().lacks_bytes() {
                     true => (self.out_of_bytes(), OUT_OF_BYTES_HINT),
                     false => (ONLY_DEARER.to_owned(), "raise --max-cost, or wait for the cheaper routes and resume"),
                 };
@@ -504,7 +504,7 @@ impl Running {
     /// Begins no more; what is in flight may still land.
     fn stop(&mut self, outcome: Outcome, message: Option<String>, hint: Option<&str>) {
         let deadline_ms = self.clock.now_ms() + DRAIN_MAX.as_millis() as u64;
-        self.lead.drain();
+        self.scheduler.drain();
         let hint = hint.map(str::to_owned);
         self.stopping.get_or_insert(Stopping { outcome, message, hint, closed: false, deadline_ms });
     }
@@ -562,7 +562,7 @@ impl Running {
             && cargo.source_proof().is_err()
         {
             cargo.failed(Failure::mismatch("what was read is not what the source store states"));
-            return self.lead.failed(request, Fault::Corrupt, self.clock.now_ms());
+            return self.scheduler.failed(request, Fault::Corrupt, self.clock.now_ms());
         }
         let order = orders::order(request, route, work, &self.cargo, &self.setup);
         self.dispatch.push(request, order);
@@ -584,19 +584,19 @@ impl Running {
     fn give_up_overdue(&mut self) {
         let now_ms = self.clock.now_ms();
         let limit_ms = u64::from(self.setup.request_s) * 1000;
-        for request in self.lead.overdue(now_ms, limit_ms) {
+        for request in self.scheduler.overdue(now_ms, limit_ms) {
             let work_ms = self.worked_on_bytes(request).saturating_mul(1000) / WORK_BYTES_PER_S_MIN;
-            if work_ms > 0 && !self.lead.overdue(now_ms, limit_ms.saturating_add(work_ms)).contains(&request) {
+            if work_ms > 0 && !self.scheduler.overdue(now_ms, limit_ms.saturating_add(work_ms)).contains(&request) {
                 continue;
             }
             let message = format!("the request was not answered within {} s", self.setup.request_s);
             let failure = Failure::new(Fault::Unavailable, "unavailable", message);
-            for object in self.lead.work(request).map(Work::objects).unwrap_or_default() {
+            for object in self.scheduler.work(request).map(Work::objects).unwrap_or_default() {
                 if let Some(cargo) = self.cargo.get_mut(&object) {
                     cargo.failed(failure.clone());
                 }
             }
-            self.lead.give_up(request, now_ms);
+            self.scheduler.give_up(request, now_ms);
         }
     }
 
@@ -604,7 +604,7 @@ impl Running {
     fn worked_on_bytes(&self, request: RequestId) -> u64 {
         let size_bytes = |object: &ObjectId| self.cargo.get(object).map_or(0, |cargo| cargo.item.info.size_bytes);
         let is_copied = |object: &&ObjectId| self.cargo.get(object).is_some_and(|cargo| cargo.item.server_side);
-        match self.lead.work(request) {
+        match self.scheduler.work(request) {
             Some(Work::Close(object)) => size_bytes(object),
             Some(Work::Part { object, bytes, .. }) if is_copied(&object) => *bytes,
             Some(Work::Bundle(objects)) => objects.iter().filter(is_copied).map(size_bytes).sum(),
@@ -630,7 +630,7 @@ impl Running {
     }
 
     fn progress(&mut self) -> tradewind_contract::Progress {
-        self.tally.progress(self.lead.retries(), self.lead.shares())
+        self.tally.progress(self.scheduler.retries(), self.scheduler.shares())
     }
 
     fn notice(&self, message: String) {

@@ -1,7 +1,7 @@
 //! What `mv` deletes at the end: sources that are proven at every destination, and the directories that this empties.
 
 use crate::lead::copies::ProvenCopy;
-use crate::lead::deletion::{Seen, Spool};
+use crate::lead::deletion::{DeletionBacklog, Seen};
 use crate::lead::journal::fingerprint;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -18,7 +18,7 @@ const DIRECTORIES_MAX: usize = 1_000_000;
 /// Sources moved so far.
 #[derive(Debug)]
 pub(super) struct Moved {
-    spool: Spool,
+    backlog: DeletionBacklog,
     targets: u16,
     /// Objects that some destinations have and others still lack: by a hash of the key, about 60 bytes each.
     partly: HashMap<[u8; 16], Partly>,
@@ -94,11 +94,11 @@ impl Moved {
     /// Nothing moved yet.
     ///
     /// # Errors
-    /// What the file system says of the spool.
+    /// What the file system says of the backlog.
     pub(super) fn begin(job: &JobSpec) -> io::Result<Self> {
         let dir = job.state_dir.as_deref().map(Path::new);
         Ok(Self {
-            spool: Spool::create(dir)?,
+            backlog: DeletionBacklog::create(dir)?,
             waiting: CopyFile::create(dir)?,
             // A job has few destinations; the contract's indices are 16 bits wide.
             targets: job.targets.len() as u16,
@@ -138,7 +138,7 @@ impl Moved {
             }
             copies = self.waiting.read_back(latest)?;
         }
-        self.spool.push(0, source, Seen::Copied(copies))?;
+        self.backlog.push(0, source, Seen::Copied(copies))?;
         if let Some(directories) = &mut self.directories {
             for tree in &self.trees {
                 if let Some(name) = source.key.strip_prefix(tree.as_str()) {
@@ -150,8 +150,8 @@ impl Moved {
     }
 
     /// The sources to delete, and the directories (keys that end in `/`) that may be empty then, the deepest first.
-    pub(super) fn end(self) -> (Spool, impl Iterator<Item = String>) {
-        (self.spool, self.directories.into_iter().flatten().rev())
+    pub(super) fn end(self) -> (DeletionBacklog, impl Iterator<Item = String>) {
+        (self.backlog, self.directories.into_iter().flatten().rev())
     }
 }
 
@@ -204,8 +204,8 @@ mod tests {
         for (key, target) in [("a", 0), ("b", 0), ("a", 1)] {
             moved.copied(&object(key), copy(target)).unwrap();
         }
-        let (spool, directories) = moved.end();
-        assert_eq!((spool.keys(), directories.count()), (1, 0));
+        let (backlog, directories) = moved.end();
+        assert_eq!((backlog.keys(), directories.count()), (1, 0));
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod tests {
         for key in ["a/b/c", "a/b/d", "top", "a-b/x", "a/e/"] {
             moved.copied(&object(key), copy(0)).unwrap();
         }
-        let (spool, directories) = moved.end();
-        assert_eq!(spool.keys(), 5);
+        let (backlog, directories) = moved.end();
+        assert_eq!(backlog.keys(), 5);
         assert_eq!(directories.collect::<Vec<_>>(), ["a/b/", "a/", "a-b/"]);
     }
 }

@@ -173,7 +173,7 @@ impl Running {
         }
         let id = ObjectId(self.next_object);
         self.next_object += 1;
-        self.lead.add(id, cargo.new_object());
+        self.scheduler.add(id, cargo.new_object());
         self.cargo.insert(id, cargo);
     }
 

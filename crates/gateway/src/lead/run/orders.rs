@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tradewind_store::{PartSource, UploadId};
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Reply};
-use tradewind_wire::lead::Work;
+use tradewind_wire::scheduler::Work;
 use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
 
 /// Orders of one frame, in bytes; one order may be longer.
@@ -20,7 +20,7 @@ const BATCH_BYTES: usize = 256 << 10;
 
 /// Where the orders of a route go.
 #[derive(Clone)]
-pub enum Way {
+pub enum RouteSource {
     /// The source is in this process.
     Memory(Arc<Source>),
     /// The source is another gateway.
@@ -130,19 +130,19 @@ fn bucket_of(setup: &Shared) -> String {
 
 /// Sends orders, many to a frame where they cross a hop.
 pub(super) struct Dispatch {
-    ways: HashMap<RouteId, Way>,
+    sources: HashMap<RouteId, RouteSource>,
     replies: mpsc::UnboundedSender<Reply>,
     batches: HashMap<RouteId, Vec<Order>>,
 }
 
 impl Dispatch {
-    pub(super) fn new(ways: HashMap<RouteId, Way>, replies: mpsc::UnboundedSender<Reply>) -> Self {
-        Self { ways, replies, batches: HashMap::new() }
+    pub(super) fn new(sources: HashMap<RouteId, RouteSource>, replies: mpsc::UnboundedSender<Reply>) -> Self {
+        Self { sources, replies, batches: HashMap::new() }
     }
 
     /// More routes.
-    pub(super) fn know(&mut self, ways: HashMap<RouteId, Way>) {
-        self.ways.extend(ways);
+    pub(super) fn know(&mut self, sources: HashMap<RouteId, RouteSource>) {
+        self.sources.extend(sources);
     }
 
     /// Puts an order into the next batch of its route. A request whose order cannot be made (`None`: something that it
@@ -157,12 +157,12 @@ impl Dispatch {
     pub(super) fn after_intent(&self, journal: Journal, intent: Intent, request: RequestId, order: Option<Order>) {
         let reply = ReplyTo::memory(self.replies.clone());
         let Some(order) = order else { return not_made(request, &reply) };
-        let way = self.ways.get(&order.route).cloned();
+        let source = self.sources.get(&order.route).cloned();
         let owed = Owed::new(reply, request);
         tokio::spawn(async move {
-            match (journal.record_durably(Entry::Intent(intent)).await, way) {
-                (Ok(()), Some(way)) => way.send(vec![order], owed.reply().clone()).await,
-                (Ok(()), None) => no_way(&order, owed.reply()),
+            match (journal.record_durably(Entry::Intent(intent)).await, source) {
+                (Ok(()), Some(source)) => source.send(vec![order], owed.reply().clone()).await,
+                (Ok(()), None) => no_source(&order, owed.reply()),
                 (Err(error), _) => {
                     let failure = Failure::new(Fault::Permanent, "no_space", error.to_string());
                     owed.reply().fail_unsent(request, failure);
@@ -188,13 +188,15 @@ impl Dispatch {
                 continue;
             }
             let (orders, reply) = (std::mem::take(orders), ReplyTo::memory(self.replies.clone()));
-            match self.ways.get(route).cloned() {
-                Some(Way::Memory(source)) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
-                Some(Way::Hop(hop)) => {
+            match self.sources.get(route).cloned() {
+                Some(RouteSource::Memory(source)) => {
+                    orders.into_iter().for_each(|order| source.execute(order, reply.clone()))
+                }
+                Some(RouteSource::Hop(hop)) => {
                     let owed = owed(&orders, &reply);
                     drop(tokio::spawn(async move { send_over(&hop, orders, owed, &reply).await }));
                 }
-                None => orders.iter().for_each(|order| no_way(order, &reply)),
+                None => orders.iter().for_each(|order| no_source(order, &reply)),
             }
         }
     }
@@ -205,16 +207,16 @@ fn not_made(request: RequestId, reply: &ReplyTo) {
     reply.fail_unsent(request, Failure::new(Fault::Unavailable, "unavailable", message));
 }
 
-fn no_way(order: &Order, reply: &ReplyTo) {
+fn no_source(order: &Order, reply: &ReplyTo) {
     let message = format!("the lead has no connection to the source of route {}", order.route.0);
     reply.fail_unsent(order.request, Failure::new(Fault::RouteDown, "unavailable", message));
 }
 
-impl Way {
+impl RouteSource {
     async fn send(&self, orders: Vec<Order>, reply: ReplyTo) {
         match self {
-            Way::Memory(source) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
-            Way::Hop(hop) => {
+            RouteSource::Memory(source) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
+            RouteSource::Hop(hop) => {
                 let owed = owed(&orders, &reply);
                 send_over(hop, orders, owed, &reply).await;
             }

@@ -1,6 +1,6 @@
 //! Which routes there are: as the plan gave them, as a later plan changes them, and what is told of those that are down.
 
-use super::{Running, Way};
+use super::{RouteSource, Running};
 use std::collections::HashMap;
 use std::time::Duration;
 use tradewind_contract::RouteSpec;
@@ -28,7 +28,7 @@ pub struct Rerouted {
     /// All that are given work.
     pub routes: Vec<RouteSpec>,
     /// Where their orders go.
-    pub ways: HashMap<RouteId, Way>,
+    pub sources: HashMap<RouteId, RouteSource>,
     /// As [`tradewind_contract::JobSpec::ceiling_usd_per_gb`].
     pub ceiling_usd_per_gb: Option<f64>,
     /// As [`tradewind_contract::JobSpec::rate_limit_bytes_per_s`].
@@ -42,8 +42,8 @@ impl Running {
         let chunk_bytes = self.setup.job.chunk_bytes;
         let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
         self.tally.know(&change.routes);
-        self.dispatch.know(change.ways);
-        self.lead.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
+        self.dispatch.know(change.sources);
+        self.scheduler.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
         self.down.retain(|route, _| plans.iter().any(|plan| plan.id == *route));
     }
 

@@ -144,13 +144,13 @@ impl Running {
         let (carried_bytes, usd) =
             status.map_or((0, 0.0), |status| (status.progress.bytes_done, status.progress.cost_usd));
         let booked = booked.unwrap_or(Booked { usd, bytes: carried_bytes });
-        self.lead.carried_before(Before { carried_bytes, sent_bytes: booked.bytes, spent_usd: booked.usd });
+        self.scheduler.carried_before(Before { carried_bytes, sent_bytes: booked.bytes, spent_usd: booked.usd });
         Ok(())
     }
 
     /// Writes down what has been booked, before it is sent. What costs nothing and has no ceiling is not written down.
     pub(super) fn cover_booked(&mut self) -> Result<(), JournalError> {
-        let booked = Booked::of(self.lead.shares());
+        let booked = Booked::of(self.scheduler.shares());
         let Some(spending) = &mut self.spending else { return Ok(()) };
         if booked.usd == 0.0 && self.setup.job.ceiling_bytes.is_none() {
             return Ok(());

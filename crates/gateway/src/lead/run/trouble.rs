@@ -2,12 +2,12 @@
 //! stall: the time is that of the store, not of each object. If no other store of its side is left, the job ends, and can
 //! be resumed.
 //!
-//! What the stores of this process come to is seen at once ([`reach`](crate::lead::reach)); what gateways elsewhere meet is
+//! What the stores of this process come to is seen at once ([`availability`](crate::lead::availability)); what gateways elsewhere meet is
 //! told by their answers.
 
 use super::causes::{Cause, Place};
 use super::{Running, Shared};
-use crate::lead::reach;
+use crate::lead::availability;
 use crate::lead::survey::{UNREACHABLE_HINT, answers_only_errors, unreachable};
 use crate::node::work::Failure;
 use std::time::Duration;
@@ -42,8 +42,9 @@ impl Running {
     pub(super) fn close_failing_targets(&mut self) {
         let patience = self.setup.patience();
         let targets = self.setup.targets.iter().enumerate();
-        let lost: Vec<_> =
-            targets.filter_map(|(index, store)| Some((index as u16, reach::lost(store.as_ref(), patience)?))).collect();
+        let lost: Vec<_> = targets
+            .filter_map(|(index, store)| Some((index as u16, availability::lost(store.as_ref(), patience)?)))
+            .collect();
         if lost.len() < self.setup.targets.len() {
             for (target, lost) in lost {
                 self.close_failing(Place::Target(target), unreachable(&lost));

@@ -32,12 +32,12 @@ impl Twins {
     /// The next one that has no twin in this round.
     fn next(&mut self, targets: &[Arc<dyn Store>]) -> Result<Option<WorkItem>, SurveyError> {
         while let Some(item) = self.round.as_mut().and_then(Iterator::next) {
-            let item = item.map_err(SurveyError::Spool)?;
+            let item = item.map_err(SurveyError::Backlog)?;
             let form = name_form(targets[usize::from(item.target)].as_ref(), &item.target_key);
             if form.is_none_or(|form| !self.names.has_twin(item.target, &form)) {
                 return Ok(Some(item));
             }
-            self.waiting.push(&item).map_err(SurveyError::Spool)?;
+            self.waiting.push(&item).map_err(SurveyError::Backlog)?;
         }
         self.round = None;
         Ok(None)
@@ -46,20 +46,20 @@ impl Twins {
 
 impl Running {
     pub(super) fn wait_for_twin(&mut self, item: &WorkItem) -> Result<(), SurveyError> {
-        self.twins.waiting.push(item).map_err(SurveyError::Spool)
+        self.twins.waiting.push(item).map_err(SurveyError::Backlog)
     }
 
     /// To be called when nothing is under way. Returns whether objects were waiting.
     pub(super) fn begin_round_of_twins(&mut self) -> Result<bool, SurveyError> {
         self.twins.names.clear();
-        self.twins.round = Some(self.twins.waiting.take().map_err(SurveyError::Spool)?);
+        self.twins.round = Some(self.twins.waiting.take().map_err(SurveyError::Backlog)?);
         self.load_twins()?;
         Ok(self.preparing > 0)
     }
 
     /// Takes on as many as may be looked at.
     pub(super) fn load_twins(&mut self) -> Result<(), SurveyError> {
-        while self.stopping.is_none() && self.preparing < PREPARING_MAX && self.lead.wants_more() {
+        while self.stopping.is_none() && self.preparing < PREPARING_MAX && self.scheduler.wants_more() {
             let Some(item) = self.twins.next(&self.setup.targets)? else { break };
             self.load(item, false);
         }

@@ -2,9 +2,9 @@
 
 use super::LIST_NAMES_MAX;
 use crate::failure::outcome_of;
+use crate::lead::availability::Lost;
 use crate::lead::join::{JoinError, Side};
 use crate::lead::journal::JournalError;
-use crate::lead::reach::Lost;
 use crate::lead::select::BadRule;
 use std::io;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ pub enum SurveyError {
     Journal(#[from] JournalError),
     /// The work for the end of the job cannot be written to disk.
     #[error("a temporary file of the job cannot be used: {0}")]
-    Spool(io::Error),
+    Backlog(io::Error),
     /// Stopped, or nobody listens any more.
     #[error("the listing was stopped")]
     Cancelled,
@@ -163,7 +163,7 @@ impl SurveyError {
             Self::Undecided { .. } => Some("try again when nothing writes to the source, or use `cp` and `rm`"),
             Self::DeletionNeedsPrefix => Some("leave out --delete, or sync a whole prefix"),
             Self::Journal(error) => Some(error.hint()),
-            Self::Spool(_) => Some("free some space for temporary files"),
+            Self::Backlog(_) => Some("free some space for temporary files"),
             Self::Cancelled => None,
         }
     }

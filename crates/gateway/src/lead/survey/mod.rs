@@ -10,7 +10,7 @@ mod walk;
 pub use error::{SurveyError, UNREACHABLE_HINT, answers_only_errors, nothing_selected, unreachable};
 
 use crate::lead::copies::ProvenCopy;
-use crate::lead::deletion::Spool;
+use crate::lead::deletion::DeletionBacklog;
 use crate::lead::journal::{DoneSet, DoneTotals};
 use crate::node::work::Unsynced;
 use serde::{Deserialize, Serialize};
@@ -157,7 +157,7 @@ pub struct SurveyEnd {
     /// With `delete`: selected objects, empty folders apart, that each destination had when it was listed.
     pub target_objects: Vec<u64>,
     /// With `delete`: what the destinations have and the source does not. Indices are those of the destinations.
-    pub extraneous: Option<Spool>,
+    pub extraneous: Option<DeletionBacklog>,
 }
 
 impl Survey {

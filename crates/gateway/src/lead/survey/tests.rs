@@ -1,12 +1,12 @@
 use super::*;
+use crate::directory_tree::DirectoryTree;
 use crate::lead::journal::{Entry, Journal, fingerprint};
 use crate::lead::state_dir::StateDir;
-use crate::trees::Tree;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use tradewind_contract::{Comparison, Deletion, FilterRule, ObjectFilter, Outcome, Selection, Target};
 
-fn job(source: &Tree, selection: Selection, targets: &[(&Tree, &str)]) -> JobSpec {
+fn job(source: &DirectoryTree, selection: Selection, targets: &[(&DirectoryTree, &str)]) -> JobSpec {
     let targets =
         targets.iter().map(|(tree, key)| Target { store: tree.spec(), key: (*key).to_owned() }).collect::<Vec<_>>();
     let job = serde_json::json!({ "source": source.spec(), "selection": selection, "targets": targets });
@@ -24,8 +24,8 @@ fn filtered(rules: Vec<FilterRule>) -> Selection {
 /// Runs a survey and takes all that it says.
 async fn survey(
     job: &JobSpec,
-    source: &Tree,
-    targets: &[(&Tree, &str)],
+    source: &DirectoryTree,
+    targets: &[(&DirectoryTree, &str)],
     done: DoneSet,
 ) -> (Result<SurveyEnd, SurveyError>, Vec<Found>) {
     // Smaller than what is said, so that the survey has to wait for us.
@@ -69,8 +69,8 @@ fn refused(found: &[Found]) -> Vec<&FailedObject> {
 
 #[tokio::test]
 async fn keys_keep_their_relative_names_at_every_destination() {
-    let source = Tree::with(&[("in/a", b"1"), ("in/d/ü b", b"22"), ("in.txt", b"x"), ("inn/c", b"x")]);
-    let (one, two) = (Tree::new(), Tree::new());
+    let source = DirectoryTree::with(&[("in/a", b"1"), ("in/d/ü b", b"22"), ("in.txt", b"x"), ("inn/c", b"x")]);
+    let (one, two) = (DirectoryTree::new(), DirectoryTree::new());
     let targets = [(&one, ""), (&two, "deep/er/")];
     let (end, found) = survey(&job(&source, prefix("in/"), &targets), &source, &targets, DoneSet::empty()).await;
     let expected =
@@ -83,8 +83,8 @@ async fn keys_keep_their_relative_names_at_every_destination() {
 
 #[tokio::test]
 async fn one_object_is_called_as_the_destination_says() {
-    let source = Tree::with(&[("a/b", b"1")]);
-    let target = Tree::new();
+    let source = DirectoryTree::with(&[("a/b", b"1")]);
+    let target = DirectoryTree::new();
     let targets = [(&target, "new name")];
     let selection = Selection::Object { key: "a/b".into() };
     let (end, found) = survey(&job(&source, selection, &targets), &source, &targets, DoneSet::empty()).await;
@@ -94,8 +94,8 @@ async fn one_object_is_called_as_the_destination_says() {
 
 #[tokio::test]
 async fn what_is_not_there_is_told() {
-    let source = Tree::with(&[("a", b"1")]);
-    let target = Tree::new();
+    let source = DirectoryTree::with(&[("a", b"1")]);
+    let target = DirectoryTree::new();
     let targets = [(&target, "")];
     for selection in [Selection::Object { key: "none".into() }, prefix("none/"), filtered(vec![include("none")])] {
         let mut job = job(&source, selection, &targets);
@@ -114,7 +114,7 @@ fn include(glob: &str) -> FilterRule {
 
 #[tokio::test]
 async fn a_missing_root_is_a_missing_source_and_an_empty_destination() {
-    let (source, target) = (Tree::with(&[("a", b"1")]), Tree::new());
+    let (source, target) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::new());
     std::fs::remove_dir(target.path("")).unwrap();
     let targets = [(&target, "")];
     let mut there = job(&source, prefix(""), &targets);
@@ -128,8 +128,8 @@ async fn a_missing_root_is_a_missing_source_and_an_empty_destination() {
 
 #[tokio::test]
 async fn names_of_a_list_are_taken_once_and_fail_alone() {
-    let source = Tree::with(&[("p/a", b"1"), ("p/b", b"22"), ("p/c", b"3")]);
-    let target = Tree::new();
+    let source = DirectoryTree::with(&[("p/a", b"1"), ("p/b", b"22"), ("p/c", b"3")]);
+    let target = DirectoryTree::new();
     let targets = [(&target, "to/")];
     let list = source.path("list");
     std::fs::write(&list, "a\nnone\nb\n\na\n").unwrap();
@@ -145,8 +145,8 @@ async fn names_of_a_list_are_taken_once_and_fail_alone() {
 
 #[tokio::test]
 async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
-    let source = Tree::with(&[("a", b"1"), ("b", b"2"), ("c", b"3")]);
-    let (target, folder) = (Tree::new(), tempfile::tempdir().unwrap());
+    let source = DirectoryTree::with(&[("a", b"1"), ("b", b"2"), ("c", b"3")]);
+    let (target, folder) = (DirectoryTree::new(), tempfile::tempdir().unwrap());
     let targets = [(&target, "")];
     let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
     source.set_modified("a", 1_000_001);
@@ -178,8 +178,8 @@ async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
 
 #[tokio::test]
 async fn keys_that_are_too_long_are_refused_alone() {
-    let source = Tree::with(&[("a", b"1"), ("bb", b"2")]);
-    let target = Tree::new();
+    let source = DirectoryTree::with(&[("a", b"1"), ("bb", b"2")]);
+    let target = DirectoryTree::new();
     let limit = target.store.limits().key_bytes_max;
     let long = format!("{}/", "p".repeat(limit - 2));
     let targets = [(&target, long.as_str())];
@@ -191,7 +191,7 @@ async fn keys_that_are_too_long_are_refused_alone() {
 
 #[tokio::test]
 async fn entries_that_cannot_be_moved_keep_deletion_away_unless_left_out() {
-    let (source, target) = (Tree::with(&[("a", b"1")]), Tree::with(&[("z", b"1")]));
+    let (source, target) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::with(&[("z", b"1")]));
     std::os::unix::net::UnixListener::bind(source.path("socket")).unwrap();
     let targets = [(&target, "")];
     for (selection, refusals) in [(prefix(""), 1), (filtered(vec![FilterRule::Exclude("socket".into())]), 0)] {
@@ -204,7 +204,7 @@ async fn entries_that_cannot_be_moved_keep_deletion_away_unless_left_out() {
 }
 
 /// A name that is not UTF-8, so that no listing can name its contents.
-fn hide_folder(tree: &Tree) {
+fn hide_folder(tree: &DirectoryTree) {
     use std::os::unix::ffi::OsStrExt;
     let folder = tree.path("").join(std::ffi::OsStr::from_bytes(b"hidden\xff"));
     std::fs::create_dir(&folder).unwrap();
@@ -213,7 +213,7 @@ fn hide_folder(tree: &Tree) {
 
 #[tokio::test]
 async fn a_folder_that_cannot_be_listed_keeps_deletion_away_whatever_its_name() {
-    let (source, target) = (Tree::with(&[("a.log", b"1")]), Tree::with(&[("z.log", b"1")]));
+    let (source, target) = (DirectoryTree::with(&[("a.log", b"1")]), DirectoryTree::with(&[("z.log", b"1")]));
     hide_folder(&source);
     let targets = [(&target, "")];
     let exclude = |glob: &str| FilterRule::Exclude(glob.into());
@@ -234,7 +234,7 @@ async fn a_folder_that_cannot_be_listed_keeps_deletion_away_whatever_its_name() 
 
 #[tokio::test]
 async fn what_a_destination_does_not_list_is_said_where_things_are_deleted() {
-    let (source, target) = (Tree::with(&[("a.log", b"1")]), Tree::with(&[("z.log", b"1")]));
+    let (source, target) = (DirectoryTree::with(&[("a.log", b"1")]), DirectoryTree::with(&[("z.log", b"1")]));
     hide_folder(&target);
     let targets = [(&target, "")];
     let hidden = FilterRule::Exclude("hidden*/".into());
@@ -249,7 +249,7 @@ async fn what_a_destination_does_not_list_is_said_where_things_are_deleted() {
 
 #[tokio::test]
 async fn links_that_are_not_followed_are_counted_and_keep_nothing_away() {
-    let (source, target) = (Tree::with(&[("a", b"1")]), Tree::with(&[("z", b"1")]));
+    let (source, target) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::with(&[("z", b"1")]));
     std::os::unix::fs::symlink("a", source.path("link")).unwrap();
     std::os::unix::fs::symlink("nowhere", source.path("other")).unwrap();
     let targets = [(&target, "")];
@@ -264,8 +264,8 @@ async fn links_that_are_not_followed_are_counted_and_keep_nothing_away() {
 
 #[tokio::test]
 async fn a_shut_destination_is_asked_nothing_and_keeps_none_of_the_others() {
-    let source = Tree::with(&[("a", b"1"), ("b", b"22")]);
-    let (gone, open) = (Tree::with(&[("a", b"1")]), Tree::new());
+    let source = DirectoryTree::with(&[("a", b"1"), ("b", b"22")]);
+    let (gone, open) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::new());
     let mut job = job(&source, prefix(""), &[(&gone, ""), (&open, "")]);
     job.compare = Some(Comparison::Size);
     let (out, mut said) = mpsc::channel(100);
@@ -296,7 +296,7 @@ async fn a_shut_destination_is_asked_nothing_and_keeps_none_of_the_others() {
 
 #[tokio::test]
 async fn a_survey_that_nobody_hears_ends() {
-    let source = Tree::with(&[("a", b"1")]);
+    let source = DirectoryTree::with(&[("a", b"1")]);
     let targets = [(&source, "x/")];
     let (out, found) = mpsc::channel(1);
     drop(found);
@@ -325,7 +325,7 @@ fn any_files() -> impl Strategy<Value = Files> {
     prop::collection::btree_map(prop::sample::select(NAMES.to_vec()), (0..3usize, 1_000_001..1_000_004u64), 0..8)
 }
 
-fn plant(tree: &Tree, prefix: &str, files: &Files) {
+fn plant(tree: &DirectoryTree, prefix: &str, files: &Files) {
     for (name, (size, at_ms)) in files {
         let key = format!("{prefix}{name}");
         tree.write(&key, &vec![7; *size]);
@@ -359,14 +359,14 @@ proptest! {
     ) {
         let rules = if leaves_b { vec![FilterRule::Exclude("b/**".into())] } else { vec![] };
         let is_taken = |name: &str| !(leaves_b && name.starts_with("b/"));
-        let from = Tree::new();
+        let from = DirectoryTree::new();
         plant(&from, "from/", &source);
-        let trees: Vec<Tree> = destinations.iter().map(|files| {
-            let tree = Tree::new();
+        let trees: Vec<DirectoryTree> = destinations.iter().map(|files| {
+            let tree = DirectoryTree::new();
             plant(&tree, "to/it/", files);
             tree
         }).collect();
-        let targets: Vec<(&Tree, &str)> = trees.iter().map(|tree| (tree, "to/it/")).collect();
+        let targets: Vec<(&DirectoryTree, &str)> = trees.iter().map(|tree| (tree, "to/it/")).collect();
         let filter = ObjectFilter { rules, ..ObjectFilter::default() };
         let mut job = job(&from, Selection::Prefix { prefix: "from/".into(), filter }, &targets);
         (job.compare, job.delete, job.allow_empty) = (Some(rule), Some(Deletion::default()), true);

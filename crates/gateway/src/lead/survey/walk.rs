@@ -5,7 +5,7 @@ use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey,
 use crate::failure::{failed_object, object_url};
 use crate::lead::compare::{self, Tags, Times, Verdict};
 use crate::lead::copies::ProvenCopy;
-use crate::lead::deletion::{Seen, Spool, is_folder};
+use crate::lead::deletion::{DeletionBacklog, Seen, is_folder};
 use crate::lead::join::{Join, Joined, Side};
 use crate::lead::journal::{Done, DoneTotals, fingerprint};
 use crate::lead::local_sums;
@@ -41,7 +41,7 @@ struct Walk {
     links: AtomicU64,
     saw_all: AtomicBool,
     target_objects: Vec<AtomicU64>,
-    extraneous: Option<Spool>,
+    extraneous: Option<DeletionBacklog>,
     /// By destination: what earlier runs have done and the source still has. Counted only after a deletion has begun.
     still_there: Mutex<Vec<DoneTotals>>,
     /// Names at the destinations that may be taken for others.
@@ -103,8 +103,9 @@ impl Walk {
         let extraneous = match (&job.delete, &job.selection) {
             (None, _) => None,
             (Some(_), Selection::Prefix { .. }) => {
-                let spool = Spool::create(job.state_dir.as_ref().map(Path::new)).map_err(SurveyError::Spool)?;
-                Some(spool.doubting_since(survey.targets.iter().map(|store| store.writes_from_unix_ms()).collect()))
+                let backlog =
+                    DeletionBacklog::create(job.state_dir.as_ref().map(Path::new)).map_err(SurveyError::Backlog)?;
+                Some(backlog.doubting_since(survey.targets.iter().map(|store| store.writes_from_unix_ms()).collect()))
             }
             (Some(_), _) => return Err(SurveyError::DeletionNeedsPrefix),
         };
@@ -641,12 +642,12 @@ impl Walk {
 
     /// Puts down for deletion what the source does not have, unless the filter leaves it alone.
     fn put_down(&self, target: usize, object: &ObjectInfo) -> Result<(), SurveyError> {
-        let Some(spool) = &self.extraneous else { return Ok(()) };
+        let Some(backlog) = &self.extraneous else { return Ok(()) };
         let prefix = &self.survey.job.targets[target].key;
         let name = object.key.get(prefix.len()..).unwrap_or_default();
         if self.selector.takes(name, object.size_bytes, object.modified_unix_ms) {
             self.target_objects[target].fetch_add(u64::from(!is_folder(object)), Ordering::Relaxed);
-            spool.push(target as u16, object, Seen::Listed).map_err(SurveyError::Spool)?;
+            backlog.push(target as u16, object, Seen::Listed).map_err(SurveyError::Backlog)?;
         }
         Ok(())
     }

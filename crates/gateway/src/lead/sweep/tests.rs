@@ -1,7 +1,7 @@
 use super::*;
+use crate::directory_tree::DirectoryTree;
 use crate::lead::state_dir::StateDir;
 use crate::lead::status::now_unix_ms;
-use crate::trees::Tree;
 use tradewind_contract::Limits;
 use tradewind_store::PutOptions;
 
@@ -20,7 +20,7 @@ fn intent(key: &str, intent_unix_ms: i64) -> Entry {
 
 #[tokio::test]
 async fn orphans_of_an_intent_go_and_known_uploads_stay_until_all_is_given_up() {
-    let (tree, folder) = (Tree::new(), tempfile::tempdir().unwrap());
+    let (tree, folder) = (DirectoryTree::new(), tempfile::tempdir().unwrap());
     let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
     let policy = RetryPolicy::from(&Limits::default());
     let targets = [tree.store.clone()];
@@ -48,7 +48,7 @@ async fn orphans_of_an_intent_go_and_known_uploads_stay_until_all_is_given_up() 
 
 #[tokio::test]
 async fn uploads_opened_by_a_repeated_request_are_found_after_the_one_with_a_name_is_abandoned() {
-    let (tree, folder) = (Tree::new(), tempfile::tempdir().unwrap());
+    let (tree, folder) = (DirectoryTree::new(), tempfile::tempdir().unwrap());
     let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
     let policy = RetryPolicy::from(&Limits::default());
     let (target, target_key, has_unnamed) = (0, "d/asked-twice".to_owned(), true);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::drop_after::DropAfter;
+use crate::net::{Connection, Incoming};
 use crate::net::{DataPort, Tcp};
 use crate::node::parcel::Parcel;
 use crate::node::work::Manifest;
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 use tradewind_store::Payload;
 use tradewind_wire::RouteId;
-use tradewind_wire::frame::Verdict;
+use tradewind_wire::frame::{Reply, Verdict};
 
 /// Longer than what the sockets between two gateways take in before anybody reads.
 const LONG_BODY_BYTES: usize = 64 << 20;
@@ -20,9 +21,9 @@ fn hello(node: &str) -> Hello {
     Hello { version: tradewind_wire::WIRE_VERSION_MAJOR, job: "j".to_owned(), node: node.to_owned() }
 }
 
-/// A hop of one connection to `below`, who listens there.
+/// A hop of one connection to `downstream`, who listens there.
 fn hop_to(address: std::net::SocketAddr, stop: &CancellationToken) -> Arc<Hop> {
-    let spec = HopSpec { to: "below".to_owned(), address: address.to_string(), connections: 1 };
+    let spec = HopSpec { to: "downstream".to_owned(), address: address.to_string(), connections: 1 };
     let silence_max = Duration::from_secs(10);
     Hop::start(
         HopSetup {
@@ -53,7 +54,7 @@ fn coded(request: RequestId, body_bytes: usize) -> Coded {
 
 async fn accept(listener: &TcpListener) -> Connection {
     let (tcp, _) = listener.accept().await.unwrap();
-    Connection::accept(tcp.into(), &Security::Plain, hello("below")).await.unwrap()
+    Connection::accept(tcp.into(), &Security::Plain, hello("downstream")).await.unwrap()
 }
 
 /// Reads up to the head of the next request.
@@ -118,10 +119,10 @@ async fn orders_that_a_broken_connection_cuts_off_are_answered_lost() {
     let stop = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hop = hop_to(listener.local_addr().unwrap(), &stop);
-    let below = accept(&listener).await;
+    let downstream = accept(&listener).await;
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
-    // Nobody reads below, so that in the end a frame stands half written; then the connection breaks.
+    // Nobody reads downstream, so that in the end a frame stands half written; then the connection breaks.
     let frame = Frame::Orders(Bytes::from(vec![7; tradewind_wire::frame::CONTROL_BYTES_MAX]));
     let sending = async {
         let mut asked = 0;
@@ -135,7 +136,7 @@ async fn orders_that_a_broken_connection_cuts_off_are_answered_lost() {
         while hop.in_flight() < 1 {
             tokio::task::yield_now().await;
         }
-        drop(below);
+        drop(downstream);
     };
     drop(listener);
     let (asked, ()) = tokio::join!(sending, breaking);
@@ -152,7 +153,7 @@ async fn a_request_that_is_in_flight_is_not_sent_a_second_time() {
     let stop = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hop = hop_to(listener.local_addr().unwrap(), &stop);
-    let _below = accept(&listener).await;
+    let _downstream = accept(&listener).await;
     let (first_in, mut first) = mpsc::unbounded_channel();
     let (second_in, mut second) = mpsc::unbounded_channel();
     hop.send(&coded(RequestId(1), 10), &ReplyTo::memory(first_in)).await;
@@ -169,7 +170,7 @@ async fn a_dropped_sending_answers_its_request_and_gives_its_connection_back() {
     let stop = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hop = hop_to(listener.local_addr().unwrap(), &stop);
-    let mut below = accept(&listener).await;
+    let mut downstream = accept(&listener).await;
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
     drop(hop.checkout(RequestId(1), &reply).await.unwrap());
@@ -178,7 +179,7 @@ async fn a_dropped_sending_answers_its_request_and_gives_its_connection_back() {
     assert_eq!(request, RequestId(1));
     // Nothing was begun, so the same connection takes the next.
     hop.send(&coded(RequestId(2), 0), &reply).await;
-    assert_eq!(begun(&mut below).await.request, RequestId(2));
+    assert_eq!(begun(&mut downstream).await.request, RequestId(2));
     stop.cancel();
 }
 
@@ -187,11 +188,13 @@ const BODY_BYTES: usize = 200 << 10;
 /// Far more awaits than any of these futures has.
 const POLLS_MAX: usize = 10_000;
 
-/// A gateway below: answers each whole request, and each batch of orders, whose payload is the id of the one order in it.
+/// A gateway downstream: answers each whole request, and each batch of orders (the payload is the id of its one order).
 async fn answer_everything(port: Box<dyn DataPort>) {
     while let Ok(link) = port.accept().await {
         tokio::spawn(async move {
-            let Ok(mut connection) = Connection::accept(link, &Security::Plain, hello("below")).await else { return };
+            let Ok(mut connection) = Connection::accept(link, &Security::Plain, hello("downstream")).await else {
+                return;
+            };
             let mut begun = RequestId(0);
             while let Ok(incoming) = connection.reader.next().await {
                 let request = match incoming {
@@ -214,7 +217,7 @@ async fn answer_everything(port: Box<dyn DataPort>) {
 fn piped_hop(stop: &CancellationToken) -> Arc<Hop> {
     let (network, port) = crate::pipes::network();
     tokio::spawn(answer_everything(port));
-    let spec = HopSpec { to: "below".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
+    let spec = HopSpec { to: "downstream".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
     let silence_max = Duration::from_secs(10);
     let setup = HopSetup {
         spec,
@@ -288,7 +291,7 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
     for polls in 0..20 {
         let (network, port) = crate::pipes::network();
         let stop = CancellationToken::new();
-        let spec = HopSpec { to: "below".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 0 };
+        let spec = HopSpec { to: "downstream".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 0 };
         let silence_max = Duration::from_secs(10);
         let setup = HopSetup {
             spec,
@@ -303,7 +306,7 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
         let mute = tokio::spawn(async move {
             let mut connections = Vec::new();
             while let Ok(link) = port.accept().await {
-                connections.push(Connection::accept(link, &Security::Plain, hello("below")).await);
+                connections.push(Connection::accept(link, &Security::Plain, hello("downstream")).await);
             }
         });
         let (answers_in, mut answers) = mpsc::unbounded_channel();
@@ -333,7 +336,7 @@ fn hop_to_one_that_only_pings(reads: bool, stop: &CancellationToken) -> Arc<Hop>
     tokio::spawn(async move {
         while let Ok(link) = port.accept().await {
             let Ok(Connection { mut reader, mut writer, .. }) =
-                Connection::accept(link, &Security::Plain, hello("below")).await
+                Connection::accept(link, &Security::Plain, hello("downstream")).await
             else {
                 return;
             };
@@ -349,7 +352,7 @@ fn hop_to_one_that_only_pings(reads: bool, stop: &CancellationToken) -> Arc<Hop>
             });
         }
     });
-    let spec = HopSpec { to: "below".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
+    let spec = HopSpec { to: "downstream".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
     let silence_max = Duration::from_secs(10);
     let request_max = Duration::from_secs(600);
     let setup = HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, request_max, network };

@@ -45,13 +45,14 @@ fn coded(request: u64) -> Coded {
     Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None }.encode(false, None).unwrap()
 }
 
-/// The gateway below: answers each whole request, whatever connection it comes on, and says which.
-fn below(listener: TcpListener, whole: mpsc::UnboundedSender<RequestId>) -> JoinHandle<()> {
+/// The gateway downstream: answers each whole request, whatever connection it comes on, and says which.
+fn downstream(listener: TcpListener, whole: mpsc::UnboundedSender<RequestId>) -> JoinHandle<()> {
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
             let whole = whole.clone();
             tokio::spawn(async move {
-                let Ok(mut connection) = Connection::accept(tcp.into(), &Security::Plain, hello("below")).await else {
+                let Ok(mut connection) = Connection::accept(tcp.into(), &Security::Plain, hello("downstream")).await
+                else {
                     return;
                 };
                 let mut begun = None;
@@ -94,10 +95,11 @@ async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Re
     });
     let (tcp, _) = listener.accept().await.unwrap();
     let connection = Connection::accept(tcp.into(), &Security::Plain, hello("here")).await.unwrap();
-    let pulse = Pulse::start(HANG, CancellationToken::new());
+    let freezes = FreezeDetector::start(HANG, CancellationToken::new());
     let liveness = Liveness::new(0, HANG.as_millis() as u64);
     let advance = Advance::since(0);
-    let mut incoming = Reading { reader: connection.reader, pulse, liveness, heard_ms: 0, silence_max: HANG, advance };
+    let mut incoming =
+        Reading { reader: connection.reader, freezes, liveness, heard_ms: 0, silence_max: HANG, advance };
     let head = loop {
         match incoming.next().await.unwrap() {
             Incoming::Begin(head) => break head,
@@ -120,8 +122,8 @@ async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connecti
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (whole_in, mut whole) = mpsc::unbounded_channel();
-    let below = below(listener, whole_in);
-    let hop = hop(address, "below", &stop);
+    let downstream = downstream(listener, whole_in);
+    let hop = hop(address, "downstream", &stop);
     let (mut request, mut dropped) = (0, 0);
     for polls in 1.. {
         request += 1;
@@ -146,7 +148,7 @@ async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connecti
     }
     assert!(dropped > 3, "the body went through in {dropped} polls, so nothing was tried");
     stop.cancel();
-    below.abort();
+    downstream.abort();
 }
 
 /// A gateway that is source and sink: `above` brings requests of route 0 and orders of route 1.
@@ -163,7 +165,7 @@ fn inbound_of(ends: &Ends) -> Arc<Inbound> {
         budget: ends.budget.clone(),
         silence_max: HANG,
         request_max: HANG,
-        pulse: Pulse::start(HANG, CancellationToken::new()),
+        freezes: FreezeDetector::start(HANG, CancellationToken::new()),
         stop: CancellationToken::new(),
     })
 }

@@ -1,7 +1,7 @@
 //! Work that can be sent now, in lanes.
 //!
 //! All work of a lane may take the same routes, so if the head of a lane cannot be sent, nothing of the lane can, and if
-//! one lane is blocked the others go on. Every entry belongs to an object the lead holds, in the lane of that object.
+//! one lane is blocked the others go on. Every entry belongs to an object the scheduler holds, in the lane of that object.
 
 use super::work::Work;
 use crate::{ObjectId, RouteId};

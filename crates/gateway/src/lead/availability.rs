@@ -30,11 +30,11 @@ pub fn lost(store: &dyn Store, patience: Duration) -> Option<Lost> {
 }
 
 /// Some stores, and which of them were told to be out of reach.
-pub struct Reach {
+pub struct Availability {
     stores: Vec<(Arc<dyn Store>, bool)>,
 }
 
-impl Reach {
+impl Availability {
     /// Nothing told yet.
     pub fn of(stores: impl IntoIterator<Item = Arc<dyn Store>>) -> Self {
         Self { stores: stores.into_iter().map(|store| (store, false)).collect() }
@@ -88,7 +88,7 @@ pub async fn until_lost(
     patience: Duration,
     say: impl Fn(String),
 ) -> Lost {
-    let mut sides = [Reach::of([source]), Reach::of(targets)];
+    let mut sides = [Availability::of([source]), Availability::of(targets)];
     let retrying = format!("retrying for {} s at most (--stall)", patience.as_secs());
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
@@ -104,12 +104,12 @@ pub async fn until_lost(
 
 /// Says what there is to say, for ever.
 pub async fn tell(opened: impl Fn() -> Vec<Arc<dyn Store>>, say: impl Fn(String)) {
-    let mut reach = Reach::of([]);
+    let mut availability = Availability::of([]);
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;
-        let known = reach.stores.len();
-        reach.stores.extend(opened().into_iter().skip(known).map(|store| (store, false)));
-        reach.news("trying again").into_iter().for_each(&say);
+        let known = availability.stores.len();
+        availability.stores.extend(opened().into_iter().skip(known).map(|store| (store, false)));
+        availability.news("trying again").into_iter().for_each(&say);
     }
 }

@@ -1,4 +1,4 @@
-//! One test for each promise of the lead, by subject; the network as a whole is simulated in `tests/simulation.rs`.
+//! One test for each promise of the scheduler, by subject; the network as a whole is simulated in `tests/simulation.rs`.
 
 mod money;
 mod objects;
@@ -47,10 +47,10 @@ fn in_parts(parts: u32, opened: bool, done: Vec<u32>) -> NewObject {
     NewObject { bytes: u64::from(parts) * MIB, layout, may_restart: true, travels: true }
 }
 
-/// All requests that the lead sends now, until it idles.
-fn sends(lead: &mut Lead, now_ms: u64) -> Vec<(RequestId, RouteId, Work)> {
+/// All requests that the scheduler sends now, until it idles.
+fn sends(scheduler: &mut Scheduler, now_ms: u64) -> Vec<(RequestId, RouteId, Work)> {
     let mut sent = Vec::new();
-    while let Ok(action) = lead.poll(now_ms) {
+    while let Ok(action) = scheduler.poll(now_ms) {
         if let Action::Send { request, route, work } = action {
             sent.push((request, route, work));
         }
@@ -58,20 +58,20 @@ fn sends(lead: &mut Lead, now_ms: u64) -> Vec<(RequestId, RouteId, Work)> {
     sent
 }
 
-fn other_actions(lead: &mut Lead, now_ms: u64) -> Vec<Action> {
-    std::iter::from_fn(|| lead.poll(now_ms).ok()).filter(|action| !matches!(action, Action::Send { .. })).collect()
+fn other_actions(scheduler: &mut Scheduler, now_ms: u64) -> Vec<Action> {
+    std::iter::from_fn(|| scheduler.poll(now_ms).ok()).filter(|action| !matches!(action, Action::Send { .. })).collect()
 }
 
-fn all_done(lead: &mut Lead, request: RequestId, now_ms: u64) {
-    for object in lead.work(request).unwrap().objects() {
-        lead.done(request, object);
+fn all_done(scheduler: &mut Scheduler, request: RequestId, now_ms: u64) {
+    for object in scheduler.work(request).unwrap().objects() {
+        scheduler.done(request, object);
     }
-    lead.answered(request, None, now_ms);
+    scheduler.answered(request, None, now_ms);
 }
 
-fn idle(lead: &mut Lead, now_ms: u64) -> Idle {
+fn idle(scheduler: &mut Scheduler, now_ms: u64) -> Idle {
     loop {
-        if let Err(idle) = lead.poll(now_ms) {
+        if let Err(idle) = scheduler.poll(now_ms) {
             return idle;
         }
     }
@@ -84,12 +84,12 @@ fn part_of(work: &Work) -> u32 {
     }
 }
 
-/// Answers every request with done until the lead idles for good; returns what else it did.
-fn deliver_all(lead: &mut Lead, now_ms: &mut u64) -> Vec<Action> {
+/// Answers every request with done until the scheduler idles for good; returns what else it did.
+fn deliver_all(scheduler: &mut Scheduler, now_ms: &mut u64) -> Vec<Action> {
     let mut others = Vec::new();
     for _ in 0..1_000_000 {
-        match lead.poll(*now_ms) {
-            Ok(Action::Send { request, .. }) => all_done(lead, request, *now_ms),
+        match scheduler.poll(*now_ms) {
+            Ok(Action::Send { request, .. }) => all_done(scheduler, request, *now_ms),
             Ok(other) => others.push(other),
             Err(Idle::Until(later)) => {
                 assert!(later > *now_ms, "a busy loop");

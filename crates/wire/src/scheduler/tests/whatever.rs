@@ -49,19 +49,19 @@ proptest! {
         config.ceiling_usd_per_gb = ceiling;
         config.ceiling_bytes = ceiling_bytes;
         config.rate_limit_bytes_per_s = rate;
-        let mut lead = Lead::new(config);
+        let mut scheduler = Scheduler::new(config);
         let mut held: HashMap<ObjectId, NewObject> = HashMap::new();
         for (id, object) in objects.into_iter().enumerate() {
-            lead.add(ObjectId(id as u64), object.clone());
+            scheduler.add(ObjectId(id as u64), object.clone());
             held.insert(ObjectId(id as u64), object);
         }
         let mut flying: Vec<RequestId> = Vec::new();
         let mut fates = fates.into_iter().peekable();
         let mut now_ms = 0;
         let end = loop {
-            prop_assert!(flying.len() == lead.flights());
-            prop_assert!(ceiling_bytes.is_none_or(|most_bytes| lead.shares().sent_bytes() <= most_bytes));
-            match lead.poll(now_ms) {
+            prop_assert!(flying.len() == scheduler.flights());
+            prop_assert!(ceiling_bytes.is_none_or(|most_bytes| scheduler.shares().sent_bytes() <= most_bytes));
+            match scheduler.poll(now_ms) {
                 Ok(Action::Send { request, work, .. }) => {
                     prop_assert!(work.objects().iter().all(|id| held.contains_key(id)));
                     flying.push(request);
@@ -74,7 +74,7 @@ proptest! {
                 Ok(Action::Restart(id)) => {
                     prop_assert!(held[&id].may_restart);
                     let again = NewObject { may_restart: false, ..held[&id].clone() };
-                    lead.add(id, again.clone());
+                    scheduler.add(id, again.clone());
                     held.insert(id, again);
                     continue;
                 }
@@ -94,20 +94,20 @@ proptest! {
             now_ms += 10;
             match fate {
                 Fate::Done if partly => {
-                    lead.done(request, lead.work(request).unwrap().objects()[0]);
-                    lead.answered(request, None, now_ms);
+                    scheduler.done(request, scheduler.work(request).unwrap().objects()[0]);
+                    scheduler.answered(request, None, now_ms);
                 }
-                Fate::Done => all_done(&mut lead, request, now_ms),
+                Fate::Done => all_done(&mut scheduler, request, now_ms),
                 Fate::Fault(fault) => {
-                    if let (Some(Work::Part { object, part, .. }), true) = (lead.work(request).cloned(), partly) {
-                        lead.must_carry(object, part);
+                    if let (Some(Work::Part { object, part, .. }), true) = (scheduler.work(request).cloned(), partly) {
+                        scheduler.must_carry(object, part);
                     }
-                    lead.failed(request, fault, now_ms);
+                    scheduler.failed(request, fault, now_ms);
                 }
             }
         };
         prop_assert_eq!(end == Idle::Empty, held.is_empty(), "{:?} with {} left", end, held.len());
         prop_assert!(end == Idle::Empty || (end == Idle::Ceiling && (ceiling.is_some() || ceiling_bytes.is_some())), "{:?}", end);
-        prop_assert!(lead.ready.lanes.iter().all(|lane| lane.whole.is_empty()) || end != Idle::Empty);
+        prop_assert!(scheduler.ready.lanes.iter().all(|lane| lane.whole.is_empty()) || end != Idle::Empty);
     }
 }

@@ -1,12 +1,12 @@
-//! The lead's bookkeeping: what to send where, what to try again, when an object is finished or failed.
+//! The scheduler's bookkeeping: what to send where, what to try again, when an object is finished or failed.
 //!
 //! An object is either **whole** (one write, many to a bundle) or in **parts** (open, parts in any order, close). The
-//! lead learns of objects with [`Lead::add`] and of replies with [`Lead::done`] and [`Lead::fault`]; [`Lead::poll`]
-//! returns the next [`Action`] until there is nothing more to do now. It holds sizes and ids; keys, tags and words stay
+//! scheduler learns of objects with [`Scheduler::add`] and of replies with [`Scheduler::done`] and [`Scheduler::fault`].
+//! [`Scheduler::poll`] returns the next [`Action`] until there is nothing more to do now. It holds sizes and ids; keys, tags and words stay
 //! with the caller.
 //!
 //! A reply names each object of its request with one `done` or `fault`, then `answered` ends the request. Replies come
-//! from other machines, so the lead believes only what it asked for: an object named twice, or that was not in the
+//! from other machines, so the scheduler believes only what it asked for: an object named twice, or that was not in the
 //! request, is ignored, and one that the reply left out counts as not done.
 
 mod object;
@@ -44,7 +44,7 @@ pub const SLOWEST_BYTES_PER_S: u64 = 64 << 10;
 pub const REPAIR_MS: u64 = 5_000;
 /// A dead gateway is noticed within so long. Who was silent for longer was at work, and its silence is no stall.
 pub const DEATH_NOTICED_MS: u64 = 60_000;
-/// Objects the lead holds at once; [`Lead::wants_more`] is false beyond.
+/// Objects the scheduler holds at once; [`Scheduler::wants_more`] is false beyond.
 pub const OBJECTS_MAX: usize = 20_000;
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ struct Flight {
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Lead {
+pub struct Scheduler {
     config: Config,
     shares: Shares,
     objects: HashMap<ObjectId, Object>,
@@ -151,8 +151,8 @@ enum Next {
     End(End),
 }
 
-impl Lead {
-    /// A lead with nothing to do yet.
+impl Scheduler {
+    /// A scheduler with nothing to do yet.
     pub fn new(config: Config) -> Self {
         Self {
             shares: Shares::new(&config.routes, config.ceiling_usd_per_gb)
@@ -177,7 +177,7 @@ impl Lead {
     }
 
     /// Adds the sums of earlier runs of the job, because ceilings cover all runs. Call it before the first
-    /// [`Lead::add`].
+    /// [`Scheduler::add`].
     pub fn carried_before(&mut self, before: Before) {
         self.shares.carried_before(before);
     }
@@ -203,7 +203,7 @@ impl Lead {
         !self.draining && self.objects.len() < OBJECTS_MAX
     }
 
-    /// Takes an object on. The lead must not hold an object of this id already.
+    /// Takes an object on. The scheduler must not hold an object of this id already.
     pub fn add(&mut self, id: ObjectId, mut new: NewObject) {
         debug_assert!(!self.objects.contains_key(&id), "{id:?} is held already");
         new.tidy();
@@ -273,7 +273,7 @@ impl Lead {
     }
 
     /// `object`'s share of `request` was done (durable, opened, closed and proven, or aborted). Call once per object of
-    /// a bundle; then [`Lead::answered`]. A reply to a request that is no longer in flight is ignored.
+    /// a bundle; then [`Scheduler::answered`]. A reply to a request that is no longer in flight is ignored.
     pub fn done(&mut self, request: RequestId, object: ObjectId) {
         let Some(report) = self.take_report(request, object) else { return };
         match report.kind {
@@ -287,7 +287,7 @@ impl Lead {
         }
     }
 
-    /// `object`'s share of `request` was not done. Call once per object of a bundle; then [`Lead::answered`].
+    /// `object`'s share of `request` was not done. Call once per object of a bundle; then [`Scheduler::answered`].
     pub fn fault(&mut self, request: RequestId, object: ObjectId, fault: Fault) {
         let Some(report) = self.take_report(request, object) else { return };
         if report.kind == Kind::Abort {
@@ -308,7 +308,7 @@ impl Lead {
     }
 
     /// `part` of `object` was looked at and is not there as an earlier run left it: its next try carries it. Call it before
-    /// the request's [`Lead::answered`] or [`Lead::failed`].
+    /// the request's [`Scheduler::answered`] or [`Scheduler::failed`].
     pub fn must_carry(&mut self, object: ObjectId, part: u32) {
         let Some(object) = self.objects.get_mut(&object) else { return };
         let bytes = object.new.must_carry(part);
@@ -317,7 +317,7 @@ impl Lead {
     }
 
     /// Nothing of `request` left its source, for certain: what was booked for it is given back. Call it before the
-    /// request's [`Lead::answered`] or [`Lead::failed`].
+    /// request's [`Scheduler::answered`] or [`Scheduler::failed`].
     pub fn unsent(&mut self, request: RequestId) {
         let Some(flight) = self.flights.get_mut(&request) else { return };
         self.shares.unsent(flight.route, std::mem::take(&mut flight.paid_bytes));
@@ -395,7 +395,7 @@ impl Lead {
     }
 
     /// Requests that nobody has answered within `limit_ms` and the time that what was in flight on their route takes at
-    /// [`SLOWEST_BYTES_PER_S`]. The caller gives each up with [`Lead::give_up`].
+    /// [`SLOWEST_BYTES_PER_S`]. The caller gives each up with [`Scheduler::give_up`].
     pub fn overdue(&self, now_ms: u64, limit_ms: u64) -> Vec<RequestId> {
         let is_overdue = |flight: &Flight| {
             let moving_ms = flight.queued_bytes.saturating_mul(1000) / SLOWEST_BYTES_PER_S;

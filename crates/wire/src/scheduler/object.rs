@@ -1,4 +1,4 @@
-//! The lead's view of an object, and how it is cut into parts.
+//! The scheduler's view of an object, and how it is cut into parts.
 
 /// A new object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Layout {
         /// Parts (from 1) that are there already (resume).
         done: Vec<u32>,
         /// Parts that an earlier run sent and that somebody must look at (resume). They carry nothing, unless
-        /// [`Lead::must_carry`](super::Lead::must_carry) says that they are lost.
+        /// [`Scheduler::must_carry`](super::Scheduler::must_carry) says that they are lost.
         to_check: Vec<u32>,
     },
 }

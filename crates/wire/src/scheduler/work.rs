@@ -1,9 +1,9 @@
-//! What the lead asks for, and why it asks for nothing.
+//! What the scheduler asks for, and why it asks for nothing.
 
 use crate::shares::RoutePlan;
 use crate::{Fault, ObjectId, RequestId, RouteId};
 
-/// How the lead is set up.
+/// How the scheduler is set up.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The plan's routes.
@@ -79,12 +79,12 @@ pub enum Action {
         /// What.
         work: Work,
     },
-    /// The object is done and proven; the lead has forgotten it.
+    /// The object is done and proven; the scheduler has forgotten it.
     Finished(ObjectId),
-    /// The object changed or its upload vanished: look at it again and [`Lead::add`](super::Lead::add) it anew, under
-    /// the same id or another. The lead has forgotten it.
+    /// The object changed or its upload vanished: look at it again and [`Scheduler::add`](super::Scheduler::add) it anew, under
+    /// the same id or another. The scheduler has forgotten it.
     Restart(ObjectId),
-    /// The object failed for the last fault given; the lead has forgotten it.
+    /// The object failed for the last fault given; the scheduler has forgotten it.
     Failed(ObjectId, Fault),
     /// A route went down.
     RouteDown(RouteId),
@@ -92,7 +92,7 @@ pub enum Action {
     RouteUp(RouteId),
 }
 
-/// Why [`Lead::poll`](super::Lead::poll) returned nothing.
+/// Why [`Scheduler::poll`](super::Scheduler::poll) returned nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Nothing is left to do. When draining: nothing is in flight, and what else is left waits for the next run.

@@ -19,8 +19,8 @@ fn route(id: u16, share: f64, usd_per_gb: f64) -> RoutePlan {
     }
 }
 
-fn lead(routes: Vec<RoutePlan>, ceiling_usd_per_gb: Option<f64>) -> Lead {
-    Lead::new(Config {
+fn scheduler(routes: Vec<RoutePlan>, ceiling_usd_per_gb: Option<f64>) -> Scheduler {
+    Scheduler::new(Config {
         routes,
         ceiling_usd_per_gb,
         ceiling_usd: None,
@@ -38,10 +38,10 @@ fn parts(count: u32) -> NewObject {
     NewObject { bytes: u64::from(count) * MIB, layout, may_restart: true, travels: true }
 }
 
-/// All requests that the lead sends now, until it idles.
-fn sends(lead: &mut Lead, now_ms: u64) -> Vec<(RequestId, RouteId, Work)> {
+/// All requests that the scheduler sends now, until it idles.
+fn sends(scheduler: &mut Scheduler, now_ms: u64) -> Vec<(RequestId, RouteId, Work)> {
     let mut sent = Vec::new();
-    while let Ok(action) = lead.poll(now_ms) {
+    while let Ok(action) = scheduler.poll(now_ms) {
         if let Action::Send { request, route, work } = action {
             sent.push((request, route, work));
         }
@@ -49,58 +49,61 @@ fn sends(lead: &mut Lead, now_ms: u64) -> Vec<(RequestId, RouteId, Work)> {
     sent
 }
 
-fn done(lead: &mut Lead, request: RequestId, now_ms: u64) {
-    let objects = lead.work(request).unwrap().objects();
-    objects.into_iter().for_each(|object| lead.done(request, object));
-    lead.answered(request, None, now_ms);
+fn done(scheduler: &mut Scheduler, request: RequestId, now_ms: u64) {
+    let objects = scheduler.work(request).unwrap().objects();
+    objects.into_iter().for_each(|object| scheduler.done(request, object));
+    scheduler.answered(request, None, now_ms);
 }
 
 #[test]
 fn a_retired_route_gets_no_more_work_and_what_it_has_counts() {
-    let mut lead = lead(vec![route(0, 1.0, 0.01)], None);
-    lead.add(ObjectId(1), parts(20));
-    let before = sends(&mut lead, 0);
+    let mut scheduler = scheduler(vec![route(0, 1.0, 0.01)], None);
+    scheduler.add(ObjectId(1), parts(20));
+    let before = sends(&mut scheduler, 0);
     assert!(before.iter().all(|(_, route, _)| *route == RouteId(0)));
-    lead.change_routes(&[route(1, 1.0, 0.02)], None, None);
-    let after = sends(&mut lead, 1);
+    scheduler.change_routes(&[route(1, 1.0, 0.02)], None, None);
+    let after = sends(&mut scheduler, 1);
     assert!(!after.is_empty() && after.iter().all(|(_, route, _)| *route == RouteId(1)));
     for (request, ..) in before {
-        done(&mut lead, request, 2);
+        done(&mut scheduler, request, 2);
     }
-    let of_old = lead.shares().activity().find(|of| of.route == RouteId(0)).unwrap();
+    let of_old = scheduler.shares().activity().find(|of| of.route == RouteId(0)).unwrap();
     assert!(of_old.retired && of_old.flight_requests == 0 && of_old.done_bytes == 4 * MIB);
-    assert!(sends(&mut lead, 3).is_empty(), "nothing goes again, and the new route's window is full");
+    assert!(sends(&mut scheduler, 3).is_empty(), "nothing goes again, and the new route's window is full");
 }
 
 #[test]
 fn a_retired_route_comes_back_with_another_share_and_what_it_carried() {
-    let mut lead = lead(vec![route(0, 1.0, 0.01), route(1, 1.0, 0.0)], None);
-    lead.add(ObjectId(1), parts(1));
-    let (request, ..) = sends(&mut lead, 0)[0];
-    done(&mut lead, request, 1);
-    let carried: u64 = lead.shares().activity().map(|of| of.done_bytes).sum();
-    lead.change_routes(&[route(1, 1.0, 0.0)], None, None);
-    lead.change_routes(&[route(0, 0.2, 0.9), route(1, 0.8, 0.0)], None, None);
-    assert!(lead.shares().activity().all(|of| !of.retired));
-    assert_eq!(lead.shares().activity().map(|of| of.done_bytes).sum::<u64>(), carried);
-    assert!(lead.shares().spent_usd() <= 0.01 * MIB as f64 / 1e9 * 1.001, "its first price holds for what it carried");
+    let mut scheduler = scheduler(vec![route(0, 1.0, 0.01), route(1, 1.0, 0.0)], None);
+    scheduler.add(ObjectId(1), parts(1));
+    let (request, ..) = sends(&mut scheduler, 0)[0];
+    done(&mut scheduler, request, 1);
+    let carried: u64 = scheduler.shares().activity().map(|of| of.done_bytes).sum();
+    scheduler.change_routes(&[route(1, 1.0, 0.0)], None, None);
+    scheduler.change_routes(&[route(0, 0.2, 0.9), route(1, 0.8, 0.0)], None, None);
+    assert!(scheduler.shares().activity().all(|of| !of.retired));
+    assert_eq!(scheduler.shares().activity().map(|of| of.done_bytes).sum::<u64>(), carried);
+    assert!(
+        scheduler.shares().spent_usd() <= 0.01 * MIB as f64 / 1e9 * 1.001,
+        "its first price holds for what it carried"
+    );
 }
 
 #[test]
 fn what_every_old_route_refused_a_new_one_may_take() {
-    let mut lead = lead(vec![route(0, 1.0, 0.0), route(1, 1.0, 0.0)], None);
-    lead.add(ObjectId(1), parts(1));
-    let (request, refusing, _) = sends(&mut lead, 0)[0].clone();
-    lead.failed(request, Fault::Refused, 1);
-    lead.change_routes(&[route(refusing.0, 1.0, 0.0), route(2, 1.0, 0.0)], None, None);
-    let (request, ..) = sends(&mut lead, 2)[0].clone();
-    done(&mut lead, request, 3);
-    assert!(sends(&mut lead, 4).iter().any(|(.., work)| matches!(work, Work::Close(_))));
+    let mut scheduler = scheduler(vec![route(0, 1.0, 0.0), route(1, 1.0, 0.0)], None);
+    scheduler.add(ObjectId(1), parts(1));
+    let (request, refusing, _) = sends(&mut scheduler, 0)[0].clone();
+    scheduler.failed(request, Fault::Refused, 1);
+    scheduler.change_routes(&[route(refusing.0, 1.0, 0.0), route(2, 1.0, 0.0)], None, None);
+    let (request, ..) = sends(&mut scheduler, 2)[0].clone();
+    done(&mut scheduler, request, 3);
+    assert!(sends(&mut scheduler, 4).iter().any(|(.., work)| matches!(work, Work::Close(_))));
 }
 
-/// A lead whose requests are answered by the test.
+/// A scheduler whose requests are answered by the test.
 struct Run {
-    lead: Lead,
+    scheduler: Scheduler,
     all: Vec<RoutePlan>,
     wanted: HashSet<u16>,
     ceiling_usd_per_gb: Option<f64>,
@@ -114,7 +117,7 @@ impl Run {
     fn new(prices: &[f64], ceiling_usd_per_gb: Option<f64>) -> Self {
         let all: Vec<RoutePlan> = (0..4).map(|id| route(id, 0.25, prices[usize::from(id)])).collect();
         Self {
-            lead: lead(all.clone(), ceiling_usd_per_gb),
+            scheduler: scheduler(all.clone(), ceiling_usd_per_gb),
             all,
             wanted: (0..4).collect(),
             ceiling_usd_per_gb,
@@ -128,12 +131,12 @@ impl Run {
     fn change(&mut self, mask: u8) {
         let some: Vec<RoutePlan> = self.all.iter().filter(|plan| mask & (1 << plan.id.0) != 0).copied().collect();
         self.wanted = some.iter().map(|plan| plan.id.0).collect();
-        self.lead.change_routes(&some, self.ceiling_usd_per_gb, None);
+        self.scheduler.change_routes(&some, self.ceiling_usd_per_gb, None);
     }
 
     fn lose(&mut self, which: usize) {
         let (request, _) = self.flying.swap_remove(which);
-        self.lead.failed(request, Fault::Lost, self.now_ms);
+        self.scheduler.failed(request, Fault::Lost, self.now_ms);
     }
 
     fn ack(&mut self, which: usize) {
@@ -141,11 +144,11 @@ impl Run {
         if let Work::Part { object, part, .. } = work {
             *self.acked.entry((object, part)).or_default() += 1;
         }
-        done(&mut self.lead, request, self.now_ms);
+        done(&mut self.scheduler, request, self.now_ms);
     }
 
     fn act(&mut self) {
-        while let Ok(action) = self.lead.poll(self.now_ms) {
+        while let Ok(action) = self.scheduler.poll(self.now_ms) {
             match action {
                 Action::Send { request, route, work } => {
                     assert!(self.wanted.contains(&route.0), "{route:?} is retired");
@@ -170,7 +173,7 @@ proptest! {
     ) {
         let mut run = Run::new(&prices, ceiling);
         for (id, count) in objects.iter().enumerate() {
-            run.lead.add(ObjectId(id as u64), parts(*count));
+            run.scheduler.add(ObjectId(id as u64), parts(*count));
         }
         let total_gb = objects.iter().map(|count| u64::from(*count) * MIB).sum::<u64>() as f64 / 1e9;
         for (step, which, mask) in steps {
@@ -183,7 +186,7 @@ proptest! {
             }
             run.act();
             let most_usd = ceiling.map_or(f64::INFINITY, |price| price * total_gb);
-            prop_assert!(run.lead.shares().spent_usd() <= most_usd * (1.0 + 1e-6));
+            prop_assert!(run.scheduler.shares().spent_usd() <= most_usd * (1.0 + 1e-6));
         }
         // The only route may be resting after a loss.
         run.now_ms += REST_MS_MAX;

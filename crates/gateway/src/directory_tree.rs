@@ -10,12 +10,12 @@ use tradewind_contract::StoreSpec;
 use tradewind_store::Store;
 
 /// A folder, and a store over it. Gone when dropped.
-pub(crate) struct Tree {
+pub(crate) struct DirectoryTree {
     dir: TempDir,
     pub(crate) store: Arc<dyn Store>,
 }
 
-impl Tree {
+impl DirectoryTree {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = crate::stores::open(&spec_of(dir.path())).unwrap();

@@ -7,28 +7,28 @@ fn one_refused_object_does_not_hold_up_the_others() {
     let mut config = config(2);
     config.routes[0].window_requests = 1;
     config.routes[1].window_requests = 1;
-    let mut lead = Lead::new(config);
+    let mut scheduler = Scheduler::new(config);
     for id in 0..3 {
-        lead.add(ObjectId(id), whole(10));
+        scheduler.add(ObjectId(id), whole(10));
     }
     // Route 0 refuses one object while route 1 goes down.
-    let sent = sends(&mut lead, 0);
+    let sent = sends(&mut scheduler, 0);
     let on = |wanted: u16| sent.iter().find(|(_, route, _)| *route == RouteId(wanted)).unwrap();
     let refused = on(0).2.objects()[0];
-    lead.failed(on(1).0, Fault::RouteDown, 0);
-    lead.failed(on(0).0, Fault::Refused, 0);
+    scheduler.failed(on(1).0, Fault::RouteDown, 0);
+    scheduler.failed(on(0).0, Fault::Refused, 0);
     // The others go on over route 0; the refused one waits for route 1.
     let mut now_ms = 0;
     for _ in 0..2 {
-        let sent = sends(&mut lead, now_ms);
+        let sent = sends(&mut scheduler, now_ms);
         assert_eq!(sent.len(), 1, "the queue's head blocks the rest");
         assert_eq!(sent[0].1, RouteId(0));
         assert_ne!(sent[0].2.objects()[0], refused);
-        all_done(&mut lead, sent[0].0, now_ms);
+        all_done(&mut scheduler, sent[0].0, now_ms);
     }
-    assert_eq!(idle(&mut lead, now_ms), Idle::Until(REST_MS_MIN));
+    assert_eq!(idle(&mut scheduler, now_ms), Idle::Until(REST_MS_MIN));
     now_ms = REST_MS_MIN;
-    let sent = sends(&mut lead, now_ms);
+    let sent = sends(&mut scheduler, now_ms);
     assert!(matches!(&sent[..], [(_, RouteId(1), Work::Bundle(members))] if members[..] == [refused]));
 }
 
@@ -36,19 +36,19 @@ fn one_refused_object_does_not_hold_up_the_others() {
 fn a_refused_part_takes_its_object_to_the_other_routes() {
     let mut config = config(2);
     config.routes.iter_mut().for_each(|route| route.window_requests = 1);
-    let mut lead = Lead::new(config);
-    lead.add(ObjectId(1), in_parts(6, true, vec![]));
-    let sent = sends(&mut lead, 0);
+    let mut scheduler = Scheduler::new(config);
+    scheduler.add(ObjectId(1), in_parts(6, true, vec![]));
+    let sent = sends(&mut scheduler, 0);
     let refused = sent.iter().find(|(_, route, _)| *route == RouteId(0)).unwrap();
-    lead.failed(refused.0, Fault::Refused, 0);
+    scheduler.failed(refused.0, Fault::Refused, 0);
     let other = sent.iter().find(|(_, route, _)| *route == RouteId(1)).unwrap();
-    all_done(&mut lead, other.0, 0);
+    all_done(&mut scheduler, other.0, 0);
     let mut parts = vec![part_of(&other.2)];
     for _ in 0..5 {
-        let sent = sends(&mut lead, 0);
+        let sent = sends(&mut scheduler, 0);
         assert!(matches!(sent[..], [(_, RouteId(1), _)]));
         parts.push(part_of(&sent[0].2));
-        all_done(&mut lead, sent[0].0, 0);
+        all_done(&mut scheduler, sent[0].0, 0);
     }
     parts.sort_unstable();
     assert_eq!(parts, [1, 2, 3, 4, 5, 6]);
@@ -60,28 +60,28 @@ fn a_gateway_that_dies_with_many_parts_of_one_object_does_not_fail_it() {
     config.routes[0].window_requests = 2 * LOSSES_MAX as usize;
     config.routes[0].window_bytes_min = u64::MAX;
     config.routes[0].window_bytes = u64::MAX;
-    let mut lead = Lead::new(config);
-    lead.add(ObjectId(1), in_parts(2 * LOSSES_MAX, true, vec![]));
-    let lost = sends(&mut lead, 0);
+    let mut scheduler = Scheduler::new(config);
+    scheduler.add(ObjectId(1), in_parts(2 * LOSSES_MAX, true, vec![]));
+    let lost = sends(&mut scheduler, 0);
     assert_eq!(lost.len(), 2 * LOSSES_MAX as usize);
     for (request, ..) in lost {
-        lead.failed(request, Fault::Lost, 0);
+        scheduler.failed(request, Fault::Lost, 0);
     }
-    assert_eq!(other_actions(&mut lead, 0), [Action::RouteDown(RouteId(0))]);
+    assert_eq!(other_actions(&mut scheduler, 0), [Action::RouteDown(RouteId(0))]);
     let mut now_ms = 0;
-    assert!(deliver_all(&mut lead, &mut now_ms).contains(&Action::Finished(ObjectId(1))));
+    assert!(deliver_all(&mut scheduler, &mut now_ms).contains(&Action::Finished(ObjectId(1))));
 }
 
 #[test]
 fn one_route_that_stays_down_stalls_the_job() {
-    let mut lead = Lead::new(config(1));
-    lead.add(ObjectId(1), whole(1));
+    let mut scheduler = Scheduler::new(config(1));
+    scheduler.add(ObjectId(1), whole(1));
     let mut now_ms = 0;
     loop {
-        for (request, ..) in sends(&mut lead, now_ms) {
-            lead.failed(request, Fault::RouteDown, now_ms);
+        for (request, ..) in sends(&mut scheduler, now_ms) {
+            scheduler.failed(request, Fault::RouteDown, now_ms);
         }
-        match idle(&mut lead, now_ms) {
+        match idle(&mut scheduler, now_ms) {
             Idle::Until(later) => {
                 assert!(later > now_ms);
                 now_ms = later;
@@ -97,18 +97,18 @@ fn one_route_that_stays_down_stalls_the_job() {
 
 /// When a job stalls whose last answer comes at 1 s, and whose route is found dead at `noticed_ms` and stays so.
 fn stalls_at_ms(stall_ms: u64, noticed_ms: u64) -> u64 {
-    let mut lead = Lead::new(Config { stall_ms, ..config(1) });
-    lead.add(ObjectId(1), in_parts(2, true, vec![]));
-    let sent = sends(&mut lead, 0);
-    all_done(&mut lead, sent[0].0, 1_000);
-    assert!(matches!(idle(&mut lead, 1_000), Idle::Waiting));
-    lead.failed(sent[1].0, Fault::Lost, noticed_ms);
+    let mut scheduler = Scheduler::new(Config { stall_ms, ..config(1) });
+    scheduler.add(ObjectId(1), in_parts(2, true, vec![]));
+    let sent = sends(&mut scheduler, 0);
+    all_done(&mut scheduler, sent[0].0, 1_000);
+    assert!(matches!(idle(&mut scheduler, 1_000), Idle::Waiting));
+    scheduler.failed(sent[1].0, Fault::Lost, noticed_ms);
     let mut now_ms = noticed_ms;
     loop {
-        for (request, ..) in sends(&mut lead, now_ms) {
-            lead.failed(request, Fault::RouteDown, now_ms);
+        for (request, ..) in sends(&mut scheduler, now_ms) {
+            scheduler.failed(request, Fault::RouteDown, now_ms);
         }
-        match idle(&mut lead, now_ms) {
+        match idle(&mut scheduler, now_ms) {
             Idle::Until(later) => now_ms = later,
             other => {
                 assert_eq!(other, Idle::Stalled);
@@ -128,20 +128,20 @@ fn a_stall_counts_from_the_last_answer_and_not_from_when_the_death_was_noticed()
     assert_eq!(stalls_at_ms(STALL_MS, worked_ms), worked_ms + STALL_MS, "a store that worked so long is no stall");
 }
 
-/// What becomes of a job of one part whose route answers each try, after `answer_ms`, with what `answer` tells the lead.
-fn ends_with(stall_ms: u64, answer_ms: u64, mut answer: impl FnMut(&mut Lead, RequestId, u64)) -> (Idle, u64) {
-    let mut lead = Lead::new(Config { stall_ms, ..config(1) });
-    lead.add(ObjectId(1), whole(1));
+/// What becomes of a job of one part whose route answers each try, after `answer_ms`, with what `answer` tells the scheduler.
+fn ends_with(stall_ms: u64, answer_ms: u64, mut answer: impl FnMut(&mut Scheduler, RequestId, u64)) -> (Idle, u64) {
+    let mut scheduler = Scheduler::new(Config { stall_ms, ..config(1) });
+    scheduler.add(ObjectId(1), whole(1));
     let mut now_ms = 0;
     let mut due: Option<(u64, RequestId)> = None;
     loop {
         if let Some((_, request)) = due.take_if(|(at_ms, _)| *at_ms <= now_ms) {
-            answer(&mut lead, request, now_ms);
+            answer(&mut scheduler, request, now_ms);
         }
-        for (request, ..) in sends(&mut lead, now_ms) {
+        for (request, ..) in sends(&mut scheduler, now_ms) {
             due = Some((now_ms + answer_ms, request));
         }
-        match idle(&mut lead, now_ms) {
+        match idle(&mut scheduler, now_ms) {
             ended @ (Idle::Stalled | Idle::Empty) => return (ended, now_ms),
             _ => now_ms += 100,
         }
@@ -151,7 +151,8 @@ fn ends_with(stall_ms: u64, answer_ms: u64, mut answer: impl FnMut(&mut Lead, Re
 #[test]
 fn a_store_that_only_a_sink_cannot_reach_stalls_the_job_however_long_the_sink_tries_by_itself() {
     for (stall_ms, tries_ms) in [(60_000, 21_000), (60_000, 60_500), (20_000, 20_500), (600_000, 60_500)] {
-        let (ended, now_ms) = ends_with(stall_ms, tries_ms, |lead, request, now_ms| lead.out_of_reach(request, now_ms));
+        let (ended, now_ms) =
+            ends_with(stall_ms, tries_ms, |scheduler, request, now_ms| scheduler.out_of_reach(request, now_ms));
         assert_eq!(ended, Idle::Stalled);
         assert!((stall_ms..=stall_ms + 500 + REPAIR_MS).contains(&now_ms), "{stall_ms} ms, ended after {now_ms}");
     }
@@ -159,7 +160,7 @@ fn a_store_that_only_a_sink_cannot_reach_stalls_the_job_however_long_the_sink_tr
 
 #[test]
 fn a_probe_that_waits_for_a_frozen_gateway_does_not_put_off_the_stall() {
-    let fault = |lead: &mut Lead, request, now_ms| lead.failed(request, Fault::Lost, now_ms);
+    let fault = |scheduler: &mut Scheduler, request, now_ms| scheduler.failed(request, Fault::Lost, now_ms);
     for (stall_ms, noticed_ms) in [(60_000, 15_000), (20_000, 5_000), (60_000, 25_000)] {
         let (ended, now_ms) = ends_with(stall_ms, noticed_ms, fault);
         assert_eq!(ended, Idle::Stalled);
@@ -170,11 +171,11 @@ fn a_probe_that_waits_for_a_frozen_gateway_does_not_put_off_the_stall() {
 #[test]
 fn a_probe_that_is_at_work_is_waited_for() {
     let mut tries = 0;
-    let (ended, _) = ends_with(60_000, 500_000, |lead, request, now_ms| {
+    let (ended, _) = ends_with(60_000, 500_000, |scheduler, request, now_ms| {
         tries += 1;
         match tries {
-            1 => lead.failed(request, Fault::Lost, now_ms),
-            _ => all_done(lead, request, now_ms),
+            1 => scheduler.failed(request, Fault::Lost, now_ms),
+            _ => all_done(scheduler, request, now_ms),
         }
     });
     assert_eq!((ended, tries), (Idle::Empty, 2));
@@ -182,20 +183,20 @@ fn a_probe_that_is_at_work_is_waited_for() {
 
 #[test]
 fn a_store_that_takes_other_objects_meanwhile_is_in_reach_and_the_fault_is_the_objects() {
-    let mut lead = Lead::new(config(1));
-    lead.add(ObjectId(1), whole(1));
+    let mut scheduler = Scheduler::new(config(1));
+    scheduler.add(ObjectId(1), whole(1));
     let (mut asked, mut ended) = (None, Vec::new());
     for round in 0..u64::from(TRIES_MAX) {
         let now_ms = 1_000 * round;
-        lead.add(ObjectId(100 + round), whole(1));
+        scheduler.add(ObjectId(100 + round), whole(1));
         for at_ms in [now_ms, now_ms + 900] {
             if at_ms > now_ms {
-                lead.out_of_reach(asked.take().unwrap(), at_ms);
+                scheduler.out_of_reach(asked.take().unwrap(), at_ms);
             }
-            while let Ok(action) = lead.poll(at_ms) {
+            while let Ok(action) = scheduler.poll(at_ms) {
                 match action {
                     Action::Send { request, work, .. } if work.objects() == [ObjectId(1)] => asked = Some(request),
-                    Action::Send { request, .. } => all_done(&mut lead, request, at_ms + 500),
+                    Action::Send { request, .. } => all_done(&mut scheduler, request, at_ms + 500),
                     other => ended.push(other),
                 }
             }
@@ -211,15 +212,15 @@ fn a_job_stalls_too_when_the_only_route_up_is_of_no_use() {
     let mut config = config(2);
     config.routes[1].usd_per_gb = 1.0;
     config.ceiling_usd_per_gb = Some(0.5);
-    let mut lead = Lead::new(config);
-    lead.add(ObjectId(1), whole(MIB));
+    let mut scheduler = Scheduler::new(config);
+    scheduler.add(ObjectId(1), whole(MIB));
     let mut now_ms = 0;
     for _ in 0..1_000 {
-        for (request, route, _) in sends(&mut lead, now_ms) {
+        for (request, route, _) in sends(&mut scheduler, now_ms) {
             assert_eq!(route, RouteId(0), "over the ceiling");
-            lead.failed(request, Fault::RouteDown, now_ms);
+            scheduler.failed(request, Fault::RouteDown, now_ms);
         }
-        match idle(&mut lead, now_ms) {
+        match idle(&mut scheduler, now_ms) {
             Idle::Until(later) if later > now_ms => now_ms = later,
             other => {
                 assert_eq!(other, Idle::Stalled);
@@ -232,31 +233,31 @@ fn a_job_stalls_too_when_the_only_route_up_is_of_no_use() {
 
 #[test]
 fn a_route_that_went_down_long_ago_is_tried_before_the_job_stalls() {
-    let mut lead = Lead::new(config(1));
-    lead.add(ObjectId(1), in_parts(2, true, vec![]));
-    let sent = sends(&mut lead, 0);
-    lead.failed(sent[0].0, Fault::Permanent, 0);
-    lead.failed(sent[1].0, Fault::Lost, 0);
-    let aborts = sends(&mut lead, REST_MS_MIN);
+    let mut scheduler = Scheduler::new(config(1));
+    scheduler.add(ObjectId(1), in_parts(2, true, vec![]));
+    let sent = sends(&mut scheduler, 0);
+    scheduler.failed(sent[0].0, Fault::Permanent, 0);
+    scheduler.failed(sent[1].0, Fault::Lost, 0);
+    let aborts = sends(&mut scheduler, REST_MS_MIN);
     for _ in 0..ABORT_TRIES_MAX {
-        let aborts = if aborts.is_empty() { sends(&mut lead, REST_MS_MIN) } else { aborts.clone() };
-        lead.failed(aborts[0].0, Fault::Lost, REST_MS_MIN);
+        let aborts = if aborts.is_empty() { sends(&mut scheduler, REST_MS_MIN) } else { aborts.clone() };
+        scheduler.failed(aborts[0].0, Fault::Lost, REST_MS_MIN);
     }
     // An hour passes in which the list yields nothing.
     let late_ms = 3_600_000;
-    lead.add(ObjectId(2), whole(1));
-    assert!(!sends(&mut lead, late_ms).is_empty(), "{:?}", idle(&mut lead, late_ms));
+    scheduler.add(ObjectId(2), whole(1));
+    assert!(!sends(&mut scheduler, late_ms).is_empty(), "{:?}", idle(&mut scheduler, late_ms));
 }
 
 #[test]
 fn a_route_whose_store_refuses_is_up() {
-    let mut lead = Lead::new(config(1));
-    lead.add(ObjectId(1), whole(1));
-    lead.add(ObjectId(2), whole(1));
-    for (request, ..) in sends(&mut lead, 0) {
-        lead.failed(request, Fault::Lost, 0);
+    let mut scheduler = Scheduler::new(config(1));
+    scheduler.add(ObjectId(1), whole(1));
+    scheduler.add(ObjectId(2), whole(1));
+    for (request, ..) in sends(&mut scheduler, 0) {
+        scheduler.failed(request, Fault::Lost, 0);
     }
-    let sent = sends(&mut lead, REST_MS_MIN);
-    lead.failed(sent[0].0, Fault::Unavailable, REST_MS_MIN);
-    assert_eq!(sends(&mut lead, REST_MS_MIN).len(), 2, "still one at a time");
+    let sent = sends(&mut scheduler, REST_MS_MIN);
+    scheduler.failed(sent[0].0, Fault::Unavailable, REST_MS_MIN);
+    assert_eq!(sends(&mut scheduler, REST_MS_MIN).len(), 2, "still one at a time");
 }

@@ -28,7 +28,7 @@ impl Unreachable {
 
 /// What is known of one server. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reach(Arc<Mutex<State>>);
+pub(crate) struct Availability(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -37,7 +37,7 @@ struct State {
     answered: Option<Instant>,
 }
 
-impl Reach {
+impl Availability {
     /// A request that began at `began` failed: it could not connect, or was answered with a passing error or not at all.
     /// One that had a connection may have moved bytes for long, so only the moment when it failed counts.
     pub(super) fn failed(&self, origin: &str, began: Instant, is_connected: bool, why: &str) {
@@ -79,21 +79,24 @@ mod tests {
 
     #[test]
     fn failures_count_from_the_first_try_since_the_last_connection() {
-        let reach = Reach::default();
-        assert!(reach.failing().is_none() && !reach.was_connected());
+        let availability = Availability::default();
+        assert!(availability.failing().is_none() && !availability.was_connected());
         let began = Instant::now() - Duration::from_secs(7);
-        reach.failed("http://h:1", began, false, "refused");
-        reach.clone().failed("http://h:1", began + Duration::from_secs(3), false, "no route");
-        let failing = reach.failing().unwrap();
+        availability.failed("http://h:1", began, false, "refused");
+        availability.clone().failed("http://h:1", began + Duration::from_secs(3), false, "no route");
+        let failing = availability.failing().unwrap();
         assert_eq!((failing.since, failing.why.as_str()), (began, "no route"));
         assert!(failing.lasted() >= Duration::from_secs(7));
-        assert!(!reach.was_connected());
-        reach.failed("http://h:1", began, true, "HTTP 503");
-        let failing = reach.failing().unwrap();
-        assert!(failing.is_connected && failing.since == began && reach.was_connected());
-        reach.answered();
-        assert!(reach.failing().is_none() && reach.was_connected());
-        reach.failed("http://h:1", began, true, "HTTP 503");
-        assert!(reach.failing().unwrap().lasted() < Duration::from_secs(1), "a slow request proves no long failure");
+        assert!(!availability.was_connected());
+        availability.failed("http://h:1", began, true, "HTTP 503");
+        let failing = availability.failing().unwrap();
+        assert!(failing.is_connected && failing.since == began && availability.was_connected());
+        availability.answered();
+        assert!(availability.failing().is_none() && availability.was_connected());
+        availability.failed("http://h:1", began, true, "HTTP 503");
+        assert!(
+            availability.failing().unwrap().lasted() < Duration::from_secs(1),
+            "a slow request proves no long failure"
+        );
     }
 }

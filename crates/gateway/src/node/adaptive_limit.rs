@@ -18,7 +18,7 @@ const REST_EPOCHS: u32 = 16;
 
 /// See the module's head.
 #[derive(Debug)]
-pub(super) struct Climb {
+pub(super) struct AdaptiveLimit {
     since: Option<Instant>,
     released: f64,
     starved: bool,
@@ -30,16 +30,16 @@ pub(super) struct Climb {
 
 /// What becomes of the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Change {
     /// Nothing.
-    Stay,
+    Keep,
     /// Try twice as much.
     Double,
     /// The last doubling did not pay.
-    Back,
+    Revert,
 }
 
-impl Climb {
+impl AdaptiveLimit {
     /// Nothing measured yet.
     pub(super) const fn new() -> Self {
         Self { since: None, released: 0.0, starved: false, settled: 0.0, probing: false, rest_epochs: 0 }
@@ -51,12 +51,12 @@ impl Climb {
     }
 
     /// So much is done, of a level in the same unit.
-    pub(super) fn released(&mut self, amount: f64, level: f64, now: Instant) -> Step {
+    pub(super) fn released(&mut self, amount: f64, level: f64, now: Instant) -> Change {
         let since = *self.since.get_or_insert(now);
         self.released += amount;
         let elapsed = now.saturating_duration_since(since);
         if elapsed < EPOCH_MIN || self.released < EPOCH_ROUNDS * level {
-            return Step::Stay;
+            return Change::Keep;
         }
         let rate = self.released / elapsed.as_secs_f64();
         let starved = self.starved;
@@ -64,26 +64,26 @@ impl Climb {
         self.judge(rate, starved)
     }
 
-    fn judge(&mut self, rate: f64, starved: bool) -> Step {
+    fn judge(&mut self, rate: f64, starved: bool) -> Change {
         if self.probing {
             if starved && rate >= GAIN_MIN * self.settled {
                 self.settled = rate;
-                return Step::Double;
+                return Change::Double;
             }
             self.probing = false;
             self.rest_epochs = REST_EPOCHS;
-            return Step::Back;
+            return Change::Revert;
         }
         self.settled = rate;
         if !starved {
-            return Step::Stay;
+            return Change::Keep;
         }
         if self.rest_epochs > 0 {
             self.rest_epochs -= 1;
-            return Step::Stay;
+            return Change::Keep;
         }
         self.probing = true;
-        Step::Double
+        Change::Double
     }
 }
 
@@ -93,17 +93,17 @@ mod tests {
 
     /// Runs against a store that gives `per_unit` a second for each unit under way, `most` at most; returns the levels.
     fn levels(per_unit: f64, most: f64, starved: bool) -> Vec<f64> {
-        let (mut climb, mut level, mut now) = (Climb::new(), 4.0, Instant::now());
+        let (mut limit, mut level, mut now) = (AdaptiveLimit::new(), 4.0, Instant::now());
         let mut seen = Vec::new();
         for _ in 0..4_000 {
             if starved {
-                climb.waited();
+                limit.waited();
             }
             now += Duration::from_secs_f64(1.0 / (per_unit * level).min(most));
-            level = match climb.released(1.0, level, now) {
-                Step::Stay => level,
-                Step::Double => level * 2.0,
-                Step::Back => level / 2.0,
+            level = match limit.released(1.0, level, now) {
+                Change::Keep => level,
+                Change::Double => level * 2.0,
+                Change::Revert => level / 2.0,
             };
             seen.push(level);
         }

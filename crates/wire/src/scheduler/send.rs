@@ -1,9 +1,9 @@
-//! The sending half of the lead: which work goes out next, and why none does.
+//! The sending half of the scheduler: which work goes out next, and why none does.
 
 use super::ready::{PartAgain, Tries};
 use super::work::Action;
 use super::{
-    DEATH_NOTICED_MS, Flight, Idle, Lead, OPEN_OBJECTS_MAX, Object, Phase, REPAIR_MS, SENDING_OBJECTS_MIN, Work,
+    DEATH_NOTICED_MS, Flight, Idle, OPEN_OBJECTS_MAX, Object, Phase, REPAIR_MS, SENDING_OBJECTS_MIN, Scheduler, Work,
 };
 use crate::shares::Blocked;
 use crate::{RequestId, RouteId};
@@ -27,7 +27,7 @@ enum Obstacle {
     Blocked(Blocked),
 }
 
-impl Lead {
+impl Scheduler {
     pub(super) fn idle(&mut self, obstacles: &Obstacles, now_ms: u64) -> Idle {
         let grounded = self.flights.is_empty();
         // Nothing to send, or an answer to come: not stuck. A probe of a resting route that is in flight proves nothing.

@@ -1,0 +1,167 @@
+//! The connections of a hop: each is made, read until it ends, and made anew.
+
+use super::sending::guarded;
+use super::{Health, Hop, Outgoing, RETIRE_PAUSE};
+use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming};
+use crate::node::clock::{Clock, next_connection_id};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tradewind_wire::frame::{Frame, Reply};
+use tradewind_wire::liveness::Liveness;
+use tradewind_wire::{ConnectionId, Fault};
+
+/// A connection that is not made by then has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// First pause before connecting again; doubled up to the longest.
+const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Longest pause before connecting again.
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A connection that is lent out. Dropped, it is closed, and what is on it is answered `Lost`.
+struct Live<'a> {
+    hop: &'a Hop,
+    id: ConnectionId,
+    closed: CancellationToken,
+    ended: ConnectionError,
+}
+
+impl<'a> Live<'a> {
+    fn begin(hop: &'a Hop, outgoing: Outgoing) -> Self {
+        let live = Self { hop, id: outgoing.id, closed: outgoing.closed.clone(), ended: ConnectionError::Closed };
+        hop.health.send_modify(|health| *health = Health { connections: health.connections + 1, failing: false });
+        hop.give_back(outgoing);
+        live
+    }
+}
+
+impl Drop for Live<'_> {
+    fn drop(&mut self) {
+        self.closed.cancel();
+        self.hop.health.send_modify(|health| health.connections -= 1);
+        let lost = self.hop.flights().connection_lost(self.id);
+        for (request, reply) in lost {
+            let (from, to, ended) = (&self.hop.setup.hello.node, self.hop.peer(), &self.ended);
+            let message = format!("lost the connection from {from} to {to}: {ended}");
+            reply.fail(request, Fault::Lost, "unavailable", message);
+        }
+    }
+}
+
+impl Hop {
+    /// Keeps one connection, until the hop ends.
+    pub(super) async fn keep_connected(self: Arc<Self>) {
+        let mut pause = RECONNECT_PAUSE_MIN;
+        while !self.stop.is_cancelled() {
+            let connected = tokio::select! {
+                connected = self.connect() => connected,
+                () = self.stop.cancelled() => return,
+            };
+            match connected {
+                Ok(connection) => {
+                    pause = RECONNECT_PAUSE_MIN;
+                    self.serve(connection).await;
+                }
+                Err(error) => {
+                    tracing::debug!(peer = self.peer(), %error, "cannot connect");
+                    self.health.send_modify(|health| health.failing = true);
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => return,
+            }
+            pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, ConnectionError> {
+        let connecting = self.setup.network.connect(&self.setup.spec.address);
+        let timed_out = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
+        let timeout = CONNECT_TIMEOUT.min(self.setup.silence_max);
+        let link = tokio::time::timeout(timeout, connecting).await.map_err(timed_out)??;
+        let opening = Connection::open(link, &self.setup.security, self.setup.hello.clone(), self.peer());
+        // A frozen peer takes connections, because its kernel does, and says nothing.
+        tokio::time::timeout(self.setup.silence_max, opening)
+            .await
+            .unwrap_or(Err(ConnectionError::Silent(self.setup.silence_max.as_secs())))
+    }
+
+    /// Lends the connection out until it ends, then gives back what was on it.
+    async fn serve(&self, connection: Connection) {
+        let outgoing = Outgoing {
+            id: next_connection_id(),
+            writer: Arc::new(AsyncMutex::new(connection.writer)),
+            closed: CancellationToken::new(),
+            retired: Arc::default(),
+        };
+        let (id, closed, retired) = (outgoing.id, outgoing.closed.clone(), outgoing.retired.clone());
+        let pinging = keep_alive(outgoing.writer.clone(), closed.clone(), self.setup.silence_max / 3);
+        let _pinging = AbortOnDropHandle::new(tokio::spawn(pinging));
+        let mut live = Live::begin(self, outgoing);
+        let ended = tokio::select! {
+            ended = self.read_answers(connection.reader, &retired) => ended,
+            () = self.until_retired(id, &retired) => ConnectionError::Closed,
+            () = closed.cancelled() => ConnectionError::Closed,
+            () = self.stop.cancelled() => ConnectionError::Closed,
+        };
+        tracing::debug!(peer = self.peer(), %ended, "connection ended");
+        live.ended = ended;
+    }
+
+    async fn read_answers(&self, mut reader: FrameReader, retired: &AtomicBool) -> ConnectionError {
+        let clock = Clock::start();
+        let silence_ms = self.setup.silence_max.as_millis() as u64;
+        let mut liveness = Liveness::new(clock.now_ms(), silence_ms);
+        loop {
+            let incoming = match tokio::time::timeout(self.setup.silence_max, reader.next()).await {
+                Ok(Ok(incoming)) => incoming,
+                Ok(Err(error)) => return error,
+                Err(_elapsed) => return ConnectionError::Silent(self.setup.silence_max.as_secs()),
+            };
+            if !liveness.heard(clock.now_ms()) {
+                return ConnectionError::Silent(self.setup.silence_max.as_secs());
+            }
+            match incoming {
+                Incoming::Frame(Frame::Replies(replies)) => self.answer(replies),
+                Incoming::Frame(Frame::Drain) => retired.store(true, Ordering::Relaxed),
+                Incoming::Frame(Frame::Ping(_) | Frame::Pong(_)) => {}
+                _ => return ConnectionError::Peer("an unexpected frame came upstream".to_owned()),
+            }
+        }
+    }
+
+    fn answer(&self, replies: Vec<Reply>) {
+        for Reply { request, verdict } in replies {
+            let asker = self.flights().answered(request);
+            if let Some(asker) = asker {
+                asker.send(request, verdict);
+            }
+        }
+    }
+
+    /// Returns when the connection shall take no more requests and has answered those it took.
+    async fn until_retired(&self, id: ConnectionId, retired: &AtomicBool) {
+        loop {
+            tokio::time::sleep(RETIRE_PAUSE.max(self.setup.silence_max / 30)).await;
+            if retired.load(Ordering::Relaxed) && !self.flights().is_on(id) {
+                return;
+            }
+        }
+    }
+}
+
+/// Pings when nobody is sending, so that the peer does not take us for dead.
+async fn keep_alive(writer: Arc<AsyncMutex<FrameWriter>>, closed: CancellationToken, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        if let Ok(mut writer) = writer.try_lock()
+            && guarded(&closed, writer.frame(&Frame::Ping(0))).await.is_err()
+        {
+            closed.cancel();
+            return;
+        }
+    }
+}

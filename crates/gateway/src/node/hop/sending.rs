@@ -1,0 +1,140 @@
+//! A connection that is lent out for one request, and the request that is written to it.
+
+use super::{Hop, Outgoing, lost_downstream};
+use crate::net::{ConnectionError, FrameWriter};
+use crate::node::parcel::Coded;
+use crate::node::reply::verdict_of;
+use std::sync::atomic::Ordering;
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+use tradewind_wire::RequestId;
+use tradewind_wire::frame::Frame;
+
+/// A request being sent piece by piece, as a relay does. Dropped before its end, it is answered `Lost`, and its
+/// connection is closed if a part of a request may be on it.
+pub struct Sending<'a> {
+    // Fields are dropped in this order: the connection is free for others only when nobody writes on it.
+    pub(super) writer: OwnedMutexGuard<FrameWriter>,
+    pub(super) flight: InFlight<'a, [RequestId; 1]>,
+    pub(super) lent: Lent<'a>,
+}
+
+/// Requests that are registered as sent. Dropped before the end of the sending, they are answered `Lost`.
+pub(super) struct InFlight<'a, R: AsRef<[RequestId]>> {
+    pub(super) hop: &'a Hop,
+    pub(super) requests: R,
+    pub(super) sent: bool,
+}
+
+impl<R: AsRef<[RequestId]>> InFlight<'_, R> {
+    /// All of it has been sent: the peer answers, or the loss of the connection.
+    pub(super) fn sent(mut self) {
+        self.sent = true;
+        let now_ms = self.hop.clock.now_ms();
+        let mut flights = self.hop.flights();
+        self.requests.as_ref().iter().for_each(|request| flights.whole(*request, now_ms));
+    }
+}
+
+impl<R: AsRef<[RequestId]>> Drop for InFlight<'_, R> {
+    fn drop(&mut self) {
+        if self.sent {
+            return;
+        }
+        for request in self.requests.as_ref() {
+            let asker = self.hop.flights().answered(*request);
+            if let Some(asker) = asker {
+                asker.send(*request, verdict_of(lost_downstream(self.hop)));
+            }
+        }
+    }
+}
+
+/// A connection out of the queue of free ones. Dropped, it goes back there if nothing was begun on it; otherwise it is
+/// closed, because nobody knows how much of a frame was written.
+pub(super) struct Lent<'a> {
+    pub(super) hop: &'a Hop,
+    pub(super) outgoing: Outgoing,
+    pub(super) begun: bool,
+}
+
+impl Lent<'_> {
+    /// Marks the request as complete, so that the connection is kept.
+    pub(super) fn give_back(mut self) {
+        self.begun = false;
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if self.begun {
+            self.outgoing.closed.cancel();
+        } else {
+            self.hop.give_back(self.outgoing.clone());
+        }
+    }
+}
+
+impl Sending<'_> {
+    /// Writes the header.
+    pub async fn head(&mut self, coded: &Coded) -> Result<(), ConnectionError> {
+        self.lent.begun = true;
+        self.frame(&Frame::Head(coded.head.clone())).await
+    }
+
+    /// Writes a frame between pieces (the header, an abort, a ping).
+    pub async fn frame(&mut self, frame: &Frame) -> Result<(), ConnectionError> {
+        self.lent.hop.guarded(&self.lent.outgoing, self.writer.frame(frame)).await
+    }
+
+    /// Writes bytes of the body.
+    pub async fn piece(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
+        self.lent.hop.guarded(&self.lent.outgoing, self.writer.data(bytes)).await?;
+        self.lent.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The request is on its way: the connection is free for the next one.
+    pub fn finish(self) {
+        let Self { writer, flight, lent } = self;
+        if writer.is_worn() {
+            lent.outgoing.retired.store(true, Ordering::Relaxed);
+        }
+        lent.hop.counts.requests.fetch_add(1, Ordering::Relaxed);
+        drop(writer);
+        flight.sent();
+        lent.give_back();
+    }
+
+    /// The body will not come: tells the peer to forget it, and nobody is answered.
+    pub async fn abort(mut self) {
+        self.forget();
+        if self.frame(&Frame::Abort).await.is_ok() {
+            self.finish();
+        }
+    }
+
+    /// The connection broke. Returns whether the request is still ours to answer; if not, it has been answered.
+    pub fn lost(self) -> bool {
+        self.lent.outgoing.closed.cancel();
+        self.forget()
+    }
+
+    /// No answer from downstream counts any more. Returns whether it was unanswered.
+    fn forget(&self) -> bool {
+        let [request] = self.flight.requests;
+        self.lent.hop.flights().answered(request).is_some()
+    }
+}
+
+/// A write that ends at once when the connection is given up.
+pub(super) async fn guarded(
+    closed: &CancellationToken,
+    write: impl Future<Output = Result<(), ConnectionError>>,
+) -> Result<(), ConnectionError> {
+    tokio::select! {
+        biased;
+        () = closed.cancelled() => Err(ConnectionError::Closed),
+        written = write => written,
+    }
+}
