@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.planner.charts import Axis, bars, distributions
 from benchmarks.planner.grids import Grids, network_of, transfer
 from benchmarks.planner.section import Section, geomean, picture, quantile, table
+from benchmarks.plots import Axis, bars, distributions
 from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region, RegionInfo
 from tradewind.planner.baseline import direct

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.planner.charts import Axis, curves
 from benchmarks.planner.grids import Grids, transfer
 from benchmarks.planner.section import Section, geomean, picture, table
+from benchmarks.plots import Axis, curves
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Fastest, MaxCost, MinThroughput
 from tradewind.model.grid import Grid

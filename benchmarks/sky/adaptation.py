@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.plots import Frame, LinePlot, line_plots
 from benchmarks.sky.carry import OBJECT_BYTES
-from benchmarks.sky.plot import HEIGHT, WIDTH, Frame, line_plot
 from benchmarks.sky.table import INVALID, Table
 from testbed.drive import find_binary
 from testbed.sky import valid
@@ -111,7 +111,7 @@ def measure_adaptation(quick: bool) -> Table:
         )
         seen_by_title[f"{name}: the direct link slows at {slow_s:.0f} s"] = seen
     most = max((rate for seen in seen_by_title.values() for _, rate in seen.over_time()), default=0.0)
-    table.picture = _stacked([_picture(title, seen, most) for title, seen in seen_by_title.items()])
+    table.picture = line_plots([_plot(title, seen, most) for title, seen in seen_by_title.items()])
     return table
 
 
@@ -144,29 +144,16 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     return seen
 
 
-def _picture(title: str, seen: Seen, most_mbps: float) -> str:
+def _plot(title: str, seen: Seen, most_mbps: float) -> LinePlot:
     everything = seen.over_time()
     lines = {"all": [rate for _, rate in everything]}
     for way in dict.fromkeys(_way(hop.name) for hop in seen.reports[-1].hops):
         lines[way] = [rate for _, rate in seen.over_time(way)]
     frame = Frame(title, "seconds", "Mbit/s", event_x=seen.slow_s, y_max=most_mbps)
-    return line_plot(frame, [end_s for end_s, _ in everything], lines)
+    return LinePlot(frame, [end_s for end_s, _ in everything], lines)
 
 
 def _way(route: str) -> str:
     """What routes over the same relays have in common."""
     relays = route.split(" → ")[1:-1]
     return f"over {', '.join(relays)}" if relays else "direct"
-
-
-def _stacked(pictures: list[str]) -> str:
-    """Pictures one above the other."""
-    if not pictures:
-        return ""
-    size = f'<svg width="{WIDTH}" height="{HEIGHT}" '
-    parts = [
-        f'<g transform="translate(0 {HEIGHT * index})">{picture.strip().replace("<svg ", size, 1)}</g>'
-        for index, picture in enumerate(pictures)
-    ]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT * len(pictures)}">'
-    return "\n".join([head, *parts, "</svg>"]) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from benchmarks.sky.plot import Frame, line_plot
+from benchmarks.plots import Frame, line_plot
 from benchmarks.sky.table import Table, counted
 from testbed.sky import GOODPUT_PER_WIRE, send, sink
 from tradewind.sky.file import network_from_document

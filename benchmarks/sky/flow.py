@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from benchmarks.plots import Frame, line_plot
 from benchmarks.sky.carry import OBJECT_BYTES, carry_setup
-from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Table
 from testbed.sky import valid
 from tradewind.engine.running import RunningJob

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.plots import Frame, line_plot
 from benchmarks.sky.carry import carried, rates
-from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Figure, Table
 from tradewind.catalog.load import load_catalog
 from tradewind.fleet.sky_catalog import sky_catalog

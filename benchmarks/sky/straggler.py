@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from benchmarks.plots import Frame, line_plot
 from benchmarks.sky.carry import OBJECT_BYTES, carry_setup
 from benchmarks.sky.gridftp import PORT, START_S, fetch_s
-from benchmarks.sky.plot import Frame, line_plot
 from benchmarks.sky.table import Figure, Table, counted
 from testbed.sky import GOODPUT_PER_WIRE
 from testbed.sockets import connections_to, pace, process_tree
