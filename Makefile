@@ -6,22 +6,28 @@ CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
 RELEASE := $(CARGO_TARGET_DIR)/release
 RUST_TESTS := cargo test --workspace --locked --quiet
+# Tests mostly wait, for timers, links and processes, so there may be several for each processor.
+WORKERS ?= 8
 
-.PHONY: help setup demo test test-all fuzz check format schema docs bench lock clean
+.PHONY: help setup programs demo test rust-tests python-tests servers test-all fuzz check format schema docs bench lock clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-setup: $(VENV)/tools.stamp ## Leave .venv/bin/tradewind, tradewind-gateway and tradewind-wan ready
+setup: ## Leave .venv/bin/tradewind, tradewind-gateway and tradewind-wan ready
 	@command -v cargo >/dev/null || { echo "error: cargo is not on PATH; install Rust 1.89 or newer: https://rustup.rs" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "error: no C compiler (cc) on PATH; install one, e.g. gcc" >&2; exit 1; }
-	cargo build --release --locked --package tradewind-gateway --package tradewind-wan
+	@# Python's libraries come over the network while the programs compile.
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/tools.stamp programs
 	@cmp -s $(RELEASE)/tradewind-gateway $(BIN)/tradewind-gateway \
 	  && cmp -s $(RELEASE)/tradewind-wan $(BIN)/tradewind-wan && [ $(BIN)/tradewind -nt pyproject.toml ] \
 	  || $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@# As pip does for what it copies: else each start compiles the sources where nothing may write beside them.
 	@$(BIN)/python -m compileall -q src/tradewind
 	@touch $(BIN)/tradewind
+
+programs:
+	cargo build --release --locked --package tradewind-gateway --package tradewind-wan
 
 $(VENV)/tools.stamp: requirements-dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -34,11 +40,21 @@ $(VENV)/tools.stamp: requirements-dev.lock
 demo: setup ## Race a planned overlay against the direct path (root; else five local gateways), kill a relay, prove every byte
 	$(BIN)/tradewind demo
 
-test: setup ## All tests that are not slow; those that measure run one at a time, after the others
-	@# The test servers come over the network meanwhile. A test that misses one tries again, and says why it failed.
-	$(BIN)/python -m testbed.servers install & servers=$$!; $(RUST_TESTS); code=$$?; wait $$servers; exit $$code
-	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses 4 --dist worksteal
-	$(BIN)/python -m pytest -m "not slow and alone"
+test: setup ## All tests that are not slow; those that measure come last
+	$(MAKE) --no-print-directory --jobs 3 servers python-tests rust-tests
+	$(BIN)/python -m pytest -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1
+	$(BIN)/python -m pytest -m "not slow and host"
+
+python-tests:
+	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist load --maxschedchunk 1
+
+# They get what the Python tests, which have time limits, leave of the processors.
+rust-tests:
+	@nice -n 5 $(RUST_TESTS) >$(CARGO_TARGET_DIR)/tests.log 2>&1; code=$$?; cat $(CARGO_TARGET_DIR)/tests.log; exit $$code
+
+# Over the network. A test that misses one tries again, and says why it failed.
+servers:
+	@$(BIN)/python -m testbed.servers install
 
 test-all: setup ## Also the slow ones, 10,000 simulations, and each fuzz target for a minute
 	SIMULATION_SEEDS=10000 $(RUST_TESTS) -- --include-ignored

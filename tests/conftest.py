@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
+LONG_BEGUN_SHARE = 0.75
+"""The longest tests are spread over so much of a run: no worker is left with one at the end, and few run at once."""
+
 
 def pytest_configure() -> None:
     """Signals as at a terminal: a background job starts with some ignored, and children inherit that."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin tests of skies early. They wait for links, and take longest."""
+    long = [item for item in items if item.path.parent.name == "sky" or item.path.name == "test_docs.py"]
+    others = [item for item in items if item not in set(long)]
+    apart = max(1, int(len(others) * LONG_BEGUN_SHARE) // max(1, len(long)))
+    ordered: list[pytest.Item] = []
+    for index, item in enumerate(others):
+        if index % apart == 0 and index // apart < len(long):
+            ordered.append(long[index // apart])
+        ordered.append(item)
+    items[:] = [*ordered, *(item for item in long if item not in set(ordered))]

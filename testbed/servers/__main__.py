@@ -78,7 +78,7 @@ def _install() -> int:
 
 
 def _print_exports(server: Server) -> None:
-    print(f"# {server.name}: {server.endpoint}, pid {server.process.pid}")
+    print(f"# {server.name}: {server.endpoint}, pid {server.pid}")
     for name, value in server.environment.items():
         print(f"export {name}={shlex.quote(value)}")
     if server.ca_file is not None:

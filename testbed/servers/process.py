@@ -53,7 +53,8 @@ class Server:
     """``http(s)://127.0.0.1:PORT``."""
     environment: dict[str, str]
     """What a client needs: credentials, region and, where a client reads it from there, the endpoint."""
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | None
+    """None in a process that only uses the server (``shared.py``)."""
     folder: Path
     """Data, log and certificates; deleted at stop."""
     access_key: str = ""
@@ -72,9 +73,10 @@ class Server:
         self.stop()
 
     def stop(self) -> None:
-        """Ends the process group and deletes the folder. Harmless when repeated."""
-        stop_group(self.process)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Ends the process group and deletes the folder. Harmless when repeated, and in a process that only uses it."""
+        if self.process is not None:
+            stop_group(self.process)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
         """The end of what the server said."""
@@ -82,7 +84,14 @@ class Server:
 
     def cpu_s(self) -> float:
         """User and system CPU seconds that the server's main process has used."""
-        return process_cpu_s(self.process.pid)
+        return process_cpu_s(self.pid)
+
+    @property
+    def pid(self) -> int:
+        """The server's process. Only the process that started it knows."""
+        if self.process is None:
+            raise ServerError(f"{self.name} was started by another process")
+        return self.process.pid
 
 
 def process_cpu_s(pid: int) -> float:

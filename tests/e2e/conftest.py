@@ -17,38 +17,45 @@ from testbed.drive import Command
 from testbed.faults import HttpProxy
 from testbed.places import AzurePlace, FilePlace, GcsPlace, Place, S3Place
 from testbed.s3 import S3
-from testbed.servers import Server, azurite, gcs, moto, versitygw
+from testbed.servers import Server, azurite, gcs, moto, shared, versitygw
 
 PROCESS_END_S = 20.0
 """Gateways whose client was killed are gone after this, however busy the machine."""
 
 
-def started(start: Callable[[], Server], needs: str) -> Iterator[Server]:
-    """A running server; skips, outside of CI, where the program that installs it is missing."""
+def started(start: Callable[[], Server], needs: str, folder: Path) -> Iterator[Server]:
+    """A server for all workers; skips, outside of CI, where the program that installs it is missing."""
     if shutil.which(needs) is None and "CI" not in os.environ:
         pytest.skip(f"{needs} is not on PATH, and {start.__name__} is installed with it")
-    with start() as server:
+    with shared(start, folder) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[Server]:
-    yield from started(versitygw, "go")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this run have in common."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")
-def moto_server() -> Iterator[Server]:
-    yield from started(moto, "python3")
+def s3_server(run_folder: Path) -> Iterator[Server]:
+    yield from started(versitygw, "go", run_folder / "servers")
 
 
 @pytest.fixture(scope="session")
-def gcs_server() -> Iterator[Server]:
-    yield from started(gcs, "python3")
+def moto_server(run_folder: Path) -> Iterator[Server]:
+    yield from started(moto, "python3", run_folder / "servers")
 
 
 @pytest.fixture(scope="session")
-def azure_server() -> Iterator[Server]:
-    yield from started(azurite, "npm")
+def gcs_server(run_folder: Path) -> Iterator[Server]:
+    yield from started(gcs, "python3", run_folder / "servers")
+
+
+@pytest.fixture(scope="session")
+def azure_server(run_folder: Path) -> Iterator[Server]:
+    yield from started(azurite, "npm", run_folder / "servers")
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def through(proxy: HttpProxy, s3_server: Server) -> S3:
 
 
 def test_a_server_dies_and_leaves_nothing_when_its_parent_is_killed(s3_server: Server) -> None:
-    script = "from testbed.servers import versitygw as v; s = v(); print(s.process.pid, s.folder, flush=True); input()"
+    script = "from testbed.servers import versitygw as v; s = v(); print(s.pid, s.folder, flush=True); input()"
     parent = subprocess.Popen(
         [sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

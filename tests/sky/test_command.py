@@ -165,6 +165,7 @@ def test_words_too_many_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.host
 def test_without_permission_it_says_what_is_missing(typed: Type, tmp_path: Path) -> None:
     """As an ordinary user; or, for root, without its capabilities."""
     strip: tuple[str, ...] = ()

@@ -68,6 +68,7 @@ def test_a_command_becomes_the_program_itself(pair: Sky) -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.host
 def test_nothing_is_left_after_an_orderly_end(make_sky: Make) -> None:
     allowed = ALLOWED.read_text()
     sky = make_sky(*NEIGHBOURS)
@@ -187,6 +188,7 @@ def test_links_change_while_they_are_used(pair: Sky) -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.host
 def test_caps_and_congestion_control_change_live(pair: Sky) -> None:
     chosen = "/proc/sys/net/ipv4/tcp_congestion_control"
     assert pair.run("a-1", ["cat", chosen], capture_output=True, text=True).stdout == "cubic\n"
