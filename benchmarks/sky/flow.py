@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.plots import Frame, line_plot
 from benchmarks.sky.carry import OBJECT_BYTES, carry_setup
 from benchmarks.sky.table import Table
+from testbed.processes import gateways_of
 from testbed.sky import valid
 from tradewind.engine.running import RunningJob
 from tradewind.engine.setup import planned_setup
@@ -79,7 +80,7 @@ def _run(sky: Sky, slow_s: float) -> list[tuple[float, dict[str, float]]]:
         if not slow and progress.elapsed_s >= FAST_S:
             slow = True
             sky.set_machine("sink-1", ingress_mbps=SLOW_MBPS)
-        pids = job.gateway_pids
+        pids = gateways_of()
         samples.append((progress.elapsed_s, {name: _resident_mib(pids[name]) for name in GATEWAYS}))
 
     setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)})

@@ -18,6 +18,7 @@ from benchmarks.plots import Frame, line_plot
 from benchmarks.sky.carry import OBJECT_BYTES, carry_setup
 from benchmarks.sky.gridftp import PORT, START_S, fetch_s
 from benchmarks.sky.table import Figure, Table, counted
+from testbed.processes import gateways_of
 from testbed.sky import GOODPUT_PER_WIRE
 from testbed.sockets import connections_to, pace, process_tree
 from tradewind.engine.running import RunningJob
@@ -103,7 +104,7 @@ def _round_robin(sky: Sky, part: float, objects: int) -> float:
 
 def _carry(sky: Sky, connections: int, objects: int, straggler: Straggler) -> Progress:
     def watch(job: RunningJob, _: Progress) -> None:
-        straggler.look([job.gateway_pids["source"]])
+        straggler.look([gateways_of()["source"]])
 
     done = carry_setup(_way(sky, connections), objects, CHUNK_BYTES, None, watch)
     if not straggler.found:

@@ -20,7 +20,8 @@
     │   ├── PriceApiUnavailable    5    it does not answer, or not in time
     │   └── PriceApiRefused        7    it needs an API key, or refused the one it got
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
-    │   └── GatewayLost            5    a gateway that was needed died
+    │   ├── GatewayLost            5    a gateway that was needed died
+    │   └── ProviderRefused        1    a provider refused to launch machines; has `.kind` and `.regions`
     ├── SkyError                   1    the emulated WAN is not up, or refused a request
     │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
     │   └── SkyInvalid             1    the emulator was overloaded: its measurements do not count
@@ -44,6 +45,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tradewind.model.event import Outcome, Summary
     from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 
@@ -146,6 +149,18 @@ class GatewayLost(GatewayError):
     """A gateway that was needed died. The journal is safe; the job can be resumed."""
 
     exit_code = 5
+
+
+class ProviderRefused(GatewayError):
+    """A provider refused to launch machines, and further attempts would not help.
+
+    `kind` is that of the refusal (`capacity`, `quota`, `permission`, …), `regions` are those of the machines, by name.
+    """
+
+    def __init__(self, message: str, *, hint: str | None, kind: str, regions: Mapping[str, str]) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+        self.regions = regions
 
 
 class SkyError(TradewindError):

@@ -21,7 +21,7 @@ def test_a_failed_object_is_shown_once() -> None:
         yield summary
 
     shown: list[Event] = []
-    job = SimpleNamespace(events=events, gateway_pids={}, summary=summary)
+    job = SimpleNamespace(events=events, gateways=(), summary=summary)
     terminal = SimpleNamespace(event=shown.append)
     _watch(cast(Any, job), cast(Any, SimpleNamespace(bytes=100)), cast(Terminal, terminal))
     assert shown == [failed, Progress()]

@@ -15,7 +15,7 @@ NOT_FOR_A_LOCAL_JOB = {
     "tradewind.render",
     "tradewind.measure",
     "tradewind.sky.running",
-    "tradewind.fleet.sky",
+    "tradewind.fleet.providers.sky",
     "tradewind.gateway.tls",
     "tradewind.model.catalog",
     "tradewind.model.overlay",

@@ -18,7 +18,7 @@ from testbed.chains import chain, write
 from testbed.drive import Command, Running
 from testbed.servers.process import guarded
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
-from tests.fleet.conformance import late_binary
+from tests.fleet.worlds import late_binary
 from tradewind.cli.signals import ONE_WISH_S
 
 LARGE_BYTES = 64 * MIB

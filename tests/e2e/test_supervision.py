@@ -17,13 +17,13 @@ import pytest
 
 import tradewind
 from testbed.drive import find_binary
+from testbed.processes import gateways_of
 from testbed.trees import MIB, tree_hashes, write_large
 from tradewind.engine.setup import Setup, topology_setup
 from tradewind.engine.supervisor import CEILING_STOP_S
 from tradewind.errors import CeilingReached, Interrupted, JobBusy
 from tradewind.fleet.running import find_process
 from tradewind.model.ledger import JobPrices, MachinePrice
-from tradewind.model.plan import local_plan
 
 PATIENCE_S = 60.0
 LARGE_BYTES = 48 * MIB
@@ -54,9 +54,8 @@ def start(client: tradewind.Client, source: Path, rate: int, setup: Setup | None
 
 def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(client: tradewind.Client, source: Path) -> None:
     usd, usd_per_s = 0.05, 0.01
-    prices = JobPrices({"site:local": MachinePrice(usd_per_s, "a test")})
-    job = start(client, source, 1_000_000, Setup(local_plan(), ceiling_usd=usd, prices=prices))
-    processes = [find_process(pid) for pid in job.gateway_pids.values()]
+    job = start(client, source, 1_000_000, priced_setup(source.parent, usd_per_s / 2, usd))
+    processes = [find_process(pid) for pid in gateways_of().values()]
     assert all(process.alive for process in processes)
     # Nothing of the job is looked at until its processes are gone.
     assert all(process.wait(PATIENCE_S) for process in processes), "the ceiling did not stop it"
@@ -70,7 +69,7 @@ def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(client: tradewind.Clie
 
 def test_a_lead_that_dies_is_restarted_though_nobody_watches(client: tradewind.Client, source: Path) -> None:
     job = start(client, source, 20_000_000)
-    (first,) = job.gateway_pids.values()
+    (first,) = gateways_of().values()
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: client.job(job.id).state == "done")
     result = job.wait()
@@ -82,7 +81,7 @@ def test_a_lead_that_dies_is_restarted_though_nobody_watches(client: tradewind.C
 
 def test_a_job_that_is_done_ends_its_machines_before_it_is_closed(client: tradewind.Client, source: Path) -> None:
     job = start(client, source, 1_000_000_000)
-    processes = [find_process(pid) for pid in job.gateway_pids.values()]
+    processes = [find_process(pid) for pid in gateways_of().values()]
     assert all(process.wait(PATIENCE_S) for process in processes)
     assert [type(event).__name__ for event in job.events()][-1] == "Summary"
     assert [type(event).__name__ for event in job.events()][-1] == "Summary", "events can be read again"
@@ -97,7 +96,7 @@ def test_a_lead_that_freezes_is_restarted(
     """A vanished lead that keeps its connection open says nothing more; once its reader waited for ever."""
     monkeypatch.setattr("tradewind.gateway.client.EVENT_SILENCE_S", 6.0)
     job = start(client, source, 8_000_000)
-    (first,) = job.gateway_pids.values()
+    (first,) = gateways_of().values()
     os.kill(first, signal.SIGSTOP)
     try:
         assert job.wait().progress.objects_done == 1
@@ -123,7 +122,7 @@ def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradew
     setup = priced_setup(source.parent, usd_per_s, usd)
     job = start(client, source, 1_000_000, setup)
     next(event for event in job.events() if isinstance(event, tradewind.Progress))
-    os.kill(job.gateway_pids["b"], signal.SIGSTOP)
+    os.kill(gateways_of()["b"], signal.SIGSTOP)
     with pytest.raises(CeilingReached):
         job.wait()
     # Half a second of both machines, for a machine of ours that is busy.
@@ -180,12 +179,13 @@ CLIENT = """
 import sys
 from pathlib import Path
 import tradewind
+from testbed.processes import gateways_of
 from tests.e2e.test_supervision import priced_setup
 folder, state, gateway = map(Path, sys.argv[1:])
 client = tradewind.Client(state_dir=str(state), gateway=str(gateway))
 options = tradewind.Options(recursive=True, limit_bytes_per_s=16_000_000)
 job = client.start(folder / "source", folder / "copy", options, setup=priced_setup(folder, 0.01, 0.60))
-print(job.id, *job.gateway_pids.values(), flush=True)
+print(job.id, *(pid for name, pid in gateways_of().items() if name != job.plan.lead), flush=True)
 job.wait()
 print(job.spent_usd(), flush=True)
 """

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tests.engine.fake_gateways import FakeGateways, fake_gateways
 from tests.engine.test_replan import HERE, THERE, catalog
+from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
 from tradewind.engine.adapt import REPLANS_MAX, Adaptation
 from tradewind.engine.compile import RunSettings, push_order
@@ -28,11 +28,11 @@ from tradewind.engine.replan import PlanRequest
 from tradewind.engine.setup import plan_prices
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import Machine
+from tradewind.fleet.provider import LaunchOrder, LaunchResult
 from tradewind.model.goal import Fastest, MinThroughput
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger
-from tradewind.model.plan import GatewayAddress, Plan
+from tradewind.model.plan import Deployment, Plan
 from tradewind.model.store import StoreSpec
 from tradewind.planner.network import PlanningLimits
 
@@ -67,7 +67,7 @@ class Transfer:
             self.provider,
             FleetJournal(folder),
             plan,
-            "/nowhere",
+            lead_program(gateways),
             purpose="a test",
             settings=FleetSettings(plain=True, grows=True),
             meter=ledger,
@@ -90,7 +90,7 @@ class Transfer:
         """Progress twice a second: the direct link is slow, relays keep their promise. Each change is waited for."""
         for _ in range(round(lasting_s * 2)):
             self.now_s += 0.5
-            self.seconds += 0.5 * sum(name != "lead" for name in self.living())
+            self.seconds += 0.5 * len(self.provider.names(self.fleet.id))
             for route in self.adaptation.plan.routes:
                 mbps = DIRECT_MBPS if len(route.nodes) == 2 else self.relay_mbps
                 self.bytes[route.nodes] = self.bytes.get(route.nodes, 0.0) + mbps * MBIT_BYTES / 2
@@ -115,7 +115,7 @@ class Transfer:
         }
 
     def living(self) -> set[str]:
-        return {machine.name for machine in self.provider.machines(self.fleet.id)}
+        return {"lead", *self.provider.names(self.fleet.id)}
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -143,7 +143,7 @@ def test_a_change_of_the_plan_is_whole_or_is_taken_back(tmp_path: Path, direct: 
             told_in_order(transfer.adaptation.plan, gateways)
         transfer.adaptation.end()
         transfer.fleet.close()
-        assert transfer.living() == set()
+        assert transfer.provider.names(transfer.fleet.id) == set()
         machines = transfer.ledger.ledger.machines
         assert all(use.ended_s is not None for use in machines)
         lived_s = sum(use.ended_s - use.launched_s for use in machines if use.ended_s is not None)
@@ -180,13 +180,13 @@ def test_a_job_that_ends_while_the_planner_works_starts_no_machine(tmp_path: Pat
 
 def test_a_job_that_ends_while_machines_start_keeps_its_plan(tmp_path: Path, direct: Plan) -> None:
     with transfer_of(tmp_path, direct) as (transfer, _):
-        wait_ready = transfer.provider.wait_ready
+        launch = transfer.provider.launch
 
-        def ended_meanwhile(machine: Machine, timeout_s: float) -> GatewayAddress:
+        def ended_meanwhile(orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
             transfer.adaptation.stop()
-            return wait_ready(machine, timeout_s)
+            return launch(orders)
 
-        transfer.provider.wait_ready = ended_meanwhile  # type: ignore[method-assign]
+        transfer.provider.launch = ended_meanwhile  # type: ignore[method-assign]
         transfer.run(60)
         assert transfer.adaptation.plan == direct and transfer.changes == []
         assert transfer.living() == {gateway.name for gateway in direct.gateways}
@@ -215,13 +215,13 @@ def test_new_machines_get_no_longer_than_the_ceiling_pays(tmp_path: Path, direct
     # Three machines for thirty seconds, of which some have passed when the third one is ordered.
     with transfer_of(tmp_path, direct, 30 * 3 * usd_per_s) as (transfer, _):
         given_s: list[float] = []
-        wait_ready = transfer.provider.wait_ready
+        grow = transfer.fleet.grow
 
-        def counted(machine: Machine, timeout_s: float) -> GatewayAddress:
-            given_s.append(timeout_s)
-            return wait_ready(machine, timeout_s)
+        def counted(plan: Plan, ready_s_max: float = float("inf"), replaced: Collection[str] = ()) -> Deployment:
+            given_s.append(ready_s_max)
+            return grow(plan, ready_s_max, replaced)
 
-        transfer.provider.wait_ready = counted  # type: ignore[method-assign]
+        transfer.fleet.grow = counted  # type: ignore[method-assign]
         transfer.run(40)
         assert transfer.changes, transfer.adaptation.notices()
         assert max(given_s) < 30.0

@@ -6,13 +6,16 @@ import json
 import os
 import random
 import stat
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
 from tests.fleet.test_fleet_seeds import RELAYS, plan_over
 from tradewind.engine.jobs import client_lock
@@ -25,11 +28,11 @@ from tradewind.engine.report import job_cost, summary_lines
 from tradewind.errors import CeilingReached, GatewayError, StateError
 from tradewind.fleet.fleet import LEASE_S, LEASE_S_MIN, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import Machine, MachineOrder
+from tradewind.fleet.provider import Ended, LaunchOrder, LaunchResult, Machine
 from tradewind.gateway.process import STOP_S
 from tradewind.model.event import HopActivity, Progress, Summary
 from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
-from tradewind.model.plan import GatewayAddress, Plan
+from tradewind.model.plan import Plan
 from tradewind.model.price import PriceTier
 from tradewind.model.requests import RequestPrices
 from tradewind.state.database import open_database
@@ -53,26 +56,39 @@ class TimedProvider(FakeProvider):
     start_s_max = 60.0
 
     def __init__(self, rng: random.Random, failing: float, clock: Clock) -> None:
-        super().__init__(rng, failing)
+        super().__init__(rng, failing, Job.gateways.control)
         self.clock, self.since_s, self.lived_s = clock, {}, 0.0  # type: ignore[var-annotated]
 
-    def create(self, order: MachineOrder) -> Machine:
-        asked_s = self.clock.now_s
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         try:
-            return super().create(order)
+            return super().launch(orders)
         finally:
-            if (order.fleet_id, order.name) in self.living and order.name != "lead":
-                self.since_s.setdefault((order.fleet_id, order.name), asked_s)
+            self.clock.now_s += self.rng.uniform(0, self.start_s_max)
 
-    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
-        self.clock.now_s += self.rng.uniform(0, self.start_s_max)
-        return super().wait_ready(machine, timeout_s)
+    def _machine(self, order: LaunchOrder) -> Machine:
+        since_s = self.since_s.setdefault((order.fleet_id, order.name), self.clock.now_s)
+        return replace(super()._machine(order), launched_unix_s=since_s)
 
-    def delete(self, machines: Any, **how: Any) -> None:
-        super().delete(machines, **how)
-        for machine in machines:
-            since_s = self.since_s.pop((machine.fleet_id, machine.name), None)
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        answers = super().terminate(ids, grace_s=grace_s)
+        for machine_id in ids:
+            fleet_id, _, name = machine_id.partition("/")
+            since_s = self.since_s.pop((fleet_id, name), None)
             self.lived_s += 0.0 if since_s is None else self.clock.now_s - since_s
+        return answers
+
+
+@pytest.fixture(scope="module")
+def gateways() -> Iterator[FakeGateways]:
+    """All gateways answer at once."""
+    with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), random.Random(0)) as made:
+        Job.gateways = made
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def no_waits(gateways: FakeGateways, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.fleet.launching.BACKOFF_S", 0.001)
 
 
 def book_of(folder: Path) -> LedgerBook:
@@ -81,6 +97,8 @@ def book_of(folder: Path) -> LedgerBook:
 
 class Job:
     """A job that is run again and again, each time as another process would."""
+
+    gateways: FakeGateways
 
     def __init__(self, folder: Path, seed: int, failing: float = 0.0) -> None:
         self.rng, self.clock, self.folder = random.Random(seed), Clock(), folder / "job"
@@ -103,7 +121,8 @@ class Job:
 
     def fleet(self, ledger: JobLedger, plan: Plan) -> Fleet:
         settings = FleetSettings(plain=True, grows=True)
-        return Fleet(self.provider, self.journal, plan, "/nowhere", purpose="a test", settings=settings, meter=ledger)
+        lead = lead_program(self.gateways)
+        return Fleet(self.provider, self.journal, plan, lead, purpose="a test", settings=settings, meter=ledger)
 
     def stored_usd(self) -> float:
         ledger = self.book.read()
@@ -119,12 +138,15 @@ def progress(**counts: Any) -> dict[str, Any]:
 
 
 class HungProvider(TimedProvider):
-    """Its relays hang: they are killed ten seconds after the others have ended."""
+    """Its relays hang: they are killed ten seconds after the others have ended, as it reports."""
 
-    def delete(self, machines: Any, *, on_gone: Any = None, **how: Any) -> None:
-        for machine in sorted(machines, key=lambda machine: machine.name.startswith("relay")):
-            self.clock.now_s += 10.0 if machine.name.startswith("relay") else 0.0
-            super().delete([machine], on_gone=on_gone, **how)
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        ended = []
+        for machine_id in sorted(ids, key=lambda machine_id: "relay" in machine_id):
+            self.clock.now_s += 10.0 if "relay" in machine_id else 0.0
+            super().terminate([machine_id])
+            ended.append(Ended(machine_id, self.clock.now_s))
+        return ended
 
 
 def test_a_machine_that_hangs_is_charged_longer_than_those_that_end_at_once(tmp_path: Path) -> None:
@@ -185,7 +207,8 @@ def test_resumes_that_fail_cost_their_own_seconds_and_no_more(tmp_path: Path) ->
     job.clock.now_s += 160
     fleet.close()
     spent_usd = [job.stored_usd()]
-    job.provider.failing = 1.0
+    job.provider.failing = 2.0
+    job.provider.losing = 0.0
     for _ in range(3):
         ledger = job.begin()
         with pytest.raises(GatewayError):

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
 from tradewind.errors import GatewayError
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import Machine, MachineOrder
-from tradewind.model.plan import GatewayAddress, Plan, PlannedGateway, PlannedHop, PlannedRoute
+from tradewind.fleet.provider import CallRefused, Ended, LaunchOrder, LaunchResult, Lease, Machine, Refusal
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
 RELAYS = [f"relay-{number}" for number in range(6)]
@@ -42,21 +44,36 @@ def names(plan: Plan) -> set[str]:
     return {gateway.name for gateway in plan.gateways}
 
 
+@pytest.fixture
+def gateways(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGateways]:
+    """All gateways answer."""
+    monkeypatch.setattr("tradewind.fleet.launching.BACKOFF_S", 0.001)
+    # Paths of Unix sockets are short.
+    with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), random.Random(0)) as made:
+        yield made
+
+
+def rented(plan: Plan) -> set[str]:
+    return {gateway.name for gateway in plan.machines}
+
+
 class Life:
     """One fleet, from its start to its end, and what is known of it at each step."""
 
-    def __init__(self, rng: random.Random, folder: Path) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, folder: Path, gateways: FakeGateways) -> None:
+        self.rng, self.lead = rng, lead_program(gateways)
         self.journal = FleetJournal(folder)
-        self.provider = FakeProvider(rng, rng.choice([0.0, 0.05, 0.3]))
-        self.other = MachineOrder("other-fleet", "relay-0", "site:a", "other", lease_s=60)
+        failing = rng.choice([0.0, 0.05, 0.3])
+        gateways.unready = failing / 2
+        self.provider = FakeProvider(rng, failing, gateways.control)
+        self.other = LaunchOrder("other-fleet", "relay-0", "site:a", "other", 1, Lease(60, "other"))
         self.provider.living["other-fleet", "relay-0"] = self.other
         self.deaths = rng.random() < 0.5
 
     def start(self, plan: Plan) -> Fleet | None:
         settings = FleetSettings(plain=True, grows=True)
         try:
-            return Fleet(self.provider, self.journal, plan, "/nowhere", purpose="a test", settings=settings)
+            return Fleet(self.provider, self.journal, plan, self.lead, purpose="a test", settings=settings)
         except GatewayError:
             return None
 
@@ -77,19 +94,19 @@ class Life:
             self.provider.die()
             self.provider.living["other-fleet", "relay-0"] = self.other
         fleet.shrink(plan)
-        assert self.mine(fleet.id) <= names(plan), "a machine that nobody wants lives on"
+        assert self.mine(fleet.id) <= rented(plan), "a machine that nobody wants lives on"
         recorded: Mapping[str, str] = self.journal.load(fleet.id).machines
-        assert set(recorded) == names(plan), "what is written down is not what is wanted"
+        assert set(recorded) == rented(plan), "what is written down is not what is wanted"
 
     def mine(self, fleet_id: str) -> set[str]:
-        return {machine.name for machine in self.provider.machines(fleet_id)}
+        return self.provider.names(fleet_id)
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_no_machine_outlives_its_fleet(tmp_path: Path, block: int) -> None:
+def test_no_machine_outlives_its_fleet(tmp_path: Path, gateways: FakeGateways, block: int) -> None:
     for seed in range(block, SEEDS, 5):
         rng = random.Random(seed)
-        life = Life(rng, tmp_path / str(seed))
+        life = Life(rng, tmp_path / str(seed), gateways)
         fleet = life.start(plan_over(life.wanted()))
         if fleet is not None:
             for _ in range(rng.randrange(6)):
@@ -103,11 +120,11 @@ def test_no_machine_outlives_its_fleet(tmp_path: Path, block: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, seed: int) -> None:
+def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, gateways: FakeGateways, seed: int) -> None:
     """A signal's thread closes while the replanning grows."""
     rng = random.Random(seed)
-    life = Life(rng, tmp_path)
-    life.provider.failing = 0.0
+    life = Life(rng, tmp_path, gateways)
+    life.provider.failing = gateways.unready = 0.0
     fleet = life.start(plan_over([]))
     assert fleet is not None
     begin = threading.Barrier(2)
@@ -132,111 +149,148 @@ def nothing() -> None:
 
 
 class HookedProvider(FakeProvider):
-    """Calls a hook when a machine of this name is created, waited for or ended with a grace."""
+    """Calls a hook when a machine of this name is launched, and when it is ended with a grace."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(random.Random(0), 0.0)
+    def __init__(self, name: str, control: Callable[[str], str]) -> None:
+        super().__init__(random.Random(0), 0.0, control)
         self.name = name
-        self.on_create: Callable[[], None] = nothing
-        self.on_wait: Callable[[], None] = nothing
-        self.on_delete: Callable[[], None] = nothing
+        self.on_launch: Callable[[], None] = nothing
+        self.on_terminate: Callable[[], None] = nothing
 
-    def create(self, order: MachineOrder) -> Machine:
+    def create(self, order: LaunchOrder) -> LaunchResult:
         if order.name == self.name:
-            self.on_create()
+            self.on_launch()
         return super().create(order)
 
-    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
-        if machine.name == self.name:
-            self.on_wait()
-            if (machine.fleet_id, machine.name) not in self.living:
-                raise GatewayError(f"{machine.name} is gone")
-        return super().wait_ready(machine, timeout_s)
-
-    def delete(self, machines: Sequence[Machine], **how: Any) -> None:
-        if how.get("grace_s", 10.0) > 0 and self.name in {machine.name for machine in machines}:
-            self.on_delete()
-        super().delete(machines, **how)
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        if grace_s > 0 and any(machine_id.endswith(f"/{self.name}") for machine_id in ids):
+            self.on_terminate()
+        return super().terminate(ids, grace_s=grace_s)
 
 
-def hooked(folder: Path, name: str, relays: Sequence[str] = ()) -> tuple[HookedProvider, Fleet]:
-    provider = HookedProvider(name)
-    settings = FleetSettings(plain=True, grows=True)
-    plan = plan_over(relays)
-    return provider, Fleet(provider, FleetJournal(folder), plan, "/nowhere", purpose="a test", settings=settings)
+def hooked(folder: Path, gateways: FakeGateways, name: str, relays: Sequence[str] = ()) -> tuple[HookedProvider, Fleet]:
+    provider = HookedProvider(name, gateways.control)
+    settings, plan = FleetSettings(plain=True, grows=True), plan_over(relays)
+    lead = lead_program(gateways)
+    return provider, Fleet(provider, FleetJournal(folder), plan, lead, purpose="a test", settings=settings)
 
 
-def test_a_fleet_that_is_closed_orders_no_further_machine(tmp_path: Path) -> None:
-    provider, fleet = hooked(tmp_path, "relay-0")
+def test_a_launch_that_races_a_close_is_terminated(tmp_path: Path, gateways: FakeGateways) -> None:
+    """The provider takes its time; what it started by then is wanted no more."""
+    provider, fleet = hooked(tmp_path, gateways, "relay-0")
     closer = threading.Thread(target=lambda: fleet.close(grace_s=0.0))
 
     def close() -> None:
         closer.start()
         assert fleet._ended.wait(60.0)
 
-    provider.on_create = close
-    with pytest.raises(GatewayError, match="is closed"):
+    provider.on_launch = close
+    with pytest.raises(GatewayError, match=r"is closed|not wanted any more"):
         fleet.grow(plan_over(["relay-0", "relay-1", "relay-2"]))
     closer.join()
-    assert [token.partition("/")[2] for token in provider.started] == ["lead", "source", "sink", "relay-0"]
+    assert sorted(provider.started) == ["relay-0", "relay-1", "relay-2", "sink", "source"]
     assert provider.living == {}
-    assert os.listdir(tmp_path / "fleets") == []
+    assert [name for name in os.listdir(tmp_path / "fleets") if "." not in name] == []
 
 
-def test_a_growth_that_a_close_ends_leaves_no_record(tmp_path: Path) -> None:
-    provider, fleet = hooked(tmp_path, "relay-0")
-    provider.on_wait = lambda: fleet.close(grace_s=0.0)
-    with pytest.raises(GatewayError, match="is gone"):
+def test_a_launch_that_races_an_end_by_another_process_is_terminated(tmp_path: Path, gateways: FakeGateways) -> None:
+    provider, fleet = hooked(tmp_path, gateways, "relay-0")
+    journal = FleetJournal(tmp_path)
+    provider.on_launch = lambda: journal.dismiss(fleet.id)
+    with pytest.raises(GatewayError, match="not wanted any more"):
         fleet.grow(plan_over(["relay-0"]))
+    assert provider.names(fleet.id) == {"source", "sink"}
+    with pytest.raises(GatewayError, match="was ended by another process"):
+        fleet.grow(plan_over(["relay-1"]))
+    fleet.close()
+    assert provider.living == {}
+
+
+def test_a_growth_that_a_close_ends_leaves_no_record(tmp_path: Path, gateways: FakeGateways) -> None:
+    provider, fleet = hooked(tmp_path, gateways, "relay-0")
+    closer = threading.Thread(target=lambda: fleet.close(grace_s=0.0))
+
+    def close(name: str) -> None:
+        if name == "relay-0":
+            closer.start()
+            assert fleet._ended.wait(60.0)
+
+    gateways.on_version = close
+    gateways.unready = 1.0
+    with pytest.raises(GatewayError):
+        fleet.grow(plan_over(["relay-0"]))
+    closer.join()
     assert provider.living == {}
     assert os.listdir(tmp_path / "fleets") == []
 
 
-def test_a_machine_that_is_slow_to_end_does_not_hold_up_a_close(tmp_path: Path) -> None:
-    provider, fleet = hooked(tmp_path, "relay-0", ["relay-0"])
+def test_a_machine_that_is_slow_to_end_does_not_hold_up_a_close(tmp_path: Path, gateways: FakeGateways) -> None:
+    provider, fleet = hooked(tmp_path, gateways, "relay-0", ["relay-0"])
     ending, may_end = threading.Event(), threading.Event()
 
     def hang() -> None:
         ending.set()
         assert may_end.wait(60.0)
 
-    provider.on_delete = hang
+    provider.on_terminate = hang
     shrinker = threading.Thread(target=fleet.shrink, args=(plan_over([]),))
     shrinker.start()
     assert ending.wait(60.0)
-    fleet.close(grace_s=0.0)
-    assert provider.living == {}
+    closer = threading.Thread(target=lambda: fleet.close(grace_s=0.0))
+    closer.start()
+    end_s = time.monotonic() + 30.0
+    while provider.living:
+        assert time.monotonic() < end_s, "its machines wait for another one"
+        time.sleep(0.01)
     may_end.set()
     shrinker.join()
+    closer.join()
     assert os.listdir(tmp_path / "fleets") == []
 
 
-def test_a_machine_that_never_answered_gets_no_time_to_end(tmp_path: Path) -> None:
-    provider, fleet = hooked(tmp_path, "relay-0")
+def test_a_machine_that_never_answered_gets_no_time_to_end(tmp_path: Path, gateways: FakeGateways) -> None:
+    provider, fleet = hooked(tmp_path, gateways, "relay-0")
     graced: list[str] = []
-    provider.on_delete = lambda: graced.append("relay-0")
-
-    def fail() -> None:
-        raise GatewayError("it is late")
-
-    for on_wait, error in ((fail, "is late"), (fleet.close, "is gone")):
-        provider.on_wait = on_wait
-        with pytest.raises(GatewayError, match=error):
-            fleet.grow(plan_over(["relay-0"]))
+    provider.on_terminate = lambda: graced.append("relay-0")
+    gateways.unready = 1.0
+    with pytest.raises(GatewayError, match="too busy"):
+        fleet.grow(plan_over(["relay-0"]))
+    gateways.unready = 0.0
+    assert provider.names(fleet.id) == {"source", "sink"}
+    fleet.close()
     assert graced == []
 
 
-def test_machines_that_are_known_end_though_the_provider_cannot_say_which_live(tmp_path: Path) -> None:
-    provider, journal = FakeProvider(random.Random(0), 0.0), FleetJournal(tmp_path)
-    settings = FleetSettings(plain=True)
-    fleet = Fleet(provider, journal, plan_over([]), "/nowhere", purpose="a test", settings=settings)
-    assert len(provider.living) == 3
+def test_machines_that_are_known_end_though_the_provider_cannot_say_which_live(
+    tmp_path: Path, gateways: FakeGateways
+) -> None:
+    provider, fleet = hooked(tmp_path, gateways, "relay-0")
+    assert len(provider.living) == 2
 
-    def unreadable(fleet_id: str) -> tuple[Machine, ...]:
-        raise GatewayError("a record cannot be used")
+    def unreadable(tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        raise GatewayError("the provider cannot say")
 
     provider.machines = unreadable  # type: ignore[method-assign]
-    with pytest.raises(GatewayError, match="cannot be used"):
+    with pytest.raises(GatewayError, match="cannot say"):
         fleet.close()
     assert provider.living == {}
-    assert [record.id for record in journal.records()] == [fleet.id], "there may be others"
+    assert [record.id for record in FleetJournal(tmp_path).records()] == [fleet.id], "there may be others"
+
+
+def test_a_machine_that_cannot_be_listed_lives_until_its_lease_expires(
+    tmp_path: Path, gateways: FakeGateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unreachable is not dead."""
+    provider, fleet = hooked(tmp_path, gateways, "relay-0")
+    machines = provider.machines
+
+    def unreachable(tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        raise CallRefused(Refusal("transient", "no answer"))
+
+    monkeypatch.setattr(provider, "machines", unreachable)
+    assert fleet.living() == {"lead", "source", "sink"}
+    monkeypatch.setattr(fleet._leases, "_clock", lambda: time.monotonic() + 2 * LEASE_S)
+    assert fleet.living() == {"lead"}
+    monkeypatch.setattr(provider, "machines", machines)
+    assert fleet.living() == {"lead", "source", "sink"}, "the provider says that they live"
+    fleet.close()

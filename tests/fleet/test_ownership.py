@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +19,26 @@ import pytest
 
 from testbed.drive import Command
 from testbed.trees import MIB, write_large
-from tests.fleet.conformance import plan_between
+from tests.fleet.worlds import plan_between, wait_until
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.fleet import owner as ownership_module
-from tradewind.fleet.fleet import Fleet, FleetSettings, end_fleet
+from tradewind.fleet.ending import end_fleet
+from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.local import LocalProvider
-from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership, pid_namespace
+from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership
+from tradewind.fleet.process_table import MACHINE_VARIABLE
+from tradewind.fleet.processes import Placement, machine_mark
+from tradewind.fleet.provider import FLEET_TAG, LaunchOrder, Lease
+from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.running import RunningProcess, find_process
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.files import STATE_ENTRIES, private_folder, state_folder
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
 from tradewind.model.locks import try_lock
 
+OWN = secrets.token_hex(4)
+"""Ends the names of fleets with machines: other tests run on this host."""
 STRANGER = 54321
 """Another user's id."""
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
@@ -61,9 +69,24 @@ def write_record(journal: FleetJournal, fleet_id: str, changes: dict[str, Any] |
     return folder
 
 
-def write_machine(folder: Path, record: dict[str, Any]) -> None:
-    (folder / "machines").mkdir(exist_ok=True)
-    (folder / "machines" / "local.json").write_text(json.dumps({"token": "t", "region": "site:a", **record}))
+def mark_of_machine(folder: Path) -> dict[str, str]:
+    """The environment of a process that is a machine of the fleet of a folder."""
+    order = LaunchOrder(folder.name, "local", "site:a", "a-key", 1, Lease(600, "an-owner"))
+    mark = machine_mark("local", order, Placement(), folder, folder, "unix:")
+    return {**os.environ, MACHINE_VARIABLE: json.dumps(mark)}
+
+
+@contextmanager
+def machine_of(folder: Path, user: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that says that it is a machine of a fleet, maybe another user's."""
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True, env=mark_of_machine(folder), user=user)
+    try:
+        # The kernel sets the environment up last.
+        wait_until(lambda: MACHINE_VARIABLE.encode() in Path(f"/proc/{process.pid}/environ").read_bytes())
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def command_of(journal: FleetJournal, tmp_path: Path) -> Command:
@@ -104,20 +127,19 @@ def test_who_owns_a_fleet(
     assert ownership(found, locked=locked, heartbeat_unix_s=time.time() - silent_s) == expected
 
 
-def test_a_fleet_of_another_host_is_neither_forgotten_nor_ended(
-    journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes]
-) -> None:
-    """Process ids of the other host mean other processes here."""
-    folder = write_record(journal, "theirs", {"host": "other", "boot": "other", "host_name": "elsewhere.example"})
-    found = find_process(bystander.pid)
-    write_machine(folder, {**found.document(), "pid_namespace": ownership_module.pid_namespace()})
+def test_a_fleet_of_another_host_is_neither_forgotten_nor_ended(journal: FleetJournal, tmp_path: Path) -> None:
+    """Two hosts may share process ids, and machines made of one image."""
+    folder = write_record(
+        journal, f"theirs-{OWN}", {"host": "other", "boot": "other", "host_name": "elsewhere.example"}
+    )
     command = command_of(journal, tmp_path)
-    assert command.run("fleet", "down").expect(0).stdout == ""
-    assert "on host elsewhere.example" in command.run("fleet", "list").expect(0).stdout
-    refused = command.run("fleet", "down", "theirs").expect(2)
-    assert "is on host elsewhere.example and can only be ended there" in refused.stderr
-    assert journal.load("theirs").ownership == "elsewhere"
-    assert folder.exists() and bystander.poll() is None
+    with machine_of(folder) as machine:
+        assert command.run("fleet", "down").expect(0).stdout == ""
+        assert "on host elsewhere.example" in command.run("fleet", "list").expect(0).stdout
+        refused = command.run("fleet", "down", folder.name).expect(2)
+        assert "is on host elsewhere.example and can only be ended there" in refused.stderr
+        assert journal.load(folder.name).ownership == "elsewhere"
+        assert folder.exists() and machine.poll() is None
 
 
 @pytest.mark.parametrize("column", ["owner", "provider", "wanted"])
@@ -169,47 +191,49 @@ def test_a_folder_without_a_record_is_reported_unless_it_is_being_made(journal: 
 
 
 def test_fleet_down_removes_what_a_killed_client_left_without_a_record(journal: FleetJournal, tmp_path: Path) -> None:
-    empty, owned, with_machine = (write_record(journal, name) for name in ("empty", "owned", "with-machine"))
-    write_machine(with_machine, {"pid": 1, "started": 1, "pid_namespace": ownership_module.pid_namespace()})
+    empty, owned = (write_record(journal, name) for name in ("empty", "owned"))
     holder = os.open(owned / "owner.lock", os.O_RDWR | os.O_CREAT)
     assert try_lock(holder)
     journal.database.write("DELETE FROM fleets")
-    for folder in (empty, owned, with_machine):
+    for folder in (empty, owned):
         os.utime(folder, (0, 0))
     command = command_of(journal, tmp_path)
     assert "fleet empty cannot be read" in command.run("fleet", "list").expect(1).stderr
-    down = command.run("fleet", "down").expect(1)
-    assert not empty.exists() and owned.exists() and with_machine.exists()
-    assert "fleet with-machine cannot be read" in down.stderr and "fleet owned" not in down.stderr
+    command.run("fleet", "down").expect(0)
+    assert not empty.exists() and owned.exists()
     os.close(holder)
 
 
-@pytest.mark.parametrize("started", [None, 1])
-def test_a_planted_process_id_ends_no_process(
-    journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes], started: int | None
+def test_a_process_that_does_not_say_that_it_is_ours_is_never_ended(
+    journal: FleetJournal, bystander: subprocess.Popen[bytes]
 ) -> None:
-    folder = write_record(journal, "planted")
-    namespace = ownership_module.pid_namespace()
-    write_machine(folder, {"pid": bystander.pid, "started": started, "pid_namespace": namespace})
-    done = command_of(journal, tmp_path).run("fleet", "down")
-    if started is None:
-        assert done.code != 0 and "it has no start time" in done.stderr
-        assert folder.exists()
+    """Whatever named it: ids of processes are used again."""
+    provider, process = make_provider(LOCAL, find_gateway(), journal), find_process(bystander.pid)
+    for planted in (f"{process.pid}@{process.started}", f"{process.pid}@{(process.started or 0) + 1}"):
+        assert [answer.refusal for answer in provider.terminate([planted], grace_s=1.0)] == [None]
     assert bystander.poll() is None
     RunningProcess(bystander.pid, None).signal(signal.SIGKILL)
     assert bystander.poll() is None, "an id without a start time is nobody's"
 
 
 @root_only
-def test_records_and_folders_of_another_user_are_refused(
-    journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes]
-) -> None:
+def test_a_machine_of_another_user_is_neither_listed_nor_ended(journal: FleetJournal, tmp_path: Path) -> None:
+    folder = write_record(journal, f"planted-{OWN}")
+    with machine_of(folder, user=STRANGER) as machine:
+        provider = make_provider(LOCAL, find_gateway(), journal)
+        assert provider.machines({FLEET_TAG: folder.name}) == ()
+        process = find_process(machine.pid)
+        provider.terminate([f"{process.pid}@{process.started}"])
+        assert (
+            command_of(journal, tmp_path).run("fleet", "down").expect(0).stdout == f"{folder.name}: 0 machines ended\n"
+        )
+        assert machine.poll() is None
+
+
+@root_only
+def test_records_and_folders_of_another_user_are_refused(journal: FleetJournal, tmp_path: Path) -> None:
     folder = write_record(journal, "planted")
-    found = find_process(bystander.pid).document()
-    write_machine(folder, {**found, "pid_namespace": ownership_module.pid_namespace()})
     command = command_of(journal, tmp_path)
-    os.chown(folder / "machines" / "local.json", STRANGER, STRANGER)
-    assert "belongs to user 54321" in command.run("fleet", "down").expect(1).stderr
     os.chown(journal.database.path, STRANGER, STRANGER)
     assert "belongs to user 54321" in command.run("fleet", "down").expect(2).stderr
     os.chown(journal.database.path, 0, 0)
@@ -219,7 +243,6 @@ def test_records_and_folders_of_another_user_are_refused(
     assert "belongs to user 54321" in command.run("fleet", "down").expect(2).stderr
     with pytest.raises(ConfigError, match="belongs to user"):
         journal.open("mine", "a test", {"kind": "local"}, {})
-    assert bystander.poll() is None
 
 
 def modes(folder: Path) -> dict[str, str]:
@@ -272,13 +295,14 @@ def test_a_state_folder_with_other_things_keeps_its_mode_and_one_that_all_may_wr
 
 CLIENT = """
 import json, sys, time
-from tests.fleet.conformance import plan_between
+from tests.fleet.worlds import plan_between
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.local import LocalProvider
+from tradewind.fleet.providers import LOCAL, make_provider
 state, binary = sys.argv[1:]
 journal = FleetJournal(state)
-fleet = Fleet(LocalProvider(binary, journal), journal, plan_between("site:a", "site:b"), binary, purpose="a test")
+provider = make_provider(LOCAL, binary, journal)
+fleet = Fleet(provider, journal, plan_between("site:a", "site:b"), binary, purpose="a test")
 print(fleet.id, flush=True)
 time.sleep(600)
 """
@@ -323,16 +347,16 @@ def test_a_fleet_of_another_pid_namespace_is_in_use(
     assert (record.id, record.ownership) == (fleet_id, "in use")
     command = command_of(journal, tmp_path)
     listed = command.run("fleet", "list").expect(0).stdout
-    assert "3 of 3 machines alive, in use by process" in listed and "of another PID namespace" in listed
+    assert "2 of 2 machines alive, in use by process" in listed and "of another PID namespace" in listed
     assert command.run("fleet", "down").expect(0).stdout == ""
     assert [record.ownership for record in journal.records()] == ["in use"]
-    # Named, it is ended, without a signal to any process id.
-    assert command.run("fleet", "down", fleet_id).expect(0).stdout == f"{fleet_id}: 3 machines ended\n"
+    # Named, it is ended.
+    assert command.run("fleet", "down", fleet_id).expect(0).stdout == f"{fleet_id}: 2 machines ended\n"
     assert list(journal.records()) == []
 
 
 def test_a_fleet_whose_client_of_another_pid_namespace_died_is_abandoned(
-    journal: FleetJournal, other_namespace: Callable[[], subprocess.Popen[str]], bystander: subprocess.Popen[bytes]
+    journal: FleetJournal, other_namespace: Callable[[], subprocess.Popen[str]]
 ) -> None:
     client = other_namespace()
     assert client.stdout is not None
@@ -343,12 +367,7 @@ def test_a_fleet_whose_client_of_another_pid_namespace_died_is_abandoned(
     while not (record := journal.load(fleet_id)).abandoned:
         assert time.monotonic() < end_s
         time.sleep(0.05)
-    for path in (journal.folder / fleet_id / "machines").glob("*.json"):
-        # By chance a process here has the same number and start; it is in another namespace all the same.
-        document = json.loads(path.read_text())
-        path.write_text(json.dumps({**document, **find_process(bystander.pid).document()}))
     assert end_fleet(record, journal, find_gateway()) == 0
-    assert bystander.poll() is None
     assert list(journal.records()) == []
 
 
@@ -361,7 +380,7 @@ def test_two_clients_cannot_have_one_fleet(journal: FleetJournal) -> None:
 
 def test_a_fleet_that_runs_is_in_use_and_says_who_has_it(journal: FleetJournal) -> None:
     binary = find_gateway()
-    provider = LocalProvider(binary, journal)
+    provider = make_provider(LOCAL, binary, journal)
     plan = plan_between("site:a", "site:b")
     fleet = Fleet(provider, journal, plan, binary, purpose="a test", settings=FleetSettings(lease_s=3))
     try:
@@ -391,16 +410,12 @@ def test_a_fleet_of_a_copied_state_folder_is_left_to_the_original(journal: Fleet
     journal.close("one")
 
 
-def test_machines_of_a_sky_that_is_down_are_ended_and_not_forgotten(
-    journal: FleetJournal, tmp_path: Path, bystander: subprocess.Popen[bytes]
-) -> None:
+def test_machines_of_a_sky_that_is_down_are_ended_and_not_forgotten(journal: FleetJournal, tmp_path: Path) -> None:
     """The emulator was killed, and its network with it; the gateways are processes of their own."""
     provider = {"kind": "sky", "sky": str(tmp_path / "gone")}
-    folder = journal.open("one", "a test", provider, {"local": "site:a"})
-    os.close(journal._locks.pop("one"))
-    gateway = find_process(bystander.pid)
-    write_machine(folder, {**gateway.document(), "pid_namespace": pid_namespace()})
-    assert end_fleet(journal.load("one"), journal, find_gateway()) == 1
-    bystander.wait(10)
-    assert not gateway.alive
+    folder = journal.open(f"one-{OWN}", "a test", provider, {"local": "site:a"})
+    os.close(journal._locks.pop(folder.name))
+    with machine_of(folder) as machine:
+        assert end_fleet(journal.load(folder.name), journal, find_gateway()) == 1
+        machine.wait(10)
     assert list(journal.records()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from tradewind.errors import UsageError
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.local import LocalProvider
+from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
 from tradewind.measure.campaign import END_S, REGIONS_MAX, SETTLE_S, Campaign, figure_of
 from tradewind.measure.probe import ProbeSettings
@@ -44,7 +44,7 @@ def test_the_quote_is_by_belief_and_by_what_machines_can_send() -> None:
 def test_it_measures_every_link_and_leaves_nothing(tmp_path: Path) -> None:
     journal, binary = FleetJournal(tmp_path), find_gateway()
     campaign = Campaign(catalog(), PAIRS, SETTINGS)
-    links = list(campaign.run(LocalProvider(binary, journal), journal, binary))
+    links = list(campaign.run(make_provider(LOCAL, binary, journal), journal, binary))
     assert sorted((link.src, link.dst) for link in links) == sorted(PAIRS)
     for link in links:
         assert link.result.gbps > 0 and 0 < link.result.rtt_ms < 1000
@@ -61,9 +61,9 @@ def test_it_stops_before_a_round_that_could_pass_the_budget(tmp_path: Path) -> N
     campaign = Campaign(catalog(), PAIRS, SETTINGS)
     # A round of one probe may cost three dollars: there is enough for the first, and the least that it costs is missing
     # for the second.
-    links = list(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=3.0 + 1e-9))
+    links = list(campaign.run(make_provider(LOCAL, binary, journal), journal, binary, max_cost_usd=3.0 + 1e-9))
     assert len(links) == 1 and 1e-9 < links[0].usd <= 3.0
-    assert list(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=2.9)) == []
+    assert list(campaign.run(make_provider(LOCAL, binary, journal), journal, binary, max_cost_usd=2.9)) == []
     assert list(journal.records()) == []
 
 
@@ -78,7 +78,7 @@ def test_machines_are_part_of_the_quote() -> None:
 def test_a_budget_that_the_machines_alone_would_pass_starts_none(tmp_path: Path) -> None:
     journal, binary = FleetJournal(tmp_path), find_gateway()
     campaign = Campaign(catalog(usd_per_hour=3600.0, boot_s=50.0), PAIRS, SETTINGS)
-    assert list(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=3 * 50.0)) == []
+    assert list(campaign.run(make_provider(LOCAL, binary, journal), journal, binary, max_cost_usd=3 * 50.0)) == []
     assert campaign.machines_usd == 0.0
     assert list(tmp_path.iterdir()) == []
 
@@ -88,7 +88,7 @@ def test_the_time_of_the_machines_counts_towards_the_budget(tmp_path: Path) -> N
     journal, binary = FleetJournal(tmp_path), find_gateway()
     campaign = Campaign(catalog(usd_per_hour=3600.0), PAIRS, SETTINGS)
     seconds = iter(range(0, 100_000, 100))
-    provider = LocalProvider(binary, journal)
+    provider = make_provider(LOCAL, binary, journal)
     links = list(campaign.run(provider, journal, binary, max_cost_usd=500.0, clock=lambda: float(next(seconds))))
     assert len(links) == 1
     assert campaign.machines_usd == pytest.approx(3 * 300.0)
@@ -110,7 +110,7 @@ def test_a_budget_is_refused_where_a_price_is_not_known(tmp_path: Path) -> None:
     campaign = Campaign(replace(known, prices=PriceBook(prices)), PAIRS, SETTINGS)
     assert campaign.unpriced == ("egress from site:a to site:b",)
     with pytest.raises(UsageError, match="no price is known for egress from site:a to site:b"):
-        next(campaign.run(LocalProvider(binary, journal), journal, binary, max_cost_usd=100.0))
+        next(campaign.run(make_provider(LOCAL, binary, journal), journal, binary, max_cost_usd=100.0))
     without = Campaign(replace(known, offers={}), [(A, B)], SETTINGS)
     assert without.unpriced == ("a machine in site:a", "a machine in site:b")
 

@@ -6,9 +6,7 @@ It uses an emulated WAN if the host permits it (`demo_sky`), otherwise gateways 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -123,12 +121,9 @@ def _story(args: Namespace, place: Path, terminal: Terminal) -> int:
     copy = place / "copy"
     job = client.start("/", f"{copy}/", options, topology=str(place / "topology.json"), verb="demo")
     try:
-        pids = job.gateway_pids
         terminal.say(
             "2. Routes: source → north → sink (60%) and source → south → sink (40%), mutual TLS 1.3 on every hop,",
-            f"   by a CA made for this run. {len(pids)} processes: "
-            + ", ".join(f"{name} {pid}" for name, pid in pids.items())
-            + ".",
+            f"   by a CA made for this run. {len(job.gateways)} processes: {', '.join(job.gateways)}.",
             f"   The rate is held to {format_rate(RATE_BYTES_PER_S)} so that there is something to watch.",
         )
         _watch(job, sample, terminal)
@@ -149,11 +144,10 @@ def _watch(job: RunningJob, sample: SampleFiles, terminal: Terminal) -> None:
             break
         if isinstance(event, Progress) and not killed and event.bytes_done >= KILL_AT * sample.bytes:
             killed = True
-            pid = job.gateway_pids[VICTIM]
-            os.kill(pid, signal.SIGKILL)
+            job.crash(VICTIM)
             terminal.say(
-                f"3. At {format_bytes(event.bytes_done)}: kill -9 {pid}, the relay {VICTIM} is gone. The other"
-                " route takes over its share."
+                f"3. At {format_bytes(event.bytes_done)}: the relay {VICTIM} is killed. The other route takes over its"
+                " share."
             )
         terminal.event(event)
     if not killed and job.summary is not None and job.summary.outcome == "done":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import signal
 import threading
 import time
 from argparse import Namespace
@@ -221,12 +219,11 @@ def _kill_busiest(racer: Racer, terminal: Terminal) -> None:
         for relay in route.nodes[1:-1]
     }
     victim = max(sorted(carried), key=lambda relay: carried[relay])
-    pid = racer.job.gateway_pids[victim]
-    os.kill(pid, signal.SIGKILL)
+    racer.job.crash(victim)
     so_far = format_gbps(racer.progress.bytes_per_s * 8e-9)
     terminal.say(
-        f"3. At {format_bytes(racer.progress.bytes_done)} of the overlay, {so_far} so far: kill -9 {pid},",
-        f"   the relay {victim} is gone. It carried {carried[victim]:.0%}; the other routes take that over.",
+        f"3. At {format_bytes(racer.progress.bytes_done)} of the overlay, {so_far} so far: the relay",
+        f"   {victim} is killed. It carried {carried[victim]:.0%}; the other routes take that over.",
     )
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tradewind.errors import StateError, TradewindError, UsageError
@@ -14,11 +15,12 @@ from tradewind.model.units import format_duration
 if TYPE_CHECKING:
     from tradewind.fleet.journal import FleetJournal, FleetRecord
 
-USAGE = "list|down [ID…]"
+USAGE = "list|down [ID…]|explain ID"
 HELP = """\
 List and end fleets: the machines that transfers and measurements started. A fleet ends with its command. If the command
 was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and forgets it. `down`
 without ID ends only fleets whose command is gone; with ID also a fleet in use, whose job can then be resumed.
+`explain` shows each attempt to launch a machine and why it was refused, also of a fleet that could not start.
 
 A fleet is in use while its command holds the fleet's lock, even in another container. A fleet of another host that
 shares the state folder is listed, but never ended here. A record that cannot be read or belongs to another user is
@@ -26,17 +28,18 @@ reported by name, with exit code 1, because its machines may still run."""
 EXAMPLES = """\
   tradewind fleet list
   tradewind fleet down
-  tradewind fleet down 20260131-120000-0f1e2d3c"""
+  tradewind fleet down 20260131-120000-0f1e2d3c
+  tradewind fleet explain 20260131-120000-0f1e2d3c"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Action and fleets."""
-    parser.add_argument("action", metavar="ACTION", choices=["list", "down"], help="list or down")
+    parser.add_argument("action", metavar="ACTION", choices=["list", "down", "explain"], help="list, down or explain")
     parser.add_argument("fleets", metavar="ID", nargs="*", help="fleets, as `list` shows them")
 
 
 def run(args: Namespace) -> int:
-    """Lists or ends fleets."""
+    """List, end or explain fleets."""
     from tradewind.engine.jobs import JobStore
     from tradewind.fleet.journal import FleetJournal
 
@@ -45,6 +48,10 @@ def run(args: Namespace) -> int:
         if args.fleets:
             raise UsageError("`fleet list` shows all fleets and takes no ID")
         return _list(args, journal)
+    if args.action == "explain":
+        if len(args.fleets) != 1:
+            raise UsageError("`fleet explain` takes one ID", hint="`tradewind fleet list` shows the fleets that run")
+        return _explain(args, journal)
     if not args.fleets:
         journal.remove_remains()
     records = [journal.load(fleet_id) for fleet_id in args.fleets]
@@ -62,8 +69,23 @@ def _list(args: Namespace, journal: FleetJournal) -> int:
         state = _state(record)
         age = format_duration(max(0.0, time.time() - record.created_unix_ms / 1000))
         alive = "machines unknown" if living is None else f"{len(living)} of {len(record.machines)} machines alive"
+        alive = alive if record.machines else "no machines"
         print(f"{record.id}  {record.provider['kind']:<6} {alive}, {state}, {age} old, {record.purpose}")
     return _tell_unreadable(args, journal)
+
+
+def _explain(args: Namespace, journal: FleetJournal) -> int:
+    """Print each attempt to launch a machine of a fleet, oldest first."""
+    for attempt in journal.attempts(args.fleets[0]):
+        if args.json:
+            print(json.dumps({key: value for key, value in asdict(attempt).items() if value is not None}))
+            continue
+        at = time.strftime("%H:%M:%S", time.localtime(attempt.unix_s))
+        where = " ".join(part for part in (attempt.region, attempt.zone, attempt.type) if part)
+        why = f": {attempt.reason}" if attempt.reason else ""
+        needed = f" (missing: {attempt.action})" if attempt.action else ""
+        print(f"{at}  {attempt.name}  {where}  {attempt.outcome}{why}{needed}")
+    return 0
 
 
 def _state(record: FleetRecord) -> str:
@@ -92,7 +114,7 @@ def _tell_unreadable(args: Namespace, journal: FleetJournal) -> int:
 
 def _down(args: Namespace, journal: FleetJournal, records: list[FleetRecord]) -> int:
     """End fleets. One that cannot be ended does not hold up the others; the exit code is then its error's."""
-    from tradewind.fleet.fleet import end_fleet
+    from tradewind.fleet.ending import end_fleet
 
     code = 0
     for record in records:
@@ -131,13 +153,14 @@ def _note_end(args: Namespace, record: FleetRecord) -> None:
 
 def _living(args: Namespace, journal: FleetJournal, record: FleetRecord) -> list[str] | None:
     """Names of the machines that live; None if the provider cannot say."""
+    from tradewind.fleet.provider import FLEET_TAG
     from tradewind.fleet.providers import make_provider
 
     try:
-        machines = make_provider(record.provider, args.gateway or "", journal).machines(record.id)
+        machines = make_provider(record.provider, args.gateway or "", journal).machines({FLEET_TAG: record.id})
     except TradewindError:
         return None
-    return [machine.name for machine in machines]
+    return [machine.name for machine in machines if not machine.ended]
 
 
 def _document(record: FleetRecord, living: list[str] | None) -> dict[str, object]:

@@ -291,7 +291,7 @@ class Adaptation:
         gone = frozenset(self._dead) | frozenset(replaced or ())
         self._ledger.add_prices(plan_prices(plan, self._plan_request.catalog))
         known = {gateway.name for gateway in before.gateways}
-        deployment = self._gateways.grow(plan, self._ledger.room_s(plan, without=known), replaced)
+        deployment = self._gateways.grow(plan, self._ledger.room_s(plan, without=known), replaced or ())
         fresh = itertools.count(max(self._ids.values()) + 1)
         ids = dict(self._ids)
         for route in plan.routes:

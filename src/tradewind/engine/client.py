@@ -48,8 +48,8 @@ from tradewind.errors import (
     UsageError,
 )
 from tradewind.fleet.fleet import LEASE_S_MIN
+from tradewind.fleet.home import drain_home
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.processes import ControlFolder
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S
@@ -485,11 +485,7 @@ class Client:
     def _drain_running(self, job_id: str) -> None:
         try:
             run = self.store.lead(job_id) or {}
-            control = ControlFolder(FleetJournal(self.store.state_dir).path(run["fleet"]))
-            try:
-                GatewayClient(control.address(run["lead"])).drain()
-            finally:
-                control.close()
+            drain_home(FleetJournal(self.store.state_dir).path(run["fleet"]), run["lead"])
         except (OSError, KeyError, GatewayLost):
             if self.store.has_lead(job_id) and not self.store.is_owned(job_id):
                 raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tradewind.fleet.fleet import Fleet, FleetSettings, Meter, end_fleet
+from tradewind.fleet.ending import end_fleet
+from tradewind.fleet.fleet import Fleet, FleetSettings, Meter
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
 from tradewind.model.plan import Deployment, Plan
@@ -40,7 +41,15 @@ class JobGateways:
         job_id = os.path.basename(folder)
         end_abandoned(journal, binary, job_id)
         self._fleet = Fleet(
-            maker, journal, plan, binary, purpose=_purpose(job_id), settings=settings, report=report, meter=meter
+            maker,
+            journal,
+            plan,
+            binary,
+            purpose=_purpose(job_id),
+            settings=settings,
+            report=report,
+            meter=meter,
+            logs=Path(self._logs),
         )
 
     @property
@@ -49,15 +58,15 @@ class JobGateways:
         return self._fleet.id
 
     @property
-    def pids(self) -> dict[str, int]:
-        """Process ids by gateway, of those that are processes of this host."""
-        return {name: machine.pid for name, machine in self._fleet.machines.items() if machine.pid is not None}
+    def names(self) -> tuple[str, ...]:
+        """Names of the gateways, the lead's among them."""
+        return tuple(gateway.name for gateway in self._fleet.plan.gateways)
 
     def living(self) -> set[str]:
         """Gateways whose machines are alive."""
         return self._fleet.living()
 
-    def grow(self, plan: Plan, ready_s_max: float, replaced: Mapping[str, str] | None = None) -> Deployment:
+    def grow(self, plan: Plan, ready_s_max: float, replaced: Collection[str] = ()) -> Deployment:
         """Starts what another plan has beside the running gateways, ready within `ready_s_max`; see Fleet.grow.
 
         Raises GatewayError, with nothing more running.
@@ -72,9 +81,13 @@ class JobGateways:
         """The plan with the addresses that the gateways reported."""
         return self._fleet.deployment()
 
-    def last_words(self, name: str, timeout_s: float) -> str:
+    def ending(self, name: str, timeout_s: float) -> str:
         """Describe how a gateway ended that should be running; waits for its end up to the timeout."""
-        return self._fleet.last_words(name, timeout_s)
+        return self._fleet.ending(name, timeout_s)
+
+    def crash(self, name: str) -> None:
+        """End a gateway as if it had failed by itself."""
+        self._fleet.crash(name)
 
     def stop(self, *, keep_logs: bool, grace_s: float) -> None:
         """Ends all within `grace_s` and removes what they leave; the logs too unless they are kept."""

@@ -192,26 +192,61 @@ class JobLedger:
             if any((use.fleet, use.name, use.ended_s) == (fleet, name, None) for use in self._ledger.machines):
                 return
             price = self._ledger.prices.machines.get(region, _FREE)
-            run = max(1, self._ledger.run)
-            use = MachineUse(
-                run, fleet, name, region, self.unix_s, None, price.usd_per_s, price.source, price.billed_s_min
-            )
+            use = MachineUse.of(max(1, self._ledger.run), fleet, name, region, self.unix_s, price)
             self._ledger = replace(self._ledger, machines=(*self._ledger.machines, use))
             self._save()
 
-    def ended(self, fleet: str, names: Collection[str] | None = None, ago_s: float = 0.0) -> None:
+    def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
+        """The provider says since when a machine is billed, and its price if it is not the planned one.
+
+        It cannot have begun before it was ordered, nor after now: the clocks differ.
+        """
+        with self._lock:
+
+            def as_reported(use: MachineUse) -> MachineUse:
+                if (use.fleet, use.name, use.ended_s) != (fleet, name, None):
+                    return use
+                if began_unix_s is not None:
+                    use = replace(use, launched_s=min(max(use.launched_s, began_unix_s), self.unix_s))
+                return use if price is None else use.at(price)
+
+            self._change_machines(as_reported)
+
+    def refused(self, fleet: str, names: Collection[str]) -> None:
+        """Machines were ordered and not launched: they cost nothing."""
+        with self._lock:
+            kept = tuple(
+                use
+                for use in self._ledger.machines
+                if use.fleet != fleet or use.name not in names or use.ended_s is not None
+            )
+            if kept != self._ledger.machines:
+                self._ledger = replace(self._ledger, machines=kept)
+                self._save()
+
+    def _change_machines(self, change: Callable[[MachineUse], MachineUse]) -> None:
+        changed = tuple(change(use) for use in self._ledger.machines)
+        if changed != self._ledger.machines:
+            self._ledger = replace(self._ledger, machines=changed)
+            self._save()
+
+    def ended(
+        self,
+        fleet: str,
+        names: Collection[str] | None = None,
+        ago_s: float = 0.0,
+        ended_unix_s: float | None = None,
+    ) -> None:
         """Machines of a fleet are gone; all of them without `names`. Those that ended before keep their end."""
         with self._lock:
-            end_s = self.unix_s - ago_s
+            now_s = self.unix_s
+            end_s = min(now_s - ago_s, now_s if ended_unix_s is None else ended_unix_s)
 
             def as_ended(use: MachineUse) -> MachineUse:
                 gone = use.fleet == fleet and use.ended_s is None and (names is None or use.name in names)
                 return replace(use, ended_s=max(use.launched_s, end_s)) if gone else use
 
-            before = self._ledger.machines
-            self._ledger = replace(self._ledger, machines=tuple(as_ended(use) for use in before))
-            if self._ledger.machines != before:
-                self._save()
+            self._change_machines(as_ended)
 
     def see(self, document: Mapping[str, Any]) -> None:
         """Progress of the present run's lead, by line or at its end. An older line changes nothing."""

@@ -83,7 +83,7 @@ EventCallback = Callable[[Event], None]
 #: Makes gateways again for a job and its plan; they resume from the journal.
 Restarter = Callable[[JobSpec, Plan], JobGateways]
 #: When the events of a lead end early, its process has so long to end too, so that its exit code can be reported.
-LAST_WORDS_S = 5.0
+ENDING_S = 5.0
 #: Interval of the supervisor's clock: ceilings hold even without progress events.
 TICK_S = 0.5
 #: Events that wait for the supervisor; the reader of the lead waits beyond it, and the lead keeps them meanwhile.
@@ -178,9 +178,13 @@ class RunningJob:
         threading.Thread(target=self._supervise, name=f"supervisor of {job_id}", daemon=True).start()
 
     @property
-    def gateway_pids(self) -> Mapping[str, int]:
-        """Process id of each gateway, by name."""
-        return self._gateways.pids
+    def gateways(self) -> tuple[str, ...]:
+        """Names of the gateways, the lead's among them."""
+        return self._gateways.names
+
+    def crash(self, gateway: str) -> None:
+        """End a gateway as if it had failed by itself, to see what becomes of the job."""
+        self._gateways.crash(gateway)
 
     def lines(self) -> Iterator[bytes]:
         """Yield the job's events from the start, one JSON document per line. Raises GatewayLost if the lead is lost."""
@@ -369,7 +373,7 @@ class RunningJob:
                     if document["event"] == "done":
                         return
             if not self._leaving.is_set():
-                self._tell(LeadEnded(generation, gateways.last_words(name, LAST_WORDS_S)))
+                self._tell(LeadEnded(generation, gateways.ending(name, ENDING_S)))
 
         threading.Thread(target=read, name=f"events of {self.id}", daemon=True).start()
 

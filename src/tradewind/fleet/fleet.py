@@ -1,4 +1,7 @@
-"""The machines of one plan: a desired state that a provider reconciles, under leases that this process renews."""
+"""The machines of one plan: a desired state that a provider reconciles, under leases that this process renews.
+
+The lead is not one of them: it runs at home, beside this process.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +10,47 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
-from tradewind.errors import GatewayError, SkyError, StateError, TradewindError, UsageError
-from tradewind.fleet.journal import FleetJournal, FleetRecord, new_fleet_id
-from tradewind.fleet.owner import HEARTBEAT_S
-from tradewind.fleet.provider import Machine, MachineOrder, Provider
-from tradewind.fleet.providers import LOCAL, make_provider
+from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
+from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight, each_of
+from tradewind.fleet.ending import terminate
+from tradewind.fleet.home import HomeGateway
+from tradewind.fleet.journal import FleetJournal, new_fleet_id
+from tradewind.fleet.launching import Launcher, offer_for
+from tradewind.fleet.leases import RENEWALS_PER_LEASE, Leases
+from tradewind.fleet.owner import HEARTBEAT_S, here
+from tradewind.fleet.provider import (
+    FLEET_TAG,
+    CallRefused,
+    LaunchOrder,
+    Lease,
+    Machine,
+    NetworkChoice,
+    Offer,
+    Provider,
+    Role,
+)
+from tradewind.fleet.readiness import Readiness
 from tradewind.gateway.client import CLIENT_NAME, GatewayClient
 from tradewind.gateway.identities import make_identities
 from tradewind.gateway.process import READY_S, STOP_S
 from tradewind.model.latch import Latch
+from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway
-from tradewind.sky.folders import remove_left
 
-__all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter", "end_fleet"]
+__all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter"]
 
 #: A machine ends so long after the last renewal. Long enough for a client that was stopped (Ctrl-Z) for a while, short
 #: enough that a client which stands still for good costs no more than minutes of machines.
 LEASE_S = 900
 #: Under a ceiling a lease is no shorter: the machines of a busy client must not end.
 LEASE_S_MIN = 15
-#: Leases are renewed so many times before they lapse.
-RENEWALS_PER_LEASE = 3
-#: So many leases of one fleet are renewed at the same time.
-RENEWALS_AT_ONCE_MAX = 16
-#: A machine answers a renewal within so long, or the renewal counts as failed until the next one.
-RENEWAL_S_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,8 @@ class FleetSettings:
     """True if dead machines may be replaced: the key that signs their certificates is kept in the fleet's folder."""
     grows: bool = False
     """True if machines may be added later, and the roles of those that run may change."""
+    led: bool = True
+    """True if the plan's lead runs at home. Without a lead every gateway has a machine."""
 
 
 class Meter(Protocol):
@@ -63,10 +78,24 @@ class Meter(Protocol):
         """A machine is about to be ordered; nothing for one that lives already."""
         ...
 
-    def ended(self, fleet: str, names: Collection[str] | None = None, ago_s: float = 0.0) -> None:
+    def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
+        """The provider says since when a machine is billed, and at what price if it is not the planned one."""
+        ...
+
+    def refused(self, fleet: str, names: Collection[str]) -> None:
+        """Machines were ordered and not launched: they cost nothing."""
+        ...
+
+    def ended(
+        self,
+        fleet: str,
+        names: Collection[str] | None = None,
+        ago_s: float = 0.0,
+        ended_unix_s: float | None = None,
+    ) -> None:
         """Machines of a fleet are gone, all of them without `names`; nothing for those that were gone before.
 
-        They ended `ago_s` before now.
+        They ended at `ended_unix_s`, if the provider says so, and at least `ago_s` before now.
         """
         ...
 
@@ -89,34 +118,43 @@ class Fleet:
         settings: FleetSettings | None = None,
         report: Callable[[str], None] | None = None,
         meter: Meter | None = None,
+        logs: Path | None = None,
     ) -> None:
         """Starts the machines and returns when all answer.
 
         `purpose` is what `fleet list` shows of it; `report` is called from other threads with one line about what goes
-        wrong while the fleet runs; `meter` gets each machine's launch and end, whatever happens in between.
+        wrong while the fleet runs; `meter` gets each machine's launch and end, whatever happens in between; `logs` is
+        the folder for the lead's standard error, by default in the fleet's own.
         Raises GatewayError, with everything closed that was started.
         """
         self.id = new_fleet_id()
         self.plan = plan
         self.machines: dict[str, Machine] = {}
-        self._provider, self._journal, self._binary = provider, journal, binary
+        self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
         self._settings = settings or FleetSettings()
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._meter = meter
-        #: When the leases of machines lapse at the latest, on the monotonic clock.
-        self._lapses_s: dict[str, float] = {}
-        #: Machines whose last renewal failed.
-        self._unrenewed: set[str] = set()
+        self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
         self._ended = Latch()
-        #: Held while machines are ordered, and while all are ended.
-        self._ordering = threading.Lock()
-        #: By region, the gateways that were given its machines, in their order.
-        self._ordinals: dict[str, list[str]] = {}
+        #: Held while the plan and the sets of machines change; no call to a provider is made meanwhile.
+        self._changing_plan = threading.Lock()
+        #: Held by the one thread that closes.
+        self._closing = threading.Lock()
+        self._in_flight = InFlight()
+        self._offers: dict[str, tuple[Offer, ...]] = {}
+        self._launcher = Launcher(provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers)
+        #: How many machines of a name have ended: each next one has an order of its own.
+        self._endings: Counter[str] = Counter()
+        #: Monotonic time at which each machine was launched.
+        self._launched_s: dict[str, float] = {}
         self._renewer: threading.Thread | None = None
-        self._check_capabilities()
-        self._purpose = purpose
-        self.folder = self._write_down()
+        self._home: HomeGateway | None = None
+        self._owner = here().label
+        self._generation = 1
+        self._check_names()
+        self._look_up_offers(self._rented(plan))
+        self.folder = journal.open(self.id, purpose, provider.document(), self._wanted())
         try:
             self._start()
         except BaseException:
@@ -131,34 +169,33 @@ class Fleet:
         identities = self._identities if self._secured else None
         return Deployment(plan, self._addresses, self._settings.detours, identities)
 
-    def grow(
-        self, plan: Plan, ready_s_max: float = float("inf"), replaced: Mapping[str, str] | None = None
-    ) -> Deployment:
+    def _client_of(self, name: str) -> GatewayClient:
+        return GatewayClient.of(self.deployment(), name)
+
+    def grow(self, plan: Plan, ready_s_max: float = float("inf"), replaced: Collection[str] = ()) -> Deployment:
         """Starts the machines that another plan has beside those of this one, and returns when all answer.
 
         They answer within `ready_s_max` and the time of the settings. No machine that lives is ended: see `shrink`.
-        `replaced` gives the names of new machines by those of dead ones, whose places they take. A fleet that is closed
-        meanwhile orders no further machine. Raises GatewayError, with the new machines ended again.
+        `replaced` are the names of dead machines, whose places are free. A fleet that is closed meanwhile orders no
+        further machine. Raises GatewayError, with the new machines ended again.
         """
-        replaced = replaced or {}
         before, fresh = self.plan, _named(plan) - _named(self.plan)
         there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
         self._end(set(replaced))
-        for dead, name in replaced.items():
+        for dead in replaced:
             there.pop(dead, None)
-            self._give_place(dead, name)
+        ready_s = min(ready_s_max, self._settings.ready_s)
         try:
+            self._look_up_offers([gateway for gateway in plan.machines if gateway.name in fresh])
             with self._changing():
                 self.plan = replace(plan, gateways=tuple(there.values()))
-                self._check_capabilities()
-                self._write_down()
+                self._check_names()
+                self._generation = self._journal.intend(self.id, self._wanted())
                 self._identify(fresh)
-                lease_s = self._lease_s(min(ready_s_max, self._settings.ready_s))
-                orders = [replace(order, lease_s=lease_s) for order in self._orders() if order.name in fresh]
-            for order in orders:
-                with self._changing():
-                    self._create(order)
-            self._wait_ready(fresh, min(ready_s_max, self._settings.ready_s))
+                lease_s = self._lease_s(ready_s)
+                orders = [order for order in self._orders(lease_s) if order.name in fresh]
+            self._launch(orders)
+            self._wait_ready(fresh, ready_s)
         except BaseException:
             self._end(fresh)
             self._return_to(before)
@@ -172,131 +209,293 @@ class Fleet:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Within the block no other thread orders machines or closes the fleet. Raises GatewayError if it is closed.
+        """Within the block no other thread changes the plan or closes the fleet. Raises GatewayError if it is closed.
 
         Blocks are short, because a close at the ceiling waits for them: no machine is waited for in one.
         """
-        with self._ordering:
-            if self._ended.is_set():
-                raise GatewayError(f"fleet {self.id} is closed")
+        with self._changing_plan:
+            self._require_open()
             yield
+
+    def _require_open(self) -> None:
+        if self._ended.is_set():
+            raise GatewayError(f"fleet {self.id} is closed")
 
     def _return_to(self, plan: Plan) -> None:
         """Want the machines of a plan, which are there. A closed fleet wants none, and its record is gone."""
         with suppress(GatewayError, StateError), self._changing():
             self.plan = plan
-            self._write_down()
+            self._generation = self._journal.intend(self.id, self._wanted())
 
     def living(self) -> set[str]:
-        """Names of the machines that the provider says are alive."""
-        return {machine.name for machine in self._provider.machines(self.id)}
+        """Return the names of the gateways that live.
+
+        A machine is dead if the provider says so, or if its lease has expired; one that does not answer may live.
+        """
+        lead = {self.plan.lead} if self._home is not None and self._home.alive else set[str]()
+        return lead | (self.machines.keys() - self._dead())
+
+    def _dead(self) -> dict[str, Machine | None]:
+        """Return the machines that have ended, as the provider lists them, if it does."""
+        known = dict(self.machines)
+        if not known:
+            return {}
+        try:
+            listed = {machine.id: machine for machine in self._listed()}
+        except TradewindError:
+            return {name: None for name in known if self._leases.expired_s(name) > STOP_S}
+        now_s = time.monotonic()
+        dead: dict[str, Machine | None] = {}
+        for name, machine in known.items():
+            found = listed.get(machine.id)
+            if found is None:
+                # The listing may not show yet what was launched just now.
+                if now_s - self._launched_s.get(name, 0.0) >= self._provider.settles_s:
+                    dead[name] = None
+            elif found.ended:
+                dead[name] = found
+        return dead
+
+    def _listed(self) -> tuple[Machine, ...]:
+        return self._in_flight.within(CALL_S, "list machines", lambda: self._provider.machines({FLEET_TAG: self.id}))
 
     def reconcile(self) -> None:
         """Orders what the plan wants and is not there, and ends what is there and not wanted."""
-        orders = {order.name: order for order in self._orders()}
-        there = {machine.name: machine for machine in self._provider.machines(self.id)}
-        surplus = [machine for name, machine in there.items() if name not in orders]
-        self._delete(surplus)
-        self._told_gone({*(machine.name for machine in surplus), *(self.machines.keys() - there.keys())})
-        for order in orders.values():
-            self._create(order)
+        wanted = self._wanted()
+        if wanted or self.machines:
+            listed = {machine.name: machine for machine in self._listed() if not machine.ended}
+            surplus = [machine for name, machine in listed.items() if name not in wanted]
+            self._end(set(self._dead()))
+            self._terminate(surplus)
+            self.machines.update({name: machine for name, machine in listed.items() if name in wanted})
+            self._launch([order for order in self._orders(self._settings.lease_s) if order.name not in self.machines])
 
-    def _create(self, order: MachineOrder) -> None:
-        self._lapses_s.pop(order.name, None)  # An earlier machine may have had the name.
-        if self._meter is not None and not self.plan.is_guest(order.name):
-            self._meter.launched(self.id, order.name, order.region)
-        self._journal.launched(self.id, order.name, order.region)
-        self.machines[order.name] = self._provider.create(order)
-
-    def _told_gone(self, names: Collection[str]) -> None:
-        """Tell the meter of machines that are gone: now, unless their leases have lapsed before.
-
-        Nobody may have looked when they lapsed, because this process stood still.
-        """
-        now_s = time.monotonic()
-        for name in names:
-            ago_s = max(0.0, now_s - self._lapses_s.get(name, now_s) - STOP_S)
-            self._journal.ended(self.id, {name}, ago_s)
+    def _launch(self, orders: Sequence[LaunchOrder]) -> None:
+        """Launch machines, all in one call. Raises ProviderRefused, GatewayError if the fleet is closed meanwhile."""
+        if not orders:
+            return
+        for order in orders:
+            self._journal.launched(self.id, order.name, order.region)
             if self._meter is not None:
-                self._meter.ended(self.id, {name}, ago_s)
+                self._meter.launched(self.id, order.name, order.region)
+        planned = {order.name: order for order in orders}
+        missing = dict(planned)
+        try:
+            for order, machine in self._launcher.launch(orders):
+                del missing[order.name]
+                self._launched_s[order.name] = time.monotonic()
+                self._leases.begin(order.name, order.lease.seconds)
+                self.machines[order.name] = machine
+                self._report_launch(planned[order.name], order, machine)
+        finally:
+            # A machine whose answer was lost may run: it is charged until the provider says that it does not.
+            self._tell_refused(missing.keys() - self._launcher.unanswered)
+        if missing:
+            self._require_open()
 
-    def last_words(self, name: str, timeout_s: float) -> str:
-        """Describe how a machine ended that should be running."""
+    def _report_launch(self, planned: LaunchOrder, order: LaunchOrder, machine: Machine) -> None:
+        """Tell the meter since when a machine is billed, and its price if another type was launched than planned."""
+        if self._meter is None:
+            return
+        offer = offer_for(order, self._offers.get(order.region, ()))
+        began_s = machine.launched_unix_s
+        if offer is not None and offer.billing.begins == "running":
+            began_s = machine.running_unix_s
+        price = None
+        if offer is not None and (order.type, order.spot) != (planned.type, planned.spot):
+            billing = offer.billing
+            price = MachinePrice(offer.usd_per_s, offer.price_source, billing.least_s, billing.unit_s)
+        self._meter.reported(self.id, order.name, began_s, price)
+
+    def _is_wanted(self, order: LaunchOrder) -> bool:
+        """Return whether a launched machine is still wanted: the fleet was not ended, by whomever, and the plan not
+        changed.
+        """
+        return not self._ended.is_set() and order.name in self._journal.intent(self.id).machines
+
+    def _tell_ended(self, name: str, ended_unix_s: float | None = None) -> None:
+        """Tell the meter that a machine is gone: since the provider says, and not after its lease expired.
+
+        Nobody may have looked when it expired, because this process stood still.
+        """
+        expired_s = max(0.0, self._leases.expired_s(name) - STOP_S)
+        self._journal.ended(self.id, {name}, expired_s, ended_unix_s)
+        if self._meter is not None:
+            self._meter.ended(self.id, {name}, expired_s, ended_unix_s)
+
+    def _tell_refused(self, names: Collection[str]) -> None:
+        """Tell the meter of machines that were ordered and not launched."""
+        if names:
+            self._journal.refused(self.id, names)
+            if self._meter is not None:
+                self._meter.refused(self.id, names)
+
+    def ending(self, name: str, timeout_s: float) -> str:
+        """Describe how a gateway ended that should be running; waits for its end up to the timeout."""
+        if self._home is not None and name == self.plan.lead:
+            return self._home.ending(timeout_s)
         machine = self.machines.get(name)
-        return "it was ended" if machine is None else self._provider.last_words(machine, timeout_s)
+        host = None if machine is None else self._provider.host(machine)
+        if host is None:
+            return "it was ended"
+        return host.ending(timeout_s) or "it still runs"
+
+    def crash(self, name: str) -> None:
+        """End a gateway as if it had failed by itself: the fleet finds out as it would of any other."""
+        if self._home is not None and name == self.plan.lead:
+            self._home.crash()
+        else:
+            self._provider.terminate([self.machines[name].id])
 
     def close(self, *, grace_s: float = STOP_S) -> None:
-        """Ends all machines within `grace_s`; with 0 without letting them put down what they hold."""
-        self._ended.set()
-        with self._ordering:
+        """Ends the lead and all machines within `grace_s`; with 0 without letting them put down what they hold."""
+        with self._changing_plan:
+            self._ended.set()
+        with self._closing:
             self._close(grace_s)
 
     def _close(self, grace_s: float) -> None:
-        known = list(self.machines.values())
+        if self._launcher.ever_launched:
+            self._journal.dismiss(self.id)
+        deadline_s = time.monotonic() + grace_s
+        if self._home is not None:
+            self._home.begin_close() if grace_s > 0 else self._home.close(0.0)
         try:
-            machines = {machine.id: machine for machine in (*self._provider.machines(self.id), *known)}
-        except TradewindError:
-            # There may be others, so the fleet stays written down; those that we know of must not wait for that.
-            self._delete(known, grace_s)
-            raise
-        self._delete(list(machines.values()), grace_s)
-        self.machines = {}
+            self._end_all(grace_s)
+        finally:
+            if self._home is not None:
+                self._home.close(max(0.0, deadline_s - time.monotonic()))
         if self._meter is not None:
             self._meter.ended(self.id)
         self._journal.close(self.id)
 
-    def _delete(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
+    def _end_all(self, grace_s: float) -> None:
+        """End the machines that are known, those that the provider lists, and those that are being launched."""
+        known = list(self.machines.values())
+        if not known and not self._launcher.ever_launched:
+            return
+        try:
+            listed = [machine for machine in self._listed() if not machine.ended]
+        except TradewindError:
+            # There may be others, so the fleet stays written down; those that we know of must not wait for that.
+            self._terminate(known, grace_s)
+            raise
+        self._terminate([*{machine.id: machine for machine in (*listed, *known)}.values()], grace_s)
+        launching = self._in_flight.is_busy
+        if launching and not self._in_flight.wait(LAUNCH_S):
+            self._report(f"fleet {self.id}: a launch was not answered; what it started ends with its lease")
+        unanswered = set(self._launcher.unanswered)
+        if launching or unanswered:
+            time.sleep(self._provider.settles_s)
+            late = [machine for machine in self._listed() if not machine.ended]
+            self._charge_no_unlaunched(unanswered, [*listed, *late])
+            self._terminate(late)
+        self.machines = {}
+
+    def _settle(self, names: Collection[str]) -> None:
+        """Wait until the provider lists what it started without an answer."""
+        if self._launcher.unanswered & set(names):
+            time.sleep(self._provider.settles_s)
+
+    def _charge_no_unlaunched(self, names: Collection[str], listed: Iterable[Machine]) -> None:
+        """Tell the meter of machines that were never launched: their orders were not answered, and they are nowhere."""
+        never = self._launcher.unanswered & set(names) - {machine.name for machine in listed} - self.machines.keys()
+        self._launcher.unanswered -= never
+        self._tell_refused(never)
+
+    def _terminate(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
         """End machines. One that never answered holds nothing, and may not hear that it is to end: it gets no grace."""
         ready = [machine for machine in machines if machine.name in self._addresses]
         unready = [machine for machine in machines if machine not in ready]
+        names = {machine.id: machine.name for machine in machines}
         for ending, its_grace_s in ((unready, 0.0), (ready, grace_s)):
             if ending:
-                self._provider.delete(
-                    ending, grace_s=its_grace_s, on_gone=lambda machine: self._told_gone({machine.name})
-                )
+                for answer in terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight):
+                    self._tell_ended(names[answer.id], answer.ended_unix_s)
+                    self._endings[names[answer.id]] += 1
 
-    def _write_down(self) -> Path:
-        wanted = {gateway.name: gateway.region for gateway in self.plan.gateways}
-        return self._journal.open(self.id, self._purpose, self._provider.document(), wanted)
+    def _wanted(self) -> dict[str, str]:
+        return {gateway.name: gateway.region for gateway in self._rented(self.plan)}
+
+    def _rented(self, plan: Plan) -> tuple[PlannedGateway, ...]:
+        """Return the gateways that have a machine: all but a lead at home."""
+        return plan.machines if self._settings.led else plan.gateways
 
     def _end(self, names: set[str]) -> None:
         """End machines of a fleet that goes on. Nothing is locked meanwhile: the fleet may be closed at any moment."""
-        with self._ordering:
+        if not names:
+            return
+        gone: dict[str, Machine] = {}
+        with suppress(TradewindError):
             # Also what the provider started and could not report: it is paid for all the same.
-            gone = {machine.id: machine for machine in self._provider.machines(self.id) if machine.name in names}
-            for name in names:
-                if (machine := self.machines.pop(name, None)) is not None:
-                    gone[machine.id] = machine
-        self._delete(list(gone.values()))
-        self._told_gone(names)
+            self._settle(names)
+            gone = {machine.id: machine for machine in self._listed() if machine.name in names and not machine.ended}
+            self._charge_no_unlaunched(names, gone.values())
         for name in names:
+            if (machine := self.machines.pop(name, None)) is not None:
+                gone[machine.id] = machine
+        self._terminate(list(gone.values()))
+        for name in names:
+            self._tell_ended(name)
+            self._leases.end(name)
             self._addresses.pop(name, None)
 
-    def _check_capabilities(self) -> None:
+    def _check_names(self) -> None:
         if CLIENT_NAME in _named(self.plan):
             raise GatewayError(f"a gateway cannot be called {CLIENT_NAME}", hint="this name belongs to the client")
-        most = self._provider.capabilities().machines
-        if most is None:
+
+    def _look_up_offers(self, fresh: Sequence[PlannedGateway]) -> None:
+        """Learn what can be rented for new machines. Raises ProviderRefused if there are too few in a region."""
+        counts = Counter(gateway.region for gateway in fresh)
+        if not counts:
             return
-        counts = Counter(gateway.region for gateway in self.plan.gateways if gateway.name != self.plan.lead)
-        for region, count in counts.items():
-            if count > most.get(region, 0):
-                raise GatewayError(
-                    f"the plan needs {count} machines in {region}, the {self._provider.kind} provider has "
-                    f"{most.get(region, 0)}",
-                    hint="plan with fewer: --max-vms",
-                )
+        regions = sorted(counts)
+        each_of(regions, lambda region: self._check_quota(region, counts[region]))
+        with suppress(CallRefused):
+            found = self._in_flight.within(CALL_S, "list offers", lambda: self._provider.offers(regions))
+            for region in regions:
+                self._offers[region] = tuple(offer for offer in found if offer.region == region)
+
+    def _check_quota(self, region: str, count: int) -> None:
+        try:
+            quota = self._in_flight.within(CALL_S, "read the quota", lambda: self._provider.quota(region))
+        except CallRefused:
+            return  # The launch itself finds out.
+        if quota is not None and count > quota.left:
+            raise ProviderRefused(
+                f"the plan needs {count} machines in {region}, the {self._provider.kind} provider has {quota.left}",
+                hint="plan with fewer: --max-vms",
+                kind="quota",
+                regions={region: region},
+            )
 
     def _start(self) -> None:
         shutil.rmtree(self._identities, ignore_errors=True)
         self._identify(_named(self.plan))
-        self.reconcile()
+        if self._settings.led:
+            self._start_lead()
+        rented = self._orders(self._settings.lease_s)
+        self._launch(rented)
         # The first machines that are ready wait for the last one.
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.id}", daemon=True)
         self._renewer.start()
-        self._wait_ready(set(self.machines), self._settings.ready_s)
+        self._wait_ready(_named(self.plan), self._settings.ready_s)
         if self._lease_s() < self._settings.lease_s:
             self._renew_all()  # While they started, a ceiling was no reason to end them.
+
+    def _start_lead(self) -> None:
+        """Start the lead at home: beside this process, or in the sky where the client is said to be."""
+        lead = next(gateway for gateway in self.plan.gateways if gateway.name == self.plan.lead)
+        self._home = HomeGateway(
+            self._binary,
+            self.folder,
+            lead.name,
+            self._provider.home(lead.region),
+            listen=self._settings.listen.get(lead.name, "") if lead.name in self._dialled else None,
+            identity=str(self._identities / lead.name) if self._secured else None,
+            controller=CLIENT_NAME if self._secured else None,
+            logs=self._logs,
+        )
 
     def _identify(self, names: set[str]) -> None:
         """Makes certificates, for those who need one and have none."""
@@ -305,44 +504,92 @@ class Fleet:
             more_later = self._settings.grows or self._settings.heals
             make_identities(self._binary, self._identities, fresh, grows=more_later)
 
-    def _wait_ready(self, names: set[str], ready_s: float) -> None:
+    def _wait_ready(self, names: Collection[str], ready_s: float) -> None:
+        """Wait for the gateways that do not answer yet, all at the same time."""
         deadline_s = time.monotonic() + ready_s
-        for name, machine in list(self.machines.items()):
-            if name not in names:
-                continue
-            try:
-                left_s = max(0.0, deadline_s - time.monotonic())
-                self._addresses[name] = self._provider.wait_ready(machine, left_s)
-                self._lapses_s[name] = time.monotonic() + self._settings.lease_s
-                self._journal.ready(self.id, name, self._settings.lease_s)
-            except GatewayError as error:
-                raise GatewayError(
-                    f"machine {name} in {machine.region} did not answer within {ready_s:.0f} s: {error}"
-                    if time.monotonic() >= deadline_s
-                    else str(error),
-                    hint=error.hint or "the other machines of the fleet were ended",
-                ) from error
+        waited = [machine for name, machine in self.machines.items() if name in names and name not in self._addresses]
 
-    def _orders(self) -> list[MachineOrder]:
-        orders = []
-        with_stores = self._gateways_with_stores()
-        for gateway in self.plan.gateways:
-            orders.append(
-                MachineOrder(
-                    self.id,
-                    gateway.name,
-                    gateway.region,
-                    token=f"{self.id}/{gateway.name}",
-                    lease_s=self._settings.lease_s,
-                    ordinal=self._ordinal(gateway),
-                    dialled=gateway.name in self._dialled,
-                    listen=self._settings.listen.get(gateway.name),
-                    reaches_stores=gateway.name in with_stores,
-                    identity=str(self._identities / gateway.name) if self._secured else None,
-                    controller=CLIENT_NAME if self._secured else None,
-                )
+        def on_ready(machine: Machine, address: GatewayAddress) -> None:
+            self.machines[machine.name] = machine
+            self._addresses[machine.name] = address
+            self._journal.ready(self.id, machine.name, self._settings.lease_s)
+
+        if self._home is not None and self.plan.lead in names:
+            self._addresses[self.plan.lead] = self._home.wait_ready(ready_s)
+        if not waited:
+            return
+        identities = self._identities if self._secured else None
+        try:
+            Readiness(self._provider, self._listed, identities, self._ended).wait(waited, deadline_s, on_ready)
+        except GatewayLost as error:
+            late = [machine for machine in waited if machine.name not in self._addresses]
+            first = late[0]
+            more = "" if len(late) == 1 else f" and {len(late) - 1} more"
+            raise GatewayError(
+                f"machine {first.name} in {first.region}{more} did not answer within {ready_s:.0f} s: {error}",
+                hint="the other machines of the fleet were ended",
+            ) from error
+        except GatewayError as error:
+            error.hint = error.hint or "the other machines of the fleet were ended"
+            raise
+
+    def _orders(self, lease_s: int) -> list[LaunchOrder]:
+        """Return the orders of all machines that the plan wants."""
+        with_stores, types = self._gateways_with_stores(), self._types()
+        return [
+            LaunchOrder(
+                self.id,
+                gateway.name,
+                gateway.region,
+                key=self._key(gateway.name),
+                generation=self._generation,
+                lease=Lease(lease_s, self._owner),
+                role=self._role(gateway.name),
+                type=types.get(gateway.name, (None, False))[0],
+                spot=types.get(gateway.name, (None, False))[1],
+                peers=self._peers(gateway.name),
+                needs_stores=gateway.name in with_stores,
+                network=NetworkChoice(listen=self._settings.listen.get(gateway.name)),
+                identity=str(self._identities / gateway.name) if self._secured else None,
+                controller=CLIENT_NAME if self._secured else None,
             )
-        return orders
+            for gateway in self._rented(self.plan)
+        ]
+
+    def _key(self, name: str) -> str:
+        """Return the key of a machine's order: the next machine of a name that ended has another one."""
+        return f"{sha256(f'{self.id}/{name}'.encode()).hexdigest()[:24]}-{self._endings[name]}"
+
+    def _types(self) -> dict[str, tuple[str | None, bool]]:
+        """Return the planned machine type of each gateway, and whether it is a spot machine.
+
+        The planner plans by region: the machines of a region are given to its gateways in their order.
+        """
+        if self.plan.overlay is None:
+            return {}
+        left = {str(machines.region): list[tuple[str | None, bool]]() for machines in self.plan.overlay.machines}
+        for machines in self.plan.overlay.machines:
+            offer = machines.offer
+            left[str(machines.region)] += [(offer.machine.name, offer.spot)] * machines.count
+        found = {}
+        for gateway in self._rented(self.plan):
+            if left.get(gateway.region):
+                found[gateway.name] = left[gateway.region].pop(0)
+        return found
+
+    def _role(self, name: str) -> Role:
+        if not self._settings.led:
+            return "probe"
+        if any(route.nodes[0] == name for route in self.plan.routes):
+            return "source"
+        return "sink" if any(route.nodes[-1] == name for route in self.plan.routes) else "relay"
+
+    def _peers(self, name: str) -> tuple[str, ...]:
+        """Return the gateways that connect to another one."""
+        found = {start: None for start, end in self.plan.stations() if end == name}
+        if name != self.plan.lead and any(route.nodes[0] == name for route in self.plan.routes):
+            found[self.plan.lead] = None
+        return tuple(found)
 
     def _gateways_with_stores(self) -> set[str]:
         """Lead, sources and sinks. Where the routes may change, all gateways of their regions."""
@@ -352,21 +599,6 @@ class Fleet:
             ends |= {gateway.name for gateway in self.plan.gateways if gateway.region in regions}
         return ends | {self.plan.lead}
 
-    def _ordinal(self, gateway: PlannedGateway) -> int:
-        """Which of its region's machines it is. None is given to two gateways, not even when the first one is gone."""
-        if gateway.name == self.plan.lead and gateway.name not in self._dialled:
-            return 0
-        given = self._ordinals.setdefault(gateway.region, [])
-        if gateway.name not in given:
-            given.append(gateway.name)
-        return given.index(gateway.name)
-
-    def _give_place(self, dead: str, name: str) -> None:
-        """A new machine takes the place that a dead one had among those of its region."""
-        for given in self._ordinals.values():
-            if dead in given:
-                given[given.index(dead)] = name
-
     @property
     def _dialled(self) -> set[str]:
         """Gateways that others connect to."""
@@ -374,13 +606,9 @@ class Fleet:
         return ends | {route.nodes[0] for route in self.plan.routes if route.nodes[0] != self.plan.lead}
 
     @property
-    def _networked(self) -> bool:
-        return bool(self._dialled)
-
-    @property
     def _secured(self) -> bool:
-        """True if the gateways have certificates."""
-        return self._networked and not self._settings.plain
+        """True if the gateways have certificates: those of a plan without hops, or with plain ones, have none."""
+        return bool(self._dialled) and not self._settings.plain
 
     @property
     def _identities(self) -> Path:
@@ -402,77 +630,31 @@ class Fleet:
         """Renew all leases, all at the same time, and the record's heartbeat, until the fleet ends."""
         due_s = time.monotonic() + self._settings.lease_s / RENEWALS_PER_LEASE
         while not self._ended.wait(min(HEARTBEAT_S, max(0.0, due_s - time.monotonic()))):
-            with self._ordering:
+            with self._changing_plan:
                 if not self._ended.is_set():
                     self._journal.beat(self.id)
-                    self._look_for_dead()
-            if time.monotonic() < due_s:
-                continue
-            due_s = time.monotonic() + self._renew_all() / RENEWALS_PER_LEASE
+            self._charge_dead()
+            if time.monotonic() >= due_s:
+                due_s = time.monotonic() + self._renew_all() / RENEWALS_PER_LEASE
 
     def _renew_all(self) -> int:
-        """Renew all leases, and return for how long."""
-        lease_s, names = self._lease_s(), list(self._addresses)
-        for first in range(0, len(names), RENEWALS_AT_ONCE_MAX):
-            # No executor: at the end of the process it would wait for a machine that does not answer.
-            calls = [
-                threading.Thread(target=self._renew_one, args=(name, lease_s), daemon=True)
-                for name in names[first : first + RENEWALS_AT_ONCE_MAX]
-            ]
-            for call in calls:
-                call.start()
-            for call in calls:
-                call.join()
+        """Renew all leases, and return for how long. The lead at home has none."""
+        lease_s = self._lease_s()
+        self._leases.renew([name for name in list(self._addresses) if name in self.machines], lease_s)
         return lease_s
 
-    def _look_for_dead(self) -> None:
+    def _charge_dead(self) -> None:
         """Tell the meter of machines that died: they are charged until this is noticed, HEARTBEAT_S at most."""
-        if self._meter is not None:
-            with suppress(TradewindError, OSError):
-                living = {machine.name for machine in self._provider.machines(self.id)}
-                self._told_gone(self.machines.keys() - living)
+        with suppress(TradewindError, OSError):
+            for name, ended in self._dead().items():
+                self._tell_ended(name, ended.ended_unix_s if ended else None)
 
-    def _renew_one(self, name: str, lease_s: int) -> None:
-        """Renew one lease. The first failure in a row is reported; who needs the machine notices when it ends."""
-        self._lapses_s.pop(name, None)  # Unknown until it answers.
-        try:
-            client = GatewayClient.of(self.deployment(), name)
-            client.renew_lease(lease_s, min(RENEWAL_S_MAX, lease_s / RENEWALS_PER_LEASE))
-            self._lapses_s[name] = time.monotonic() + lease_s
-            self._journal.leased(self.id, name, lease_s)
-        except KeyError:
-            return  # Its machine was ended meanwhile.
-        except GatewayError as error:
-            if name not in self._unrenewed and name in self._addresses and not self._ended.is_set():
-                self._unrenewed.add(name)
-                self._report(f"the lease of machine {name} could not be renewed: {error}")
-        else:
-            self._unrenewed.discard(name)
+    def _note_lease(self, name: str, lease_s: float) -> None:
+        self._journal.leased(self.id, name, lease_s)
 
-
-def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
-    """Ends the machines of a fleet whose client does not, and forgets it; says how many there still were.
-
-    Raises UsageError for a fleet of another host, GatewayError for a provider that this version does not know.
-    """
-    if record.ownership == "elsewhere":
-        raise UsageError(
-            f"fleet {record.id} is on host {record.owner.host_name or 'unknown'} and can only be ended there",
-            hint="run `tradewind fleet down` on that host; its machines end by themselves when their client is gone",
-        )
-    machines: tuple[Machine, ...] = ()
-    try:
-        provider = make_provider(record.provider, binary, journal)
-        machines = provider.machines(record.id)
-        provider.delete(machines)
-    except SkyError:
-        # The network is gone. The gateways in it are processes of this host, and may not be.
-        left = make_provider(LOCAL, binary, journal)
-        machines = left.machines(record.id)
-        left.delete(machines)
-        remove_left(Path(record.provider["sky"]))
-    journal.close(record.id)
-    return len(machines)
+    def _report_trouble(self, line: str) -> None:
+        if not self._ended.is_set():
+            self._report(line)
 
 
 def _log_warning(line: str) -> None:

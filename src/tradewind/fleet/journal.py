@@ -1,9 +1,10 @@
 """The record of each fleet in the state folder's database, and its folder in `fleets` until it is closed.
 
-The record says who made it, for what and with which provider, and when each of its machines was launched, answered and
-ended. In the fleet's folder providers keep their own files. The client holds the lock of `owner.lock` there, and writes
-a heartbeat. Whoever finds a fleet whose client is gone can close it: `tradewind fleet down`. Folders are private (mode
-0700), and one of another user is refused: it would name processes for us to end.
+The record says who made it, for what and with which provider, which machines are wanted, each attempt to launch one,
+and when each was launched, answered and ended. The wanted machines are the intent: it is written before machines are
+ordered and before they are ended. In the fleet's folder are control sockets and logs. The client holds the lock of
+`owner.lock` there, and writes a heartbeat. Whoever finds a fleet whose client is gone can close it: `tradewind fleet
+down`. Folders are private (mode 0700), and one of another user is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,9 @@ from tradewind.model.files import private_folder, require_own, state_folder
 from tradewind.model.locks import is_locked, try_lock
 from tradewind.state.database import open_database
 
-__all__ = ["MACHINES", "FleetJournal", "FleetRecord", "UnreadableFleet", "new_fleet_id"]
+__all__ = ["Attempt", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
 
 LOCK = "owner.lock"
-#: In a fleet's folder, the records of its machines, which are the provider's.
-MACHINES = "machines"
 #: Maximum time for which a folder has no record while it is made or removed.
 MADE_S = 10.0
 #: Records of closed fleets that are kept, with the times of their machines; the oldest go first.
@@ -39,6 +38,29 @@ CLOSED_FLEETS_MAX = 1000
 BUSY_S = 2.0
 
 _COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Machines that are wanted, region by name. Each change has the next generation; one that was ended wants none."""
+
+    generation: int
+    machines: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to launch a machine, and its outcome: `launched`, or the kind of the refusal."""
+
+    unix_s: float
+    name: str
+    region: str
+    outcome: str
+    reason: str = ""
+    type: str | None = None
+    zone: str | None = None
+    action: str | None = None
+    """The permission that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +107,7 @@ class FleetJournal:
         return self.folder / fleet_id
 
     def open(self, fleet_id: str, purpose: str, provider: Mapping[str, Any], machines: Mapping[str, str]) -> Path:
-        """Record a fleet before any machine of it is ordered, or the machines that it wants by now, and take its lock.
+        """Record a fleet and the machines that it wants, before any of them is ordered, and take its lock.
 
         Returns its folder. Raises ConfigError if the folder is another user's, GatewayError if another process has the
         fleet, StateError if it cannot be recorded.
@@ -97,8 +119,7 @@ class FleetJournal:
         now_s = time.time()
         with self.database.transaction() as connection:
             connection.execute(
-                f"INSERT INTO fleets ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
-                " wanted = excluded.wanted, heartbeat_unix_s = excluded.heartbeat_unix_s",
+                f"INSERT INTO fleets ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     fleet_id,
                     purpose,
@@ -111,6 +132,65 @@ class FleetJournal:
                 ),
             )
         return folder
+
+    def intend(self, fleet_id: str, machines: Mapping[str, str]) -> int:
+        """Record the machines that the owner of a fleet wants now; return the generation of this intent.
+
+        Raises GatewayError if another process has ended the fleet, StateError if it cannot be recorded.
+        """
+        with self.database.transaction() as connection:
+            changed = connection.execute(
+                "UPDATE fleets SET wanted = ?, generation = generation + 1, heartbeat_unix_s = ?"
+                " WHERE id = ? AND NOT dismissed AND closed_unix_s IS NULL",
+                (json.dumps(dict(machines)), time.time(), fleet_id),
+            ).rowcount
+            found = connection.execute("SELECT generation FROM fleets WHERE id = ?", (fleet_id,)).fetchall()
+        if not changed:
+            raise GatewayError(f"fleet {fleet_id} was ended by another process")
+        return int(found[0][0])
+
+    def dismiss(self, fleet_id: str) -> None:
+        """Record that no machine of a fleet is wanted any more, whoever owns it. Its owner orders no more.
+
+        Raises StateError if it cannot be recorded.
+        """
+        with self.database.transaction(durable=False) as connection:
+            connection.execute(
+                "UPDATE fleets SET dismissed = 1, generation = generation + 1 WHERE id = ? AND NOT dismissed",
+                (fleet_id,),
+            )
+
+    def intent(self, fleet_id: str) -> Intent:
+        """Return the machines that are wanted. Whoever launched another one terminates it. Raises StateError."""
+        rows = self.database.rows(
+            "SELECT generation, CASE WHEN dismissed OR closed_unix_s IS NOT NULL THEN '{}' ELSE wanted END"
+            " FROM fleets WHERE id = ?",
+            (fleet_id,),
+        )
+        return Intent(int(rows[0][0]), dict(parse_json(rows[0][1]))) if rows else Intent(0, {})
+
+    def record_attempt(self, fleet_id: str, attempt: Attempt) -> None:
+        """Add an attempt to launch a machine."""
+        self._note(
+            "INSERT INTO attempts SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
+            " FROM attempts WHERE fleet = ?1",
+            (fleet_id, *astuple(attempt)),
+        )
+
+    def attempts(self, fleet_id: str) -> list[Attempt]:
+        """Return the attempts to launch machines of a fleet, oldest first, also after its end.
+
+        Raises UsageError if the fleet is unknown.
+        """
+        self.path(fleet_id)
+        if not self.database.rows("SELECT 1 FROM fleets WHERE id = ?", (fleet_id,)):
+            raise UsageError(f"no fleet {fleet_id}", hint="`tradewind fleet list` shows all that run")
+        rows = self.database.rows(
+            "SELECT unix_s, name, region, outcome, reason, type, zone, action FROM attempts WHERE fleet = ?"
+            " ORDER BY number",
+            (fleet_id,),
+        )
+        return [Attempt(*row) for row in rows]
 
     def beat(self, fleet_id: str) -> None:
         """Say that the owner lives: hosts that share the folder and no locks go by it. Never raises for want of it."""
@@ -137,13 +217,20 @@ class FleetJournal:
         """Note that the lease of a machine was renewed."""
         self._note("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (fleet_id, name, time.time() + lease_s))
 
-    def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
-        """Note that machines are gone. Those that ended before keep their end."""
+    def refused(self, fleet_id: str, names: Collection[str]) -> None:
+        """Note that machines were ordered and not launched."""
+        for name in names:
+            self._note("DELETE FROM machines WHERE fleet = ? AND name = ? AND ended_unix_s IS NULL", (fleet_id, name))
+
+    def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0, at_unix_s: float | None = None) -> None:
+        """Note that machines are gone: since `at_unix_s`, and for `ago_s` at least. A known end is kept."""
+        now_s = time.time()
+        end_s = min(now_s - ago_s, now_s if at_unix_s is None else at_unix_s)
         for name in names:
             self._note(
                 "UPDATE machines SET ended_unix_s = max(launched_unix_s, ?) WHERE fleet = ? AND name = ?"
                 " AND ended_unix_s IS NULL",
-                (time.time() - ago_s, fleet_id, name),
+                (end_s, fleet_id, name),
             )
 
     def close(self, fleet_id: str) -> None:
@@ -172,6 +259,7 @@ class FleetJournal:
         )
         if removed.rowcount > 0:
             connection.execute("DELETE FROM machines WHERE fleet NOT IN (SELECT id FROM fleets)")
+            connection.execute("DELETE FROM attempts WHERE fleet NOT IN (SELECT id FROM fleets)")
 
     def load(self, fleet_id: str) -> FleetRecord:
         """One fleet. Raises UsageError if there is none of that name, or its record cannot be read."""
@@ -195,17 +283,17 @@ class FleetJournal:
         return [found for found in self._all() if isinstance(found, UnreadableFleet)]
 
     def remove_remains(self) -> list[str]:
-        """Remove folders that have neither a record nor machines, and no owner; return their names.
+        """Remove folders that have neither a record nor an owner; return their names.
 
-        A client was killed while it made or forgot its fleet. Raises ConfigError.
+        A client was killed while it made or forgot its fleet, before its first machine or after its last. Raises
+        ConfigError.
         """
         removed = []
         for found in self.unreadable():
             folder = self.folder / found.id
             with suppress(ConfigError, OSError):
                 require_own(folder)
-                has_record = found.has_record or any(folder.glob(f"{MACHINES}/*"))
-                if not has_record and _left_alone(folder):
+                if not found.has_record and _left_alone(folder):
                     shutil.rmtree(folder)
                     removed.append(found.id)
         return removed

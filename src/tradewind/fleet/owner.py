@@ -39,6 +39,12 @@ class Owner:
     pid_namespace: int
     process: RunningProcess
 
+    @property
+    def label(self) -> str:
+        """Host, boot, process id and start as one tag of a machine: up to 63 letters, digits and `-`."""
+        boot = sha256(self.boot.encode()).hexdigest()[:8]
+        return f"{self.host or 'unknown'}-{boot}-{self.process.pid}-{self.process.started or 0}"
+
     def document(self) -> dict[str, Any]:
         """As JSON."""
         return {

@@ -1,8 +1,9 @@
 """Machines that are processes of this host: what the local provider and the sky have in common.
 
-Each has a record in its fleet's folder, `machines/NAME.json`, written as soon as the process is there, and a control
-socket, `control/NAME`. A process ends in three ways, each enough: it is told to; its client dies, whose end of the pipe
-to its standard input it reads; its lease lapses, when the client is there but stands still.
+The environment of each process says which machine it is, so that any process of the user finds it without other state.
+Its gateway has a control socket in the folder of its fleet; by this alone it is found from another PID namespace. It
+ends in three ways, each enough: it is told to; its client dies, whose end of the pipe to its standard input it reads;
+its lease expires.
 """
 
 from __future__ import annotations
@@ -10,335 +11,422 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import ConfigError, GatewayError, GatewayLost, UsageError
-from tradewind.fleet.journal import MACHINES, FleetJournal
-from tradewind.fleet.owner import pid_namespace
-from tradewind.fleet.provider import Capabilities, Machine, MachineOrder
+from tradewind.errors import GatewayError
+from tradewind.fleet.calls import each_of
+from tradewind.fleet.process_table import MACHINE_VARIABLE, mark_of, marked_processes
+from tradewind.fleet.provider import (
+    FLEET_TAG,
+    KEY_TAG,
+    NAME_TAG,
+    CallRefused,
+    Ended,
+    Home,
+    Host,
+    LaunchOrder,
+    LaunchResult,
+    Lease,
+    Leftover,
+    Machine,
+    Offer,
+    Quota,
+    Refusal,
+)
 from tradewind.fleet.running import POLL_S, RunningProcess, find_process
+from tradewind.fleet.sockets import ControlFolder, answers, socket_names
 from tradewind.gateway.client import GatewayClient
-from tradewind.gateway.process import STOP_S, GatewayProcess
-from tradewind.model.files import private_folder, require_own
-from tradewind.model.plan import GatewayAddress
+from tradewind.gateway.process import STOP_S, GatewayProcess, log_tail
+from tradewind.model.files import private_folder
 
-__all__ = ["ControlFolder", "ProcessProvider"]
+__all__ = ["Placement", "ProcessProvider", "machine_mark"]
 
-#: Unix socket paths have at most 107 bytes on Linux, 103 elsewhere.
-SOCKET_PATH_BYTES_MAX = 103
-#: A gateway in another PID namespace answers the wish to end within so long.
+#: A gateway in another PID namespace answers the request to end within so long.
 LAPSE_S = 5.0
-#: Longest name of a gateway: a DNS label.
-GATEWAY_NAME_CHARS_MAX = 63
-
+#: A process that was started has its own environment within so long; without /proc it never shows.
+MARKED_S = 1.0
+#: What a command on a host prints is cut to this.
+OUTPUT_BYTES_MAX = 1 << 20
+#: Exit code of a command that is missing, as shells have it.
+NOT_FOUND = 127
+#: Begin of the id of a machine that is known by its socket alone.
+SOCKET_ID = "socket:"
+#: What is missing to end such a machine if it does not listen.
+ELSEWHERE = "access to its processes: run `tradewind fleet down` where it was started, or on the host"
 
 #: Variables that a gateway without stores inherits: search path, language, time zone, settings of its runtime.
 RELAY_VARIABLES = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
 RELAY_VARIABLE_PREFIXES = ("LC_", "RUST_", "MIMALLOC_")
 
 
-class ControlFolder:
-    """`control` in a fleet's folder: one Unix socket per gateway.
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a process runs: the words of the command that brings it there, its network, address and zone."""
 
-    A socket's path has at most SOCKET_PATH_BYTES_MAX bytes; in a deeper folder it is reached through an open
-    descriptor of the folder, which the gateways inherit.
-    """
-
-    def __init__(self, fleet_folder: Path, *, make: bool = False) -> None:
-        path = fleet_folder / "control"
-        self.descriptors: tuple[int, ...] = ()
-        if make:
-            private_folder(path)
-        self._base = str(path)
-        if len(os.fsencode(path)) + 1 + GATEWAY_NAME_CHARS_MAX > SOCKET_PATH_BYTES_MAX:
-            if not os.path.isdir("/proc/self/fd"):
-                raise UsageError(
-                    f"{fleet_folder}: too long for the path of a Unix socket",
-                    hint="set TRADEWIND_STATE_DIR to a shorter one",
-                )
-            self.descriptors = (os.open(path, os.O_RDONLY | os.O_DIRECTORY),)
-            self._base = f"/proc/self/fd/{self.descriptors[0]}"
-
-    def address(self, gateway: str) -> str:
-        """Control address of a gateway, for this process and for those that inherit the descriptors."""
-        return f"unix:{self._base}/{gateway}"
-
-    def close(self) -> None:
-        """Closes the descriptor; addresses hold no longer."""
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-        self.descriptors = ()
+    enter: tuple[str, ...] = ()
+    network: str = "loopback"
+    address: str = "127.0.0.1"
+    zone: str | None = None
 
 
 class ProcessProvider(ABC):
-    """Gateways as processes of this host. Subclasses define the network and the address.
+    """Gateways as processes of this host. Subclasses define offers and places.
 
-    `logs` is a folder for the gateways' standard errors, by default the fleet's own.
+    `folder` has a folder for each fleet; `logs` is one for the gateways' standard errors, by default the fleet's own.
     """
 
     kind = ""
+    settles_s = 0.0
 
-    def __init__(self, binary: str, journal: FleetJournal, *, logs: Path | None = None) -> None:
+    def __init__(self, binary: str, folder: Path, *, logs: Path | None = None) -> None:
         self._binary = binary
-        self._journal = journal
+        self._folder = folder
         self._logs = logs
-        self._children: dict[tuple[str, str], GatewayProcess] = {}
+        #: Processes that this object started and did not terminate, by machine id.
+        self._children: dict[str, _Child] = {}
         self._controls: dict[str, ControlFolder] = {}
-
-    def capabilities(self) -> Capabilities:
-        """Any number of machines, anywhere."""
-        return Capabilities()
+        #: Held while places are given to machines.
+        self._placing = threading.Lock()
 
     def document(self) -> dict[str, Any]:
-        """The kind alone."""
+        """Return the kind alone."""
         return {"kind": self.kind}
 
-    @abstractmethod
-    def _enter(self, order: MachineOrder) -> list[str]:
-        """The words before the gateway's own, that bring it to where it runs."""
+    def home(self, region: str) -> Home:
+        """Return this host itself."""
+        return Home()
 
     @abstractmethod
-    def _listen(self, order: MachineOrder) -> str:
-        """Address where it listens for other gateways unless the order names one, `ip:port`."""
+    def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
+        """Return what can be started in these regions."""
 
-    def _control_address(self, order: MachineOrder, control: ControlFolder) -> str:
-        """Address of its control API."""
+    def quota(self, region: str) -> Quota | None:
+        """Return no limit."""
+        return None
+
+    @abstractmethod
+    def _place(self, order: LaunchOrder, taken: Collection[str]) -> Placement:
+        """Return where a machine goes; the fleet has machines in the zones `taken`. Raises CallRefused."""
+
+    def _control_address(self, order: LaunchOrder, control: ControlFolder) -> str:
+        """Return the address of its control API."""
         return control.address(order.name)
 
-    def machines(self, fleet_id: str) -> tuple[Machine, ...]:
-        """Those whose processes live."""
-        folder = self._journal.path(fleet_id) / MACHINES
-        names = sorted(entry.stem for entry in folder.glob("*.json")) if folder.is_dir() else []
-        records = [(name, self._record(fleet_id, name)) for name in names]
-        return tuple(
-            _machine(fleet_id, name, record)
-            for name, record in records
-            if record is not None and self._lives(fleet_id, name, record)
-        )
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        """Start processes, or find those that were ordered with the same keys."""
+        with self._placing:
+            there = {
+                fleet_id: [machine for machine in self.machines({FLEET_TAG: fleet_id}) if not machine.ended]
+                for fleet_id in {order.fleet_id for order in orders}
+            }
+            taken = {
+                fleet_id: {machine.zone for machine in machines if machine.zone is not None}
+                for fleet_id, machines in there.items()
+            }
 
-    def _lives(self, fleet_id: str, name: str, record: dict[str, Any]) -> bool:
-        """By its process id where that means the process that was meant, else by its control socket."""
-        if record["pid_namespace"] == pid_namespace():
-            return RunningProcess.from_document(record).alive
-        return self._answers(fleet_id, name)
+            def begin(order: LaunchOrder) -> LaunchResult | Placement:
+                for machine in there[order.fleet_id]:
+                    if machine.tags.get(KEY_TAG) == order.key:
+                        return LaunchResult(order, machine)
+                    if machine.name == order.name:
+                        words = f"fleet {order.fleet_id} has another machine {order.name}"
+                        return LaunchResult(order, refusal=Refusal("bad request", words))
+                try:
+                    placement = self._place(order, taken[order.fleet_id])
+                except CallRefused as error:
+                    return LaunchResult(order, refusal=error.refusal)
+                if placement.zone is not None:
+                    taken[order.fleet_id].add(placement.zone)
+                return placement
 
-    def _answers(self, fleet_id: str, name: str) -> bool:
+            begun = [(order, begin(order)) for order in orders]
+            return each_of(begun, lambda each: self._started(*each))
+
+    def _started(self, order: LaunchOrder, begun: LaunchResult | Placement) -> LaunchResult:
+        if isinstance(begun, LaunchResult):
+            return begun
         try:
-            GatewayClient(self._control(fleet_id).address(name)).version()
-        except GatewayLost:
-            return False
-        except GatewayError:
-            return True  # Of another version.
-        return True
+            return LaunchResult(order, self._start(order, begun))
+        except GatewayError as error:
+            return LaunchResult(order, refusal=Refusal("bad request", str(error)))
 
-    def create(self, order: MachineOrder) -> Machine:
-        """Starts a process, or finds the one that was ordered with this token."""
-        record = self._record(order.fleet_id, order.name)
-        if record is not None and self._lives(order.fleet_id, order.name, record):
-            if record["token"] != order.token:
-                raise GatewayError(f"fleet {order.fleet_id} has another machine {order.name}")
-            return _machine(order.fleet_id, order.name, record)
-        folder = self._journal.path(order.fleet_id)
-        control = self._control(order.fleet_id, make=True)
-        arguments = ["--control", self._control_address(order, control), "--lease-s", str(order.lease_s)]
+    def _start(self, order: LaunchOrder, placement: Placement) -> Machine:
+        folder = self._folder / order.fleet_id
+        control = self._control(folder, make=True)
+        arguments = ["--control", self._control_address(order, control), "--lease-s", str(order.lease.seconds)]
         if order.controller is not None:
             arguments += ["--controller", order.controller]
-        if order.dialled:
-            arguments += ["--data", order.listen or self._listen(order)]
+        if order.peers:
+            arguments += ["--data", order.network.listen or f"{placement.address}:0"]
         arguments += ["--identity", order.identity] if order.identity else ["--plain"]
         logs = self._logs or folder / "logs"
         private_folder(logs)
-        log_file = str(logs / f"{order.name}.log")
-        enter = self._enter(order)
+        mark = machine_mark(self.kind, order, placement, folder, logs, arguments[1])
+        environment = os.environ if order.needs_stores else relay_environment(os.environ)
         process = GatewayProcess(
             self._binary,
             order.name,
             arguments,
-            log_file,
+            mark["log"],
             control.descriptors,
-            enter,
-            None if order.reaches_stores else relay_environment(os.environ),
+            placement.enter,
+            {**environment, MACHINE_VARIABLE: json.dumps(mark)},
         )
         started = find_process(process.pid)
-        if process.exit_code is not None:
-            # A record without a start time would name a process id that may soon be anybody's.
-            process.kill()
-            raise GatewayError(f"gateway {order.name} did not start: {process.log_tail()}")
-        self._children[order.fleet_id, order.name] = process
-        found = {
-            **started.document(),
-            "pid_namespace": pid_namespace(),
-            "token": order.token,
-            "region": order.region,
-        }
-        try:
-            self._write_record(order, found)
-        except BaseException:
-            process.kill()
-            raise
-        return _machine(order.fleet_id, order.name, found)
+        _wait_marked(started)
+        machine = self._machine(started, mark)
+        self._children[machine.id] = _Child(process, machine, mark)
+        return machine
 
-    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
-        """Waits for the readiness line of a child; asks the control socket of a process that another client started."""
-        child = self._children.get((machine.fleet_id, machine.name))
-        control = self._control(machine.fleet_id).address(machine.name)
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        """Return those whose processes live, and those that ended and were started by this object."""
+        found: dict[str, Machine] = {}
+        for process, mark in marked_processes(MACHINE_VARIABLE):
+            with suppress(
+                KeyError, TypeError, AttributeError, OSError
+            ):  # Another version wrote it, or its folder is gone.
+                if tags.items() <= mark["tags"].items():
+                    found[_id_of(process)] = self._machine(process, mark)
+        for machine_id, child in list(self._children.items()):
+            if machine_id not in found and tags.items() <= child.machine.tags.items():
+                found[machine_id] = child.present()
+        if tags.keys() == {FLEET_TAG}:
+            living = {machine.name for machine in found.values() if not machine.ended}
+            for machine in self._elsewhere(tags[FLEET_TAG], living):
+                found[machine.id] = machine
+        return tuple(sorted(found.values(), key=lambda machine: (machine.name, machine.id)))
+
+    def _elsewhere(self, fleet_id: str, seen: Collection[str]) -> Iterator[Machine]:
+        """Yield the machines of a fleet that answer at their sockets, but run in a PID namespace that we cannot see."""
+        folder = self._folder / fleet_id
+        for name in socket_names(folder):
+            if name not in seen and answers(control := self._control(folder).address(name)):
+                yield Machine(
+                    f"{SOCKET_ID}{fleet_id}/{name}",
+                    name,
+                    "",
+                    control=control,
+                    tags={FLEET_TAG: fleet_id, NAME_TAG: name},
+                )
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        """Let them end by themselves, all at the same time, and kill those that do not within `grace_s`."""
+        wanted = list(dict.fromkeys(ids))
+        sockets = [machine_id for machine_id in wanted if machine_id.startswith(SOCKET_ID)]
+        endings = [self._ending(machine_id) for machine_id in wanted if machine_id not in sockets]
+        if sockets:
+            each_of(sockets, self._let_lapse)
+        _end_within(endings, grace_s)
+        ended = {ending.id: ending.finish() for ending in endings}
+        if sockets:
+            ended |= {answer.id: answer for answer in each_of(sockets, self._wait_lapsed)}
+        if not self._children:
+            self._close_controls()
+        return [ended[machine_id] for machine_id in wanted]
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Return all machines of this user on this host."""
+        return tuple(
+            Leftover(machine.id, "machine", machine.region, machine.tags)
+            for machine in self.machines({})
+            if not machine.ended
+        )
+
+    def host(self, machine: Machine) -> Host | None:
+        """Return access to a process that this object started, or that lives in this PID namespace."""
+        child = self._children.get(machine.id)
+        process = _process(machine.id)
+        if process is None:
+            return None
         if child is not None:
-            if not child.control:
-                child.wait_ready(timeout_s)
-            # A socket's path may hold only for the child, which inherited the folder's descriptor.
-            reached = control if child.control.startswith("unix:") else child.control
-            return GatewayAddress(reached, child.data_address)
-        process, deadline_s = _process(machine), time.monotonic() + timeout_s
-        while process.alive and time.monotonic() < deadline_s:
-            try:
-                return GatewayAddress(control, GatewayClient(control).version().get("data_address"))
-            except GatewayLost:
-                time.sleep(POLL_S)
-        raise GatewayError(f"gateway {machine.name} was not ready within {timeout_s:.0f} s")
+            return ProcessHost(process, child.mark, child.process)
+        mark = mark_of(process, MACHINE_VARIABLE)
+        return None if mark is None else ProcessHost(process, mark, None)
 
-    def delete(
-        self,
-        machines: Sequence[Machine],
-        *,
-        grace_s: float = STOP_S,
-        on_gone: Callable[[Machine], None] | None = None,
-    ) -> None:
-        """Lets them end by themselves, all at the same time, and kills those that do not within `grace_s`."""
-        elsewhere = [machine for machine in machines if _is_elsewhere(machine)]
-        waiting = [_Ending(machine, self._children.pop(_key(machine), None)) for machine in machines]
-        waiting = [ending for ending in waiting if ending.machine not in elsewhere]
+    def _ending(self, machine_id: str) -> _Ending:
+        child = self._children.pop(machine_id, None)
+        process = _process(machine_id)
+        if child is not None:
+            return _Ending(machine_id, process, child.process, child.present().ended_unix_s)
+        if process is None or mark_of(process, MACHINE_VARIABLE) is None:
+            return _Ending(machine_id, None, None, None)
+        return _Ending(machine_id, process, None, None)
 
-        def forget(machine: Machine) -> None:
-            with suppress(OSError):
-                self._record_path(machine.fleet_id, machine.name).unlink()
-            if on_gone is not None:
-                on_gone(machine)
+    def _machine(self, process: RunningProcess, mark: Mapping[str, Any]) -> Machine:
+        tags = mark["tags"]
+        lease = Lease(mark["lease_s"], mark["owner"])
+        control = mark["control"]
+        with suppress(OSError):  # The folder of its fleet may be gone; it can still be ended.
+            control = control or self._control(Path(mark["fleet_folder"])).address(tags[NAME_TAG])
+        return Machine(
+            _id_of(process),
+            tags[NAME_TAG],
+            mark["region"],
+            mark["type"],
+            mark["zone"],
+            mark["spot"],
+            launched_unix_s=mark["launched_unix_s"],
+            running_unix_s=mark["launched_unix_s"],
+            addresses=mark["addresses"],
+            control=control,
+            lease=lease,
+            tags=tags,
+        )
 
-        for machine in elsewhere:
-            self._let_lapse(machine)
-        if grace_s > 0:
-            for ending in waiting:
-                ending.begin()
-        deadline_s = time.monotonic() + grace_s
-        while waiting:
-            for ending in [ending for ending in waiting if ending.over]:
-                waiting.remove(ending)
-                ending.finish()
-                forget(ending.machine)
-            if time.monotonic() >= deadline_s:
-                break
-            if waiting:
-                time.sleep(POLL_S)
-        for ending in waiting:
-            ending.kill()
-        for ending in waiting:
-            ending.finish()
-            forget(ending.machine)
-        for machine in elsewhere:
-            self._wait_lapsed(machine)
-            forget(machine)
-        for fleet_id in {machine.fleet_id for machine in machines}:
-            if not any(key[0] == fleet_id for key in self._children) and (
-                control := self._controls.pop(fleet_id, None)
-            ):
-                control.close()
-
-    def _let_lapse(self, machine: Machine) -> None:
+    def _let_lapse(self, machine_id: str) -> None:
         """End a process of another PID namespace, which no signal of ours reaches: by a lease of a second."""
         with suppress(GatewayError):
-            GatewayClient(self._control(machine.fleet_id).address(machine.name)).renew_lease(1, LAPSE_S)
+            GatewayClient(self._socket(machine_id)).renew_lease(1, LAPSE_S)
 
-    def _wait_lapsed(self, machine: Machine) -> None:
+    def _wait_lapsed(self, machine_id: str) -> Ended:
         deadline_s = time.monotonic() + STOP_S
-        while self._answers(machine.fleet_id, machine.name):
+        while answers(self._socket(machine_id)):
             if time.monotonic() >= deadline_s:
-                raise GatewayError(
-                    f"machine {machine.name} of fleet {machine.fleet_id} runs in another PID namespace and did not end "
-                    f"within {STOP_S:.0f} s",
-                    hint="run `tradewind fleet down` where it was started, or on the host",
-                )
+                words = f"{machine_id.removeprefix(SOCKET_ID)} runs in another PID namespace and did not end within"
+                return Ended(machine_id, refusal=Refusal("permission", f"{words} {STOP_S:.0f} s", ELSEWHERE))
             time.sleep(POLL_S)
+        return Ended(machine_id, time.time())
 
-    def last_words(self, machine: Machine, timeout_s: float) -> str:
-        """Its exit code or signal, and the last line of its log."""
-        child = self._children.get((machine.fleet_id, machine.name))
-        if child is None and _is_elsewhere(machine):
-            return "it runs in another PID namespace"
-        if child is None:
-            return "it still runs" if _process(machine).alive else "it is gone"
-        code = child.wait_exit(timeout_s)
-        how = "it still runs" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
-        log = child.log_tail()
-        return f"{how}: {log.splitlines()[-1]}" if log else how
+    def _socket(self, machine_id: str) -> str:
+        fleet_id, _, name = machine_id.removeprefix(SOCKET_ID).partition("/")
+        return self._control(self._folder / fleet_id).address(name)
 
-    def _control(self, fleet_id: str, *, make: bool = False) -> ControlFolder:
-        if fleet_id not in self._controls:
-            self._controls[fleet_id] = ControlFolder(self._journal.path(fleet_id), make=make)
-        return self._controls[fleet_id]
+    def _control(self, fleet_folder: Path, *, make: bool = False) -> ControlFolder:
+        key = str(fleet_folder)
+        if key not in self._controls:
+            self._controls[key] = ControlFolder(fleet_folder, make=make)
+        return self._controls[key]
 
-    def _record_path(self, fleet_id: str, name: str) -> Path:
-        return self._journal.path(fleet_id) / MACHINES / f"{name}.json"
-
-    def _record(self, fleet_id: str, name: str) -> dict[str, Any] | None:
-        """Return the record of a machine, or None. Raises GatewayError if it cannot be trusted."""
-        path = self._record_path(fleet_id, name)
-        try:
-            require_own(path)
-            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            started, wanted = record["started"], (record["pid"], record["pid_namespace"], record["token"])
-            if started is None and find_process(os.getpid()).started is not None:
-                raise ValueError("it has no start time, so its process id may belong to another process")
-            if not all(isinstance(number, int) for number in (*wanted[:2], started or 0)):
-                raise ValueError("its process id is not a number")
-        except FileNotFoundError:
-            return None
-        except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
-            raise GatewayError(f"{path} cannot be used: {error}", hint="inspect the file, then remove it") from error
-        return record
-
-    def _write_record(self, order: MachineOrder, record: dict[str, Any]) -> None:
-        path = self._record_path(order.fleet_id, order.name)
-        private_folder(path.parent)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(record), encoding="utf-8")
-        fresh.replace(path)
+    def _close_controls(self) -> None:
+        for key in list(self._controls):
+            with suppress(KeyError):
+                self._controls.pop(key).close()
 
 
 @dataclass(frozen=True, slots=True)
-class _Ending:
-    """A process of this PID namespace that is to end. `child` is None where another client started it."""
+class ProcessHost:
+    """Access to a machine that is a process of this host."""
 
-    machine: Machine
+    process: RunningProcess
+    mark: Mapping[str, Any]
     child: GatewayProcess | None
 
-    @property
-    def over(self) -> bool:
-        """True if it is gone."""
-        return not _process(self.machine).alive if self.child is None else self.child.exit_code is not None
+    def put(self, name: str, content: bytes) -> str:
+        """Write a file into the folder of the machine's fleet, which is removed with the fleet."""
+        folder = private_folder(Path(self.mark["fleet_folder"], "files", self.mark["tags"][NAME_TAG]))
+        path = folder / Path(name).name
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
+        with open(descriptor, "wb") as file:
+            file.write(content)
+        return str(path)
+
+    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
+        """Run a command where the machine is: its network, but files and users of this host."""
+        try:
+            done = subprocess.run(
+                [*self.mark["enter"], *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout_s,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            return NOT_FOUND, str(error)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise GatewayError(f"{words[0]} cannot be run on {self.mark['tags'][NAME_TAG]}: {error}") from error
+        return done.returncode, done.stdout[-OUTPUT_BYTES_MAX:].decode(errors="replace")
+
+    def log_tail(self, bytes_max: int) -> str:
+        """Return the end of the gateway's log."""
+        return log_tail(self.mark["log"], bytes_max)
+
+    def ending(self, timeout_s: float) -> str | None:
+        """Return its exit code or signal, if this process started it, and the last line of its log."""
+        if self.child is None:
+            return "it is gone" if self.process.wait(timeout_s) else None
+        return self.child.ending(timeout_s)
+
+
+class _Child:
+    """A process that this one started: only its parent learns how it ended."""
+
+    def __init__(self, process: GatewayProcess, machine: Machine, mark: Mapping[str, Any]) -> None:
+        self.process, self.machine, self.mark = process, machine, mark
+
+    def present(self) -> Machine:
+        """Return the machine as it is now. It ended when this was noticed first."""
+        if not self.machine.ended and self.process.exit_code is not None:
+            self.process.kill()  # It is gone: this closes its pipes.
+            self.machine = replace(self.machine, ended=True, ended_unix_s=time.time())
+        return self.machine
+
+
+class _Ending:
+    """A machine that is to end. `process` is None if there is none, `child` if another process started it."""
+
+    def __init__(
+        self,
+        machine_id: str,
+        process: RunningProcess | None,
+        child: GatewayProcess | None,
+        ended_unix_s: float | None,
+    ) -> None:
+        self.id, self._process, self._child = machine_id, process, child
+        self._ended_unix_s = ended_unix_s
+
+    def is_over(self) -> bool:
+        """Return whether it is gone."""
+        if self._process is None:
+            return True
+        over = not self._process.alive if self._child is None else self._child.exit_code is not None
+        if over and self._ended_unix_s is None:
+            self._ended_unix_s = time.time()
+        return over
 
     def begin(self) -> None:
         """Ask it to end by itself."""
-        if self.child is not None:
-            self.child.begin_stop()
-        else:
-            _process(self.machine).signal(signal.SIGTERM)
+        if self._child is not None:
+            self._child.begin_stop()
+        elif self._process is not None:
+            self._process.signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL to its process group."""
-        _process(self.machine).signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.signal(signal.SIGKILL)
 
-    def finish(self) -> None:
+    def finish(self) -> Ended:
         """Wait for the end of a process that was killed or has ended."""
-        if self.child is not None:
-            self.child.kill()
-        else:
-            _process(self.machine).wait(STOP_S)
+        if self._child is not None:
+            self._child.kill()
+        elif self._process is not None:
+            self._process.wait(STOP_S)
+        if not self.is_over():
+            return Ended(self.id, refusal=Refusal("transient", f"it did not end within {STOP_S:.0f} s of SIGKILL"))
+        return Ended(self.id, self._ended_unix_s)
+
+
+def _end_within(endings: Sequence[_Ending], grace_s: float) -> None:
+    """Let processes end by themselves, all at the same time, and kill those that live after `grace_s`."""
+    if grace_s > 0:
+        for ending in endings:
+            ending.begin()
+    deadline_s = time.monotonic() + grace_s
+    waiting = [ending for ending in endings if not ending.is_over()]
+    while waiting and time.monotonic() < deadline_s:
+        time.sleep(POLL_S)
+        waiting = [ending for ending in waiting if not ending.is_over()]
+    for ending in waiting:
+        ending.kill()
 
 
 def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -350,23 +438,43 @@ def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _machine(fleet_id: str, name: str, record: dict[str, Any]) -> Machine:
-    identity = f"{record['pid']}@{record['started'] or ''}"
-    if record["pid_namespace"] != pid_namespace():
-        return Machine(fleet_id, name, record["region"], f"{record['pid_namespace']}/{identity}")
-    return Machine(fleet_id, name, record["region"], identity, record["pid"])
+def machine_mark(
+    kind: str, order: LaunchOrder, placement: Placement, fleet_folder: Path, logs: Path, control: str
+) -> dict[str, Any]:
+    """Return what the environment of a machine says of it, as JSON."""
+    return {
+        "kind": kind,
+        "region": order.region,
+        "zone": placement.zone,
+        "type": order.type,
+        "spot": order.spot,
+        "addresses": {placement.network: placement.address},
+        "launched_unix_s": time.time(),
+        "lease_s": order.lease.seconds,
+        "owner": order.lease.owner,
+        "fleet_folder": str(fleet_folder),
+        # The path of a socket may hold only in this process: it is found in the folder.
+        "control": None if control.startswith("unix:") else control,
+        "log": str(logs / f"{order.name}.log"),
+        "enter": placement.enter,
+        "tags": order.tags,
+    }
 
 
-def _key(machine: Machine) -> tuple[str, str]:
-    """Under which a child is known."""
-    return machine.fleet_id, machine.name
+def _wait_marked(process: RunningProcess) -> None:
+    """Wait until a process that was just started has its own environment, which the kernel sets up last."""
+    deadline_s = time.monotonic() + MARKED_S
+    while process.alive and mark_of(process, MACHINE_VARIABLE) is None and time.monotonic() < deadline_s:
+        time.sleep(0.001)
 
 
-def _is_elsewhere(machine: Machine) -> bool:
-    """Return whether it is a process of another PID namespace: its process id is nothing to us."""
-    return "/" in machine.id
+def _id_of(process: RunningProcess) -> str:
+    return f"{process.pid}@{process.started or ''}"
 
 
-def _process(machine: Machine) -> RunningProcess:
-    pid, _, started = machine.id.partition("@")
+def _process(machine_id: str) -> RunningProcess | None:
+    """Return the process of a machine; None for an id that names none."""
+    pid, _, started = machine_id.partition("@")
+    if not (pid.isdecimal() and (started.isdecimal() or not started)):
+        return None
     return RunningProcess(int(pid), int(started) if started else None)

@@ -1,110 +1,329 @@
-"""Interface of a provider of machines. A machine runs one gateway."""
+"""Interface of a provider: what it rents out, and the calls that start, list and end machines.
+
+A provider is one file of `fleet/providers`. Its calls may block; the fleet runs each in a thread under a time limit. A
+call is about many machines and never handles them one after the other. A provider keeps nothing that it could not find
+again by the tags of its machines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
-from tradewind.gateway.process import STOP_S
-from tradewind.model.plan import GatewayAddress
+from tradewind.errors import GatewayError
 
-__all__ = ["Capabilities", "Machine", "MachineOrder", "Provider"]
+__all__ = [
+    "ANY_TYPE",
+    "FLEET_TAG",
+    "GENERATION_TAG",
+    "KEY_TAG",
+    "NAME_TAG",
+    "OWNER_TAG",
+    "Billing",
+    "CallRefused",
+    "Ended",
+    "Home",
+    "Host",
+    "LaunchOrder",
+    "LaunchResult",
+    "Lease",
+    "Leftover",
+    "Machine",
+    "NetworkChoice",
+    "Offer",
+    "Provider",
+    "Quota",
+    "Refusal",
+    "RefusalKind",
+    "Role",
+]
+
+#: Tags of every machine. Names and values are letters, digits and `-`, at most 63 of them: every cloud takes them.
+FLEET_TAG = "tradewind-fleet"
+NAME_TAG = "tradewind-machine"
+KEY_TAG = "tradewind-order"
+GENERATION_TAG = "tradewind-generation"
+OWNER_TAG = "tradewind-owner"
+
+#: Type of an offer that stands for every machine type: of emulated machines.
+ANY_TYPE = "any"
+
+RefusalKind = Literal["permission", "quota", "capacity", "throttled", "bad request", "transient"]
+Role = Literal["source", "relay", "sink", "probe"]
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
-    """Capacity of a provider."""
+class Refusal:
+    """Why a provider did not do something. An error that no rule classifies is `transient`, never `capacity`."""
 
-    machines: Mapping[str, int] | None = None
-    """Maximum machines of one fleet by region, and no other regions; None for no limit."""
+    kind: RefusalKind
+    reason: str
+    """In the provider's own words, one line."""
+    action: str | None = None
+    """For `permission`: the action that is missing, such as `ec2:CreateFleet`."""
+    retry_after_s: float | None = None
+    """For `throttled`: the wait that the provider asks for."""
+
+
+class CallRefused(GatewayError):
+    """A provider refused a whole call."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        needed = None if refusal.action is None else f"the missing permission is {refusal.action}"
+        super().__init__(refusal.reason, hint=needed)
+        self.refusal = refusal
 
 
 @dataclass(frozen=True, slots=True)
-class MachineOrder:
+class Billing:
+    """When a machine begins to cost, and how its time is counted."""
+
+    unit_s: float = 1.0
+    """Billed time is rounded up to a multiple of this."""
+    least_s: float = 0.0
+    """Minimum billed time."""
+    begins: Literal["launched", "running"] = "launched"
+    """The event from which a machine is billed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A machine that can be rented in a region."""
+
+    region: str
+    type: str
+    spot: bool = False
+    usd_per_s: float = 0.0
+    price_source: str = ""
+    billing: Billing = field(default_factory=Billing)
+    egress_gbps: float = float("inf")
+    """Cap on what one machine sends; infinite if no limit is known, as is `ingress_gbps`."""
+    ingress_gbps: float = float("inf")
+    boot_s: float = 0.0
+    """Time from the order until a gateway answers."""
+    zones: tuple[str, ...] = ()
+    """Zones in which the type is offered; empty if the region has none."""
+    left: int | None = None
+    """How many more of it the account may start; None if there is no limit, or it is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Limit on the machines of a region, and how many of them are in use, by whomever."""
+
+    most: int
+    used: int = 0
+
+    @property
+    def left(self) -> int:
+        """Machines that can still be started."""
+        return max(0, self.most - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A machine ends by itself `seconds` after its launch or its last renewal. `owner` says who may renew it."""
+
+    seconds: int
+    owner: str
+    """Host id, boot id, process id and start time of the owner, as `owner.Owner.label`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkChoice:
+    """How a machine is attached to networks. None lets the provider choose."""
+
+    listen: str | None = None
+    """Address where its gateway listens for others, `ip:port`."""
+    network: str | None = None
+    """Name of the network, such as a VPC or subnet."""
+    public_address: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOrder:
     """One machine that a fleet needs.
 
-    The same fleet, name and `token` always mean the same machine: a repeated order returns the same machine.
+    The same `key` always means the same machine: a repeated order returns the machine that is there.
     """
 
     fleet_id: str
     name: str
     """Name of its gateway: a DNS label, unique in the fleet."""
     region: str
-    token: str
-    lease_s: int
-    """Duration of the lease [s]; the machine ends if the lease is not renewed within it."""
-    ordinal: int = 0
-    """Index of the machine in its region, from 0. The lead runs on the first: no bytes pass through it."""
-    dialled: bool = False
-    """True if other gateways connect to it."""
-    listen: str | None = None
-    """Address where it listens for them, `ip:port`; None lets the provider choose."""
-    reaches_stores: bool = True
+    key: str
+    generation: int
+    """Number of the intent that wants the machine; see `FleetJournal.intend`."""
+    lease: Lease
+    role: Role = "relay"
+    type: str | None = None
+    """Machine type; None lets the provider choose."""
+    zone: str | None = None
+    spot: bool = False
+    peers: tuple[str, ...] = ()
+    """Names of the gateways that connect to it, for firewall rules. Without any it listens to nobody."""
+    needs_stores: bool = True
     """True if it lists, reads or writes a store, and so needs the credentials for one. A relay does not."""
+    network: NetworkChoice = field(default_factory=NetworkChoice)
     identity: str | None = None
     """Folder with its certificate and key; None if there are no hops, or plain ones."""
     controller: str | None = None
     """Name in the fleet's certificates of the peer that may control it over TCP; None if there are no certificates."""
+    join: Mapping[str, Any] | None = None
+    """Document with which its gateway joins the fleet; a cloud passes it as user data, so it has no secrets."""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Tags of the machine, by which it is found without local state."""
+        return {
+            FLEET_TAG: self.fleet_id,
+            NAME_TAG: self.name,
+            KEY_TAG: self.key,
+            GENERATION_TAG: str(self.generation),
+            OWNER_TAG: self.lease.owner,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that was ordered, and runs or will soon. `id` is the provider's own name for it."""
+    """A rented unit: a VM, a pod, a host, a process. `id` is the provider's own name for it."""
 
-    fleet_id: str
+    id: str
     name: str
     region: str
+    type: str | None = None
+    zone: str | None = None
+    spot: bool = False
+    launched_unix_s: float | None = None
+    """Times as the provider reports them; None if it does not, or not yet."""
+    running_unix_s: float | None = None
+    ended_unix_s: float | None = None
+    ended: bool = False
+    """True if the provider says that it has ended. A machine that is not listed has ended too, after `settles_s`."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Its address on each of its networks, by the network's name."""
+    control: str | None = None
+    """Where this host reaches the control API of its gateway (`unix:PATH`, `ip:port`); None while that is unknown."""
+    lease: Lease | None = None
+    """The lease that it was launched with."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """The answer to one order: a machine, or why there is none."""
+
+    order: LaunchOrder
+    machine: Machine | None = None
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The answer to the termination of one machine. Without `refusal` it is gone, or was gone before."""
+
     id: str
-    pid: int | None = None
-    """Process id, if the machine is a process of this host."""
+    ended_unix_s: float | None = None
+    """End as the provider reports it; None for a machine that it does not know."""
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something of ours that costs money or is clutter: a machine, an address, a disk, a folder."""
+
+    id: str
+    """What `terminate` takes."""
+    kind: str
+    region: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where the lead of a fleet runs: beside the client. It is not a machine: never ordered, charged or leased.
+
+    `enter` are the words of a command that becomes the one behind it, there; `address` is where gateways can reach it.
+    """
+
+    enter: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+
+
+class Host(Protocol):
+    """Access to a machine, where that is possible. All calls raise GatewayError."""
+
+    def put(self, name: str, content: bytes) -> str:
+        """Write a file of mode 0700 that ends with the machine, and return its path there."""
+        ...
+
+    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
+        """Run a command; return its exit code and its output, both streams together. One that is missing fails."""
+        ...
+
+    def log_tail(self, bytes_max: int) -> str:
+        """Return the end of what the gateway wrote to its standard error."""
+        ...
+
+    def ending(self, timeout_s: float) -> str | None:
+        """Describe how the gateway ended, waiting for it up to the timeout; None if it still runs."""
+        ...
 
 
 class Provider(Protocol):
-    """Starts and ends machines. It keeps nothing in memory that it could not find again with a query."""
+    """Rents out machines. Each call raises CallRefused if it is refused as a whole."""
 
-    kind: str
-    """`local`, `sky`, …"""
+    @property
+    def kind(self) -> str:
+        """`local`, `sky`, …: the name of its file."""
+        ...
 
-    def capabilities(self) -> Capabilities:
-        """Capacity that can be ordered."""
+    @property
+    def settles_s(self) -> float:
+        """Time after which `machines` shows every change; 0 if it always does."""
         ...
 
     def document(self) -> dict[str, Any]:
-        """Facts that a later process needs to make this provider again. No secrets."""
+        """Facts that a later process needs to connect to this provider again. No secrets."""
         ...
 
-    def machines(self, fleet_id: str) -> tuple[Machine, ...]:
-        """The living machines of a fleet, whoever ordered them. Empty for a fleet that nobody knows."""
+    def home(self, region: str) -> Home:
+        """Return where the client is said to be, for a fleet whose source is in `region`."""
         ...
 
-    def create(self, order: MachineOrder) -> Machine:
-        """Begins to start a machine, or finds the one that was ordered with this token.
+    def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
+        """Return what can be rented in these regions, the cheapest first within each."""
+        ...
 
-        Raises GatewayError if it cannot be started, or if the fleet has another machine of that name.
+    def quota(self, region: str) -> Quota | None:
+        """Return the limit on machines in a region; None if there is none, or it cannot be read."""
+        ...
+
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        """Start machines, all at the same time, and return one result per order. Some may be refused, and only those.
+
+        A machine that is there already by its key is returned and not started again.
         """
         ...
 
-    def wait_ready(self, machine: Machine, timeout_s: float) -> GatewayAddress:
-        """Wait until its gateway answers. Raises GatewayError if it ends before, or does not answer in time."""
-        ...
-
-    def delete(
-        self,
-        machines: Sequence[Machine],
-        *,
-        grace_s: float = STOP_S,
-        on_gone: Callable[[Machine], None] | None = None,
-    ) -> None:
-        """Ends machines and returns when they are gone; those that are gone already are no error.
-
-        All gateways together have `grace_s` seconds to put down what they hold; with 0 they are killed at once.
-        `on_gone` is called for each machine as soon as it is gone, because it is paid for until then.
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        """Return the machines that have all these tags, whoever ordered them; those that ended are listed as such, or
+        not at all.
         """
         ...
 
-    def last_words(self, machine: Machine, timeout_s: float) -> str:
-        """Describe how a machine ended that should be running, for an error message; waits for its end up to the
-        timeout.
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        """End machines, all at the same time, with everything that belongs to them, and return one answer per id.
+
+        Gateways have `grace_s` seconds to put down what they hold. Ending a machine that is gone is no error.
         """
+        ...
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Return everything of ours that the provider has, also what belongs to fleets in use."""
+        ...
+
+    def host(self, machine: Machine) -> Host | None:
+        """Return access to a machine; None where there is none."""
         ...

@@ -54,9 +54,9 @@ class GatewayClient:
         identity = None if identities is None else FleetIdentity(identities, CLIENT_NAME, name)
         return cls(deployment.addresses[name].control, identity)
 
-    def version(self) -> dict[str, Any]:
+    def version(self, timeout_s: float = REQUEST_S) -> dict[str, Any]:
         """`GET /v1/version`. Raises GatewayError if the gateway speaks another major version of the contract."""
-        answer: dict[str, Any] = json.loads(self._request("GET", "/v1/version"))
+        answer: dict[str, Any] = json.loads(self._request("GET", "/v1/version", timeout_s=timeout_s))
         require_contract(answer["gateway"], answer["contract"])
         return answer
 

@@ -127,10 +127,7 @@ class GatewayProcess:
 
     def log_tail(self) -> str:
         """The end of what it wrote to standard error."""
-        with suppress(OSError), open(self.log_file, "rb") as log:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
-            return log.read().decode(errors="replace").strip()
-        return ""
+        return log_tail(self.log_file, TAIL_BYTES)
 
     def wait_exit(self, timeout_s: float) -> int | None:
         """Its exit code once it has ended; None if it still runs after `timeout_s`."""
@@ -138,6 +135,15 @@ class GatewayProcess:
             return self._reaped(self._process.wait(timeout_s))
         except subprocess.TimeoutExpired:
             return None
+
+    def ending(self, timeout_s: float) -> str | None:
+        """Describe how it ended: its exit code or signal, and the last line of its log. None if it still runs."""
+        code = self.wait_exit(timeout_s)
+        if code is None:
+            return None
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        log = self.log_tail()
+        return f"{how}: {log.splitlines()[-1]}" if log else how
 
     def begin_stop(self) -> None:
         """Closes its standard input: it ends by itself."""
@@ -166,3 +172,11 @@ class GatewayProcess:
     def _close_output(self) -> None:
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+def log_tail(log_file: str, bytes_max: int) -> str:
+    """Return the end of a gateway's log."""
+    with suppress(OSError), open(log_file, "rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - bytes_max))
+        return log.read().decode(errors="replace").strip()
+    return ""

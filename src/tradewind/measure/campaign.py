@@ -135,7 +135,7 @@ class Campaign:
         if self._after_round_usd(0, sent, self._boot_s) > budget_usd:
             return
         launched_s = clock()
-        settings = FleetSettings(ready_s=min(READY_S, self._affordable_s(budget_usd)))
+        settings = FleetSettings(ready_s=min(READY_S, self._affordable_s(budget_usd)), led=False)
         fleet = Fleet(provider, journal, ring_of(self.regions), binary, purpose="measure", settings=settings)
         try:
             deployment = fleet.deployment()

@@ -12,7 +12,7 @@ from tradewind.catalog.load import catalog_folder, load_catalog
 from tradewind.catalog.user_files import write_links
 from tradewind.errors import UsageError
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.sky import SkyProvider
+from tradewind.fleet.providers import make_provider
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.gateway.binary import find_gateway
 from tradewind.measure.campaign import Campaign, MeasuredLink, RegionPair, figure_of
@@ -46,7 +46,8 @@ def measure_sky(
     """Measure on a running sky, and yield each link as soon as it is known. Errors are those of `Campaign.run`."""
     journal = FleetJournal(state_home(state_dir))
     binary = gateway or find_gateway()
-    yield from campaign.run(SkyProvider(sky, binary, journal), journal, binary, max_cost_usd=max_cost_usd)
+    provider = make_provider({"kind": "sky", "sky": str(sky.folder)}, binary, journal)
+    yield from campaign.run(provider, journal, binary, max_cost_usd=max_cost_usd)
 
 
 def write_measured(path: str, links: Sequence[MeasuredLink], settings: ProbeSettings, sky_file: str) -> None:

@@ -66,10 +66,19 @@ class MachinePrice:
     source: str = ""
     billed_s_min: float = 0.0
     """Minimum billed time of a machine."""
+    billed_unit_s: float = 0.0
+    """Billed time is rounded up to a multiple of this; 0 for no rounding."""
 
     def usd(self, lasting_s: float) -> float:
         """Return the cost of a machine for this time."""
-        return self.usd_per_s * max(lasting_s, self.billed_s_min)
+        return self.usd_per_s * billed_s(lasting_s, self.billed_s_min, self.billed_unit_s)
+
+
+def billed_s(lasting_s: float, least_s: float, unit_s: float) -> float:
+    """Return the time that a provider bills for a machine that lived for `lasting_s`."""
+    if unit_s <= 0:
+        return max(lasting_s, least_s)
+    return max(math.ceil(lasting_s / unit_s - ROUNDING) * unit_s, least_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +145,10 @@ class JobPrices:
 
 @dataclass(frozen=True, slots=True)
 class MachineUse:
-    """One machine from launch to end, in Unix time. It is launched when it is ordered, so its start is paid for."""
+    """One machine from launch to end, in Unix time, as its provider reports them.
+
+    Without a report it is launched when it is ordered, so its start is paid for.
+    """
 
     run: int
     fleet: str
@@ -148,6 +160,22 @@ class MachineUse:
     usd_per_s: float = 0.0
     source: str = ""
     billed_s_min: float = 0.0
+    billed_unit_s: float = 0.0
+
+    @classmethod
+    def of(cls, run: int, fleet: str, name: str, region: str, launched_s: float, price: MachinePrice) -> MachineUse:
+        """Return a machine that has just been launched, at this price."""
+        return cls(run, fleet, name, region, launched_s).at(price)
+
+    def at(self, price: MachinePrice) -> MachineUse:
+        """Return it at another price."""
+        return replace(
+            self,
+            usd_per_s=price.usd_per_s,
+            source=price.source,
+            billed_s_min=price.billed_s_min,
+            billed_unit_s=price.billed_unit_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +237,9 @@ class Ledger:
         if self.earlier_usd:
             lines.append(LedgerLine(0, "machine", "earlier runs", self.earlier_usd, "USD", 1.0, OLD_JOB_SOURCE))
         for use in self.machines:
-            billed_s = max(self.end_of(use, now_s) - use.launched_s, use.billed_s_min)
+            lasting_s = billed_s(self.end_of(use, now_s) - use.launched_s, use.billed_s_min, use.billed_unit_s)
             what = f"{use.name} in {use.region}"
-            lines.append(LedgerLine(use.run, "machine", what, billed_s, "s", use.usd_per_s, use.source))
+            lines.append(LedgerLine(use.run, "machine", what, lasting_s, "s", use.usd_per_s, use.source))
         tiers = _Tiers()
         for count in self.runs:
             lines += _egress_lines(count, self.prices.routes, tiers)

@@ -85,12 +85,8 @@ class Plan:
 
     @property
     def machines(self) -> tuple[PlannedGateway, ...]:
-        """Gateways with a machine of their own. A lead that no bytes pass stands on another gateway's."""
-        return tuple(gateway for gateway in self.gateways if not self.is_guest(gateway.name))
-
-    def is_guest(self, name: str) -> bool:
-        """Return whether a gateway stands on another one's machine: a lead that no bytes pass."""
-        return name == self.lead and all(name not in route.nodes for route in self.routes)
+        """Gateways with a machine: all but the lead, which runs beside the client."""
+        return tuple(gateway for gateway in self.gateways if gateway.name != self.lead)
 
     def stations(self) -> tuple[tuple[str, str], ...]:
         """Ordered pairs of distinct gateways that some route joins, without repeats."""

@@ -21,7 +21,8 @@ def read_ledger(database: Database, job_id: str) -> Ledger | None:
             (job_id,),
         )
         machines = database.rows(
-            "SELECT run, fleet, name, region, launched_unix_s, ended_unix_s, usd_per_s, source, billed_s_min"
+            "SELECT run, fleet, name, region, launched_unix_s, ended_unix_s, usd_per_s, source, billed_s_min,"
+            " billed_unit_s"
             " FROM ledger_machines WHERE job = ? ORDER BY number",
             (job_id,),
         )
@@ -58,8 +59,10 @@ def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) ->
             ledger.alive_s_max,
         ),
     )
+    # A machine that was ordered and refused is no longer one.
+    connection.execute("DELETE FROM ledger_machines WHERE job = ? AND number >= ?", (job_id, len(ledger.machines)))
     connection.executemany(
-        "INSERT OR REPLACE INTO ledger_machines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO ledger_machines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 job_id,
@@ -73,6 +76,7 @@ def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) ->
                 use.usd_per_s,
                 use.source,
                 use.billed_s_min,
+                use.billed_unit_s,
             )
             for number, use in enumerate(ledger.machines)
         ),

@@ -172,7 +172,8 @@ def _import_fleet(connection: sqlite3.Connection, folder: str, fleet_id: str) ->
     with suppress(OSError, ValueError):
         heartbeat_s = float(read_regular(os.path.join(folder, "heartbeat")))
     connection.execute(
-        "INSERT INTO fleets VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+        "INSERT INTO fleets (id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             fleet_id,
             str(record["purpose"]),

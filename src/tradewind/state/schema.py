@@ -106,8 +106,27 @@ CREATE TABLE imports (
 ) WITHOUT ROWID;
 """
 
+_FLEET_INTENTS = """
+ALTER TABLE fleets ADD COLUMN generation INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE fleets ADD COLUMN dismissed INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE attempts (
+    fleet TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    unix_s REAL NOT NULL,
+    name TEXT NOT NULL,
+    region TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    type TEXT,
+    zone TEXT,
+    action TEXT,
+    PRIMARY KEY (fleet, number)
+) WITHOUT ROWID;
+ALTER TABLE ledger_machines ADD COLUMN billed_unit_s REAL NOT NULL DEFAULT 0;
+"""
+
 #: Each brings a database from the version before it to the next one.
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS)
 #: Of the newest database that this version of the program reads.
 VERSION = len(MIGRATIONS)
 #: Tables with rows of single jobs, by the column `job`.

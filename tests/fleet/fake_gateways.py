@@ -6,7 +6,7 @@ import json
 import random
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -23,6 +23,10 @@ class FakeGateways:
     failing: float = 0.0
     #: Gateways that take requests and never answer.
     hanging: set[str] = field(default_factory=set)
+    #: Called with a gateway's name before it says its version.
+    on_version: Callable[[str], None] = lambda _: None
+    #: Part of the gateways that refuse to say it.
+    unready: float = 0.0
     over: threading.Event = field(default_factory=threading.Event)
     #: Name, path and body of each request that was answered with a success, in order.
     told: list[tuple[str, str, Any]] = field(default_factory=list)
@@ -38,6 +42,10 @@ class FakeGateways:
                 self.servers[name] = server
                 threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         return f"unix:{self.folder}/{name}"
+
+    def never_ready(self, name: str) -> bool:
+        with self.lock:
+            return self.rng.random() < self.unready
 
     def fails(self) -> bool:
         with self.lock:
@@ -57,6 +65,15 @@ def fake_gateways(folder: Path, rng: random.Random) -> Iterator[FakeGateways]:
             server.server_close()
 
 
+def lead_program(gateways: FakeGateways) -> str:
+    """A program that says that it is ready as a gateway would, and ends when its standard input does."""
+    script = gateways.folder / "program"
+    ready = json.dumps({"control": gateways.control("lead"), "gateway": "fake", "contract": 1})
+    script.write_text(f"#!/bin/sh\necho '{ready}'\nexec cat >/dev/null\n")
+    script.chmod(0o700)
+    return str(script)
+
+
 def _handler(gateways: FakeGateways, name: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -74,6 +91,13 @@ def _handler(gateways: FakeGateways, name: str) -> type[BaseHTTPRequestHandler]:
             self.reply(200, {})
 
         do_PUT = do_POST = answer  # noqa: N815
+
+        def do_GET(self) -> None:
+            gateways.on_version(name)
+            if gateways.never_ready(name):
+                self.reply(503, {"error": "too busy"})
+            else:
+                self.reply(200, {"gateway": "fake", "contract": 1, "data_address": "127.0.0.1:1"})
 
         def reply(self, status: int, document: Any) -> None:
             text = json.dumps(document).encode()

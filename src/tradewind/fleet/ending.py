@@ -1,0 +1,79 @@
+"""End machines and fleets, also those of other processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+from tradewind.errors import GatewayError, UsageError
+from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
+from tradewind.fleet.home import end_home
+from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Provider
+from tradewind.fleet.providers import make_provider
+from tradewind.gateway.process import STOP_S
+
+__all__ = ["end_fleet", "terminate"]
+
+#: A termination that a provider refuses for a moment is repeated so often, after waits that double from the first.
+TERMINATE_TRIES_MAX = 5
+TERMINATE_WAIT_S = 0.5
+
+
+def terminate(provider: Provider, ids: Collection[str], grace_s: float, in_flight: InFlight) -> list[Ended]:
+    """End machines, and return when the provider says that they are gone.
+
+    Raises GatewayError if some of them may still run.
+    """
+    left, done = list(ids), list[Ended]()
+    for tries in range(TERMINATE_TRIES_MAX):
+        answers = _try(provider, left, grace_s, in_flight)
+        done += [answer for answer in answers if answer.refusal is None]
+        refused = {answer.id: answer.refusal for answer in answers if answer.refusal is not None}
+        if not refused:
+            break
+        left, first = list(refused), next(iter(refused.values()))
+        if first.kind not in ("throttled", "transient") or tries == TERMINATE_TRIES_MAX - 1:
+            raise GatewayError(
+                f"{len(left)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
+                hint=first.action or "`tradewind fleet down` ends them; so do their leases",
+            )
+        time.sleep(max(first.retry_after_s or 0.0, TERMINATE_WAIT_S * 2**tries))
+    return done
+
+
+def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight) -> Sequence[Ended]:
+    try:
+        return in_flight.within(TERMINATE_S + grace_s, "terminate", lambda: provider.terminate(ids, grace_s=grace_s))
+    except CallRefused as error:
+        return [Ended(machine_id, refusal=error.refusal) for machine_id in ids]
+
+
+def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
+    """End the lead and the machines of a fleet whose client does not, and forget it; return how many machines lived.
+
+    Raises UsageError for a fleet of another host, GatewayError for a provider that this version does not know.
+    """
+    if record.ownership == "elsewhere":
+        raise UsageError(
+            f"fleet {record.id} is on host {record.owner.host_name or 'unknown'} and can only be ended there",
+            hint="run `tradewind fleet down` on that host; its machines end by themselves when their client is gone",
+        )
+    journal.dismiss(record.id)
+    in_flight = InFlight()
+    provider = make_provider(record.provider, binary, journal)
+    ended = _end_listed(provider, record.id, in_flight)
+    end_home(journal.path(record.id))
+    if provider.settles_s > 0:
+        # What was launched just before may not have been listed.
+        time.sleep(provider.settles_s)
+        ended |= _end_listed(provider, record.id, in_flight)
+    journal.close(record.id)
+    return len(ended)
+
+
+def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight) -> set[str]:
+    found = in_flight.within(CALL_S, "list machines", lambda: provider.machines({FLEET_TAG: fleet_id}))
+    ids = {machine.id for machine in found if not machine.ended}
+    terminate(provider, ids, STOP_S, in_flight)
+    return ids

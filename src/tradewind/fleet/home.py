@@ -1,0 +1,150 @@
+"""Home: where the lead of a fleet runs, beside the client.
+
+The lead is not a rented machine: nobody orders, leases or charges it. It ends with its client, or is ended by whoever
+ends the fleet.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.process_table import HOME_VARIABLE, marked_processes
+from tradewind.fleet.provider import Home
+from tradewind.fleet.running import POLL_S
+from tradewind.fleet.sockets import DESCRIPTORS, HOME, ControlFolder, answers, socket_names
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.process import READY_S, STOP_S, GatewayProcess
+from tradewind.model.files import private_folder
+from tradewind.model.plan import GatewayAddress
+
+__all__ = ["HomeGateway", "drain_home", "end_home"]
+
+
+class HomeGateway:
+    """The lead of a fleet, a process beside this one. Its control socket is in the folder of the fleet."""
+
+    def __init__(
+        self,
+        binary: str,
+        folder: Path,
+        name: str,
+        home: Home,
+        *,
+        listen: str | None,
+        identity: str | None,
+        controller: str | None,
+        logs: Path | None = None,
+    ) -> None:
+        """Start it; `listen` is its data port, empty for any, None for none. Raises GatewayError."""
+        self._sockets = ControlFolder(folder, make=True, name=HOME)
+        self._control = self._sockets.address(name)
+        arguments = ["--control", self._control]
+        if controller is not None:
+            arguments += ["--controller", controller]
+        if listen is not None:
+            arguments += ["--data", listen or f"{home.address}:0"]
+        arguments += ["--identity", identity] if identity else ["--plain"]
+        log_folder = private_folder(logs or folder / "logs")
+        mark = json.dumps({"fleet": folder.name, "name": name})
+        try:
+            self._process = GatewayProcess(
+                binary,
+                name,
+                arguments,
+                str(log_folder / f"{name}.log"),
+                self._sockets.descriptors,
+                home.enter,
+                {**os.environ, HOME_VARIABLE: mark},
+            )
+        except BaseException:
+            self._sockets.close()
+            raise
+
+    def wait_ready(self, timeout_s: float = READY_S) -> GatewayAddress:
+        """Return its address when it answers. Raises GatewayError if it ends before, or does not answer in time."""
+        if not self._process.control:
+            self._process.wait_ready(timeout_s)
+        # The path of a socket in a deep folder holds only for the child, which inherited the folder's descriptor.
+        reached = self._process.control
+        if reached.startswith(f"unix:{DESCRIPTORS}"):
+            reached = self._control
+        return GatewayAddress(reached, self._process.data_address)
+
+    @property
+    def alive(self) -> bool:
+        """True while the process runs."""
+        return self._process.exit_code is None
+
+    def ending(self, timeout_s: float) -> str:
+        """Describe how it ended that should be running; waits for its end up to the timeout."""
+        return self._process.ending(timeout_s) or "it still runs"
+
+    def crash(self) -> None:
+        """End it as if it had failed by itself."""
+        self._process.kill()
+
+    def begin_close(self) -> None:
+        """Let it end by itself."""
+        self._process.begin_stop()
+
+    def close(self, grace_s: float = STOP_S) -> None:
+        """End it within `grace_s`; may be called more than once."""
+        if grace_s > 0:
+            self._process.begin_stop()
+            self._process.wait_exit(grace_s)
+        self._process.kill()
+        self._sockets.close()
+
+
+def drain_home(folder: Path, name: str) -> None:
+    """Let the lead of a fleet checkpoint and stop, whichever process started it. Raises GatewayError, OSError."""
+    sockets = ControlFolder(folder, name=HOME)
+    try:
+        GatewayClient(sockets.address(name)).drain()
+    finally:
+        sockets.close()
+
+
+def end_home(folder: Path) -> int:
+    """End the lead of a fleet that another process started, and return how many there were.
+
+    Raises GatewayError if it runs in a PID namespace that we cannot see, and does not end when it is drained.
+    """
+    marked = [process for process, mark in marked_processes(HOME_VARIABLE) if mark.get("fleet") == folder.name]
+    for process in marked:
+        process.signal(signal.SIGTERM)
+    for process in marked:
+        if not process.wait(STOP_S):
+            process.signal(signal.SIGKILL)
+            process.wait(STOP_S)
+    return len(marked) + _end_unseen(folder)
+
+
+def _end_unseen(folder: Path) -> int:
+    names = socket_names(folder, HOME)
+    if not names:
+        return 0
+    sockets = ControlFolder(folder, name=HOME)
+    try:
+        living = [control for name in names if answers(control := sockets.address(name))]
+        for control in living:
+            with suppress(GatewayError):
+                GatewayClient(control).drain()
+        deadline_s = time.monotonic() + STOP_S
+        while any(answers(control) for control in living):
+            if time.monotonic() >= deadline_s:
+                raise GatewayError(
+                    f"the lead of fleet {folder.name} runs in another PID namespace and did not end within "
+                    f"{STOP_S:.0f} s",
+                    hint="run `tradewind fleet down` where it was started, or on the host",
+                )
+            time.sleep(POLL_S)
+    finally:
+        sockets.close()
+    return len(living)

@@ -1,0 +1,222 @@
+"""Launch machines: one call for many, and the reaction to each refusal.
+
+| refusal | reaction |
+|---|---|
+| permission, bad request | stop at once, and name the missing action |
+| quota | stop: the plan needs fewer machines there |
+| capacity | the next zone, then the next type; then stop, so that the region can be planned without |
+| throttled, transient | wait, twice as long each time and with jitter, and order again |
+
+A call whose answer is lost may have started machines: before they are ordered again, they are looked for by their tags.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tradewind.errors import ProviderRefused, TradewindError
+from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight
+from tradewind.fleet.journal import Attempt, FleetJournal
+from tradewind.fleet.provider import (
+    ANY_TYPE,
+    FLEET_TAG,
+    KEY_TAG,
+    CallRefused,
+    LaunchOrder,
+    LaunchResult,
+    Machine,
+    Offer,
+    Provider,
+    Refusal,
+)
+from tradewind.model.latch import Latch
+
+__all__ = ["BACKOFF_S_MAX", "CHOICES_MAX", "PRICE_RATIO_MAX", "WAITS_MAX", "Launcher", "choices_of", "offer_for"]
+
+#: Zones and types that are tried for one machine when a region lacks capacity, with the first one.
+CHOICES_MAX = 8
+#: Another type may cost this much of the planned one.
+PRICE_RATIO_MAX = 1.5
+#: Consecutive refusals of one machine after which it is given up although each of them may go away.
+WAITS_MAX = 8
+#: First wait after throttling or a transient error; each further one is twice as long, up to BACKOFF_S_MAX.
+BACKOFF_S = 0.5
+BACKOFF_S_MAX = 20.0
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A machine that is not launched yet: its present order, further choices, and the waits so far."""
+
+    order: LaunchOrder
+    choices: Iterator[LaunchOrder] | None = None
+    waits: int = 0
+    due_s: float = 0.0
+
+
+@dataclass
+class Launcher:
+    """Launches machines of one fleet. `wanted` says whether an order still holds: what it launched is ended if not."""
+
+    provider: Provider
+    journal: FleetJournal
+    wanted: Callable[[LaunchOrder], bool]
+    stopped: Latch
+    """Set when the fleet ends: nothing more is ordered, and no wait is finished."""
+    in_flight: InFlight
+    offers: Mapping[str, Sequence[Offer]]
+    """What can be rented, by region."""
+    rng: random.Random = field(default_factory=random.Random)
+    unanswered: set[str] = field(default_factory=set)
+    """Machines whose last order was not answered: they may run."""
+    ever_launched: bool = False
+
+    def launch(self, orders: Sequence[LaunchOrder]) -> Iterator[tuple[LaunchOrder, Machine]]:
+        """Yield each machine when it is launched, with its last order.
+
+        Raises ProviderRefused if a machine is given up. The others may have been launched; the caller ends them.
+        """
+        pending = {order.name: _Pending(order) for order in orders}
+        while pending:
+            if self.stopped.is_set():
+                return
+            now_s = time.monotonic()
+            due = [each for each in pending.values() if each.due_s <= now_s]
+            if not due:
+                self.stopped.wait(min(each.due_s for each in pending.values()) - now_s)
+                continue
+            given_up: dict[str, Refusal] = {}
+            self.ever_launched = True
+            for result in self._call([each.order for each in due]):
+                self._record(result)
+                if result.machine is not None:
+                    del pending[result.order.name]
+                    yield result.order, result.machine
+                elif result.refusal is not None and not self._go_on(pending[result.order.name], result.refusal):
+                    given_up[result.order.name] = result.refusal
+            if given_up:
+                raise _given_up(given_up, orders)
+
+    def _call(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        """Return one result per order, whatever becomes of the call."""
+        try:
+            results = self.in_flight.within(LAUNCH_S, "launch", lambda: self._launch_wanted(orders))
+            self.unanswered -= {order.name for order in orders}
+            return results
+        except CallRefused as error:
+            refusal = error.refusal
+        if refusal.kind != "transient":
+            return [LaunchResult(order, refusal=refusal) for order in orders]
+        there = self._there(orders)
+        self.unanswered |= {order.name for order in orders if order.key not in there}
+        return [LaunchResult(order, there.get(order.key), None if order.key in there else refusal) for order in orders]
+
+    def _launch_wanted(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        """Launch in this thread, and end at once what nobody wants by now, also if nobody waits for the answer."""
+        results = self.provider.launch(orders)
+        surplus = [of.machine for of in results if of.machine is not None and not self.wanted(of.order)]
+        if surplus:
+            self.provider.terminate([machine.id for machine in surplus])
+        return [of if of.machine not in surplus or of.machine is None else _not_wanted(of) for of in results]
+
+    def _there(self, orders: Sequence[LaunchOrder]) -> dict[str, Machine]:
+        """Return the machines that were started by a call whose answer was lost, by key."""
+        keys, tags = {order.key for order in orders}, {FLEET_TAG: orders[0].fleet_id}
+        self.stopped.wait(self.provider.settles_s)
+        try:
+            found = self.in_flight.within(CALL_S, "list machines", lambda: self.provider.machines(tags))
+        except CallRefused:
+            return {}  # The next order finds them by their keys.
+        return {
+            machine.tags[KEY_TAG]: machine
+            for machine in found
+            if machine.tags.get(KEY_TAG) in keys and not machine.ended
+        }
+
+    def _go_on(self, pending: _Pending, refusal: Refusal) -> bool:
+        """Prepare the next attempt; return whether there is one."""
+        if refusal.kind == "capacity":
+            if pending.choices is None:
+                pending.choices = iter(choices_of(pending.order, self.offers.get(pending.order.region, ())))
+            fresh = next(pending.choices, None)
+            if fresh is not None:
+                pending.order = fresh
+            return fresh is not None
+        if refusal.kind not in ("throttled", "transient") or pending.waits >= WAITS_MAX:
+            return False
+        longest_s = min(BACKOFF_S_MAX, BACKOFF_S * 2**pending.waits)
+        wait_s = max(refusal.retry_after_s or 0.0, self.rng.uniform(longest_s / 2, longest_s))
+        pending.waits += 1
+        pending.due_s = time.monotonic() + wait_s
+        return True
+
+    def _record(self, result: LaunchResult) -> None:
+        order, refusal = result.order, result.refusal
+        outcome = "launched" if refusal is None else refusal.kind
+        zone = order.zone if result.machine is None else result.machine.zone
+        reason, action = ("", None) if refusal is None else (refusal.reason, refusal.action)
+        attempt = Attempt(time.time(), order.name, order.region, outcome, reason, order.type, zone, action)
+        self.journal.record_attempt(order.fleet_id, attempt)
+
+
+def choices_of(order: LaunchOrder, offers: Collection[Offer]) -> list[LaunchOrder]:
+    """Return orders for the same machine elsewhere: in the other zones of its type, then as types that do as well.
+
+    A type does as well if its network is as fast, and it costs no more than PRICE_RATIO_MAX times as much; the cheapest
+    comes first. A spot machine may be replaced by one on demand. Without a planned type only zones change.
+    """
+    first = offer_for(order, offers)
+    mine = [] if first is None else [first]
+    zones = dict.fromkeys(zone for offer in mine for zone in offer.zones if zone != order.zone)
+    found = [replace(order, zone=zone) for zone in zones] if order.zone is not None or len(zones) > 1 else []
+    if order.type is not None and first is not None and first.type != ANY_TYPE:
+        planned = first
+        others = [
+            offer
+            for offer in offers
+            if offer not in mine
+            and offer.region == order.region
+            and (offer.spot <= order.spot)
+            and offer.egress_gbps >= planned.egress_gbps
+            and offer.ingress_gbps >= planned.ingress_gbps
+            and (offer.usd_per_s <= planned.usd_per_s * PRICE_RATIO_MAX or offer.type == planned.type)
+            and offer.left != 0
+        ]
+        others.sort(key=lambda offer: (offer.type != planned.type, offer.usd_per_s))
+        found += [replace(order, type=offer.type, spot=offer.spot, zone=None) for offer in others]
+    return found[: CHOICES_MAX - 1]
+
+
+def offer_for(order: LaunchOrder, offers: Collection[Offer]) -> Offer | None:
+    """Return the offer that an order is for, if it is known."""
+    for offer in offers:
+        is_type = offer.type == ANY_TYPE or order.type is None or (offer.type, offer.spot) == (order.type, order.spot)
+        if offer.region == order.region and is_type:
+            return offer
+    return None
+
+
+def _not_wanted(result: LaunchResult) -> LaunchResult:
+    words = "it was not wanted any more when it was launched, and was ended"
+    return LaunchResult(result.order, refusal=Refusal("bad request", words))
+
+
+def _given_up(refusals: dict[str, Refusal], orders: Sequence[LaunchOrder]) -> TradewindError:
+    """Return the error of a fleet that cannot be launched: its first refusal, and the machines it holds for."""
+    by_name = {order.name: order for order in orders}
+    name, refusal = next(iter(refusals.items()))
+    order = by_name[name]
+    more = "" if len(refusals) == 1 else f" and {len(refusals) - 1} more"
+    hints = {
+        "permission": f"the missing permission is {refusal.action}" if refusal.action else None,
+        "quota": "plan with fewer: --max-vms",
+    }
+    return ProviderRefused(
+        f"machine {name} in {order.region}{more} cannot be launched: {refusal.kind}: {refusal.reason}",
+        hint=hints.get(refusal.kind) or f"`tradewind fleet explain {order.fleet_id}` shows each attempt",
+        kind=refusal.kind,
+        regions={name: by_name[name].region for name in refusals},
+    )

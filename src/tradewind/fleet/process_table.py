@@ -1,0 +1,53 @@
+"""Our processes on this host, found by a variable of their environment, which no file can forge."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tradewind.fleet.running import RunningProcess, find_process
+
+__all__ = ["HOME_VARIABLE", "MACHINE_VARIABLE", "mark_of", "marked_processes"]
+
+#: Mark of a process that is a machine, and of one that is the lead beside its client: a JSON object.
+MACHINE_VARIABLE = "TRADEWIND_MACHINE"
+HOME_VARIABLE = "TRADEWIND_HOME"
+
+
+def marked_processes(variable: str) -> Iterator[tuple[RunningProcess, Mapping[str, Any]]]:
+    """Yield the processes of this user that have the mark and lead their group, with what it says.
+
+    A process that a gateway started inherits its mark, but does not lead a group. Yields nothing without /proc.
+    """
+    try:
+        names = os.listdir("/proc")
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.isdigit() and (mark := _mark(int(name), variable)) is not None:
+            process = find_process(int(name))
+            if process.started is not None:
+                yield process, mark
+
+
+def mark_of(process: RunningProcess, variable: str) -> Mapping[str, Any] | None:
+    """Return what the mark of a process says; None unless it lives, is this user's and has the mark."""
+    return _mark(process.pid, variable) if process.alive else None
+
+
+def _mark(pid: int, variable: str) -> Mapping[str, Any] | None:
+    wanted = f"{variable}=".encode()
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return None
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read()
+        found = next((entry for entry in environment.split(b"\0") if entry.startswith(wanted)), None)
+        if found is None or os.getpgid(pid) != pid:
+            return None
+        mark = json.loads(found[len(wanted) :])
+    except (OSError, ValueError, RecursionError):
+        return None  # It has just ended, or the mark is not ours.
+    return mark if isinstance(mark, dict) else None

@@ -1,0 +1,1 @@
+"""What every provider must do, whatever its machines are: one row per provider in `rows.py`."""

@@ -1,0 +1,47 @@
+"""The providers under test. A row makes a world in a folder of its own, or says why this host cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed.sky import unavailable
+from tests.fleet.worlds import World
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.providers import LOCAL, make_provider
+from tradewind.gateway.binary import find_gateway
+
+__all__ = ["ROWS", "Row"]
+
+Row = Callable[[Path], AbstractContextManager[World]]
+
+SKY = {
+    "regions": {"site:a": {"name": "a", "machines": 2}, "site:b": {"name": "b"}},
+    "links": [{"between": ["site:a", "site:b"], "rtt_ms": 10, "rate": "100Mbit/s"}],
+}
+
+
+@contextmanager
+def local(folder: Path) -> Iterator[World]:
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    yield World(journal, make_provider(LOCAL, binary, journal), ("site:here", "site:there"), binary)
+
+
+@contextmanager
+def sky(folder: Path) -> Iterator[World]:
+    from tradewind.sky.file import network_from_document
+    from tradewind.sky.running import Sky
+
+    reason = unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    with Sky.up(network_from_document(SKY, Path())) as running:
+        provider = make_provider({"kind": "sky", "sky": str(running.folder)}, binary, journal)
+        yield World(journal, provider, ("site:a", "site:b"), binary, most=2)
+
+
+ROWS: dict[str, Row] = {"local": local, "sky": sky}

@@ -1,0 +1,112 @@
+"""A whole fleet of each provider, with real gateways and clients that really die."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.worlds import World, late_binary, leftovers, living, wait_until
+from tradewind.errors import GatewayError
+from tradewind.gateway.client import GatewayClient
+
+CLIENT = """
+import json, sys, time
+from pathlib import Path
+from tests.fleet.worlds import plan_between
+from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.providers import make_provider
+state, provider, regions, lease_s, binary = json.loads(sys.argv[1])
+journal = FleetJournal(state)
+fleet = Fleet(make_provider(provider, binary, journal), journal, plan_between(*regions), binary, purpose="a test",
+              settings=FleetSettings(lease_s=lease_s))
+print(fleet.id, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_fleet_answers_and_leaves_nothing(world: World) -> None:
+    fleet = world.fleet()
+    deployment = fleet.deployment()
+    assert set(deployment.addresses) == fleet.living() == {"lead", "source", "sink"}
+    assert set(fleet.machines) == {"source", "sink"}, "the lead has no machine"
+    for name in deployment.addresses:
+        assert GatewayClient.of(deployment, name).version()["contract"] == 1
+    assert deployment.addresses["lead"].data is None
+    assert deployment.dial("source", "sink") == deployment.addresses["sink"].data
+    assert [machine.name for machine in living(world.provider, fleet.id)] == ["sink", "source"]
+    assert world.journal.intent(fleet.id).machines == {"source": world.regions[0], "sink": world.regions[1]}
+    fleet.close()
+    assert living(world.provider, fleet.id) == []
+    assert list(world.journal.records()) == []
+    assert leftovers(str(world.journal.folder)) == []
+    fleet.close()
+
+
+def test_reconciling_orders_what_is_missing_and_nothing_twice(world: World) -> None:
+    fleet = world.fleet()
+    try:
+        before = dict(fleet.machines)
+        fleet.reconcile()
+        assert {name: machine.id for name, machine in fleet.machines.items()} == {
+            name: machine.id for name, machine in before.items()
+        }
+        world.provider.terminate([before["sink"].id])
+        assert fleet.living() == {"lead", "source"}
+        fleet.reconcile()
+        assert fleet.machines["sink"].id != before["sink"].id
+        assert fleet.machines["source"].id == before["source"].id
+    finally:
+        fleet.close()
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stands still"])
+def test_machines_end_when_their_client(world: World, end: signal.Signals) -> None:
+    """The leases of a client that stands still expire; some providers notice sooner that a client is dead."""
+    with client_of(world, lease_s=2) as (client, fleet_id):
+        client.send_signal(end)
+        wait_until(lambda: living(world.provider, fleet_id) == [])
+    (record,) = world.journal.records()
+    assert record.id == fleet_id and record.abandoned
+    world.journal.close(fleet_id)
+
+
+def test_a_living_client_renews_its_leases(world: World) -> None:
+    with client_of(world, lease_s=3) as (_, fleet_id):
+        witness = world.provider.launch([world.order("witness", fleet="another", lease_s=4)])[0].machine
+        assert witness is not None
+        wait_until(lambda: world.living("another") == [])
+        assert [machine.name for machine in living(world.provider, fleet_id)] == ["sink", "source"]
+    wait_until(lambda: living(world.provider, fleet_id) == [])
+
+
+def test_a_machine_that_never_boots_is_given_up_and_the_others_ended(world: World, tmp_path: Path) -> None:
+    binary = late_binary(tmp_path, "sink")
+    late = World(world.journal, world.again(binary=binary), world.regions, binary)
+    with pytest.raises(GatewayError, match=f"machine sink in {world.regions[1]} did not answer within 2 s"):
+        late.fleet(ready_s=2.0)
+    assert list(world.journal.records()) == []
+    assert leftovers(str(tmp_path)) == []
+
+
+@contextmanager
+def client_of(world: World, lease_s: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process that holds a fleet; it ends with the block."""
+    argument = json.dumps(
+        [str(world.journal.folder.parent), world.provider.document(), world.regions, lease_s, world.binary]
+    )
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, argument], stdout=subprocess.PIPE, text=True)
+    assert client.stdout is not None
+    try:
+        yield client, client.stdout.readline().strip()
+    finally:
+        client.kill()
+        client.wait()
+        client.stdout.close()

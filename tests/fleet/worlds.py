@@ -1,0 +1,95 @@
+"""Providers with which fleets are tested, and plans for them."""
+
+from __future__ import annotations
+
+import secrets
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import FLEET_TAG, LaunchOrder, Lease, Machine, Provider
+from tradewind.fleet.providers import make_provider
+from tradewind.gateway.binary import find_gateway
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+
+GONE_S = 60.0
+"""A gateway that is to end is gone after this time, however busy the host."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A provider, and two regions in which it has machines: at least two in the first."""
+
+    journal: FleetJournal
+    provider: Provider
+    regions: tuple[str, str]
+    binary: str
+    most: int | None = None
+    """Machines of one fleet in the first region; None if there is no limit."""
+    owner: str = field(default_factory=lambda: f"owner-{secrets.token_hex(4)}")
+    """Other tests have machines beside ours."""
+
+    def fleet_id(self, name: str = "test") -> str:
+        return f"{name}-{self.owner}"
+
+    def living(self, fleet: str = "test") -> list[Machine]:
+        return living(self.provider, self.fleet_id(fleet))
+
+    def fleet(self, lease_s: int = 600, ready_s: float = 60.0) -> Fleet:
+        settings = FleetSettings(lease_s=lease_s, ready_s=ready_s)
+        plan = plan_between(*self.regions)
+        return Fleet(self.provider, self.journal, plan, self.binary, purpose="a test", settings=settings)
+
+    def again(self, state: Path | None = None, binary: str | None = None) -> Provider:
+        """The provider as another process makes it, from what is written down; in `state` nothing is."""
+        journal = self.journal if state is None else FleetJournal(state)
+        return make_provider(self.provider.document(), binary or self.binary, journal)
+
+    def order(self, name: str, key: str | None = None, fleet: str = "test", lease_s: int = 600) -> LaunchOrder:
+        lease, fleet_id = Lease(lease_s, self.owner), self.fleet_id(fleet)
+        return LaunchOrder(fleet_id, name, self.regions[0], key or f"{fleet}-{name}", 1, lease, peers=("lead",))
+
+
+def living(provider: Provider, fleet_id: str) -> list[Machine]:
+    return [machine for machine in provider.machines({FLEET_TAG: fleet_id}) if not machine.ended]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = GONE_S) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never came to that"
+        time.sleep(0.02)
+
+
+def plan_between(src: str, dst: str) -> Plan:
+    """A source and a sink, and a lead at the source."""
+    gateways = (PlannedGateway("lead", src), PlannedGateway("source", src), PlannedGateway("sink", dst))
+    return Plan(gateways, (PlannedHop("source", "sink", 2),), (PlannedRoute(("source", "sink"), 1.0),))
+
+
+def late_binary(folder: Path, late: str) -> str:
+    """A gateway program that does nothing where the gateway is called `late`: a machine that never boots."""
+    script, nothing = folder / "gateway", folder / "nothing"
+    nothing.touch()
+    real = find_gateway()
+    script.write_text(f'#!/bin/sh\ncase "$*" in *unix:*/{late}\\ *) exec tail -f {nothing};; esac\nexec {real} "$@"\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return str(script)
+
+
+def leftovers(text: str) -> list[str]:
+    """Command lines of living processes that name `text`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if text in line:
+                found.append(line)
+    return found
