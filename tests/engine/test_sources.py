@@ -101,7 +101,8 @@ def test_too_many_sources_are_refused() -> None:
 
 def test_the_selection_survives_the_job_file() -> None:
     from tradewind.model.document import to_document
-    from tradewind.model.job import selection_from_document
+    from tradewind.model.job import JobSpec, SeveralSelection
+    from tradewind.model.store import StoreSpec
 
-    selection = SeveralSelection((Member("a/", "a"), Member("b", "b")))
-    assert selection_from_document(to_document(selection)) == selection
+    job = JobSpec(StoreSpec("s3://b"), SeveralSelection((Member("a/", "a"), Member("b", "b"))), ())
+    assert JobSpec.from_document(to_document(job)) == job

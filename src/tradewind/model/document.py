@@ -7,9 +7,11 @@ union.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -41,21 +43,83 @@ def to_document(value: Any) -> Any:
     return value
 
 
-def known_fields(cls: type[T], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of `document` that are fields of `cls`: a reader tolerates what a newer writer adds.
+class Document:
+    """A dataclass that can be read from a document."""
 
-    Raises ValueError if a number stands where the class has none, or the other way round.
-    """
+    __slots__ = ()
+
+    @classmethod
+    def from_document(cls: type[T], document: Any) -> T:
+        """Read the document. Raises ValueError with the field's path: `progress.hops[0].bytes is str, not int`.
+
+        A reader tolerates what a newer writer adds: fields that the class lacks are ignored. A field that is missing or
+        null has its default.
+        """
+        return cast(T, _read(cls, document, ""))
+
+
+def _read(kind: Any, content: Any, path: str) -> Any:
+    """Read a value of a type: a dataclass, a tagged union of them, a tuple, a mapping, an optional or a plain value."""
+    if dataclasses.is_dataclass(kind):
+        return _read_dataclass(kind, content, path)
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        if content is None:
+            return None
+        arms = [arm for arm in get_args(kind) if arm is not NoneType]
+        return _read(arms[0] if len(arms) == 1 else _arm(arms, content, path), content, path)
+    if origin is tuple:
+        if not isinstance(content, tuple):
+            _require(content, list, path)
+        inner = get_args(kind)[0]
+        return tuple(_read(inner, entry, f"{path}[{number}]") for number, entry in enumerate(content))
+    if origin is Mapping:
+        _require(content, dict, path)
+        inner = get_args(kind)[1]
+        return {key: _read(inner, entry, f"{path}.{key}") for key, entry in content.items()}
+    if kind is not Any:
+        # The value of a literal is not checked: a newer writer may know more of them.
+        _require(content, str if origin is Literal else kind, path)
+    return content
+
+
+def _read_dataclass(cls: Any, content: Any, path: str) -> Any:
+    _require(content, dict, path)
     known = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if field.name in document:
-            known[field.name] = document[field.name]
-            if isinstance(field.default, (bool, int, float)):
-                _check_number(field.name, field.default, document[field.name])
-    return known
+    for name, kind, is_required in _fields(cls):
+        inner = f"{path}.{name}" if path else name
+        if content.get(name) is not None:
+            known[name] = _read(kind, content[name], inner)
+        elif is_required:
+            if get_origin(kind) not in (Union, UnionType):
+                raise ValueError(f"{inner} is missing")
+            known[name] = None
+    return cls(**known)
 
 
-def _check_number(name: str, default: bool | int | float, content: object) -> None:
-    kind = (int, float) if type(default) is float else type(default)
-    if not isinstance(content, kind) or isinstance(content, bool) != isinstance(default, bool):
-        raise ValueError(f"{name} is {type(content).__name__}, not {type(default).__name__}")
+@functools.cache
+def _fields(cls: Any) -> tuple[tuple[str, Any, bool], ...]:
+    """Name, type, and whether there is no default, of each field of a dataclass."""
+    kinds, missing = get_type_hints(cls), dataclasses.MISSING
+    return tuple(
+        (field.name, kinds[field.name], field.default is missing and field.default_factory is missing)
+        for field in dataclasses.fields(cls)
+    )
+
+
+def _arm(arms: Sequence[Any], content: Any, path: str) -> Any:
+    """Return the class of a tagged union whose tag the document has. Raises ValueError for an unknown one."""
+    _require(content, dict, path)
+    for arm in arms:
+        name, tag = arm.TAG
+        if content.get(name) == tag:
+            return arm
+    name = arms[0].TAG[0]
+    raise ValueError(f"{path} has the unknown {name} {content.get(name)!r}")
+
+
+def _require(content: object, kind: type, path: str) -> None:
+    """Raise ValueError unless the content is of a type. A whole number is a float, and a truth value is no number."""
+    if not isinstance(content, (int, float) if kind is float else kind) or isinstance(content, bool) != (kind is bool):
+        where = path or "the document"
+        raise ValueError(f"{where} is {type(content).__name__}, not {kind.__name__}")

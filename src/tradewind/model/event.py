@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from tradewind.model.document import known_fields
+from tradewind.model.document import Document
 
 Outcome = Literal[
     "done",
@@ -39,7 +39,7 @@ class HopActivity:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Document):
     """Progress of a job. Counts are of objects × destinations; until `listed` the totals only grow.
 
     `objects_earlier` and `bytes_earlier` are those of `objects_done` and `bytes_done` that earlier runs moved;
@@ -63,16 +63,9 @@ class Progress:
     cost_usd: float = 0.0
     hops: tuple[HopActivity, ...] = ()
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Progress:
-        """From the contract's JSON."""
-        known = known_fields(cls, document)
-        known["hops"] = tuple(HopActivity(**known_fields(HopActivity, hop)) for hop in document.get("hops", ()))
-        return cls(**known)
-
 
 @dataclass(frozen=True)
-class ObjectFailed:
+class ObjectFailed(Document):
     """One object could not be moved. `kind` is the meaning, e.g. `forbidden`, `changed`, `mismatch`, `no_space`."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "object_failed")
@@ -84,7 +77,7 @@ class ObjectFailed:
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notice(Document):
     """A message to the user, sent once."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "notice")
@@ -92,7 +85,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class WouldCopy:
+class WouldCopy(Document):
     """`dry_run`: one mapping of source URL to destination URL."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "would_copy")
@@ -102,7 +95,7 @@ class WouldCopy:
 
 
 @dataclass(frozen=True)
-class WouldDelete:
+class WouldDelete(Document):
     """`dry_run` with deletion: one object that would be deleted."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "would_delete")
@@ -128,7 +121,7 @@ class ToDelete:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Document):
     """Summary of an ended job. `proofs` counts objects by how they were proven (docs/concepts/integrity.md)."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "done")
@@ -142,51 +135,23 @@ class Summary:
     proofs: Mapping[str, int] = field(default_factory=dict)
     destinations: tuple[DestinationSummary, ...] = ()
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Summary:
-        """From the contract's JSON."""
-        known = known_fields(cls, document)
-        known["progress"] = Progress.from_document(document["progress"])
-        if document.get("to_delete") is not None:
-            known["to_delete"] = ToDelete(**known_fields(ToDelete, document["to_delete"]))
-        known["destinations"] = tuple(
-            DestinationSummary(**known_fields(DestinationSummary, entry)) for entry in document.get("destinations", ())
-        )
-        return cls(**known)
-
 
 Event = Progress | ObjectFailed | Notice | WouldCopy | WouldDelete | Summary
 
 
 def event_from_document(document: Mapping[str, Any]) -> Event | None:
     """One line of the event stream. None for an event that this version does not know."""
-    kind = document["event"]
-    if kind == "progress":
-        return Progress.from_document(document)
-    if kind == "done":
-        return Summary.from_document(document)
-    for plain in (ObjectFailed, Notice, WouldCopy, WouldDelete):
-        if kind == plain.TAG[1]:
-            return plain(**known_fields(plain, document))
+    for kind in (Progress, ObjectFailed, Notice, WouldCopy, WouldDelete, Summary):
+        if document["event"] == kind.TAG[1]:
+            return kind.from_document(document)
     return None
 
 
 @dataclass(frozen=True)
-class JobStatus:
+class JobStatus(Document):
     """`status.json` in a job's folder, as the lead last wrote it."""
 
     state: JobState
     progress: Progress
     summary: Summary | None
     updated_unix_ms: int
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> JobStatus:
-        """From the contract's JSON."""
-        summary = document.get("summary")
-        return cls(
-            state=document["state"],
-            progress=Progress.from_document(document["progress"]),
-            summary=None if summary is None else Summary.from_document(summary),
-            updated_unix_ms=document["updated_unix_ms"],
-        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from tradewind.errors import UsageError
-from tradewind.model.document import known_fields
+from tradewind.model.document import Document
 from tradewind.model.store import StoreSpec
 
 Comparison = Literal["auto", "checksum", "size", "time"]
@@ -55,13 +55,6 @@ class ObjectFilter:
     size_max_bytes: int | None = None
     newer_than_unix_ms: int | None = None
     older_than_unix_ms: int | None = None
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ObjectFilter:
-        """From the contract's JSON."""
-        known = known_fields(cls, document)
-        known["rules"] = tuple(FilterRule(**rule) for rule in document.get("rules", ()))
-        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +126,7 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Document):
     """A job in the form that the lead receives."""
 
     source: StoreSpec
@@ -158,31 +151,3 @@ class JobSpec:
     state_dir: str | None = None
     report_file: str | None = None
     resume: bool = False
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> JobSpec:
-        """From the contract's JSON."""
-        known = known_fields(cls, document)
-        known["source"] = StoreSpec.from_document(document["source"])
-        known["selection"] = selection_from_document(document["selection"])
-        known["targets"] = tuple(
-            Target(StoreSpec.from_document(target["store"]), target["key"]) for target in document["targets"]
-        )
-        if document.get("delete") is not None:
-            known["delete"] = Deletion(**document["delete"])
-        return cls(**known)
-
-
-def selection_from_document(document: Mapping[str, Any]) -> Selection:
-    """From the contract's JSON. Raises ValueError for a kind that this version does not know."""
-    kind = document["kind"]
-    if kind == "object":
-        return ObjectSelection(document["key"])
-    object_filter = ObjectFilter.from_document(document.get("filter", {}))
-    if kind == "prefix":
-        return PrefixSelection(document["prefix"], object_filter)
-    if kind == "list":
-        return ListSelection(document["prefix"], document["list_file"], object_filter)
-    if kind == "several":
-        return SeveralSelection(tuple(Member(**member) for member in document["members"]), object_filter)
-    raise ValueError(f"unknown selection {kind!r}")

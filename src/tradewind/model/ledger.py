@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
-from tradewind.model.document import known_fields
+from tradewind.model.document import Document
 from tradewind.model.event import Progress
 from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
 from tradewind.model.tier import PriceTier, tier_volumes_gb
@@ -97,15 +97,9 @@ class EdgePrice:
     used_gb: float = 0.0
     """Volume of the billing count at the start of the job."""
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> EdgePrice:
-        """From the ledger's file."""
-        tiers = tuple(PriceTier(**tier) for tier in document.get("tiers", ()))
-        return cls(**{**known_fields(cls, document), "tiers": tiers})
-
 
 @dataclass(frozen=True)
-class JobPrices:
+class JobPrices(Document):
     """List prices for a job: machines by region, egress by route, and requests at both sides."""
 
     machines: Mapping[str, MachinePrice] = field(default_factory=dict)
@@ -129,18 +123,6 @@ class JobPrices:
         """With the machines and routes of another plan; what is known already stays."""
         machines = {**other.machines, **self.machines}
         return replace(self, machines=machines, routes={**other.routes, **self.routes})
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> JobPrices:
-        """From the ledger's file."""
-        known = known_fields(cls, document)
-        machines = known.get("machines", {})
-        known["machines"] = {name: MachinePrice(**known_fields(MachinePrice, of)) for name, of in machines.items()}
-        for side in ("read", "write"):
-            known[side] = RequestPrices(**known.get(side, {}))
-        routes = known.get("routes", {})
-        known["routes"] = {name: tuple(map(EdgePrice.from_document, edges)) for name, edges in routes.items()}
-        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +171,9 @@ class RunCount:
     route_bytes: Mapping[str, int] = field(default_factory=dict)
     """Bytes that arrived over each route."""
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> RunCount:
-        """From the ledger's file."""
-        sides = {side: Requests(**document.get(side, {})) for side in ("read", "write")}
-        return cls(**{**known_fields(cls, document), **sides})
-
 
 @dataclass(frozen=True)
-class Ledger:
+class Ledger(Document):
     """The counts of a job. `heartbeat_s` is the Unix time of the last write by its owner.
 
     A machine without an end is charged until now. If its owner died, it is charged until the last possible end of its
@@ -262,16 +238,6 @@ class Ledger:
     def total_usd(self, now_s: float) -> float:
         """Sum of all lines: what the job has cost so far, over all runs."""
         return sum(line.usd for line in self.lines(now_s))
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Ledger:
-        """From the ledger's file. Raises TypeError, KeyError, ValueError."""
-        known = known_fields(cls, document)
-        known["prices"] = JobPrices.from_document(document.get("prices", {}))
-        machines = (known_fields(MachineUse, entry) for entry in document.get("machines", ()))
-        known["machines"] = tuple(MachineUse(**entry) for entry in machines)
-        known["runs"] = tuple(RunCount.from_document(entry) for entry in document.get("runs", ()))
-        return cls(**known)
 
 
 def run_requests(

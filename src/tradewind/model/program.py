@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tradewind.model.document import known_fields
+from tradewind.model.document import Document
 from tradewind.model.job import JobSpec
 from tradewind.model.store import StoreSpec
 
@@ -51,21 +50,13 @@ class HopSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Routes:
+class Routes(Document):
     """Body of `PUT /v1/routes`: all routes and hops of a running gateway from now on; the rest is for the lead."""
 
     routes: tuple[RouteSpec, ...]
     hops: tuple[HopSpec, ...] = ()
     ceiling_usd_per_gb: float | None = None
     rate_limit_bytes_per_s: int | None = None
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Routes:
-        """From the contract's JSON."""
-        known = known_fields(cls, document)
-        known["routes"] = tuple(RouteSpec(**{**route, "nodes": tuple(route["nodes"])}) for route in document["routes"])
-        known["hops"] = tuple(HopSpec(**hop) for hop in document.get("hops", ()))
-        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +87,8 @@ class CopyScope:
     keys: KeyScope
 
 
-def _key_scope(document: Mapping[str, Any]) -> KeyScope:
-    if document["kind"] == "object":
-        return ObjectScope(document["key"])
-    return PrefixScope(document["prefix"])
-
-
 @dataclass(frozen=True, slots=True)
-class Program:
+class Program(Document):
     """Body of `PUT /v1/program`: the whole work of one gateway for one job.
 
     `reads`, `writes` (one scope for each of `sinks`) and `copies` say which keys a source or sink may touch; the lead
@@ -123,23 +108,3 @@ class Program:
     seal_key_hex: str | None = field(default=None, repr=False)
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     contract: int = CONTRACT_VERSION
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Program:
-        """From the contract's JSON."""
-        known = known_fields(cls, document)
-        known["routes"] = tuple(RouteSpec(**{**route, "nodes": tuple(route["nodes"])}) for route in document["routes"])
-        known["hops"] = tuple(HopSpec(**hop) for hop in document.get("hops", ()))
-        known["sinks"] = tuple(StoreSpec.from_document(sink) for sink in document.get("sinks", ()))
-        known["writes"] = tuple(_key_scope(scope) for scope in document.get("writes", ()))
-        if document.get("reads") is not None:
-            known["reads"] = _key_scope(document["reads"])
-        if document.get("copies") is not None:
-            copies = document["copies"]
-            known["copies"] = CopyScope(copies["bucket"], _key_scope(copies["keys"]))
-        known["limits"] = GatewayLimits(**document.get("limits", {}))
-        if document.get("lead") is not None:
-            known["lead"] = JobSpec.from_document(document["lead"])
-        if document.get("source") is not None:
-            known["source"] = StoreSpec.from_document(document["source"])
-        return cls(**known)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from tradewind.model.document import known_fields
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,3 @@ class StoreSpec:
     fsync: bool = False
     follow_symlinks: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> StoreSpec:
-        """From the contract's JSON."""
-        return cls(**known_fields(cls, document))
