@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -105,6 +107,55 @@ def test_a_proposal_is_started_once_and_by_its_own_engine_while_that_is_open(
     with pytest.raises(UsageError, match="started or dropped"):
         engine.start(left)
     assert len(engine.jobs()) == 1
+
+
+PROPOSER = """
+import os, sys
+import tradewind
+state, gateway, folder = sys.argv[1:]
+os.chdir(folder)
+with tradewind.Engine(state_dir=state, gateway=gateway) as engine:
+    options = tradewind.Options(recursive=True, report_file="report.ndjson")
+    print(engine.propose(tradewind.Request("source", "copy", options)).id)
+"""
+
+
+def propose_elsewhere(engine: tradewind.Engine, folder: Path) -> str:
+    """The id of a proposal that another process made, in its own directory, and which has ended."""
+    words = [sys.executable, "-c", PROPOSER, engine.client.store.state_dir, engine.client.gateway, str(folder)]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_proposal_of_another_process_is_started_once(engine: tradewind.Engine, source: Path) -> None:
+    proposal_id = propose_elsewhere(engine, source.parent)
+    with engine:
+        job = engine.start(proposal_id).wait()
+        assert job.receipt()["complete"] and same(source)
+        assert len((source.parent / "report.ndjson").read_text().splitlines()) == OBJECTS
+        with pytest.raises(UsageError, match=f"was started as job {job.id}"):
+            engine.start(proposal_id)
+        with pytest.raises(UsageError, match="no proposal p-unknown"):
+            engine.start("p-unknown")
+
+
+def test_of_two_engines_that_start_one_proposal_one_does(engine: tradewind.Engine, source: Path) -> None:
+    proposal_id = propose_elsewhere(engine, source.parent)
+    started: list[object] = []
+
+    def start() -> None:
+        with tradewind.Engine(state_dir=engine.client.store.state_dir, gateway=engine.client.gateway) as other:
+            try:
+                started.append(other.start(proposal_id).wait().id)
+            except UsageError as error:
+                started.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(isinstance(each, str) for each in started) == 1, started
+    assert len(engine.jobs()) == 1 and same(source)
 
 
 def test_a_job_is_cancelled_or_paused_before_its_lead_works(command: Command, source: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,37 @@ def test_a_paused_job_resumes_on_new_machines_under_the_same_ceiling(engine: tra
     assert [run["outcome"] for run in receipt["runs"]] == ["interrupted", "done"]
     assert receipt["ceiling"] == {"usd": 1.0}
     assert differences(tmp_path / "source", tmp_path / "copy") == []
+
+
+PROPOSER = """
+import sys
+import tradewind
+from tests.sky.test_engine import OPTIONS
+folder, world, gateway = sys.argv[1:]
+request = tradewind.Request(f"{folder}/source", f"{folder}/copy", OPTIONS, sky=world, ceiling_usd=1.0)
+with tradewind.Engine(gateway=gateway) as engine:
+    print(engine.propose(request).id)
+"""
+
+
+def test_a_plan_of_another_process_is_carried_out_if_its_prices_hold(engine: tradewind.Engine, tmp_path: Path) -> None:
+    """The sky of the other process is down by then."""
+    asked = request(tmp_path)
+    words = [sys.executable, "-c", PROPOSER, str(tmp_path), str(asked.sky), engine.client.gateway]
+    made = [subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip() for _ in range(2)]
+    with engine:
+        job = engine.start(made[0]).wait()
+        assert differences(tmp_path / "source", tmp_path / "copy") == []
+        plan = engine.client.plan(engine.client.job(job.id))
+        assert plan.overlay is not None and job.receipt()["cost"]["predicted_usd"] == plan.overlay.cost.total_usd
+        prices = Path(engine.client.store.state_dir) / "catalog" / "prices.csv"
+        prices.parent.mkdir()
+        edge = plan.overlay.edges[0]
+        prices.write_text(f"src,dst,usd_per_gb\n{edge.src},{edge.dst},0.5\n")
+        with pytest.raises(UsageError, match=f"prices that changed since: egress {edge.src} → {edge.dst}") as refused:
+            engine.start(made[1])
+    assert refused.value.hint == "propose again"
+    assert os.listdir(tmp_path / "state" / "tradewind" / "fleets") == []
 
 
 def test_a_request_that_cannot_be_planned_is_refused(engine: tradewind.Engine, tmp_path: Path) -> None:

@@ -159,3 +159,21 @@ def test_a_job_that_is_interrupted_after_a_change_resumes_by_the_new_plan(stage:
     # Parts of an earlier run that the sink only looks at are not carried.
     assert carried_in_all(last) == VOLUME_BYTES - last["bytes_earlier"], "what was acked is not sent again"
     stage.command.wait_until_alone()
+
+
+def test_a_resumed_job_is_replanned_and_heals_as_a_new_one(stage: Stage, tmp_path: Path) -> None:
+    running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
+    running.wait_for(moving)
+    running.signal(signal.SIGINT)
+    stopped = running.finish(PATIENCE_S)
+    assert stopped.code == 130 and not any(map(is_replanned, stopped.events)), stopped.stderr
+    resumed = stage.command.start("jobs", "resume", stopped.events[0]["job_id"])
+    resumed.wait_for(moving)
+    slow_down(stage)
+    resumed.wait_for(is_replanned)
+    relay = resumed.wait_for(lambda event: moving(event) and carried_in_all(event) > carried(event, ""))
+    (name,) = {part for hop in relay["hops"] for part in hop["name"].split(" → ")[1:-1]}
+    os.kill(resumed.gateways()[name], signal.SIGKILL)
+    resumed.wait_for(lambda event: event["event"] == "notice" and f"machine {name} ended" in event["message"])
+    done = stage.finish(resumed, tmp_path / "copy")
+    assert any("takes its place" in line for line in notices(done)), notices(done)

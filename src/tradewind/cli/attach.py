@@ -12,7 +12,6 @@ from tradewind.cli.terminal import Terminal
 from tradewind.engine.attach import AttachedJob, result_of
 from tradewind.engine.client import Client
 from tradewind.engine.report import job_cost, summary_lines
-from tradewind.engine.topology import plan_of
 from tradewind.errors import GatewayLost, Interrupted, JobBusy, TransferError
 from tradewind.model.document import to_document
 from tradewind.model.event import Summary, event_from_document
@@ -80,7 +79,7 @@ def _end(args: Namespace, client: Client, job: AttachedJob, terminal: Terminal) 
         result_of(record, job.end)
     except (TransferError, GatewayLost) as error:
         code, failure = error.exit_code, error
-    plan, ceiling = plan_of(record.document["topology"]), record.document["spec"].get("ceiling_usd_per_gb")
+    plan, ceiling = client.plan(record), record.document["spec"].get("ceiling_usd_per_gb")
     cost = job_cost(client.ledger(record), plan, record.progress, ceiling, time.time())
     if args.json:
         summary = {} if record.summary is None else to_document(record.summary)

@@ -13,7 +13,6 @@ from tradewind.cli.terminal import printable
 from tradewind.engine.client import Client
 from tradewind.engine.jobs import RESUMABLE, JobRecord
 from tradewind.engine.report import cost_lines, job_cost, ledger_table, summary_lines
-from tradewind.engine.topology import plan_of
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
@@ -100,7 +99,7 @@ def _report_unreadable(error: JobUnreadable) -> None:
 
 def _show(args: Namespace, client: Client, record: JobRecord) -> int:
     ceiling = record.document["spec"].get("ceiling_usd_per_gb")
-    plan = plan_of(record.document["topology"])
+    plan = client.plan(record)
     cost = job_cost(client.ledger(record), plan, record.progress, ceiling, time.time())
     if args.json:
         summary = None if record.summary is None else to_document(record.summary)

@@ -88,7 +88,10 @@ class Adaptation:
         replan: bool,
         on_change: Changed,
         ledger: JobLedger,
+        earlier_s: float = 0.0,
     ) -> None:
+        #: Seconds from the beginning of the job to this run: a deadline counts from there.
+        self._earlier_s = earlier_s
         self._plan_request, self._replan, self._on_change, self._ledger = plan_request, replan, on_change, ledger
         self._notices: SimpleQueue[str] = SimpleQueue()
         self._ended = False
@@ -256,7 +259,7 @@ class Adaptation:
         # Of a route whose gateway ended nothing is learned of its links.
         with_links = replace(seen, under=tuple(route for route in seen.under if set(route) <= living))
         self._links |= observed_links(self._plan_request.catalog, self.plan, with_links)
-        elapsed_s, ledger, now_s = self._seen_s, self._ledger.ledger, self._ledger.unix_s
+        elapsed_s, ledger, now_s = self._earlier_s + self._seen_s, self._ledger.ledger, self._ledger.unix_s
         state = TransferState(
             left_bytes=progress["bytes_total"] - progress["bytes_done"],
             total_bytes=progress["bytes_total"],

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -37,7 +36,8 @@ from tradewind.engine.running import (
 )
 from tradewind.engine.setup import Setup, local_setup, stored_setup, topology_setup
 from tradewind.engine.sources import keep_list, opened_list
-from tradewind.engine.topology import topology_document
+from tradewind.engine.stored import ProposalStore, plan_document, plan_from_document
+from tradewind.engine.topology import plan_of, topology_document
 from tradewind.errors import (
     CeilingReached,
     GatewayError,
@@ -135,8 +135,9 @@ class Client:
         verb: str = "cp",
         argv: Sequence[str] = (),
         keep_logs: bool = False,
+        proposal: str | None = None,
     ) -> RunningJob:
-        """Start a job and return at once. `setup` replaces `topology` for a planned transfer.
+        """Start a job and return at once. `setup` replaces `topology` for a planned transfer, `proposal` is its id.
 
         Raises UsageError, TopologyError, GatewayError.
         """
@@ -171,7 +172,8 @@ class Client:
                         "provider": dict(setup.provider),
                         "ceiling": None if setup.ceiling_usd is None else {"usd": setup.ceiling_usd},
                     }
-                    self.store.create(job_id, spec, request, setup.document)
+                    plan = plan_document(setup.plan)
+                    self.store.create(job_id, spec, request, setup.document, plan=plan, proposal=proposal)
                     self.store.prune()
                 overlay = setup.plan.overlay
                 ledger = Ledger(setup.prices, None if overlay is None else overlay.cost.total_usd)
@@ -181,7 +183,7 @@ class Client:
                     lock.release()
                 # Unless a lead has begun to work, there is no upload to abort, and only a paused job to resume.
                 if not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    self.store.forget(job_id)
                 raise
 
     def check_filter(self, filter: ObjectFilter) -> None:
@@ -244,15 +246,34 @@ class Client:
                 hint=f"it has cost {format_usd(spent_usd)} of {format_usd(ceiling_usd)}; copied objects stay",
                 job_id=job_id,
             )
-        setup = stored_setup(document["topology"], provider or document.get("provider"), ceiling_usd)
+        setup = stored_setup(
+            document["topology"],
+            provider or document.get("provider"),
+            ceiling_usd,
+            plan=self.plan(record, latest=True),
+            proposed=ProposalStore(self.store.database).setup_of(job_id),
+        )
         self.store.reopen(job_id)
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
-        return self._launch(job_id, spec, setup, settings, ended, lock, folder=folder, keep_logs=keep_logs)
+        earlier_s = max(0.0, now_s - record.created_unix_ms / 1000)
+        return self._launch(
+            job_id, spec, setup, settings, ended, lock, folder=folder, keep_logs=keep_logs, earlier_s=earlier_s
+        )
 
     def ledger(self, record: JobRecord) -> Ledger:
         """Return the cost of a job so far, line by line, also while it runs in another process."""
         return self.book(record.id).present(record.document, record.progress)
+
+    def plan(self, record: JobRecord, *, latest: bool = False) -> Plan:
+        """Return the plan of a job with all that the planner said of it: the first one, to which its predicted figures
+        belong, or the latest. Raises TopologyError.
+        """
+        document = self.store.plan(record.id, latest=latest)
+        with suppress(ValueError):  # Jobs of older versions have a topology alone.
+            if document is not None:
+                return plan_from_document(document)
+        return plan_of(record.document["topology"])
 
     def book(self, job_id: str) -> LedgerBook:
         """Return the recorded ledger of a job."""
@@ -364,6 +385,7 @@ class Client:
         *,
         folder: str,
         keep_logs: bool,
+        earlier_s: float = 0.0,
     ) -> RunningJob:
         state_folder(self.store.state_dir)
         private_folder(self.store.folder)
@@ -377,7 +399,7 @@ class Client:
             moves=spec.delete_source,
             compares=spec.compare is not None or spec.delete is not None,
         )
-        adaptation = self._adaptation(job_id, spec, setup, ledger)
+        adaptation = self._adaptation(job_id, spec, setup, ledger, earlier_s)
         events = None if spec.state_dir is None else EventStore(self.store.database, job_id, folder)
         log = EventLog(store=events)
 
@@ -452,7 +474,9 @@ class Client:
                 events.end("failed", str(error))
             raise
 
-    def _adaptation(self, job_id: str, spec: JobSpec, setup: Setup, ledger: JobLedger) -> Adaptation | None:
+    def _adaptation(
+        self, job_id: str, spec: JobSpec, setup: Setup, ledger: JobLedger, earlier_s: float
+    ) -> Adaptation | None:
         """Return the adaptation that watches a planned job, and changes its plan if that is allowed."""
         if setup.plan_request is None:
             return None
@@ -460,9 +484,17 @@ class Client:
 
         def changed(plan: Plan, spec: JobSpec) -> None:
             if spec.state_dir is not None:
-                self.store.add_plan(job_id, spec, topology_document(plan))
+                self.store.add_plan(job_id, spec, topology_document(plan), plan_document(plan))
 
-        return Adaptation(setup.plan_request, setup.plan, spec, replan=setup.replan, on_change=changed, ledger=ledger)
+        return Adaptation(
+            setup.plan_request,
+            setup.plan,
+            spec,
+            replan=setup.replan,
+            on_change=changed,
+            ledger=ledger,
+            earlier_s=earlier_s,
+        )
 
     def _deploy(self, spec: JobSpec, gateways: JobGateways, run: RunSettings, plan: Plan) -> None:
         """Gives the gateways their programs; the lead begins to work."""

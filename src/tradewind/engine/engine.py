@@ -19,10 +19,11 @@ from typing import Any
 from tradewind.engine.attach import AttachedJob, result_of
 from tradewind.engine.client import Client
 from tradewind.engine.jobs import RecordedState
-from tradewind.engine.proposal import Proposal, Request, propose
+from tradewind.engine.proposal import Proposal, Request, kept_proposal, proposal_again, propose
 from tradewind.engine.receipt import receipt_of
 from tradewind.engine.running import EventCallback, Result, RunningJob
 from tradewind.engine.skies import provider_again
+from tradewind.engine.stored import ProposalStore
 from tradewind.errors import CeilingReached, JobBusy, SkyError, UsageError
 from tradewind.model.event import Event
 
@@ -146,18 +147,25 @@ class Engine:
     def propose(self, request: Request) -> Proposal:
         """Return how a request would be carried out, with its predicted cost. See `engine.proposal.propose`."""
         proposal = propose(self.client, request)
+        if not request.options.dry_run:
+            ProposalStore(self.client.store.database).save(proposal.id, kept_proposal(proposal))
         self._open.add(proposal.id)
         proposal.held.callback(self._open.discard, proposal.id)
         self._held.callback(proposal.drop)
         return proposal
 
-    def start(self, proposal: Proposal, *, argv: Sequence[str] = (), keep_logs: bool = False) -> Job:
-        """Start a proposal of this engine, once, and return at once.
+    def start(self, proposal: Proposal | str, *, argv: Sequence[str] = (), keep_logs: bool = False) -> Job:
+        """Start a proposal, once, and return at once: one of this engine, or, by its id, one that any process has made.
+
+        By id it is started if it is no older than PROPOSAL_S_MAX and all prices of its plan still hold.
 
         `argv` is kept in the job's record. Raises UsageError, also for a proposal that was started or dropped, or is of
         another engine; TopologyError, GatewayError.
         """
-        if proposal.id not in self._open:
+        if isinstance(proposal, str):
+            proposal = proposal_again(self.client, proposal)
+            self._held.callback(proposal.drop)
+        elif proposal.id not in self._open:
             raise UsageError(
                 "the proposal was started or dropped before, or is of another engine", hint="propose again"
             )
@@ -171,6 +179,7 @@ class Engine:
             verb=request.verb,
             argv=argv,
             keep_logs=keep_logs,
+            proposal=None if proposal.options.dry_run else proposal.id,
         )
         return Job(self, running.id, running, self.look_after(running, proposal.held.pop_all()))
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tradewind.engine.sources import LIST_FILE
-from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
+from tradewind.errors import JobBusy, JobNotFound, JobUnreadable, StateError, UsageError
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.files import FOLDER_MODE, open_regular, private_folder, read_regular, state_folder, state_home
@@ -112,9 +112,14 @@ class JobStore:
         spec: JobSpec,
         request: Mapping[str, Any],
         topology: Mapping[str, Any] | None,
+        *,
+        plan: str | None = None,
+        proposal: str | None = None,
     ) -> None:
         """Records a new job. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider` and
-        `ceiling`, without secrets. Raises StateError.
+        `ceiling`, without secrets; `plan` is the whole plan as JSON, `proposal` the id of the one that it is made of.
+
+        Raises UsageError if another job was made of the proposal, StateError.
         """
         known = {name: request.get(name) for name in ("argv", "settings", "provider", "ceiling")}
         now_unix_ms = time.time_ns() // 1_000_000
@@ -133,14 +138,34 @@ class JobStore:
                 ),
             )
             stored = None if topology is None else json.dumps(topology)
-            connection.execute("INSERT INTO plans VALUES (?, 1, ?, ?)", (job_id, now_unix_ms, stored))
+            connection.execute("INSERT INTO plans VALUES (?, 1, ?, ?, ?)", (job_id, now_unix_ms, stored, plan))
+            if proposal is not None:
+                taken = connection.execute(
+                    "UPDATE proposals SET job = ? WHERE id = ? AND job IS NULL", (job_id, proposal)
+                )
+                if taken.rowcount == 0:
+                    raise UsageError(f"proposal {proposal} was started or has expired", hint="propose again")
 
-    def add_plan(self, job_id: str, spec: JobSpec, topology: Mapping[str, Any]) -> None:
+    def forget(self, job_id: str) -> None:
+        """Remove a job that has not begun, with its folder."""
+        shutil.rmtree(self.path(job_id), ignore_errors=True)
+        with suppress(StateError):
+            self._delete([job_id])
+
+    def plan(self, job_id: str, *, latest: bool = False) -> str | None:
+        """Return the plan of a job as it was recorded, the first one or the latest; None if none was. Raises
+        StateError.
+        """
+        order = "DESC" if latest else "ASC"
+        found = self.database.row(f"SELECT document FROM plans WHERE job = ? ORDER BY number {order}", (job_id,))
+        return None if found is None else found[0]
+
+    def add_plan(self, job_id: str, spec: JobSpec, topology: Mapping[str, Any], plan: str) -> None:
         """Record another plan for a job, and the job as it is to be resumed. Raises StateError."""
         with self.database.transaction() as connection:
             connection.execute(
-                "INSERT INTO plans SELECT ?1, 1 + max(number), ?2, ?3 FROM plans WHERE job = ?1",
-                (job_id, time.time_ns() // 1_000_000, json.dumps(topology)),
+                "INSERT INTO plans SELECT ?1, 1 + max(number), ?2, ?3, ?4 FROM plans WHERE job = ?1",
+                (job_id, time.time_ns() // 1_000_000, json.dumps(topology), plan),
             )
             document = json.dumps(_relocatable(to_document(spec)))
             connection.execute("UPDATE jobs SET spec = ? WHERE id = ?", (document, job_id))
@@ -302,11 +327,15 @@ class JobStore:
         removed = [*excess, *(known - set(self._folders()))]
         for job_id in excess:
             shutil.rmtree(self.path(job_id), ignore_errors=True)
-        with self.database.transaction(durable=False) as connection:
-            connection.executemany("DELETE FROM jobs WHERE id = ?", ((job_id,) for job_id in removed))
-            for table in JOB_TABLES:
-                connection.executemany(f"DELETE FROM {table} WHERE job = ?", ((job_id,) for job_id in removed))
+        self._delete(removed)
         return len(excess)
+
+    def _delete(self, job_ids: Sequence[str]) -> None:
+        with self.database.transaction(durable=False) as connection:
+            connection.executemany("DELETE FROM jobs WHERE id = ?", ((job_id,) for job_id in job_ids))
+            for table in JOB_TABLES:
+                connection.executemany(f"DELETE FROM {table} WHERE job = ?", ((job_id,) for job_id in job_ids))
+            connection.execute("DELETE FROM catalogs WHERE digest NOT IN (SELECT catalog FROM proposals)")
 
     def _was_never_made(self, job_id: str) -> bool:
         """Return whether a folder is old, and nobody is making a job in it or, for a dry run, works in it."""

@@ -10,12 +10,14 @@ import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tradewind.engine.client import Client, UrlOrPath
-from tradewind.engine.request import Options
+from tradewind.engine.request import Options, Via
 from tradewind.engine.setup import Setup, local_setup, planned_setup, single_setup, topology_setup
-from tradewind.engine.skies import regions_of_sky, sky_of
+from tradewind.engine.skies import provider_up, regions_of_sky, sky_of
+from tradewind.engine.sources import STANDARD_INPUT
+from tradewind.engine.stored import KeptProposal, KeptRequest, ProposalStore, changed_prices
 from tradewind.errors import SkyUnavailable, UsageError
 from tradewind.model.goal import Fastest, Goal, MaxCost
 from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
@@ -26,11 +28,10 @@ from tradewind.model.units import format_usd
 from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
+    from tradewind.model.catalog import Catalog
     from tradewind.sky.running import Sky
 
-__all__ = ["Proposal", "Request", "propose"]
-
-Via = Literal["local", "sky", "auto"]
+__all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
 
 
 @dataclass(frozen=True)
@@ -172,10 +173,8 @@ def _why_local(request: Request) -> str | None:
 
 
 def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, Region]) -> Proposal:
-    from tradewind.catalog.load import catalog_folder, load_catalog
     from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways, with_room_for
     from tradewind.engine.replan import PlanRequest
-    from tradewind.fleet.sky_catalog import sky_catalog
     from tradewind.planner.network import PlanningLimits
     from tradewind.sky.file import read_sky_file
 
@@ -192,7 +191,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     if volume_bytes <= 0:
         return made
     network = read_sky_file(request.sky)
-    catalog = sky_catalog(network, load_catalog(catalog_folder(client.store.state_dir)))
+    catalog = _catalog_of_sky(client, request.sky)
     limits = PlanningLimits(machines_per_region=request.machines_per_region or len(sky.machines))
     ceiling_usd = _ceiling_usd(request, volume_gb)
     goal = request.goal or (Fastest() if ceiling_usd is None else MaxCost(ceiling_usd))
@@ -218,6 +217,97 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=_mean_usd_per_gb(plan, ceiling_usd, volume_gb))
     setup = planned_setup(plan, provider, ceiling_usd=ceiling_usd, plan_request=plan_request, replan=request.replan)
     return replace(made, plan=plan, options=options, setup=setup)
+
+
+def kept_proposal(proposal: Proposal) -> KeptProposal:
+    """Return a proposal as another process can start it: places as text, with absolute paths. Raises UrlError."""
+    request = proposal.request
+    kept = KeptRequest(
+        **{
+            **{name: getattr(request, name) for name in KeptRequest.__dataclass_fields__},
+            "source": _absolute(request.source),
+            "destination": _absolute(request.destination),
+            "options": _with_paths(request.options),
+            "topology": _absolute_path(request.topology),
+            "sky": _absolute_path(request.sky),
+        }
+    )
+    options = _with_paths(proposal.options)
+    return KeptProposal(kept, options, proposal.setup, proposal.volume_bytes, proposal.objects, proposal.notes)
+
+
+def proposal_again(client: Client, proposal_id: str) -> Proposal:
+    """Return a proposal that any process has made. A sky that is down by now is brought up for it.
+
+    Raises UsageError if there is none, it was started, has expired, or has other prices by now; StateError, SkyError.
+    """
+    kept = ProposalStore(client.store.database).load(proposal_id)
+    request = Request(**{name: getattr(kept.request, name) for name in KeptRequest.__dataclass_fields__})
+    if request.options.files_from == STANDARD_INPUT:
+        raise UsageError(
+            f"proposal {proposal_id} reads names from standard input, which only the process that made it has",
+            hint="write the names to a file",
+        )
+    setup = kept.setup
+    if setup.plan_request is not None and request.sky is not None:
+        now = _catalog_of_sky(client, request.sky)
+        if changed := changed_prices(setup.plan, setup.plan_request.catalog, now):
+            raise UsageError(
+                f"proposal {proposal_id} has prices that changed since: {', '.join(changed)}", hint="propose again"
+            )
+    with ExitStack() as stack:
+        provider = stack.enter_context(provider_up(setup.provider, client.store.state_dir))
+        setup = replace(setup, provider=provider or setup.provider)
+        return Proposal(
+            proposal_id,
+            request,
+            setup.plan,
+            kept.options,
+            setup,
+            kept.volume_bytes,
+            kept.objects,
+            kept.notes,
+            held=stack.pop_all(),
+        )
+
+
+def _absolute(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
+    """Return places as they are understood in any directory. A slash at the end stays. Raises UrlError."""
+    several = (places,) if isinstance(places, (str, os.PathLike)) else places
+    texts = [os.fspath(place) for place in several]
+    return tuple(os.path.join(os.getcwd(), text) if _is_path(text) else text for text in texts)
+
+
+def _is_path(text: str) -> bool:
+    return not text.startswith("file:") and parse_url(text, cwd="/").kind == "file"
+
+
+def _absolute_path(path: str | None) -> str | None:
+    return None if path is None else os.path.abspath(path)
+
+
+def _with_paths(options: Options) -> Options:
+    """Return options with absolute paths of the files that they name."""
+    names, access = options.files_from, options.destination
+    return replace(
+        options,
+        files_from=names if names == STANDARD_INPUT else _absolute_path(names),
+        report_file=_absolute_path(options.report_file),
+        source=_with_path(options.source),
+        destination=_with_path(access) if isinstance(access, Access) else tuple(map(_with_path, access)),
+    )
+
+
+def _with_path(access: Access) -> Access:
+    return replace(access, ca_file=_absolute_path(access.ca_file))
+
+
+def _catalog_of_sky(client: Client, file: str) -> Catalog:
+    from tradewind.catalog.load import catalog_folder, load_catalog
+    from tradewind.fleet.sky_catalog import sky_catalog
+    from tradewind.sky.file import read_sky_file
+
+    return sky_catalog(read_sky_file(file), load_catalog(catalog_folder(client.store.state_dir)))
 
 
 def _region(access: Access, flag: str) -> Region:

@@ -11,7 +11,6 @@ from typing import Any
 from tradewind.engine.client import Client
 from tradewind.engine.event_store import read_events
 from tradewind.engine.report import job_cost
-from tradewind.engine.topology import plan_of
 from tradewind.model.document import to_document
 from tradewind.state.database import Database
 
@@ -28,9 +27,8 @@ def receipt_of(client: Client, job_id: str) -> dict[str, Any]:
     """
     record = client.job(job_id)
     spec, topology = record.document["spec"], record.document["topology"]
-    cost = job_cost(
-        client.ledger(record), plan_of(topology), record.progress, spec.get("ceiling_usd_per_gb"), time.time()
-    )
+    plan = client.plan(record)
+    cost = job_cost(client.ledger(record), plan, record.progress, spec.get("ceiling_usd_per_gb"), time.time())
     return {
         "receipt": RECEIPT_VERSION,
         "job_id": record.id,
@@ -46,6 +44,7 @@ def receipt_of(client: Client, job_id: str) -> dict[str, Any]:
         "cost": cost.document(),
         "ceiling": record.document.get("ceiling"),
         "plan": topology,
+        "prediction": None if plan.prediction is None else to_document(plan.prediction),
         "provider": record.document.get("provider"),
         "spec": spec,
     }

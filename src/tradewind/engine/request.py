@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from tradewind.engine.aws_profile import s3_endpoint
 from tradewind.engine.sources import several_sources
@@ -34,6 +35,8 @@ from tradewind.model.plan import Plan
 from tradewind.model.store import Access, StoreSpec
 from tradewind.model.url import Location, parse_url
 
+#: Who moves the bytes: this machine; a sky; or the sky where it can.
+Via = Literal["local", "sky", "auto"]
 #: Most destinations of one job; each chunk is held until all have it.
 DESTINATIONS_MAX = 16
 

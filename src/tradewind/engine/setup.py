@@ -141,11 +141,22 @@ def single_setup(region: str, provider: Mapping[str, Any]) -> Setup:
 
 
 def stored_setup(
-    topology: Mapping[str, Any] | None, provider: Mapping[str, Any] | None, ceiling_usd: float | None = None
+    topology: Mapping[str, Any] | None,
+    provider: Mapping[str, Any] | None,
+    ceiling_usd: float | None = None,
+    *,
+    plan: Plan | None = None,
+    proposed: Setup | None = None,
 ) -> Setup:
-    """Return the setup stored in a job's folder. Raises TopologyError."""
+    """Return the setup of a job that is resumed.
+
+    `plan` is its latest plan, whole; `proposed` the setup with which it was proposed. A job that has both and was
+    planned heals and is replanned as a new one. Raises TopologyError.
+    """
     if topology is None:
         return replace(local_setup(), ceiling_usd=ceiling_usd)
+    if plan is not None and proposed is not None and proposed.plan_request is not None:
+        return replace(proposed, plan=plan, document=topology, provider=provider or LOCAL, ceiling_usd=ceiling_usd)
     return replace(_from_topology(topology_from_document(topology), provider or LOCAL), ceiling_usd=ceiling_usd)
 
 

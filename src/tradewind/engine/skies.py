@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tradewind.engine.jobs import JobRecord
     from tradewind.sky.running import Sky
 
-__all__ = ["provider_again", "regions_of_sky", "sky_of"]
+__all__ = ["provider_again", "provider_up", "regions_of_sky", "sky_of"]
 
 
 @contextmanager
@@ -37,16 +37,20 @@ def regions_of_sky(path: str) -> list[str]:
     return sorted({str(machine.region) for machine in read_sky_file(path).machines})
 
 
+def provider_again(record: JobRecord, state_dir: str | None) -> AbstractContextManager[Mapping[str, Any] | None]:
+    """Provide the machines of a resumed job; see `provider_up`."""
+    return provider_up(record.document.get("provider"), state_dir)
+
+
 @contextmanager
-def provider_again(record: JobRecord, state_dir: str | None) -> Iterator[Mapping[str, Any] | None]:
-    """Provide the machines of a resumed job. A sky that is down by now is brought up for the duration of the block.
+def provider_up(provider: Mapping[str, Any] | None, state_dir: str | None) -> Iterator[Mapping[str, Any] | None]:
+    """Provide machines again. A sky that is down by now is brought up for the duration of the block.
 
     Raises SkyError, SkyFileError.
     """
     from tradewind.sky.control import SkyControl
     from tradewind.sky.folders import remove_left
 
-    provider = record.document.get("provider")
     up = provider is not None and "sky" in provider and SkyControl(f"{provider['sky']}/control.sock").is_answered()
     if provider is None or "file" not in provider or up:
         yield provider

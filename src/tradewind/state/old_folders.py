@@ -131,7 +131,7 @@ def _import_job(connection: sqlite3.Connection, folder: str, job_id: str) -> Non
         ),
     )
     topology = None if job.get("topology") is None else json.dumps(job["topology"], ensure_ascii=False)
-    connection.execute("INSERT INTO plans VALUES (?, 1, ?, ?)", (job_id, job["created_unix_ms"], topology))
+    connection.execute("INSERT INTO plans VALUES (?, 1, ?, ?, NULL)", (job_id, job["created_unix_ms"], topology))
     _import_events(connection, folder, job_id)
     _import_ledger(connection, folder, job_id)
 

@@ -125,9 +125,26 @@ CREATE TABLE attempts (
 ALTER TABLE ledger_machines ADD COLUMN billed_unit_s REAL NOT NULL DEFAULT 0;
 """
 
+_PROPOSALS = """
+CREATE TABLE catalogs (
+    digest TEXT PRIMARY KEY NOT NULL,
+    document BLOB NOT NULL
+);
+CREATE TABLE proposals (
+    id TEXT PRIMARY KEY NOT NULL,
+    created_unix_ms INTEGER NOT NULL,
+    expires_unix_ms INTEGER NOT NULL,
+    job TEXT,
+    catalog TEXT,
+    document TEXT NOT NULL
+);
+CREATE INDEX proposal_of_job ON proposals (job);
+ALTER TABLE plans ADD COLUMN document TEXT;
+"""
+
 #: Each brings a database from the version before it to the next one.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS)
 #: Of the newest database that this version of the program reads.
 VERSION = len(MIGRATIONS)
 #: Tables with rows of single jobs, by the column `job`.
-JOB_TABLES = ("plans", "events", "progress", "ledgers", "ledger_machines", "ledger_runs")
+JOB_TABLES = ("proposals", "plans", "events", "progress", "ledgers", "ledger_machines", "ledger_runs")

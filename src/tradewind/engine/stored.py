@@ -1,0 +1,199 @@
+"""Proposals and plans in the database: what another process needs to start one, and a later one to replan a job.
+
+A plan is kept whole, with what the planner said of it, so that every later figure comes from the same plan. A proposal
+is kept with the request to the planner. Its catalog is kept once for all proposals that were made with it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.request import Options, Via
+from tradewind.engine.setup import Setup
+from tradewind.errors import UsageError
+from tradewind.model.codec import Codec
+from tradewind.model.document import parse_json
+from tradewind.model.goal import Goal
+from tradewind.model.plan import Plan
+from tradewind.state.database import Database
+
+if TYPE_CHECKING:
+    from tradewind.model.catalog import Catalog
+
+__all__ = [
+    "PROPOSAL_S_MAX",
+    "KeptProposal",
+    "KeptRequest",
+    "ProposalStore",
+    "changed_prices",
+    "plan_document",
+    "plan_from_document",
+]
+
+#: A proposal can be started for so long, if its prices still hold.
+PROPOSAL_S_MAX = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class KeptRequest:
+    """A Request with places as text, and absolute paths."""
+
+    source: tuple[str, ...]
+    destination: tuple[str, ...]
+    options: Options
+    verb: str
+    topology: str | None
+    sky: str | None
+    via: Via | None
+    goal: Goal | None
+    ceiling_usd: float | None
+    ceiling_usd_per_gb: float | None
+    machines_per_region: int | None
+    replan: bool
+
+
+@dataclass(frozen=True)
+class KeptProposal:
+    """A Proposal, without its plan, which is its setup's."""
+
+    request: KeptRequest
+    options: Options
+    setup: Setup
+    volume_bytes: int | None
+    objects: int | None
+    notes: tuple[str, ...]
+
+
+class ProposalStore:
+    """The proposals of one state folder."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, proposal_id: str, proposal: KeptProposal) -> None:
+        """Keep a proposal for PROPOSAL_S_MAX, and forget older ones that were not started. Raises StateError."""
+        document = _codec(proposal.setup).encode(KeptProposal, proposal)
+        digest, catalog = _without_catalog(document)
+        now_ms = time.time_ns() // 1_000_000
+        with self._database.transaction(durable=False) as connection:
+            connection.execute("DELETE FROM proposals WHERE job IS NULL AND expires_unix_ms < ?", (now_ms,))
+            if digest is not None:
+                connection.execute("INSERT OR IGNORE INTO catalogs VALUES (?, ?)", (digest, catalog))
+            connection.execute(
+                "INSERT INTO proposals VALUES (?, ?, ?, NULL, ?, ?)",
+                (proposal_id, now_ms, now_ms + round(PROPOSAL_S_MAX * 1000), digest, json.dumps(document)),
+            )
+
+    def load(self, proposal_id: str) -> KeptProposal:
+        """Return a proposal that can be started. Raises UsageError if there is none, or not any more; StateError."""
+        hint = "propose again"
+        found = self._database.row("SELECT job, expires_unix_ms FROM proposals WHERE id = ?", (proposal_id,))
+        if found is None:
+            raise UsageError(f"no proposal {proposal_id}", hint=hint)
+        job, expires_unix_ms = found
+        if job is not None:
+            raise UsageError(f"proposal {proposal_id} was started as job {job}", hint=hint)
+        if expires_unix_ms < time.time() * 1000:
+            raise UsageError(f"proposal {proposal_id} has expired", hint=hint)
+        try:
+            return self._kept(proposal_id)
+        except ValueError as error:
+            raise UsageError(f"proposal {proposal_id} is unreadable: {error}", hint=hint) from None
+
+    def setup_of(self, job_id: str) -> Setup | None:
+        """Return the setup with which a job was proposed, with its request to the planner.
+
+        None for a job without a proposal, or one that this version cannot read. Raises StateError.
+        """
+        found = self._database.row("SELECT id FROM proposals WHERE job = ?", (job_id,))
+        if found is None:
+            return None
+        with suppress(ValueError):
+            return self._kept(found[0]).setup
+        return None
+
+    def _kept(self, proposal_id: str) -> KeptProposal:
+        """Raises ValueError."""
+        found = self._database.row(
+            "SELECT proposals.document, catalogs.document FROM proposals LEFT JOIN catalogs ON catalog = digest"
+            " WHERE id = ?",
+            (proposal_id,),
+        )
+        if found is None:
+            raise ValueError("it was removed")
+        document = parse_json(found[0])
+        try:
+            request = document["setup"]["plan_request"]
+            if request is not None:
+                request["catalog"] = parse_json(zlib.decompress(found[1]))
+        except (KeyError, TypeError, zlib.error) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+        return _codec(request).decode(KeptProposal, document)
+
+
+def plan_document(plan: Plan) -> str:
+    """Return a plan as JSON, with all that the planner said of it."""
+    return json.dumps(_codec(plan.overlay).encode(Plan, plan))
+
+
+def plan_from_document(text: str) -> Plan:
+    """Return the plan of `plan_document`. Raises ValueError, TopologyError."""
+    document = parse_json(text)
+    return _codec(document.get("overlay") if isinstance(document, dict) else None).decode(Plan, document)
+
+
+def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:
+    """Return what has another price by now, of all that a plan uses: `egress aws:us-east-1 → gcp:us-east1`."""
+    if plan.overlay is None:
+        return []
+    changed = []
+    for machines in plan.overlay.machines:
+        offers = {(offer.machine.name, offer.spot): offer for offer in now.machine_offers(machines.region)}
+        offer, found = machines.offer, offers.get((machines.offer.machine.name, machines.offer.spot))
+        before = offer.usd_per_hour, offer.machine.billed_s_min
+        if found is None or (found.usd_per_hour, found.machine.billed_s_min) != before:
+            changed.append(f"machine {offer.name} in {machines.region}")
+    for edge in plan.overlay.edges:
+        old, new = then.egress(edge.src, edge.dst), now.egress(edge.src, edge.dst)
+        if (old and (old.tiers, old.counted)) != (new and (new.tiers, new.counted)):
+            changed.append(f"egress {edge.src} → {edge.dst}")
+    for provider in {plan.overlay.source.provider, plan.overlay.destination.provider}:
+        stores = then.stores.get(provider), now.stores.get(provider)
+        if (stores[0] and stores[0].request_prices) != (stores[1] and stores[1].request_prices):
+            changed.append(f"requests of {provider}")
+    return changed
+
+
+def _codec(planned: Any) -> Codec:
+    """The codec; with the planner's types, which take time to load, only where there is something of the planner."""
+    if not isinstance(planned, Setup):
+        is_planned = planned is not None
+    else:
+        is_planned = planned.plan_request is not None or planned.plan.overlay is not None
+    if is_planned not in _codecs:
+        names: dict[str, Any] = {"PlanRequest": type(None), "UnicastOverlay": type(None)}
+        if is_planned:
+            from tradewind.engine.replan import PlanRequest
+            from tradewind.model.overlay import UnicastOverlay
+
+            names = {"PlanRequest": PlanRequest, "UnicastOverlay": UnicastOverlay}
+        _codecs[is_planned] = Codec(**names)
+    return _codecs[is_planned]
+
+
+_codecs: dict[bool, Codec] = {}
+
+
+def _without_catalog(document: dict[str, Any]) -> tuple[str | None, bytes | None]:
+    """Take the catalog out of a proposal's document; return its digest, and it, compressed."""
+    request = document["setup"]["plan_request"]
+    if request is None:
+        return None, None
+    text = json.dumps(request.pop("catalog"), sort_keys=True).encode()
+    return sha256(text).hexdigest(), zlib.compress(text)
