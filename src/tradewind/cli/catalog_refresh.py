@@ -33,23 +33,23 @@ def refresh_prices(args: Namespace, folder: Path) -> int:
     by_name = set(args.provider) | {region.provider for region in regions}
     waiting = _Waiting(quiet=args.quiet or args.json)
     asked = Refresh(
-        load_catalog(folder), folder, today().isoformat(), Fetcher(progress=waiting.tell), endpoints=ENDPOINTS
+        load_catalog(folder), folder, today().isoformat(), Fetcher(progress=waiting.report), endpoints=ENDPOINTS
     )
 
     def waiter(outcome: Outcome) -> None:
         waiting.end()
-        _tell(args, outcome, left_out=_is_left_out(outcome, by_name))
+        _report(args, outcome, left_out=_is_left_out(outcome, by_name))
 
     try:
         outcomes = refresh(asked, args.provider, regions, waiter)
     finally:
         waiting.end()
-    _tell_unavailable(args, outcomes)
+    _report_unavailable(args, outcomes)
     failed = [o.error for o in outcomes if o.error is not None and not _is_left_out(o, by_name)]
     return failed[0].exit_code if failed else 0
 
 
-def _tell_unavailable(args: Namespace, outcomes: list[Outcome]) -> None:
+def _report_unavailable(args: Namespace, outcomes: list[Outcome]) -> None:
     """One line for all that cannot be reached: mostly it is this machine that is offline."""
     errors = [o.error for o in outcomes if isinstance(o.error, PriceApiUnavailable)]
     if errors and not args.json:
@@ -62,7 +62,7 @@ def _is_left_out(outcome: Outcome, by_name: set[str]) -> bool:
     return isinstance(outcome.error, PriceApiRefused) and KEY_VARIABLE in (outcome.error.hint or "") and not by_name
 
 
-def _tell(args: Namespace, outcome: Outcome, *, left_out: bool) -> None:
+def _report(args: Namespace, outcome: Outcome, *, left_out: bool) -> None:
     if args.json:
         document = {
             "provider": outcome.provider,
@@ -100,7 +100,7 @@ class _Waiting:
         self._shown = False
         self._next_plain_s = time.monotonic() + PLAIN_EVERY_S
 
-    def tell(self, what: str, count_bytes: int) -> None:
+    def report(self, what: str, count_bytes: int) -> None:
         """Report the number of bytes of a list that have been read."""
         line = f"{what}: {format_bytes(count_bytes)} read"
         if self._live:

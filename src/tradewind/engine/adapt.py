@@ -102,7 +102,7 @@ class Adaptation:
         self._dead: dict[str, Region] = {}
         self._asked_s = 0.0
         self._asked = 0
-        self._told: set[tuple[str, ...]] = set()
+        self._notified: set[tuple[str, ...]] = set()
         self.plan, self.spec = plan, spec
         self.plan_of_all = plan
         self._expected_usd = plan.overlay.cost.total_usd if plan.overlay else 0.0
@@ -247,8 +247,8 @@ class Adaptation:
         self._thread.start()
 
     def _notify_once(self, seen: Shortfall, what_then: str) -> None:
-        if not self._told.issuperset(seen.under):
-            self._told.update(seen.under)
+        if not self._notified.issuperset(seen.under):
+            self._notified.update(seen.under)
             self._notices.put(f"{_words(self.plan, seen)}: {what_then}")
 
     def _revise_and_change(self, seen: Shortfall, progress: Mapping[str, Any]) -> None:
@@ -285,7 +285,7 @@ class Adaptation:
             raise
         expected_usd = state.spent_usd + _cost_usd(found.plan)
         more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
-        self._notices.put(f"{words}: replanned, now {_ways(found.plan)}; {more_usd:+.4f} USD")
+        self._notices.put(f"{words}: replanned, now {_route_names(found.plan)}; {more_usd:+.4f} USD")
         return None
 
     def _change(self, found: RevisedPlan, replaced: Mapping[str, str] | None = None) -> None:
@@ -391,12 +391,12 @@ def _words(plan: Plan, seen: Shortfall) -> str:
     return f"{kind} {' → '.join(regions)} carries {carried} of {promised}"
 
 
-def _ways(plan: Plan) -> str:
+def _route_names(plan: Plan) -> str:
     """`60% over azure:westus2, 40% direct`."""
     routes = sorted(plan.overlay.routes, key=lambda route: -route.share) if plan.overlay else []
     relays = (" and ".join(map(str, route.regions[1:-1])) for route in routes)
-    ways = (f"over {names}" if names else "direct" for names in relays)
-    return ", ".join(f"{route.share:.0%} {way}" for route, way in zip(routes, ways, strict=True))
+    paths = (f"over {names}" if names else "direct" for names in relays)
+    return ", ".join(f"{route.share:.0%} {path}" for route, path in zip(routes, paths, strict=True))
 
 
 def _fresh_names(dead: Collection[str], known: Collection[str]) -> dict[str, str]:

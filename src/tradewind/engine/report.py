@@ -91,17 +91,17 @@ def plan_lines(
         return [first, "via     this machine, no gateways in between"]
     passed = {name for route in plan.routes for name in route.nodes}
     relays = {name for route in plan.routes for name in route.nodes[1:-1]}
-    way = (
+    path = (
         f"{format_count(len(passed), 'gateway')} ({len(relays)} relaying) on {format_count(len(plan.routes), 'route')}"
     )
     if plan.overlay is not None:
         return [first, f"plan    {plan.overlay}"]
     price = _usd_per_gb(plan, ceiling_usd_per_gb)
     if plan.mean_usd_per_gb == 0:
-        return [first, f"via     {way}"]
+        return [first, f"via     {path}"]
     if price < plan.mean_usd_per_gb:
-        return [first, f"via     {way}; at most {format_usd(price)} per GB, by --max-cost"]
-    return [first, f"via     {way}; {format_usd(price)} per GB"]
+        return [first, f"via     {path}; at most {format_usd(price)} per GB, by --max-cost"]
+    return [first, f"via     {path}; {format_usd(price)} per GB"]
 
 
 @dataclass(frozen=True, slots=True)

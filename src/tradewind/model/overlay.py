@@ -201,11 +201,11 @@ class UnicastOverlay(Overlay):
         return self.destinations
 
     def __str__(self) -> str:
-        ways = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)
+        paths = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)
         machines = format_count(sum(m.count for m in self.machines), "machine")
         return (
             f"{format_volume(self.volume_gb)} at {format_gbps(self.throughput_gbps)} in {format_duration(self.time_s)} "
-            f"for {format_usd(self.cost.total_usd)} with {machines}: {ways}"
+            f"for {format_usd(self.cost.total_usd)} with {machines}: {paths}"
         )
 
 
@@ -214,7 +214,7 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
     ends: dict[str, Any]
     if isinstance(plan, MulticastOverlay):
         ends = {"destinations": [str(region) for region in plan.destinations]}
-        ways = {
+        paths = {
             "trees": [
                 {"hops": [[str(src), str(dst)] for src, dst in t.hops], "gbps": t.gbps, "share": t.share}
                 for t in plan.trees
@@ -222,7 +222,7 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
         }
     else:
         ends = {"destination": str(plan.destination)}
-        ways = {
+        paths = {
             "routes": [
                 {"regions": [str(region) for region in r.regions], "gbps": r.gbps, "share": r.share}
                 for r in plan.routes
@@ -267,7 +267,7 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
             }
             for e in plan.edges
         ],
-        **ways,
+        **paths,
         "binding": list(plan.binding),
     }
 

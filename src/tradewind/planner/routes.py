@@ -45,8 +45,8 @@ def build_overlay(
     wanted = sum(gbps for _, gbps in paths)
     part = fitting_part(formulation, point, _flow_columns(formulation, paths))
     paths = [(path, gbps * part) for path, gbps in paths]
-    ways = [(itertools.pairwise(path), gbps) for path, gbps in paths]
-    rate, edges, machines, cost = figures(formulation, demand, point, ways)
+    decomposition = [(itertools.pairwise(path), gbps) for path, gbps in paths]
+    rate, edges, machines, cost = figures(formulation, demand, point, decomposition)
     return UnicastOverlay(
         source=name[formulation.source],
         destination=name[formulation.sink],
@@ -68,16 +68,16 @@ def build_overlay(
 
 
 def figures(
-    formulation: Formulation, demand: Demand, point: Point, ways: Sequence[tuple[Iterable[Edge], float]]
+    formulation: Formulation, demand: Demand, point: Point, decomposition: Sequence[tuple[Iterable[Edge], float]]
 ) -> tuple[float, tuple[OverlayEdge, ...], tuple[RegionMachines, ...], Cost]:
-    """Rate, edges with whole connections, machines, and what a transfer costs over ways (routes or trees) with rates.
+    """Rate, edges with whole connections, machines, and the cost of a transfer over routes or trees with rates.
 
     Machines of the answer that no flow passes, of solves that end before the best is proven, are left out.
     """
-    rate = math.fsum(gbps for _, gbps in ways)
+    rate = math.fsum(gbps for _, gbps in decomposition)
     flows: dict[Edge, float] = defaultdict(float)
-    for edges_of_way, gbps in ways:
-        for edge in edges_of_way:
+    for part_edges, gbps in decomposition:
+        for edge in part_edges:
             flows[edge] += gbps
     network = formulation.network
     name = network.regions

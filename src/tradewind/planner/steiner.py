@@ -43,9 +43,9 @@ def cheapest_tree(weights: FloatArray, root: int, sinks: tuple[int, ...]) -> tup
         chosen = np.argmin(sums, axis=0)
         split[group] = np.array(parts, dtype=np.int64)[chosen]
         merged = sums[chosen, np.arange(len(weights))]
-        ways = distance + merged[None, :]
-        meeting[group] = np.argmin(ways, axis=1)
-        best[group] = ways[np.arange(len(weights)), meeting[group]]
+        paths = distance + merged[None, :]
+        meeting[group] = np.argmin(paths, axis=1)
+        best[group] = paths[np.arange(len(weights)), meeting[group]]
     if not np.isfinite(best[full][root]):
         return None
     edges: set[Edge] = set()

@@ -191,7 +191,7 @@ class MulticastPlan(_Planned[MulticastOverlay]):
         return "\n".join(tree_lines(self.overlay))
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in ("alternative", "machines", "time", "rate to each", "cost", ""))
+        head = "".join(f"<th>{name}</th>" for name in ("plan", "machines", "time", "rate to each", "cost", ""))
         rows = "".join(
             f"<tr><td>{escape(alternative.name)}</td><td>{alternative.machines}</td><td>{format_duration(alternative.time_s)}</td>"
             f"<td>{format_gbps(alternative.average_gbps)}</td><td>{format_usd(alternative.cost_usd)}</td>"

@@ -62,7 +62,7 @@ def _marked(plan: MulticastOverlay, tree: DistributionTree, region: Region) -> s
 def alternative_lines(alternatives: Sequence[MulticastAlternative], columns: int = COLUMNS) -> list[str]:
     """The plan beside other ways to serve all destinations; remarks below their line."""
     width = max(len(alternative.name) for alternative in alternatives)
-    lines = ["", f"  {'way':<{width}}  {'machines':>8}  {'time':>11}  {'rate to each':>12}  {'cost':>9}"]
+    lines = ["", f"  {'plan':<{width}}  {'machines':>8}  {'time':>11}  {'rate to each':>12}  {'cost':>9}"]
     for alternative in alternatives:
         lines.append(
             f"  {alternative.name:<{width}}  {alternative.machines:>8}  {format_duration(alternative.time_s):>11}"

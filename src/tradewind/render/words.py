@@ -167,7 +167,7 @@ def against_direct_lines(plan: UnicastOverlay, direct: UnicastOverlay | None) ->
 def compare_lines(alternatives: Sequence[Alternative], columns: int = COLUMNS) -> list[str]:
     """Table 2 of the Skyplane paper, for this transfer; relays beside a line, or below it where it is full."""
     width = max(len(alternative.name) for alternative in alternatives)
-    lines = ["", f"  {'way':<{width}}  {'machines':>8}  {'time':>11}  {'rate':>12}  {'cost':>9}"]
+    lines = ["", f"  {'plan':<{width}}  {'machines':>8}  {'time':>11}  {'rate':>12}  {'cost':>9}"]
     for alternative in alternatives:
         plan = alternative.plan
         machines = sum(m.count for m in plan.machines)

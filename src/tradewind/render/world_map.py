@@ -1,6 +1,6 @@
 """The ways of a plan on a map: great circles, as wide as their share, side by side where they share a hop.
 
-A way is a route to the one destination, or a tree to all of several; where a tree's bytes are copied is marked.
+A drawn route is a route to the one destination, or a tree to all of several; where a tree's bytes are copied is marked.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class _Body(io.RawIOBase):
         self._bytes_max, self._end_s, self._progress = bytes_max, end_s, progress
         packed = response.headers.get("Content-Encoding", "").lower() == "gzip"
         self._plain: Any = gzip.GzipFile(fileobj=response) if packed else response
-        self._read = self._told = 0
+        self._read = self._reported = 0
 
     def readable(self) -> bool:
         return True
@@ -191,8 +191,8 @@ class _Body(io.RawIOBase):
         self._read += len(piece)
         if self._read > self._bytes_max:
             raise PriceApiError(f"{self._what}: the answer has more than {self._bytes_max >> 20} MiB")
-        if self._read - self._told >= PROGRESS_BYTES:
-            self._told = self._read
+        if self._read - self._reported >= PROGRESS_BYTES:
+            self._reported = self._read
             self._progress(self._what, self._read)
         buffer[: len(piece)] = piece
         return len(piece)

@@ -57,7 +57,7 @@ def refresh(
     asked: Refresh,
     providers: Iterable[str],
     regions: Iterable[Region],
-    told: Callable[[Outcome], None] | None = None,
+    on_outcome: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
     """Ask the providers' price APIs and store what they say, each provider's figures whole or not at all.
 
@@ -65,7 +65,7 @@ def refresh(
         asked: the catalog as it is, and where to.
         providers: whom to ask; none for all, or for those of ``regions``.
         regions: only these; none for all that the catalog knows.
-        told: is given each provider's outcome as soon as it is known.
+        on_outcome: is given each provider's outcome as soon as it is known.
 
     Raises:
         UsageError: an unknown provider or region.
@@ -75,8 +75,8 @@ def refresh(
     outcomes = []
     for provider in _choose_providers(asked.catalog, frozenset(providers), named):
         outcome = _one(asked, provider, named)
-        if told is not None:
-            told(outcome)
+        if on_outcome is not None:
+            on_outcome(outcome)
         outcomes.append(outcome)
     return outcomes
 
