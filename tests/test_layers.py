@@ -95,6 +95,15 @@ def test_the_command_line_holds_no_decision(path: Path) -> None:
     assert set(imports_of(path)) & DECIDING == ALLOWED.get(path.name, set())
 
 
+def test_no_two_public_classes_share_a_name() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(path.relative_to(PACKAGE)))
+    assert not {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
 def test_no_drawers() -> None:
     for path in PACKAGE.rglob("*"):
         assert path.stem not in {"utils", "util", "common", "helpers", "core", "manager"}, path

@@ -15,7 +15,7 @@ from tradewind.catalog.load import load_catalog
 from tradewind.catalog.refresh import fetch
 from tradewind.catalog.refresh.fetch import Fetcher, same_host
 from tradewind.catalog.refresh.figures import Prices, paid_tiers
-from tradewind.catalog.refresh.run import Endpoints, Outcome, Refresh, refresh
+from tradewind.catalog.refresh.run import Endpoints, Refresh, RefreshOutcome, refresh
 from tradewind.cli import catalog_refresh
 from tradewind.cli.main import main
 from tradewind.errors import PriceApiError, PriceApiRefused, PriceApiUnavailable, UsageError
@@ -37,7 +37,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceServer]:
         yield started
 
 
-def fetch_prices(server: PriceServer, folder: Path, *providers: str, regions: tuple[Region, ...] = ()) -> list[Outcome]:
+def fetch_prices(
+    server: PriceServer, folder: Path, *providers: str, regions: tuple[Region, ...] = ()
+) -> list[RefreshOutcome]:
     endpoints = Endpoints(server.url, f"{server.url}/api/retail/prices", server.url)
     asked = Refresh(load_catalog(folder, today=TODAY), folder, DATE, Fetcher(pause_s=0.0), endpoints)
     return refresh(asked, providers, regions)

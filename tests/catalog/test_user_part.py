@@ -14,7 +14,7 @@ from tradewind.catalog import locked
 from tradewind.catalog.ageing import Figure
 from tradewind.catalog.learned import Sample, store_samples
 from tradewind.catalog.load import catalog_folder, load_catalog
-from tradewind.catalog.refreshed import MachinePrice, read_refreshed, store_refreshed
+from tradewind.catalog.refreshed import ListedMachinePrice, read_refreshed, store_refreshed
 from tradewind.catalog.user_files import import_table, write_links
 from tradewind.cli.main import main
 from tradewind.errors import ConfigError
@@ -71,7 +71,7 @@ def test_refreshes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         begin.wait()
         origin = Origin("refreshed", "a test", "2026-11-21", "")
         machines = [
-            MachinePrice(Region("aws", f"region-{number}"), f"t{each}", False, 1.0, origin) for each in range(5)
+            ListedMachinePrice(Region("aws", f"region-{number}"), f"t{each}", False, 1.0, origin) for each in range(5)
         ]
         store_refreshed(tmp_path / "catalog", "aws", [], machines)
 

@@ -15,7 +15,7 @@ from tradewind.catalog.ageing import Figure, layered
 from tradewind.catalog.learned import LEARNED_FILE, learned_figures, read_samples
 from tradewind.catalog.modelled import modelled_links
 from tradewind.catalog.packaged import Packaged, read_packaged
-from tradewind.catalog.refreshed import MachinePrice, read_machine_price, read_refreshed, refreshed_files
+from tradewind.catalog.refreshed import ListedMachinePrice, read_machine_price, read_refreshed, refreshed_files
 from tradewind.catalog.tables import (
     QUOTAS_FILE,
     STORES_FILE,
@@ -65,7 +65,7 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
     links.update(_user_links(folder, links, now))
     refreshed = [figure for path in refreshed_files(folder) for figure in read_refreshed(path)]
     prices = _price_book(folder, packaged, [figure for figure in refreshed if isinstance(figure, EgressRule)])
-    machine_prices = [figure for figure in refreshed if isinstance(figure, MachinePrice)]
+    machine_prices = [figure for figure in refreshed if isinstance(figure, ListedMachinePrice)]
     if (folder / MACHINES_FILE).exists():
         machine_prices += read_machine_prices(folder / MACHINES_FILE, packaged)
     catalog = _catalog(packaged, links, prices, _region_offers(machine_prices, packaged))
@@ -143,7 +143,7 @@ def read_prices(path: Path, source: str = "", check: RowCheck | None = None) -> 
 
 def read_machine_prices(
     path: Path, packaged: Packaged, source: str = "", check: RowCheck | None = None
-) -> Iterator[MachinePrice]:
+) -> Iterator[ListedMachinePrice]:
     """Machine prices of a CSV file: region, type, usd_per_hour[, spot][, source][, date]. ``check`` sees each line.
 
     Raises:
@@ -164,7 +164,7 @@ def _machine_types(packaged: Packaged) -> dict[tuple[str, str], MachineType]:
     return {(o.machine.provider, o.machine.name): o.machine for of in packaged.offers.values() for o in of}
 
 
-def _region_offers(prices: Iterable[MachinePrice], packaged: Packaged) -> dict[Region, tuple[MachineOffer, ...]]:
+def _region_offers(prices: Iterable[ListedMachinePrice], packaged: Packaged) -> dict[Region, tuple[MachineOffer, ...]]:
     """All offers of each region of which a price is known; later prices hold, and the packaged ones where none is."""
     known = _machine_types(packaged)
     by_region: dict[Region, dict[tuple[str, bool], MachineOffer]] = {}

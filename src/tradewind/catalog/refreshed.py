@@ -15,7 +15,7 @@ from tradewind.model.origin import Origin
 from tradewind.model.price import EgressRule
 from tradewind.model.region import Region
 
-__all__ = ["MachinePrice", "read_machine_price", "read_refreshed", "refreshed_files", "store_refreshed"]
+__all__ = ["ListedMachinePrice", "read_machine_price", "read_refreshed", "refreshed_files", "store_refreshed"]
 
 HEADER = (
     "figure",
@@ -34,7 +34,7 @@ HEADER = (
 
 
 @dataclass(frozen=True, slots=True)
-class MachinePrice:
+class ListedMachinePrice:
     """Price of a machine type in a region."""
 
     region: Region
@@ -49,7 +49,7 @@ def refreshed_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("refreshed-*.csv"))
 
 
-def read_refreshed(path: Path) -> Iterator[EgressRule | MachinePrice]:
+def read_refreshed(path: Path) -> Iterator[EgressRule | ListedMachinePrice]:
     """Egress rules, each with one region as its source and the special before the general, and machine prices.
 
     Raises:
@@ -66,18 +66,18 @@ def read_refreshed(path: Path) -> Iterator[EgressRule | MachinePrice]:
             raise row.wrong("figure", f"{row.fields['figure']!r} is neither egress nor machine")
 
 
-def read_machine_price(row: Row, origin: Origin) -> MachinePrice:
+def read_machine_price(row: Row, origin: Origin) -> ListedMachinePrice:
     """A line with region, type, usd_per_hour[, spot]. Raises ConfigError."""
     spot = row.switch("spot")
     usd_per_hour = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
-    return MachinePrice(row.region("region"), row.fields.get("type", ""), spot, usd_per_hour, origin)
+    return ListedMachinePrice(row.region("region"), row.fields.get("type", ""), spot, usd_per_hour, origin)
 
 
 def store_refreshed(
     folder: Path,
     provider: str,
     rules: Iterable[EgressRule],
-    machines: Iterable[MachinePrice],
+    machines: Iterable[ListedMachinePrice],
 ) -> Path:
     """Put a provider's figures in the place of those of the same kind and region; the rest stays. Says where."""
     path = folder / f"refreshed-{provider}.csv"
@@ -87,7 +87,7 @@ def store_refreshed(
     return path
 
 
-def _store_locked(path: Path, new_rules: list[EgressRule], new_machines: list[MachinePrice]) -> None:
+def _store_locked(path: Path, new_rules: list[EgressRule], new_machines: list[ListedMachinePrice]) -> None:
     replaced = {("egress", rule.src) for rule in new_rules} | {("machine", str(m.region)) for m in new_machines}
     for kept in read_refreshed(path) if path.exists() else ():
         if isinstance(kept, EgressRule):
@@ -108,7 +108,7 @@ def _rule_row(rule: EgressRule) -> list[str]:
     return [*figures, origin.source, origin.date, origin.method]
 
 
-def _machine_row(machine: MachinePrice) -> list[str]:
+def _machine_row(machine: ListedMachinePrice) -> list[str]:
     spot, usd_per_hour = "yes" if machine.spot else "no", f"{machine.usd_per_hour:.10g}"
     figures = ["machine", str(machine.region), "", "", "", "", machine.type, spot, usd_per_hour]
     return [*figures, machine.origin.source, machine.origin.date, machine.origin.method]

@@ -31,7 +31,7 @@ __all__ = [
     "STORES_FILE",
     "STORE_RATES",
     "ImportCheck",
-    "Quota",
+    "ImportedQuota",
     "Row",
     "RowCheck",
     "StoreFigures",
@@ -302,7 +302,7 @@ OTHER_REQUEST_PRICES = ("list_usd_per_1000", "head_usd_per_1000")
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class ImportedQuota:
     """Machines that the account may still start in a region."""
 
     machines: int
@@ -324,7 +324,7 @@ class StoreFigures:
     head_usd_per_1000: float | None = None
 
 
-def read_quotas(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Region, Quota]]:
+def read_quotas(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Region, ImportedQuota]]:
     """Quotas of a CSV file, by region: region, machines[, source][, date]. ``check`` sees each line.
 
     Raises:
@@ -337,7 +337,7 @@ def read_quotas(path: Path, source: str = "", check: RowCheck | None = None) -> 
         region = row.region("region")
         if check is not None:
             check(row, [["region"]], region)
-        yield region, Quota(int(count), row.origin(source or path.name, "imported"))
+        yield region, ImportedQuota(int(count), row.origin(source or path.name, "imported"))
 
 
 def read_stores(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[str, StoreFigures]]:

@@ -23,14 +23,14 @@ from tradewind.catalog.load import (
 )
 from tradewind.catalog.locked import one_writer
 from tradewind.catalog.packaged import read_packaged
-from tradewind.catalog.refreshed import MachinePrice
+from tradewind.catalog.refreshed import ListedMachinePrice
 from tradewind.catalog.tables import (
     OTHER_REQUEST_PRICES,
     QUOTAS_FILE,
     REQUEST_PRICES,
     STORE_RATES,
     STORES_FILE,
-    Quota,
+    ImportedQuota,
     RowCheck,
     StoreFigures,
     format_tiers,
@@ -53,7 +53,7 @@ AFTER_REFUSAL = "nothing was imported; fix the line and import the file again"
 NO_TABLE = "give a CSV table; `tradewind catalog --help` lists the tables"
 NOTHING_THERE = "lines below the header, each about two regions that differ, one region or one provider"
 Key = TypeVar("Key", LinkKey, Pair, MachineKey, Region, str)
-Value = TypeVar("Value", Figure, EgressPrice, MachinePrice, Quota, StoreFigures)
+Value = TypeVar("Value", Figure, EgressPrice, ListedMachinePrice, ImportedQuota, StoreFigures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _read_links(path: Path, source: str, check: RowCheck | None) -> Iterator[tup
     return (((pair, figure.origin.kind), figure) for pair, figure in read_links(path, source, check))
 
 
-def _read_machines(path: Path, source: str, check: RowCheck | None) -> Iterator[tuple[MachineKey, MachinePrice]]:
+def _read_machines(path: Path, source: str, check: RowCheck | None) -> Iterator[tuple[MachineKey, ListedMachinePrice]]:
     return (((m.region, m.type, m.spot), m) for m in read_machine_prices(path, read_packaged(), source, check))
 
 
@@ -228,7 +228,7 @@ EGRESS_PRICES: Table[Pair, EgressPrice] = Table(
     about=lambda pair: " → ".join(map(str, pair)),
     figure=lambda price: f"{price.listed_tiers[0][1]:g} USD/{price.unit}",
 )
-MACHINE_PRICES: Table[MachineKey, MachinePrice] = Table(
+MACHINE_PRICES: Table[MachineKey, ListedMachinePrice] = Table(
     what="machine price",
     file=MACHINES_FILE,
     columns=("region", "type", "spot", "usd_per_hour"),
@@ -237,7 +237,7 @@ MACHINE_PRICES: Table[MachineKey, MachinePrice] = Table(
     about=lambda key: f"{key[0]} {key[1]}",
     figure=lambda price: f"{price.usd_per_hour:g} USD/h",
 )
-QUOTAS: Table[Region, Quota] = Table(
+QUOTAS: Table[Region, ImportedQuota] = Table(
     what="quota",
     file=QUOTAS_FILE,
     columns=("region", "machines"),

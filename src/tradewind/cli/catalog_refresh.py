@@ -11,7 +11,7 @@ from pathlib import Path
 from tradewind.catalog.load import load_catalog
 from tradewind.catalog.refresh.fetch import Fetcher
 from tradewind.catalog.refresh.gcp import KEY_VARIABLE
-from tradewind.catalog.refresh.run import Endpoints, Outcome, Refresh, refresh
+from tradewind.catalog.refresh.run import Endpoints, Refresh, RefreshOutcome, refresh
 from tradewind.cli.catalog import today
 from tradewind.cli.streams import write_codes
 from tradewind.cli.terminal import PLAIN_EVERY_S, printable
@@ -36,7 +36,7 @@ def refresh_prices(args: Namespace, folder: Path) -> int:
         load_catalog(folder), folder, today().isoformat(), Fetcher(progress=waiting.report), endpoints=ENDPOINTS
     )
 
-    def waiter(outcome: Outcome) -> None:
+    def waiter(outcome: RefreshOutcome) -> None:
         waiting.end()
         _report(args, outcome, left_out=_is_left_out(outcome, by_name))
 
@@ -49,7 +49,7 @@ def refresh_prices(args: Namespace, folder: Path) -> int:
     return failed[0].exit_code if failed else 0
 
 
-def _report_unavailable(args: Namespace, outcomes: list[Outcome]) -> None:
+def _report_unavailable(args: Namespace, outcomes: list[RefreshOutcome]) -> None:
     """One line for all that cannot be reached: mostly it is this machine that is offline."""
     errors = [o.error for o in outcomes if isinstance(o.error, PriceApiUnavailable)]
     if errors and not args.json:
@@ -57,12 +57,12 @@ def _report_unavailable(args: Namespace, outcomes: list[Outcome]) -> None:
         print(f"hint: {errors[0].hint}", file=sys.stderr)
 
 
-def _is_left_out(outcome: Outcome, by_name: set[str]) -> bool:
+def _is_left_out(outcome: RefreshOutcome, by_name: set[str]) -> bool:
     """Return whether a provider failed that nobody asked for by name, for want of a key alone."""
     return isinstance(outcome.error, PriceApiRefused) and KEY_VARIABLE in (outcome.error.hint or "") and not by_name
 
 
-def _report(args: Namespace, outcome: Outcome, *, left_out: bool) -> None:
+def _report(args: Namespace, outcome: RefreshOutcome, *, left_out: bool) -> None:
     if args.json:
         document = {
             "provider": outcome.provider,

@@ -42,7 +42,7 @@ class Setting:
     help: str
     default: str | None = None
     unset: str = "not set"
-    find: Callable[[], Origin | None] = lambda: None
+    find: Callable[[], SettingOrigin | None] = lambda: None
 
     @property
     def variable(self) -> str:
@@ -87,21 +87,21 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
-def _variable(name: str) -> Origin | None:
-    return Origin(os.environ[name], name) if os.environ.get(name) else None
+def _variable(name: str) -> SettingOrigin | None:
+    return SettingOrigin(os.environ[name], name) if os.environ.get(name) else None
 
 
-def _state_dir() -> Origin:
+def _state_dir() -> SettingOrigin:
     from tradewind.model.files import state_home
 
-    return Origin(state_home(), "default")
+    return SettingOrigin(state_home(), "default")
 
 
-def _gateway() -> Origin | None:
+def _gateway() -> SettingOrigin | None:
     from tradewind.gateway.binary import find_gateway
 
     try:
-        return Origin(find_gateway(), "found")
+        return SettingOrigin(find_gateway(), "found")
     except GatewayError:
         return None
 
@@ -186,7 +186,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SettingOrigin:
     """A setting's text and where it was found; text is None if it is set nowhere."""
 
     text: str | None
@@ -205,15 +205,15 @@ class Configuration:
         for name, table in self._profiles().items():
             _check_names(table, f"{self.path} [profiles.{name}]")
 
-    def origin(self, name: str) -> Origin:
+    def origin(self, name: str) -> SettingOrigin:
         """Return the origin of a setting's value, apart from flags."""
         setting = SETTINGS[name]
         if setting.variable in os.environ:
-            return Origin(os.environ[setting.variable], setting.variable)
+            return SettingOrigin(os.environ[setting.variable], setting.variable)
         for table, place in ((self._profile, f"profile {self.profile}"), (self._file, self.path)):
             if name in table:
-                return Origin(_text(table[name]), place)
-        return Origin(setting.default, "default")
+                return SettingOrigin(_text(table[name]), place)
+        return SettingOrigin(setting.default, "default")
 
     def value(self, name: str) -> Any:
         """The parsed value; None if set nowhere. Raises ConfigError."""
@@ -290,7 +290,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _rows(configuration: Configuration) -> Iterator[tuple[str, Origin, str]]:
+def _rows(configuration: Configuration) -> Iterator[tuple[str, SettingOrigin, str]]:
     """Name, value with its origin, and what holds where there is no value.
 
     An endpoint that nothing of ours sets has a row for each cloud whose own configuration sets one.
@@ -306,17 +306,17 @@ def _rows(configuration: Configuration) -> Iterator[tuple[str, Origin, str]]:
         yield name, (origin if origin.text is not None else setting.find() or origin), setting.unset
 
 
-def _endpoints_of_clouds(profile: str | None) -> Iterator[Origin]:
+def _endpoints_of_clouds(profile: str | None) -> Iterator[SettingOrigin]:
     from tradewind.engine.aws_profile import s3_endpoint
 
     if endpoint := s3_endpoint(profile):
-        yield Origin(_without_credentials(endpoint.url), f"{endpoint.place}, s3:// only")
+        yield SettingOrigin(_without_credentials(endpoint.url), f"{endpoint.place}, s3:// only")
     for variable, scheme in (("STORAGE_EMULATOR_HOST", "gs"), ("AZURE_STORAGE_ENDPOINT", "az")):
         if os.environ.get(variable):
-            yield Origin(_without_credentials(os.environ[variable]), f"{variable}, {scheme}:// only")
+            yield SettingOrigin(_without_credentials(os.environ[variable]), f"{variable}, {scheme}:// only")
 
 
-def _shown(name: str, origin: Origin) -> str | None:
+def _shown(name: str, origin: SettingOrigin) -> str | None:
     """A value without the credentials that an endpoint may hold, even though a transfer would refuse it."""
     if origin.text is not None and name.endswith("_endpoint"):
         return _without_credentials(origin.text)

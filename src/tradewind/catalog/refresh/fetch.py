@@ -45,7 +45,7 @@ _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BROKEN = (OSError, HTTPException, EOFError, zlib.error)
 
 T = TypeVar("T")
-Progress = Callable[[str, int], None]
+ReportBytes = Callable[[str, int], None]
 """Callback with the name of the list that is read, and the number of bytes read so far."""
 
 
@@ -57,7 +57,7 @@ def _silent(what: str, count_bytes: int) -> None:
 class Fetcher:
     """Reads price lists. `progress` is called while a long list is read."""
 
-    progress: Progress = field(default=_silent)
+    progress: ReportBytes = field(default=_silent)
     pause_s: float = PAUSE_S
     silence_s: float = SILENCE_S
     request_s_max: float = REQUEST_S_MAX
@@ -171,7 +171,7 @@ class _Redirects(HTTPRedirectHandler):
 class _Body(io.RawIOBase):
     """Body of an answer, unpacked, within limits on bytes and time; raises an error if it ends too early."""
 
-    def __init__(self, response: HTTPResponse, what: str, bytes_max: int, end_s: float, progress: Progress) -> None:
+    def __init__(self, response: HTTPResponse, what: str, bytes_max: int, end_s: float, progress: ReportBytes) -> None:
         super().__init__()
         self._response, self._what = response, what
         self._bytes_max, self._end_s, self._progress = bytes_max, end_s, progress

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tradewind.catalog.refreshed import MachinePrice
+from tradewind.catalog.refreshed import ListedMachinePrice
 from tradewind.catalog.tables import LISTED_USD_PER_GB_MAX, USD_PER_HOUR_MAX
 from tradewind.errors import PriceApiError
 from tradewind.model.machine import MachineType
@@ -49,7 +49,7 @@ class Prices:
 
     rules: list[EgressRule] = field(default_factory=list)
     """Prices, each with one region as its source; specific prices before general ones."""
-    machines: list[MachinePrice] = field(default_factory=list)
+    machines: list[ListedMachinePrice] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Notes for the user about figures that were not requested or not understood."""
 
@@ -78,7 +78,7 @@ class Prices:
         """A machine's price. Raises PriceApiError."""
         if not 0 < usd_per_hour <= USD_PER_HOUR_MAX:
             raise PriceApiError(f"{region}: {usd_per_hour} USD per hour for {name} is not a price")
-        self.machines.append(MachinePrice(region, name, spot, usd_per_hour, origin))
+        self.machines.append(ListedMachinePrice(region, name, spot, usd_per_hour, origin))
 
     def note_missing(self, wanted: Wanted) -> None:
         """Notes regions of which nothing was said."""

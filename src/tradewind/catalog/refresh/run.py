@@ -15,7 +15,7 @@ from tradewind.errors import PriceApiError, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region
 
-__all__ = ["PROVIDERS", "Endpoints", "Outcome", "Refresh", "refresh"]
+__all__ = ["PROVIDERS", "Endpoints", "Refresh", "RefreshOutcome", "refresh"]
 
 PROVIDERS = ("aws", "azure", "gcp")
 
@@ -30,7 +30,7 @@ class Endpoints:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RefreshOutcome:
     """Result for one provider: figures stored in a file, or an error and no change."""
 
     provider: str
@@ -57,8 +57,8 @@ def refresh(
     asked: Refresh,
     providers: Iterable[str],
     regions: Iterable[Region],
-    on_outcome: Callable[[Outcome], None] | None = None,
-) -> list[Outcome]:
+    on_outcome: Callable[[RefreshOutcome], None] | None = None,
+) -> list[RefreshOutcome]:
     """Ask the providers' price APIs and store what they say, each provider's figures whole or not at all.
 
     Args:
@@ -92,7 +92,7 @@ def _choose_providers(catalog: Catalog, providers: frozenset[str], regions: froz
     return [name for name in PROVIDERS if name in (providers or of_regions or PROVIDERS)]
 
 
-def _one(asked: Refresh, provider: str, named: frozenset[Region]) -> Outcome:
+def _one(asked: Refresh, provider: str, named: frozenset[Region]) -> RefreshOutcome:
     known = {region: place for region, place in asked.catalog.places.items() if region.provider == provider}
     places = {region: place for region, place in known.items() if region in named} if named else known
     machines = {o.machine.name: o.machine for o in asked.catalog.offers.get(provider, ())}
@@ -102,10 +102,10 @@ def _one(asked: Refresh, provider: str, named: frozenset[Region]) -> Outcome:
         if not prices.rules and not prices.machines:
             raise PriceApiError(f"{provider}: the price API answered, but without any of the requested prices")
     except PriceApiError as error:
-        return Outcome(provider, error=error)
+        return RefreshOutcome(provider, error=error)
     file = store_refreshed(asked.folder, provider, prices.rules, prices.machines)
     said = {rule.src for rule in prices.rules} | {str(machine.region) for machine in prices.machines}
-    return Outcome(provider, len(said), len(prices.rules), len(prices.machines), file, prices.notes)
+    return RefreshOutcome(provider, len(said), len(prices.rules), len(prices.machines), file, prices.notes)
 
 
 def _ask(asked: Refresh, provider: str, wanted: Wanted) -> Prices:
