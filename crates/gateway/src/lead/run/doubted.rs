@@ -13,20 +13,18 @@
 //! ends. What fails here is not journalled as done, and keeps its source in a `mv`. Each look is one `HEAD` of one of the few
 //! objects that are doubted. What arrives after it is not seen: see `docs/concepts/integrity.md`.
 
-use super::{Running, Shared};
+use super::context::Context;
 use crate::failure::object_url;
 use crate::lead::copies::is_as_written;
 use crate::lead::deletion::delete_objects;
-use crate::lead::survey::{SurveyError, WorkItem};
+use crate::lead::survey::WorkItem;
 use crate::node::work::{Failure, Placed, Side};
-use futures::StreamExt;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 use tradewind_store::{ErrorKind, ObjectDeletion, Precondition};
 use tradewind_wire::Fault;
 
 /// Destinations asked at once.
-const LOOKS_AT_ONCE_MAX: usize = 16;
+pub(super) const LOOKS_AT_ONCE_MAX: usize = 16;
 
 /// An object that is written and proven.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,38 +43,9 @@ pub(super) fn may_land_late(failure: &Failure) -> bool {
         && (failure.fault == Fault::Lost || failure.fault == Fault::Unavailable && failure.side != Some(Side::Source))
 }
 
-impl Running {
-    /// Keeps an object until the end.
-    pub(super) async fn doubt(&mut self, copied: Copied) -> Result<(), SurveyError> {
-        self.doubted.push(&copied).map_err(SurveyError::Backlog)
-    }
-
-    /// Concludes what was doubted and is as it should be; the rest fails. To be called when no request is in flight.
-    /// No look begins after `stop`: what was not looked at is copied again when the job is resumed.
-    pub(super) async fn settle_doubted(&mut self, stop: &CancellationToken) -> Result<(), SurveyError> {
-        let (setup, doubted) = (self.setup.clone(), self.doubted.take().map_err(SurveyError::Backlog)?);
-        let looks = futures::stream::iter(doubted.map(|copied| {
-            let setup = setup.clone();
-            async move {
-                let copied = copied.map_err(SurveyError::Backlog)?;
-                let verdict = setup.look_again(&copied).await;
-                Ok::<_, SurveyError>((copied, verdict))
-            }
-        }));
-        let mut looks = std::pin::pin!(looks.take_until(stop.cancelled()).buffered(LOOKS_AT_ONCE_MAX));
-        while let Some(looked) = looks.next().await {
-            let (copied, verdict) = looked?;
-            match verdict {
-                Ok(()) => self.conclude(copied).await?,
-                Err(failure) => self.object_failed(&copied.item, &failure, copied.retries).await,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Shared {
-    async fn look_again(&self, copied: &Copied) -> Result<(), Failure> {
+impl Context {
+    /// Returns an error if the copy is not as it should be.
+    pub(super) async fn look_again(&self, copied: &Copied) -> Result<(), Failure> {
         if let Some(condition) = &copied.source {
             let key = &copied.item.source_key;
             let look = self.policy.run("head", self.source.url(), || self.source.head(key)).await;

@@ -1,16 +1,22 @@
-//! What must be there before a job begins: its folder, journal and report.
+//! The beginning of a job: its folder, journal and report, and what must be known before anything is transferred.
 
-use super::{LeadSetup, work};
+use super::context::Context;
+use super::source_deletions::SourceDeletions;
+use super::{LeadSetup, Run, Surveying, work};
 use crate::background::Background;
 use crate::control::events::EventSender;
-use crate::lead::journal::{Journal, JournalError};
+use crate::lead::journal::{Entry, Journal, JournalError};
+use crate::lead::places::Places;
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
-use crate::lead::status;
+use crate::lead::survey::{FOUND_QUEUE_MAX, Survey, SurveyError};
+use crate::lead::{probe, status, sweep};
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
-use tradewind_contract::{Event, JobSpec, Outcome, Progress, Summary};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::{Event, JobSpec, Limits, Outcome, Progress, Summary};
 
 /// Why a job cannot begin.
 #[derive(Debug)]
@@ -80,4 +86,74 @@ fn open_journal(job: &JobSpec, state: Option<&StateDir>) -> Result<Journal, Cann
 
 fn journal_failed(error: JournalError) -> CannotBegin {
     CannotBegin { message: error.to_string(), hint: Some(error.hint().to_owned()) }
+}
+
+impl Run {
+    /// Refuses overlapping places, clears what a killed run may have left open without a name, and starts the survey.
+    pub(super) async fn prepare(&mut self, limits: &Limits) -> Result<Surveying, SurveyError> {
+        let context = self.context.clone();
+        let journal = self.recorder.journal.clone();
+        let is_fresh = journal.done_set()?.is_empty();
+        let Context { job, source, targets, policy, .. } = context.as_ref();
+        let places = Places { job, source, targets, policy: *policy };
+        self.finisher.proven_apart = places.refuse_overlaps(is_fresh).await?;
+        let shut = probe::shut_targets(job, targets).await;
+        if let Some(Some(error)) = shut.first()
+            && shut.iter().all(Option::is_some)
+        {
+            return Err(SurveyError::Target(error.clone()));
+        }
+        let suspect_since_unix_ms = note_boots(&context, &journal).await?;
+        if job.resume {
+            sweep::abort_orphans(&journal, targets, *policy).await?;
+        }
+        if job.delete_source && !job.dry_run {
+            let begun = SourceDeletions::begin(job);
+            self.finisher.source_deletions =
+                begun.inspect_err(|error| context.notice(format!("sources will not be deleted: {error}"))).ok();
+        }
+        let done = journal.done_set()?;
+        let done_before_deletion = if job.delete_source { done.totals_before_deletion().await? } else { None };
+        let (out, found) = mpsc::channel(FOUND_QUEUE_MAX);
+        let cancel = CancellationToken::new();
+        let survey = Survey {
+            job: job.clone(),
+            source: source.clone(),
+            targets: targets.clone(),
+            limits: limits.clone(),
+            done,
+            done_before_deletion,
+            local: context.local,
+            suspect_since_unix_ms,
+            shut,
+            out,
+            cancel: cancel.clone(),
+        };
+        Ok(Surveying { found, task: tokio::spawn(survey.run()), cancel, listed: false })
+    }
+}
+
+/// Records in which boots this run writes. Returns since when each destination may have lost what earlier runs wrote there
+/// without syncing it: `None` where no machine was started again meanwhile.
+async fn note_boots(context: &Context, journal: &Journal) -> Result<Vec<Option<i64>>, SurveyError> {
+    let job = &context.job;
+    let earlier = if job.resume { journal.boots().await? } else { Vec::new() };
+    if job.resume && earlier.is_empty() {
+        // The row was lost, and later runs must not believe that this boot was the only one.
+        journal.record(Entry::Began { boot: String::new(), unix_ms: 0 }).await?;
+    }
+    let mut suspect_since = Vec::with_capacity(context.targets.len());
+    for (store, target) in context.targets.iter().zip(&job.targets) {
+        let Some(boot) = store.volatile_boot().filter(|_| !target.store.fsync && !job.delete_source) else {
+            suspect_since.push(None);
+            continue;
+        };
+        // Sinks elsewhere have boots of their own.
+        let boot = if context.local { boot } else { "" };
+        journal.record(Entry::Began { boot: boot.to_owned(), unix_ms: status::now_unix_ms() }).await?;
+        let same_boot = !earlier.is_empty() && earlier.iter().all(|(earlier, _)| earlier == boot && !boot.is_empty());
+        let since = earlier.iter().map(|(_, began_unix_ms)| *began_unix_ms).min().unwrap_or(0);
+        suspect_since.push((job.resume && !same_boot).then_some(since));
+    }
+    Ok(suspect_since)
 }

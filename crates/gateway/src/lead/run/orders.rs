@@ -1,281 +1,116 @@
-//! From the state machine's decisions to orders, and down to the sources.
+//! Makes an order of what the scheduler decides.
 
-use super::Shared;
-use super::cargo::Cargo;
-use crate::lead::journal::{Entry, Intent, Journal};
-use crate::node::hop::Hop;
-use crate::node::reply::{Owed, ReplyTo};
-use crate::node::source::Source;
-use crate::node::work::{Close, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace};
+use super::context::Context;
+use super::transfer::ObjectTransfer;
+use crate::node::work::{Close, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace};
 use std::collections::HashMap;
-use std::sync::Arc;
-use tokio::sync::mpsc;
 use tradewind_store::{PartSource, UploadId};
-use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Reply};
 use tradewind_wire::scheduler::Work;
-use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
-
-/// Orders of one frame, in bytes; one order may be longer.
-const BATCH_BYTES: usize = 256 << 10;
-
-/// Where the orders of a route go.
-#[derive(Clone)]
-pub enum RouteSource {
-    /// The source is in this process.
-    Memory(Arc<Source>),
-    /// The source is another gateway.
-    Hop(Arc<Hop>),
-}
+use tradewind_wire::{ObjectId, RequestId, RouteId};
 
 /// The order that does `work`.
 pub(super) fn order(
     request: RequestId,
     route: RouteId,
     work: &Work,
-    cargo: &HashMap<ObjectId, Cargo>,
-    setup: &Shared,
+    transfers: &HashMap<ObjectId, ObjectTransfer>,
+    context: &Context,
 ) -> Option<Order> {
     let task = match work {
-        Work::Open(object) => SourceTask::Pass(open(cargo.get(object)?)),
-        Work::Part { object, part, offset, bytes } => part_task(cargo.get(object)?, *part, *offset, *bytes, setup)?,
+        Work::Open(object) => SourceTask::Pass(open(transfers.get(object)?)),
+        Work::Part { object, part, offset, bytes } => {
+            part_task(transfers.get(object)?, *part, *offset, *bytes, context)?
+        }
         Work::Bundle(objects) => SourceTask::Bundle(
-            objects.iter().map(|object| Some(fetch(cargo.get(object)?, setup))).collect::<Option<_>>()?,
+            objects.iter().map(|object| Some(fetch(transfers.get(object)?, context))).collect::<Option<_>>()?,
         ),
-        Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(cargo.get(object)?, setup)?))),
-        Work::Abort(object) => SourceTask::Pass(abort(cargo.get(object)?)?),
+        Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(transfers.get(object)?, context)?))),
+        Work::Abort(object) => SourceTask::Pass(abort(transfers.get(object)?)?),
     };
-    Some(Order { request, route, compress: setup.job.compress, task })
+    Some(Order { request, route, compress: context.job.compress, task })
 }
 
-fn open(cargo: &Cargo) -> Manifest {
-    Manifest::Open { target: cargo.item.target, key: cargo.item.target_key.clone(), options: cargo.options.clone() }
+fn open(transfer: &ObjectTransfer) -> Manifest {
+    Manifest::Open {
+        target: transfer.item.target,
+        key: transfer.item.target_key.clone(),
+        options: transfer.options.clone(),
+    }
 }
 
-fn part_task(cargo: &Cargo, part: u32, offset: u64, bytes: u64, setup: &Shared) -> Option<SourceTask> {
+fn part_task(transfer: &ObjectTransfer, part: u32, offset: u64, bytes: u64, context: &Context) -> Option<SourceTask> {
     let range = offset..offset + bytes;
     let place = PartPlace {
-        target: cargo.item.target,
-        key: cargo.item.target_key.clone(),
-        upload: cargo.upload.clone()?,
+        target: transfer.item.target,
+        key: transfer.item.target_key.clone(),
+        upload: transfer.upload.clone()?,
         part,
         offset,
     };
-    if let Some(written) = cargo.unsynced.get(&part) {
+    if let Some(written) = transfer.unsynced.get(&part) {
         return Some(SourceTask::Pass(Manifest::CheckPart { place, part: written.clone() }));
     }
-    if cargo.item.server_side {
+    if transfer.item.server_side {
         let source = PartSource {
-            bucket: bucket_of(setup),
-            key: cargo.item.source_key.clone(),
-            condition: cargo.condition.clone(),
+            bucket: bucket_of(context),
+            key: transfer.item.source_key.clone(),
+            condition: transfer.condition.clone(),
             range: Some(range),
         };
         return Some(SourceTask::Pass(Manifest::CopyPart { place, source }));
     }
     Some(SourceTask::Part {
-        source_key: cargo.item.source_key.clone(),
-        condition: cargo.condition.clone(),
+        source_key: transfer.item.source_key.clone(),
+        condition: transfer.condition.clone(),
         range,
         place,
     })
 }
 
-fn fetch(cargo: &Cargo, setup: &Shared) -> Fetch {
+fn fetch(transfer: &ObjectTransfer, context: &Context) -> Fetch {
     Fetch {
-        source_key: cargo.item.source_key.clone(),
-        condition: cargo.condition.clone(),
-        size_bytes: cargo.item.info.size_bytes,
-        listed: cargo.stated,
-        place: whole_place(cargo, setup),
-        copy_from_bucket: cargo.item.server_side.then(|| bucket_of(setup)),
-        check: cargo.item.check.clone(),
+        source_key: transfer.item.source_key.clone(),
+        condition: transfer.condition.clone(),
+        size_bytes: transfer.item.info.size_bytes,
+        listed: transfer.stated,
+        place: whole_place(transfer, context),
+        copy_from_bucket: transfer.item.server_side.then(|| bucket_of(context)),
+        check: transfer.item.check.clone(),
     }
 }
 
-fn close(cargo: &Cargo, setup: &Shared) -> Option<Close> {
+fn close(transfer: &ObjectTransfer, context: &Context) -> Option<Close> {
     Some(Close {
-        place: whole_place(cargo, setup),
-        upload: cargo.upload.clone()?,
-        parts: cargo.tags.values().cloned().collect(),
-        size_bytes: cargo.item.info.size_bytes,
-        checksums: cargo.combined(),
-        source_proof: cargo.source_proof().unwrap_or(Proof::Length),
+        place: whole_place(transfer, context),
+        upload: transfer.upload.clone()?,
+        parts: transfer.tags.values().cloned().collect(),
+        size_bytes: transfer.item.info.size_bytes,
+        checksums: transfer.combined(),
+        source_proof: transfer.source_proof().unwrap_or(Proof::Length),
         // Uploads bear the time of the store.
-        sweep_since_unix_ms: cargo.sweep_since_unix_ms().map(|since_unix_ms| {
-            let target = setup.targets.get(usize::from(cargo.item.target));
+        sweep_since_unix_ms: transfer.sweep_since_unix_ms().map(|since_unix_ms| {
+            let target = context.targets.get(usize::from(transfer.item.target));
             since_unix_ms.saturating_sub(target.map_or(0, |store| store.clock_ahead_s()).saturating_mul(1000))
         }),
     })
 }
 
-fn abort(cargo: &Cargo) -> Option<Manifest> {
-    let upload: UploadId = cargo.upload.clone()?;
-    Some(Manifest::Abort { target: cargo.item.target, key: cargo.item.target_key.clone(), upload })
+fn abort(transfer: &ObjectTransfer) -> Option<Manifest> {
+    let upload: UploadId = transfer.upload.clone()?;
+    Some(Manifest::Abort { target: transfer.item.target, key: transfer.item.target_key.clone(), upload })
 }
 
-fn whole_place(cargo: &Cargo, setup: &Shared) -> WholePlace {
+fn whole_place(transfer: &ObjectTransfer, context: &Context) -> WholePlace {
     WholePlace {
-        target: cargo.item.target,
-        key: cargo.item.target_key.clone(),
-        options: cargo.options.clone(),
-        verify: setup.job.verify,
-        expect: cargo.item.expect.clone(),
-        again: cargo.retries > 0,
+        target: transfer.item.target,
+        key: transfer.item.target_key.clone(),
+        options: transfer.options.clone(),
+        verify: context.job.verify,
+        expect: transfer.item.expect.clone(),
+        again: transfer.retries > 0,
     }
 }
 
-fn bucket_of(setup: &Shared) -> String {
-    setup.job.source.bucket().to_owned()
-}
-
-/// Sends orders, many to a frame where they cross a hop.
-pub(super) struct Dispatch {
-    sources: HashMap<RouteId, RouteSource>,
-    replies: mpsc::UnboundedSender<Reply>,
-    batches: HashMap<RouteId, Vec<Order>>,
-}
-
-impl Dispatch {
-    pub(super) fn new(sources: HashMap<RouteId, RouteSource>, replies: mpsc::UnboundedSender<Reply>) -> Self {
-        Self { sources, replies, batches: HashMap::new() }
-    }
-
-    /// More routes.
-    pub(super) fn know(&mut self, sources: HashMap<RouteId, RouteSource>) {
-        self.sources.extend(sources);
-    }
-
-    /// Puts an order into the next batch of its route. A request whose order cannot be made (`None`: something that it
-    /// needs is not known, which the state machine does not let happen) is answered at once.
-    pub(super) fn push(&mut self, request: RequestId, order: Option<Order>) {
-        let Some(order) = order else { return not_made(request, &ReplyTo::memory(self.replies.clone())) };
-        let batch = self.batches.entry(order.route).or_default();
-        batch.push(order);
-    }
-
-    /// Sends an order that opens an upload as soon as the journal holds the intent.
-    pub(super) fn after_intent(&self, journal: Journal, intent: Intent, request: RequestId, order: Option<Order>) {
-        let reply = ReplyTo::memory(self.replies.clone());
-        let Some(order) = order else { return not_made(request, &reply) };
-        let source = self.sources.get(&order.route).cloned();
-        let owed = Owed::new(reply, request);
-        tokio::spawn(async move {
-            match (journal.record_durably(Entry::Intent(intent)).await, source) {
-                (Ok(()), Some(source)) => source.send(vec![order], owed.reply().clone()).await,
-                (Ok(()), None) => no_source(&order, owed.reply()),
-                (Err(error), _) => {
-                    let failure = Failure::new(Fault::Permanent, "no_space", error.to_string());
-                    owed.reply().fail_unsent(request, failure);
-                }
-            }
-            owed.settled();
-        });
-    }
-
-    /// Answers the orders of all batches instead of sending them.
-    pub(super) fn drop_batches(&mut self) {
-        let reply = ReplyTo::memory(self.replies.clone());
-        let message = "the job ends before it was sent";
-        for order in self.batches.values_mut().flat_map(std::mem::take) {
-            reply.fail_unsent(order.request, Failure::new(Fault::Lost, "unavailable", message));
-        }
-    }
-
-    /// Sends all batches.
-    pub(super) fn flush(&mut self) {
-        for (route, orders) in &mut self.batches {
-            if orders.is_empty() {
-                continue;
-            }
-            let (orders, reply) = (std::mem::take(orders), ReplyTo::memory(self.replies.clone()));
-            match self.sources.get(route).cloned() {
-                Some(RouteSource::Memory(source)) => {
-                    orders.into_iter().for_each(|order| source.execute(order, reply.clone()))
-                }
-                Some(RouteSource::Hop(hop)) => {
-                    let owed = owed(&orders, &reply);
-                    drop(tokio::spawn(async move { send_over(&hop, orders, owed, &reply).await }));
-                }
-                None => orders.iter().for_each(|order| no_source(order, &reply)),
-            }
-        }
-    }
-}
-
-fn not_made(request: RequestId, reply: &ReplyTo) {
-    let message = "the lead could not make the order";
-    reply.fail_unsent(request, Failure::new(Fault::Unavailable, "unavailable", message));
-}
-
-fn no_source(order: &Order, reply: &ReplyTo) {
-    let message = format!("the lead has no connection to the source of route {}", order.route.0);
-    reply.fail_unsent(order.request, Failure::new(Fault::RouteDown, "unavailable", message));
-}
-
-impl RouteSource {
-    async fn send(&self, orders: Vec<Order>, reply: ReplyTo) {
-        match self {
-            RouteSource::Memory(source) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
-            RouteSource::Hop(hop) => {
-                let owed = owed(&orders, &reply);
-                send_over(hop, orders, owed, &reply).await;
-            }
-        }
-    }
-}
-
-/// Owed one by one, so that none is forgotten behind a batch whose sending ends in a panic.
-fn owed(orders: &[Order], reply: &ReplyTo) -> Vec<Owed> {
-    orders.iter().map(|order| Owed::new(reply.clone(), order.request)).collect()
-}
-
-async fn send_over(hop: &Hop, orders: Vec<Order>, owed: Vec<Owed>, reply: &ReplyTo) {
-    for batch in batches(orders) {
-        send_batch(hop, batch, reply).await;
-    }
-    owed.into_iter().for_each(Owed::settled);
-}
-
-async fn send_batch(hop: &Hop, batch: Vec<Order>, reply: &ReplyTo) {
-    let requests: Vec<RequestId> = batch.iter().map(|order| order.request).collect();
-    match postcard::to_stdvec(&batch) {
-        Ok(payload) if payload.len() <= CONTROL_BYTES_MAX => {
-            hop.send_orders(&Frame::Orders(payload.into()), &requests, reply).await;
-        }
-        _ => {
-            for request in requests {
-                reply.fail(request, Fault::Permanent, "too_large", "the order is longer than a frame may be");
-            }
-        }
-    }
-}
-
-/// Cuts orders into batches by their estimated length.
-fn batches(orders: Vec<Order>) -> Vec<Vec<Order>> {
-    let mut batches = vec![Vec::new()];
-    let mut bytes = 0;
-    for order in orders {
-        let length = estimated_bytes(&order);
-        if bytes + length > BATCH_BYTES && bytes > 0 {
-            batches.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += length;
-        if let Some(batch) = batches.last_mut() {
-            batch.push(order);
-        }
-    }
-    batches
-}
-
-fn estimated_bytes(order: &Order) -> usize {
-    const PER_OBJECT: usize = 512;
-    const PER_PART: usize = 128;
-    match &order.task {
-        SourceTask::Bundle(fetches) => {
-            fetches.iter().map(|fetch| PER_OBJECT + fetch.source_key.len() + fetch.place.key.len()).sum()
-        }
-        SourceTask::Pass(Manifest::Close(close)) => PER_OBJECT + PER_PART * close.parts.len(),
-        _ => PER_OBJECT,
-    }
+fn bucket_of(context: &Context) -> String {
+    context.job.source.bucket().to_owned()
 }

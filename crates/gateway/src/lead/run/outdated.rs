@@ -8,15 +8,12 @@
 //! No other copies need this. Between file systems a copy keeps its source's time. `mv` looks at each source before it
 //! deletes it. A `HEAD` for each object of a store costs money, so for those `docs/concepts/integrity.md` names the gap.
 
-use super::doubted::Copied;
-use super::{Running, Shared};
-use crate::failure::object_url;
-use crate::lead::journal::Entry;
-use crate::lead::survey::{SurveyError, WorkItem};
+use super::context::Context;
+use crate::lead::survey::WorkItem;
 use crate::node::work::{Failure, Placed, Side};
 use std::sync::Arc;
 use tokio::sync::mpsc;
-use tradewind_store::{Error, Expect, ObjectInfo, Precondition, UploadId};
+use tradewind_store::{Error, ObjectInfo, Precondition, UploadId};
 use tradewind_wire::Fault;
 
 /// An object that is written and proven, whose source may have changed meanwhile.
@@ -36,95 +33,59 @@ pub(super) struct Fresh {
 }
 
 /// A look that has ended.
-pub(super) struct Looked {
-    fresh: Fresh,
-    now: Result<ObjectInfo, Error>,
+pub(super) struct Rechecked {
+    pub(super) fresh: Fresh,
+    pub(super) now: Result<ObjectInfo, Error>,
 }
 
-/// The looks under way. There are no more than the state machine lets objects finish at once.
+/// The looks in progress. There are no more than the state machine lets objects finish at once.
 pub(super) struct Outdated {
-    under_way: u64,
-    ended: (mpsc::UnboundedSender<Looked>, mpsc::UnboundedReceiver<Looked>),
+    in_progress: u64,
+    ended: (mpsc::UnboundedSender<Rechecked>, mpsc::UnboundedReceiver<Rechecked>),
 }
 
 impl Outdated {
     pub(super) fn new() -> Self {
-        Self { under_way: 0, ended: mpsc::unbounded_channel() }
+        Self { in_progress: 0, ended: mpsc::unbounded_channel() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.in_progress == 0
     }
 
     /// Looks at the source of an object. The task cannot panic: the store's own work runs on another thread.
-    pub(super) fn look(&mut self, setup: Arc<Shared>, fresh: Fresh) {
-        self.under_way += 1;
+    pub(super) fn look(&mut self, context: Arc<Context>, fresh: Fresh) {
+        self.in_progress += 1;
         let ended = self.ended.0.clone();
         tokio::spawn(async move {
             let key = &fresh.item.source_key;
-            let now = setup.policy.run("head", setup.source.url(), || setup.source.head(key)).await;
+            let now = context.policy.run("head", context.source.url(), || context.source.head(key)).await;
             // If the lead is gone, so is the job.
-            ended.send(Looked { fresh, now }).ok();
+            ended.send(Rechecked { fresh, now }).ok();
         });
     }
 
     /// The next look that has ended.
-    pub(super) async fn next(&mut self) -> Option<Looked> {
-        self.ended.1.recv().await
+    pub(super) async fn next(&mut self) -> Option<Rechecked> {
+        let rechecked = self.ended.1.recv().await;
+        self.in_progress -= u64::from(rechecked.is_some());
+        rechecked
     }
 }
 
-impl Running {
-    /// Whether no later `sync` would notice that the source changed before its copy was complete.
-    pub(super) fn may_be_outdated(&self, item: &WorkItem) -> bool {
-        let is_file = |store: &str| store.starts_with("file:");
-        let target = &self.setup.targets[usize::from(item.target)];
-        is_file(self.setup.source.url())
-            && !is_file(target.url())
-            && !self.setup.job.delete_source
-            && item.check.is_none()
-            && !item.source_key.ends_with('/')
-    }
-
-    /// Concludes an object whose source is as it was read; another one is copied again, or fails.
-    pub(super) async fn looked(&mut self, looked: Looked) -> Result<(), SurveyError> {
-        self.outdated.under_way -= 1;
-        let Looked { fresh, now } = looked;
-        let failure = match &now {
-            Ok(now) => match fresh.condition.difference(now) {
-                None => return self.settle(fresh).await,
-                Some(difference) => {
-                    changed(&object_url(self.setup.source.as_ref(), &fresh.item.source_key), difference)
-                }
-            },
-            Err(error) => Failure::of_store(error, Side::Source),
-        };
-        let Fresh { mut item, placed, retries, acked_bytes, earlier_bytes, may_restart, upload, .. } = fresh;
-        self.tally.unacked(item.target, acked_bytes, earlier_bytes);
-        if upload.is_some() {
-            // It is complete, so there is nothing to resume.
-            let (target, target_key) = (item.target, item.target_key.clone());
-            self.journal.record(Entry::Abandoned { target, target_key, upload }).await?;
-        }
-        if now.is_ok() && may_restart && self.stopping.is_none() {
-            self.tally.retried();
-            let own_copy = Precondition::written(&placed.written);
-            item.expect = (!own_copy.is_any()).then_some(Expect::Is(own_copy));
-            self.load(item, true);
-        } else {
-            self.object_failed(&item, &failure, retries).await;
-        }
-        Ok(())
-    }
-
-    async fn settle(&mut self, fresh: Fresh) -> Result<(), SurveyError> {
-        let Fresh { item, placed, retries, .. } = fresh;
-        let copied = Copied { item, placed, retries, source: None };
-        if copied.item.may_land_late { self.doubt(copied).await } else { self.conclude(copied).await }
-    }
+/// Whether no later `sync` would notice that the source changed before its copy was complete.
+pub(super) fn may_be_outdated(item: &WorkItem, context: &Context) -> bool {
+    let is_file = |store: &str| store.starts_with("file:");
+    let target = &context.targets[usize::from(item.target)];
+    is_file(context.source.url())
+        && !is_file(target.url())
+        && !context.job.delete_source
+        && item.check.is_none()
+        && !item.source_key.ends_with('/')
 }
 
-fn changed(url: &str, difference: &str) -> Failure {
+/// The failure of an object that is another than the one that was read.
+pub(super) fn changed(url: &str, difference: &str) -> Failure {
     let message = format!("{url}: it changed while it was copied: {difference}");
     let failure = Failure::new(Fault::Changed, "changed", message);
     Failure { hint: Some("copy it again when nobody writes to it".to_owned()), side: Some(Side::Source), ..failure }

@@ -1,6 +1,6 @@
-//! Which routes there are: as the plan gave them, as a later plan changes them, and what is told of those that are down.
+//! Which routes there are: as the plan gave them, as a later plan changes them, and which of them are down.
 
-use super::{RouteSource, Running};
+use super::order_queue::RouteSource;
 use std::collections::HashMap;
 use std::time::Duration;
 use tradewind_contract::RouteSpec;
@@ -20,7 +20,7 @@ const WINDOW_BYTES: u64 = 64 << 20;
 /// Requests in flight on one route.
 const WINDOW_REQUESTS: usize = 256;
 /// A route that is down for this time is reported; one that comes back sooner is not.
-const DOWN_TOLD_AFTER: Duration = Duration::from_secs(1);
+const DOWN_REPORTED_AFTER: Duration = Duration::from_secs(1);
 
 /// The routes of a running job from now on.
 #[derive(Clone)]
@@ -35,35 +35,33 @@ pub struct Rerouted {
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
-impl Running {
-    /// From now on the routes of the latest change, at its limits.
-    pub(super) fn take_routes(&mut self) {
-        let Some(change) = self.rerouted.borrow_and_update().clone() else { return };
-        let chunk_bytes = self.setup.job.chunk_bytes;
-        let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
-        self.tally.know(&change.routes);
-        self.dispatch.know(change.sources);
-        self.scheduler.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
-        self.down.retain(|route, _| plans.iter().any(|plan| plan.id == *route));
+/// Routes that are down, since when (ms), and whether that was reported.
+#[derive(Debug, Default)]
+pub(super) struct DownRoutes(HashMap<RouteId, (u64, bool)>);
+
+impl DownRoutes {
+    pub(super) fn went_down(&mut self, route: RouteId, now_ms: u64) {
+        self.0.insert(route, (now_ms, false));
     }
 
-    /// Tells of routes that stay down. One lost connection of several, or one that is made anew at once, is none.
-    pub(super) fn tell_down(&mut self) {
-        let now_ms = self.clock.now_ms();
-        let stays = |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_TOLD_AFTER.as_millis() as u64;
-        let routes: Vec<RouteId> = self.down.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
-        // In this process, the stores themselves say that they are out of reach.
-        if self.unreachable.is_some() && self.local {
-            return;
-        }
-        for route in routes {
-            let name = self.tally.route_name(route);
-            self.notice(match &self.unreachable {
-                Some(why) => format!("route {name} cannot be used: {why}; retrying"),
-                None => format!("route {name} is down"),
-            });
-            self.down.insert(route, (now_ms, true));
-        }
+    /// Returns whether it was reported to be down.
+    pub(super) fn is_up(&mut self, route: RouteId) -> bool {
+        matches!(self.0.remove(&route), Some((_, true)))
+    }
+
+    /// Forgets routes that are given no more work.
+    pub(super) fn keep(&mut self, plans: &[RoutePlan]) {
+        self.0.retain(|route, _| plans.iter().any(|plan| plan.id == *route));
+    }
+
+    /// Routes that stay down and are to be reported now. One lost connection of several, or one that is made anew at
+    /// once, is none.
+    pub(super) fn to_report(&mut self, now_ms: u64) -> Vec<RouteId> {
+        let stays =
+            |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_REPORTED_AFTER.as_millis() as u64;
+        let routes: Vec<RouteId> = self.0.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
+        self.0.extend(routes.iter().map(|route| (*route, (now_ms, true))));
+        routes
     }
 }
 

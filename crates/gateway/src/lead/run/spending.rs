@@ -5,7 +5,6 @@
 //! over in place, in one short write, so that a kill leaves the old sums or the new ones. It is synced when it is made, at
 //! every tick of the lead while it changes, and at the end of a run: a power loss may undo what went out since the last tick.
 
-use super::Running;
 use crate::background::Background;
 use crate::lead::journal::JournalError;
 use crate::lead::state_dir::StateDir;
@@ -73,6 +72,15 @@ impl Spending {
         }
     }
 
+    /// Writes down what has been booked, before it is sent. What costs nothing and has no ceiling is not written down.
+    pub(super) fn cover(&mut self, shares: &Shares, has_ceiling: bool) -> Result<(), JournalError> {
+        let booked = Booked::of(shares);
+        if booked.usd == 0.0 && !has_ceiling {
+            return Ok(());
+        }
+        self.write(booked).map_err(|error| JournalError::Io { path: self.path.clone(), message: error.to_string() })
+    }
+
     /// Returns when the file has these sums.
     fn write(&mut self, booked: Booked) -> io::Result<()> {
         if booked == self.written {
@@ -121,44 +129,28 @@ fn sync(file: &File, written: Booked, synced: &Mutex<Booked>) -> io::Result<()> 
     Ok(())
 }
 
-impl Running {
-    /// Ceilings cover all runs of the job together, and so does the reported cost. `counts`: the job has a ceiling, or a
-    /// route with a price.
-    ///
-    /// # Errors
-    /// If the bookings of earlier runs cannot be read, because no ceiling could then be kept.
-    pub(super) fn carry_over(&mut self, state: &StateDir, counts: bool) -> Result<(), JournalError> {
-        let spending = Spending::of(state.path(), Background::default());
-        let unknown = |path: PathBuf, error: &io::Error| JournalError::Spent { path, message: error.to_string() };
-        let booked = spending.before().map_err(|error| unknown(spending.path.clone(), &error))?;
-        let status = match status::read(state.path()) {
-            Err(error) if counts && booked.is_none() => {
-                return Err(unknown(state.path().join(status::STATUS_FILE), &error));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the status of the earlier run cannot be read, and is not needed");
-                None
-            }
-            Ok(status) => status,
-        };
-        let (carried_bytes, usd) =
-            status.map_or((0, 0.0), |status| (status.progress.bytes_done, status.progress.cost_usd));
-        let booked = booked.unwrap_or(Booked { usd, bytes: carried_bytes });
-        self.scheduler.carried_before(Before { carried_bytes, sent_bytes: booked.bytes, spent_usd: booked.usd });
-        Ok(())
-    }
-
-    /// Writes down what has been booked, before it is sent. What costs nothing and has no ceiling is not written down.
-    pub(super) fn cover_booked(&mut self) -> Result<(), JournalError> {
-        let booked = Booked::of(self.scheduler.shares());
-        let Some(spending) = &mut self.spending else { return Ok(()) };
-        if booked.usd == 0.0 && self.setup.job.ceiling_bytes.is_none() {
-            return Ok(());
+/// What earlier runs have spent. Ceilings cover all runs of the job together, and so does the reported cost. `counts`: the
+/// job has a ceiling, or a route with a price.
+///
+/// # Errors
+/// If the bookings of earlier runs cannot be read, because no ceiling could then be kept.
+pub(super) fn spent_before(state: &StateDir, counts: bool) -> Result<Before, JournalError> {
+    let spending = Spending::of(state.path(), Background::default());
+    let unknown = |path: PathBuf, error: &io::Error| JournalError::Spent { path, message: error.to_string() };
+    let booked = spending.before().map_err(|error| unknown(spending.path.clone(), &error))?;
+    let status = match status::read(state.path()) {
+        Err(error) if counts && booked.is_none() => {
+            return Err(unknown(state.path().join(status::STATUS_FILE), &error));
         }
-        spending
-            .write(booked)
-            .map_err(|error| JournalError::Io { path: spending.path.clone(), message: error.to_string() })
-    }
+        Err(error) => {
+            tracing::warn!(%error, "the status of the earlier run cannot be read, and is not needed");
+            None
+        }
+        Ok(status) => status,
+    };
+    let (carried_bytes, usd) = status.map_or((0, 0.0), |status| (status.progress.bytes_done, status.progress.cost_usd));
+    let booked = booked.unwrap_or(Booked { usd, bytes: carried_bytes });
+    Ok(Before { carried_bytes, sent_bytes: booked.bytes, spent_usd: booked.usd })
 }
 
 #[cfg(test)]

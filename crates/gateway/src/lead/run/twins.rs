@@ -4,8 +4,8 @@
 //! it. An object that is found there and goes by another name is the one that was written under that name: the twin fails, and
 //! a `mv` keeps its source. Twins of each other are tried in different rounds.
 
-use super::cargo::Prepared;
-use super::{PREPARING_MAX, Running, Shared};
+use super::context::Context;
+use super::looking::Looked;
 use crate::failure::object_url;
 use crate::lead::backlog::{Backlog, Reading};
 use crate::lead::names::Names;
@@ -29,8 +29,20 @@ impl Twins {
         Self { waiting: Backlog::new(dir), round: None, names: Names::default() }
     }
 
+    /// Keeps an object for a later round.
+    pub(super) fn wait(&mut self, item: &WorkItem) -> Result<(), SurveyError> {
+        self.waiting.push(item).map_err(SurveyError::Backlog)
+    }
+
+    /// Begins a round with all that wait.
+    pub(super) fn begin_round(&mut self) -> Result<(), SurveyError> {
+        self.names.clear();
+        self.round = Some(self.waiting.take().map_err(SurveyError::Backlog)?);
+        Ok(())
+    }
+
     /// The next one that has no twin in this round.
-    fn next(&mut self, targets: &[Arc<dyn Store>]) -> Result<Option<WorkItem>, SurveyError> {
+    pub(super) fn next(&mut self, targets: &[Arc<dyn Store>]) -> Result<Option<WorkItem>, SurveyError> {
         while let Some(item) = self.round.as_mut().and_then(Iterator::next) {
             let item = item.map_err(SurveyError::Backlog)?;
             let form = name_form(targets[usize::from(item.target)].as_ref(), &item.target_key);
@@ -44,54 +56,20 @@ impl Twins {
     }
 }
 
-impl Running {
-    pub(super) fn wait_for_twin(&mut self, item: &WorkItem) -> Result<(), SurveyError> {
-        self.twins.waiting.push(item).map_err(SurveyError::Backlog)
-    }
-
-    /// To be called when nothing is under way. Returns whether objects were waiting.
-    pub(super) fn begin_round_of_twins(&mut self) -> Result<bool, SurveyError> {
-        self.twins.names.clear();
-        self.twins.round = Some(self.twins.waiting.take().map_err(SurveyError::Backlog)?);
-        self.load_twins()?;
-        Ok(self.preparing > 0)
-    }
-
-    /// Takes on as many as may be looked at.
-    pub(super) fn load_twins(&mut self) -> Result<(), SurveyError> {
-        while self.stopping.is_none() && self.preparing < PREPARING_MAX && self.scheduler.wants_more() {
-            let Some(item) = self.twins.next(&self.setup.targets)? else { break };
-            self.load(item, false);
-        }
-        Ok(())
-    }
-
-    /// A twin that leads to no object of another name.
-    pub(super) fn judged(&mut self, item: WorkItem, is_there: bool) {
-        if is_there {
-            return self.tally.skipped(item.target, 1);
-        }
-        if item.twin == Some(Twin::Same) {
-            self.tally.found(item.info.size_bytes);
-        }
-        self.load(WorkItem { twin: None, ..item }, false);
-    }
-}
-
 /// Looks whether an object may be written under its name.
-pub(super) async fn judge(item: WorkItem, setup: &Shared) -> Prepared {
+pub(super) async fn judge(item: WorkItem, context: &Context) -> Looked {
     let target = usize::from(item.target);
-    match look(&setup.targets[target], &item.target_key, &setup.tells_names_apart[target], setup).await {
-        Ok(Found::Nothing) => Prepared::Judged(Box::new((WorkItem { expect: Some(Expect::Absent), ..item }, false))),
+    match look(&context.targets[target], &item.target_key, &context.tells_names_apart[target], context).await {
+        Ok(Found::Nothing) => Looked::Judged(Box::new((WorkItem { expect: Some(Expect::Absent), ..item }, false))),
         Ok(Found::ItsOwn(now)) => {
             let is_there = item.twin == Some(Twin::Same) && item.expect.as_ref() == Some(&now);
-            Prepared::Judged(Box::new((WorkItem { expect: Some(now), ..item }, is_there)))
+            Looked::Judged(Box::new((WorkItem { expect: Some(now), ..item }, is_there)))
         }
         Ok(Found::Another) => {
-            let failure = taken(&object_url(setup.targets[target].as_ref(), &item.target_key));
-            Prepared::Failed(Box::new((item, failure)))
+            let failure = taken(&object_url(context.targets[target].as_ref(), &item.target_key));
+            Looked::Failed(Box::new((item, failure)))
         }
-        Err(error) => Prepared::Failed(Box::new((item, Failure::of_store(&error, Side::Target)))),
+        Err(error) => Looked::Failed(Box::new((item, Failure::of_store(&error, Side::Target)))),
     }
 }
 
@@ -106,16 +84,16 @@ async fn look(
     store: &Arc<dyn Store>,
     key: &str,
     tells_names_apart: &AtomicBool,
-    setup: &Shared,
+    context: &Context,
 ) -> Result<Found, Error> {
-    let now = match setup.policy.run("head", store.url(), || store.head(key)).await {
+    let now = match context.policy.run("head", store.url(), || store.head(key)).await {
         Ok(now) => now,
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => return Ok(Found::Nothing),
         Err(error) => return Err(error),
     };
     if !tells_names_apart.load(Ordering::Relaxed) {
-        let asked = setup.policy.run("head", store.url(), || goes_by_another_name(store.as_ref(), key));
+        let asked = context.policy.run("head", store.url(), || goes_by_another_name(store.as_ref(), key));
         if asked.await? {
             return Ok(Found::Another);
         }

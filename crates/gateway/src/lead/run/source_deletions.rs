@@ -1,5 +1,6 @@
 //! What `mv` deletes at the end: sources that are proven at every destination, and the directories that this empties.
 
+use super::emptied_directories::remember_parents;
 use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::{DeletionBacklog, Seen};
 use crate::lead::journal::fingerprint;
@@ -12,12 +13,9 @@ use std::path::Path;
 use tradewind_contract::{JobSpec, Selection};
 use tradewind_store::ObjectInfo;
 
-/// Directories remembered until the end; those beyond stay, empty.
-const DIRECTORIES_MAX: usize = 1_000_000;
-
-/// Sources moved so far.
+/// The sources that every destination has, and those that some still lack.
 #[derive(Debug)]
-pub(super) struct Moved {
+pub(super) struct SourceDeletions {
     backlog: DeletionBacklog,
     targets: u16,
     /// Objects that some destinations have and others still lack: by a hash of the key, about 60 bytes each.
@@ -26,7 +24,7 @@ pub(super) struct Moved {
     waiting: CopyFile,
     directories: Option<BTreeSet<String>>,
     /// Directories are removed below these only.
-    trees: Vec<String>,
+    roots: Vec<String>,
 }
 
 /// An object that not every destination has yet.
@@ -37,7 +35,7 @@ struct Partly {
     fingerprint: u64,
     /// Every other destination has the same version.
     alike: bool,
-    /// Where [`Moved::waiting`] has the latest copy.
+    /// Where [`SourceDeletions::waiting`] has the latest copy.
     latest: u64,
 }
 
@@ -90,8 +88,8 @@ impl CopyFile {
     }
 }
 
-impl Moved {
-    /// Nothing moved yet.
+impl SourceDeletions {
+    /// None yet.
     ///
     /// # Errors
     /// What the file system says of the backlog.
@@ -104,7 +102,7 @@ impl Moved {
             targets: job.targets.len() as u16,
             partly: HashMap::new(),
             directories: job.source.url.starts_with("file:").then(BTreeSet::new),
-            trees: match &job.selection {
+            roots: match &job.selection {
                 Selection::Several { members, .. } => {
                     members.iter().map(|member| &member.key).filter(|key| key.ends_with('/')).cloned().collect()
                 }
@@ -140,9 +138,9 @@ impl Moved {
         }
         self.backlog.push(0, source, Seen::Copied(copies))?;
         if let Some(directories) = &mut self.directories {
-            for tree in &self.trees {
-                if let Some(name) = source.key.strip_prefix(tree.as_str()) {
-                    remember(directories, tree, name);
+            for root in &self.roots {
+                if let Some(name) = source.key.strip_prefix(root.as_str()) {
+                    remember_parents(directories, root, name);
                 }
             }
         }
@@ -155,30 +153,18 @@ impl Moved {
     }
 }
 
-/// The directories between `tree` (empty, or ending in `/`) and the object `name` below it, without the tree itself.
-pub(super) fn remember(directories: &mut BTreeSet<String>, tree: &str, name: &str) {
-    let mut name = name.trim_end_matches('/');
-    while let Some((parent, _)) = name.rsplit_once('/') {
-        if parent.is_empty() || directories.len() >= DIRECTORIES_MAX || !directories.insert(format!("{tree}{parent}/"))
-        {
-            return;
-        }
-        name = parent;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn moved(source: &str, targets: usize) -> Moved {
+    fn deletions(source: &str, targets: usize) -> SourceDeletions {
         let target = serde_json::json!({ "store": { "url": "file:///there" }, "key": "" });
         let job = serde_json::json!({
             "source": { "url": source },
             "selection": { "kind": "prefix", "prefix": "" },
             "targets": vec![target; targets],
         });
-        Moved::begin(&serde_json::from_value(job).unwrap()).unwrap()
+        SourceDeletions::begin(&serde_json::from_value(job).unwrap()).unwrap()
     }
 
     fn object(key: &str) -> ObjectInfo {
@@ -200,30 +186,30 @@ mod tests {
 
     #[test]
     fn a_source_goes_only_when_every_destination_has_it() {
-        let mut moved = moved("s3://b", 2);
+        let mut deletions = deletions("s3://b", 2);
         for (key, target) in [("a", 0), ("b", 0), ("a", 1)] {
-            moved.copied(&object(key), copy(target)).unwrap();
+            deletions.copied(&object(key), copy(target)).unwrap();
         }
-        let (backlog, directories) = moved.end();
+        let (backlog, directories) = deletions.end();
         assert_eq!((backlog.keys(), directories.count()), (1, 0));
     }
 
     #[test]
     fn a_source_stays_when_destinations_have_different_versions_of_it() {
-        let mut moved = moved("s3://b", 2);
+        let mut deletions = deletions("s3://b", 2);
         let version = |etag: &str| ObjectInfo { etag: Some(etag.to_owned()), ..object("a") };
-        assert!(moved.copied(&version("1"), copy(0)).unwrap());
-        assert!(!moved.copied(&version("2"), copy(1)).unwrap());
-        assert_eq!(moved.end().0.keys(), 0);
+        assert!(deletions.copied(&version("1"), copy(0)).unwrap());
+        assert!(!deletions.copied(&version("2"), copy(1)).unwrap());
+        assert_eq!(deletions.end().0.keys(), 0);
     }
 
     #[test]
     fn directories_come_deepest_first_and_each_once() {
-        let mut moved = moved("file:///here", 1);
+        let mut deletions = deletions("file:///here", 1);
         for key in ["a/b/c", "a/b/d", "top", "a-b/x", "a/e/"] {
-            moved.copied(&object(key), copy(0)).unwrap();
+            deletions.copied(&object(key), copy(0)).unwrap();
         }
-        let (backlog, directories) = moved.end();
+        let (backlog, directories) = deletions.end();
         assert_eq!(backlog.keys(), 5);
         assert_eq!(directories.collect::<Vec<_>>(), ["a/b/", "a/", "a-b/"]);
     }

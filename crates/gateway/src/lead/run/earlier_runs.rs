@@ -1,9 +1,9 @@
 //! Objects of earlier runs in the report. The run that copied an object has reported it, unless it was killed or the disk
 //! of the report was full.
 
-use super::Running;
+use super::context::Context;
 use crate::failure::object_url;
-use crate::lead::journal::DoneObject;
+use crate::lead::journal::{DoneObject, Journal};
 use crate::lead::report::{ObjectVerdict, ProofRecord, Report, Verdict};
 use std::io;
 use tradewind_contract::{JobSpec, Selection};
@@ -13,46 +13,44 @@ const PAGE_OBJECTS: usize = 4096;
 /// Stands for each proof of an object that an earlier run has proven, as in the summary.
 const EARLIER_RUN: &str = "earlier run";
 
-impl Running {
-    /// Adds a line for each object that the journal has as done and the report does not name.
-    pub(super) async fn report_earlier(&self, report: &Report) -> io::Result<()> {
-        let done = self.journal.done_set().map_err(io::Error::other)?;
-        if done.is_empty() {
+/// Adds a line for each object that the journal has as done and the report does not name.
+pub(super) async fn report_earlier(context: &Context, journal: &Journal, report: &Report) -> io::Result<()> {
+    let done = journal.done_set().map_err(io::Error::other)?;
+    if done.is_empty() {
+        return Ok(());
+    }
+    let listed = report.listed().await?;
+    let mut last = None;
+    loop {
+        let page = done.objects_after(last, PAGE_OBJECTS).await.map_err(io::Error::other)?;
+        for object in &page {
+            if let Some(line) = earlier_line(context, object)
+                && !listed.contains(&line.destination)
+            {
+                report.add(line).await;
+            }
+        }
+        last = page.into_iter().next_back();
+        if last.is_none() {
             return Ok(());
         }
-        let listed = report.listed().await?;
-        let mut last = None;
-        loop {
-            let page = done.objects_after(last, PAGE_OBJECTS).await.map_err(io::Error::other)?;
-            for object in &page {
-                if let Some(line) = self.earlier_line(object)
-                    && !listed.contains(&line.destination)
-                {
-                    report.add(line).await;
-                }
-            }
-            last = page.into_iter().next_back();
-            if last.is_none() {
-                return Ok(());
-            }
-        }
     }
+}
 
-    /// `None` for a destination that the job does not have.
-    fn earlier_line(&self, object: &DoneObject) -> Option<ObjectVerdict> {
-        let DoneObject { target, target_key, size_bytes } = object;
-        let store = self.setup.targets.get(usize::from(*target))?;
-        let source = source_key(&self.setup.job, *target, target_key);
-        let proof = || EARLIER_RUN.to_owned();
-        Some(ObjectVerdict {
-            source: source.map(|key| object_url(self.setup.source.as_ref(), &key)).unwrap_or_default(),
-            destination: object_url(store.as_ref(), target_key),
-            size_bytes: *size_bytes,
-            verdict: Verdict::Copied,
-            proof: Some(ProofRecord { source: proof(), hop: proof(), destination: proof() }),
-            ..ObjectVerdict::default()
-        })
-    }
+/// `None` for a destination that the job does not have.
+fn earlier_line(context: &Context, object: &DoneObject) -> Option<ObjectVerdict> {
+    let DoneObject { target, target_key, size_bytes } = object;
+    let store = context.targets.get(usize::from(*target))?;
+    let source = source_key(&context.job, *target, target_key);
+    let proof = || EARLIER_RUN.to_owned();
+    Some(ObjectVerdict {
+        source: source.map(|key| object_url(context.source.as_ref(), &key)).unwrap_or_default(),
+        destination: object_url(store.as_ref(), target_key),
+        size_bytes: *size_bytes,
+        verdict: Verdict::Copied,
+        proof: Some(ProofRecord { source: proof(), hop: proof(), destination: proof() }),
+        ..ObjectVerdict::default()
+    })
 }
 
 /// The key of the source of a copy.

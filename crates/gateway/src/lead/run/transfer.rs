@@ -1,27 +1,22 @@
-//! What the lead knows of one object under way.
+//! What the lead knows of one object on its path to one destination.
 
-use super::{Shared, doubted};
+use super::context::Context;
+use super::doubted;
 use crate::lead::journal::{Entry, Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
-use crate::node::work::{Differs, Failure, Leaves, Placed, Proof, Side};
-use crate::retry::RetryPolicy;
+use crate::node::work::{Differs, Failure, Leaves, Placed, Proof};
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tradewind_contract::JobSpec;
 use tradewind_store::{
-    Attributes, Checksums, ErrorKind, Expect, ObjectInfo, PartTag, Precondition, PutOptions, Store, StoreLimits,
-    UploadId,
+    Attributes, Checksums, Expect, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits, UploadId,
 };
 use tradewind_wire::scheduler::{Layout, NewObject};
 
 /// Tries of one object that may find the destination in another state than expected; the next one takes whatever is there.
 /// Less than [`TRIES_MAX`](tradewind_wire::scheduler::TRIES_MAX), so that no object fails for it.
 const UNMET_MAX: u32 = 3;
-/// A look at a destination takes no longer. The lead may have no way to a store that its sinks write to.
-const TARGET_LOOK_MAX: Duration = Duration::from_secs(5);
-
 /// One object × one destination, from when the state machine has it until it is finished or failed.
-pub(super) struct Cargo {
+pub(super) struct ObjectTransfer {
     pub(super) item: WorkItem,
     /// How it is written.
     pub(super) options: PutOptions,
@@ -54,135 +49,20 @@ pub(super) struct Cargo {
     pub(super) may_restart: bool,
 }
 
-/// An object that was looked at.
-pub(super) enum Prepared {
-    /// Can be moved.
-    Ready(Box<Cargo>),
-    /// Leads to no object of another name, and whether the destination has it as it should be.
-    Judged(Box<(WorkItem, bool)>),
-    /// Cannot.
-    Failed(Box<(WorkItem, Failure)>),
-}
-
-/// Returns whether an object is moved by one write, so that its listing tells enough.
-pub(super) fn is_whole(item: &WorkItem, setup: &Shared) -> bool {
-    let limits = setup.targets[usize::from(item.target)].limits();
-    let bytes = item.info.size_bytes;
-    if item.server_side {
-        bytes <= limits.copy_bytes_max
-    } else {
-        bytes <= setup.job.chunk_bytes.min(limits.put_bytes_max)
-    }
-}
-
-/// The parts that an upload of an earlier run must still hold.
-pub(super) struct Extent {
-    upload: UploadId,
-    /// Where its last part ends.
-    end: u64,
-    /// Length of its parts together.
-    bytes: u64,
-}
-
-impl Extent {
-    pub(super) fn of(unfinished: &UnfinishedUpload) -> Self {
-        let chunk_bytes = unfinished.intent.chunk_bytes;
-        let end_of = |part: &PartTag| {
-            u64::from(part.part.saturating_sub(1)).saturating_mul(chunk_bytes).saturating_add(part.size_bytes)
-        };
-        let parts = &unfinished.parts;
-        Self {
-            upload: unfinished.upload.clone(),
-            end: parts.iter().map(end_of).max().unwrap_or(0),
-            bytes: parts.iter().map(|part| part.size_bytes).fold(0, u64::saturating_add),
-        }
-    }
-}
-
-/// Asks the source for what a listing does not tell: attributes and checksums, and the present state after a change. Asks
-/// the destination whether it can still have what an `earlier` run sent.
-///
-/// With `looks_at_target` asks the destination also for the object that is there.
-pub(super) async fn look(
-    item: WorkItem,
-    restarted: bool,
-    earlier: Option<Extent>,
-    looks_at_target: bool,
-    setup: &Shared,
-) -> Prepared {
-    let target = &setup.targets[usize::from(item.target)];
-    let key = item.target_key.clone();
-    let target_state =
-        async { if looks_at_target { state_of(target.as_ref(), &key, setup.policy).await } else { None } };
-    let parts_are_doubtful = match earlier {
-        Some(Extent { upload, end, bytes }) => !target.may_hold_parts(&item.target_key, &upload, end, bytes).await,
-        None => false,
-    };
-    let source = async {
-        let needs_no_look = !restarted && is_whole(&item, setup);
-        match needs_no_look {
-            true => Prepared::Ready(Box::new(Cargo::whole(item, setup))),
-            false => look_at_source(item, restarted, setup).await,
-        }
-    };
-    let (mut prepared, target_state) = futures::join!(source, target_state);
-    if let Prepared::Ready(cargo) = &mut prepared {
-        cargo.parts_are_doubtful = parts_are_doubtful;
-        cargo.looked_at_target = looks_at_target;
-        cargo.item.expect = target_state.or(cargo.item.expect.take());
-    }
-    prepared
-}
-
-/// What a destination has under `key`; `None` if it does not say.
-async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<Expect> {
-    let policy = RetryPolicy { connect_max: None, ..policy };
-    let look = tokio::time::timeout(TARGET_LOOK_MAX, policy.run("head", store.url(), || store.head(key)));
-    match look.await {
-        Ok(Ok(now)) => Some(Expect::seen(Some(&now))),
-        Ok(Err(error)) if error.kind == ErrorKind::NotFound => Some(Expect::Absent),
-        Ok(Err(error)) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => Some(Expect::Absent),
-        Ok(Err(_)) | Err(_) => None,
-    }
-}
-
-async fn look_at_source(item: WorkItem, restarted: bool, setup: &Shared) -> Prepared {
-    let url = format!("{}/{}", setup.source.url(), item.source_key);
-    match setup.policy.run("head", &url, || setup.source.head(&item.source_key)).await {
-        Ok(now) if !restarted && changed(&item.info, &now) => {
-            let seen = WorkItem { info: now.clone(), ..item };
-            Prepared::Ready(Box::new(Cargo::looked_at(seen, &now, true, setup)))
-        }
-        Ok(now) => {
-            // The survey's words stay, for the journal's fingerprint is taken of them, unless the object is another now.
-            let info = if changed(&item.info, &now) { now.clone() } else { item.info.clone() };
-            Prepared::Ready(Box::new(Cargo::looked_at(WorkItem { info, ..item }, &now, restarted, setup)))
-        }
-        Err(error) => {
-            let failure = Failure::of_store(&error, Side::Source);
-            Prepared::Failed(Box::new((item, failure)))
-        }
-    }
-}
-
-fn changed(listed: &ObjectInfo, now: &ObjectInfo) -> bool {
-    Precondition::listed(listed).difference(now).is_some()
-}
-
-impl Cargo {
+impl ObjectTransfer {
     /// An object that is written whole; its attributes come with its bytes.
-    pub(super) fn whole(item: WorkItem, setup: &Shared) -> Self {
+    pub(super) fn whole(item: WorkItem, context: &Context) -> Self {
         let (stated, condition) = (item.info.checksums, Precondition::listed(&item.info));
-        Self::new(item, condition, Attributes::default(), stated, None, true, setup)
+        Self::new(item, condition, Attributes::default(), stated, None, true, context)
     }
 
-    fn looked_at(item: WorkItem, now: &ObjectInfo, restarted: bool, setup: &Shared) -> Self {
-        let part_bytes = (!is_whole(&item, setup)).then(|| {
-            let limits = setup.targets[usize::from(item.target)].limits();
-            part_bytes(item.info.size_bytes, setup.job.chunk_bytes, &limits)
+    pub(super) fn looked_at(item: WorkItem, now: &ObjectInfo, restarted: bool, context: &Context) -> Self {
+        let part_bytes = (!is_whole(&item, context)).then(|| {
+            let limits = context.targets[usize::from(item.target)].limits();
+            part_bytes(item.info.size_bytes, context.job.chunk_bytes, &limits)
         });
         let condition = Precondition::exact(now);
-        Self::new(item, condition, now.attributes.clone(), now.checksums, part_bytes, !restarted, setup)
+        Self::new(item, condition, now.attributes.clone(), now.checksums, part_bytes, !restarted, context)
     }
 
     fn new(
@@ -192,10 +72,10 @@ impl Cargo {
         stated: Checksums,
         part_bytes: Option<u64>,
         may_restart: bool,
-        setup: &Shared,
+        context: &Context,
     ) -> Self {
         Self {
-            options: options(&item, attributes, &setup.job),
+            options: options(&item, attributes, &context.job),
             item,
             condition,
             stated,
@@ -240,8 +120,8 @@ impl Cargo {
         self.part_bytes == Some(upload.intent.chunk_bytes) && fingerprint(&self.item.info) == upload.intent.fingerprint
     }
 
-    /// Takes an upload of an earlier run on. `survives`: whether no power loss can have undone a part.
-    pub(super) fn go_on_with(&mut self, unfinished: UnfinishedUpload, survives: impl Fn(&PartTag) -> bool) {
+    /// Continues an upload of an earlier run. `survives`: whether no power loss can have undone a part.
+    pub(super) fn resume_upload(&mut self, unfinished: UnfinishedUpload, survives: impl Fn(&PartTag) -> bool) {
         // The earlier run may have asked for it more than once; its journal does not say.
         self.intended = Some((unfinished.intent.intent_unix_ms, 2));
         // Older versions did not write down whether the object is to be durable.
@@ -292,7 +172,7 @@ impl Cargo {
     }
 
     /// Uploads of this key that nobody knows the names of may have been opened before this object was read anew.
-    pub(super) fn remember_orphans(&mut self) {
+    pub(super) fn recall_orphans(&mut self) {
         if let Some(since_unix_ms) = self.item.orphans_since_unix_ms {
             self.intended.get_or_insert((since_unix_ms, 1));
         }
@@ -366,6 +246,17 @@ impl Cargo {
         self.is_guess &= matches!(failure.leaves.as_deref(), Some(Leaves::NoUpload) | None);
         self.failure = Some(failure.reported());
         self.retries += 1;
+    }
+}
+
+/// Returns whether an object is moved by one write, so that its listing tells enough.
+pub(super) fn is_whole(item: &WorkItem, context: &Context) -> bool {
+    let limits = context.targets[usize::from(item.target)].limits();
+    let bytes = item.info.size_bytes;
+    if item.server_side {
+        bytes <= limits.copy_bytes_max
+    } else {
+        bytes <= context.job.chunk_bytes.min(limits.put_bytes_max)
     }
 }
 

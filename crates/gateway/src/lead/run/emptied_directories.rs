@@ -1,20 +1,22 @@
-//! The directories of destinations that `--delete` empties.
+//! Directories that a job empties: those of destinations with `--delete`, and those of the source with `mv`.
 
-use super::moved::remember;
 use crate::retry::RetryPolicy;
 use std::collections::BTreeSet;
 use tradewind_contract::{JobSpec, Selection};
 use tradewind_store::{ListRequest, Store};
 
+/// Directories remembered until the end; those beyond stay, empty.
+const DIRECTORIES_MAX: usize = 1_000_000;
+
 /// Directories that may be empty now, by destination. Only of file systems: elsewhere a folder ends with its last object.
 #[derive(Debug)]
-pub(super) struct Emptied {
+pub(super) struct EmptiedDirectories {
     /// Prefix of each destination, and names of directories below it that end in `/`.
     targets: Vec<Option<(String, BTreeSet<String>)>>,
     source_prefix: String,
 }
 
-impl Emptied {
+impl EmptiedDirectories {
     /// None yet.
     pub(super) fn of(job: &JobSpec) -> Self {
         let source_prefix = match &job.selection {
@@ -31,7 +33,7 @@ impl Emptied {
         if let Some(Some((prefix, directories))) = self.targets.get_mut(usize::from(target))
             && let Some(name) = key.strip_prefix(prefix.as_str())
         {
-            remember(directories, "", name);
+            remember_parents(directories, "", name);
         }
     }
 
@@ -53,4 +55,16 @@ pub(super) async fn is_empty_folder(store: &dyn Store, key: &str, policy: RetryP
     let listed = policy.run("list", store.url(), || store.list(&request)).await;
     // An empty directory is listed as an object of its own name.
     listed.is_ok_and(|page| page.refused.is_empty() && page.objects.iter().any(|object| object.key == key))
+}
+
+/// The directories between `root` (empty, or ending in `/`) and the object `name` below it, without the root itself.
+pub(super) fn remember_parents(directories: &mut BTreeSet<String>, root: &str, name: &str) {
+    let mut name = name.trim_end_matches('/');
+    while let Some((parent, _)) = name.rsplit_once('/') {
+        if parent.is_empty() || directories.len() >= DIRECTORIES_MAX || !directories.insert(format!("{root}{parent}/"))
+        {
+            return;
+        }
+        name = parent;
+    }
 }

@@ -1,0 +1,172 @@
+//! What a job deletes at its end: objects of the destinations that the source does not have, sources of a `mv`, and the
+//! directories that this empties.
+
+use super::causes::{Cause, Place};
+use super::emptied_directories::{EmptiedDirectories, is_empty_folder};
+use super::finisher::Finisher;
+use super::recorder::Recorder;
+use crate::lead::deletion::{self, Deleted, DeletionBacklog, DeletionRun};
+use crate::lead::journal::{Entry, JournalError};
+use crate::lead::status;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::Event;
+use tradewind_store::{ErrorKind, ObjectDeletion, Store};
+
+/// Deletions that the lead has not yet heard of.
+const DELETED_QUEUE_MAX: usize = 1024;
+
+/// How deletions ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Deletions {
+    /// Objects of which nobody knows whether they are gone, because the job was stopped: most were not tried.
+    pub(super) untried: u64,
+    /// The job was stopped before all directories were tried.
+    pub(super) directories_left: bool,
+}
+
+impl Finisher {
+    /// Deletes the objects of destinations that the source does not have.
+    pub(super) async fn delete_extraneous(
+        &self,
+        extraneous: DeletionBacklog,
+        stop: &CancellationToken,
+        recorder: &mut Recorder,
+    ) -> Deletions {
+        let mut emptied = EmptiedDirectories::of(&self.context.job);
+        let targets = self.context.targets.clone();
+        let untried = self.delete(targets, extraneous, stop, recorder, |store, key| emptied.add(store, key)).await;
+        let tries_directories = !self.context.job.dry_run && untried == 0;
+        let directories_left = tries_directories && !self.remove_emptied_targets(emptied, stop).await;
+        Deletions { untried, directories_left }
+    }
+
+    /// Deletes the sources of a `mv`. `before`: objects that earlier deletions have left untried.
+    ///
+    /// # Errors
+    /// The journal failed before anything was deleted.
+    pub(super) async fn delete_sources(
+        &mut self,
+        before: u64,
+        stop: &CancellationToken,
+        recorder: &mut Recorder,
+    ) -> Result<Deletions, JournalError> {
+        let Some(deletions) = self.source_deletions.take() else { return Ok(Deletions::default()) };
+        let (backlog, directories) = deletions.end();
+        if backlog.keys() > 0 {
+            recorder.journal.record_durably(Entry::Deleting { unix_ms: status::now_unix_ms() }).await?;
+        }
+        let source = vec![self.context.source.clone()];
+        let untried = self.delete(source, backlog, stop, recorder, |_, _| ()).await;
+        let directories_left = before + untried == 0 && !self.remove_emptied_sources(directories, stop).await;
+        Ok(Deletions { untried, directories_left })
+    }
+
+    /// Deletes the objects of a backlog. Returns of how many nobody knows whether they are gone, because the job was
+    /// stopped. `gone` is called with the store's index and the key of each object that is deleted.
+    async fn delete(
+        &self,
+        stores: Vec<Arc<dyn Store>>,
+        backlog: DeletionBacklog,
+        stop: &CancellationToken,
+        recorder: &mut Recorder,
+        mut gone: impl FnMut(u16, &str),
+    ) -> u64 {
+        let mut untried = backlog.keys();
+        if untried == 0 {
+            return 0;
+        }
+        let dry_run = self.context.job.dry_run;
+        let (out, mut deleted) = mpsc::channel(DELETED_QUEUE_MAX);
+        let (targets, policy) = (self.context.targets.clone(), self.context.policy);
+        let has_written = recorder.tally.has_written();
+        let proven_apart = self.proven_apart.clone();
+        let run = DeletionRun { stores, targets, proven_apart, policy, dry_run, has_written, stop: stop.clone() };
+        let running = tokio::spawn(run.run(backlog, out));
+        while let Some(deleted) = deleted.recv().await {
+            untried = untried.saturating_sub(1);
+            match deleted {
+                Deleted::Gone { url, .. } if dry_run => {
+                    self.context.events.send(Event::WouldDelete { destination: url });
+                }
+                Deleted::Gone { store, key, url } => {
+                    gone(store, &key);
+                    recorder.deleted(url).await;
+                }
+                Deleted::Failed(failed) => recorder.not_deleted(failed).await,
+                Deleted::Kept { failed, lost } => {
+                    recorder.not_deleted(failed).await;
+                    forget_copies(lost, recorder).await;
+                }
+            }
+        }
+        let ended = running.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        if let Err(error) = ended {
+            let message = format!("not everything was deleted: {error}");
+            self.context.notice(message.clone());
+            let cause = Cause { place: Place::Elsewhere, kind: "no_space".to_owned(), message, hint: None };
+            recorder.causes.failed(cause);
+        }
+        if stop.is_cancelled() { untried } else { 0 }
+    }
+
+    /// Directories that `mv` took the last entry of. A store of files leaves one that holds anything as it is. Returns
+    /// false if it was stopped before all were tried.
+    async fn remove_emptied_sources(
+        &self,
+        directories: impl Iterator<Item = String>,
+        stop: &CancellationToken,
+    ) -> bool {
+        for directory in directories {
+            if !self.remove_directory(self.context.source.as_ref(), directory, stop).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Directories of destinations that `--delete` took the last file of. Those that the source has stay, empty. Returns
+    /// false if it was stopped before all were tried.
+    async fn remove_emptied_targets(&self, emptied: EmptiedDirectories, stop: &CancellationToken) -> bool {
+        let (context, policy) = (&self.context, self.context.policy);
+        for (index, name) in emptied.deepest_first() {
+            let store = &context.targets[index];
+            let key = format!("{}{name}", context.job.targets[index].key);
+            let at_source = emptied.at_source(&name);
+            let looking = async {
+                if !is_empty_folder(store.as_ref(), &key, policy).await {
+                    return false;
+                }
+                let found = policy.run("head", context.source.url(), || context.source.head(&at_source)).await;
+                found.is_err_and(|error| error.kind == ErrorKind::NotFound)
+            };
+            match stop.run_until_cancelled(looking).await {
+                None => return false,
+                Some(false) => {}
+                Some(true) if self.remove_directory(store.as_ref(), key, stop).await => {}
+                Some(true) => return false,
+            }
+        }
+        true
+    }
+
+    /// Removes a directory if it is empty. Returns false if nobody knows, because of a wish to stop.
+    async fn remove_directory(&self, store: &dyn Store, directory: String, stop: &CancellationToken) -> bool {
+        let deletion = vec![ObjectDeletion::any(directory)];
+        let verdicts = deletion::delete_until_stopped(stop, store, deletion, self.context.policy).await;
+        for (_, removed) in &verdicts {
+            if let Err(error) = removed {
+                self.context.notice(format!("an emptied directory stays behind: {error}"));
+            }
+        }
+        !verdicts.is_empty()
+    }
+}
+
+/// Copies that are gone are made again when the job is resumed. A journal that fails says so when it is flushed.
+async fn forget_copies(lost: Vec<(u16, String)>, recorder: &Recorder) {
+    for (target, target_key) in lost {
+        drop(recorder.record(Entry::Undone { target, target_key }).await);
+    }
+}

@@ -1,0 +1,273 @@
+//! Gives work to the routes: the scheduler decides what is sent next and where; this keeps what the orders need to know of
+//! each object, sends them, and books their cost before they leave.
+
+use super::context::Context;
+use super::order_queue::{OrderQueue, RouteSource};
+use super::orders::order;
+use super::outlook::Outlook;
+use super::recorder::Recorder;
+use super::routes::{DownRoutes, Rerouted, route_plan};
+use super::spending::Spending;
+use super::transfer::ObjectTransfer;
+use crate::lead::journal::{Journal, JournalError};
+use crate::lead::status;
+use crate::node::clock::Clock;
+use crate::node::work::Failure;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tradewind_contract::{Progress, RouteSpec};
+use tradewind_store::WORK_BYTES_PER_S_MIN;
+use tradewind_wire::frame::Reply;
+use tradewind_wire::scheduler::{Action, Config, Idle, Scheduler, Work};
+use tradewind_wire::shares::{Before, RoutePlan};
+use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
+
+/// Object bytes of one bundle.
+const BUNDLE_BYTES_MAX: u64 = 4 << 20;
+/// Objects of one bundle between gateways, where each request costs a round trip.
+const BUNDLE_OBJECTS_HOP: usize = 128;
+/// Objects of one bundle in local mode, where a round trip costs nothing and finer grains keep both stores busy.
+const BUNDLE_OBJECTS_MEMORY: usize = 16;
+
+/// See the module's head.
+pub(super) struct Dispatcher {
+    pub(super) context: Arc<Context>,
+    pub(super) scheduler: Scheduler,
+    pub(super) transfers: HashMap<ObjectId, ObjectTransfer>,
+    next_object: u64,
+    orders: OrderQueue,
+    /// None without a folder.
+    spending: Option<Spending>,
+    down: DownRoutes,
+    /// What a gateway said of a store that it cannot reach, until something is done again.
+    pub(super) unreachable: Option<String>,
+    pub(super) clock: Clock,
+}
+
+/// An object that the scheduler has let go.
+pub(super) enum Ended {
+    /// It is done at its destination.
+    Finished(ObjectTransfer),
+    /// It was tried often enough, and failed in the end for this fault.
+    Failed(ObjectTransfer, Fault),
+    /// It is to be looked at again and transferred anew.
+    Restart(ObjectTransfer),
+}
+
+impl Dispatcher {
+    pub(super) fn new(
+        context: Arc<Context>,
+        routes: &[RouteSpec],
+        sources: HashMap<RouteId, RouteSource>,
+        replies: mpsc::UnboundedSender<Reply>,
+    ) -> Self {
+        let job = &context.job;
+        let scheduler = Scheduler::new(Config {
+            routes: routes.iter().map(|route| route_plan(route, job.chunk_bytes)).collect(),
+            ceiling_usd_per_gb: job.ceiling_usd_per_gb,
+            ceiling_usd: job.ceiling_usd,
+            ceiling_bytes: job.ceiling_bytes,
+            bundle_bytes_max: BUNDLE_BYTES_MAX.min(job.chunk_bytes),
+            bundle_objects_max: if context.local { BUNDLE_OBJECTS_MEMORY } else { BUNDLE_OBJECTS_HOP },
+            rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
+            stall_ms: u64::from(job.stall_s) * 1000,
+            first_request: 1,
+        });
+        Self {
+            context,
+            scheduler,
+            transfers: HashMap::new(),
+            next_object: 1,
+            orders: OrderQueue::new(sources, replies),
+            spending: None,
+            down: DownRoutes::default(),
+            unreachable: None,
+            clock: Clock::start(),
+        }
+    }
+
+    /// Keeps what is spent in `spending`, beside what earlier runs have spent.
+    pub(super) fn book_in(&mut self, spending: Spending) {
+        self.spending = Some(spending);
+    }
+
+    pub(super) fn carried_before(&mut self, before: Before) {
+        self.scheduler.carried_before(before);
+    }
+
+    /// Takes an object on.
+    pub(super) fn add(&mut self, transfer: ObjectTransfer) {
+        let id = ObjectId(self.next_object);
+        self.next_object += 1;
+        self.scheduler.add(id, transfer.new_object());
+        self.transfers.insert(id, transfer);
+    }
+
+    /// Makes orders until the scheduler lets an object go, or has nothing more to do now.
+    pub(super) fn next(&mut self, recorder: &Recorder, outlook: &Outlook) -> Result<Ended, Idle> {
+        loop {
+            match self.scheduler.poll(self.clock.now_ms())? {
+                Action::Send { request, route, work } => {
+                    self.send(request, route, &work, &recorder.journal, outlook);
+                }
+                Action::Finished(object) => {
+                    if let Some(transfer) = self.transfers.remove(&object) {
+                        return Ok(Ended::Finished(transfer));
+                    }
+                }
+                Action::Failed(object, fault) => {
+                    if let Some(transfer) = self.transfers.remove(&object) {
+                        return Ok(Ended::Failed(transfer, fault));
+                    }
+                }
+                Action::Restart(object) => {
+                    if let Some(transfer) = self.transfers.remove(&object) {
+                        return Ok(Ended::Restart(transfer));
+                    }
+                }
+                Action::RouteDown(route) => self.down.went_down(route, self.clock.now_ms()),
+                Action::RouteUp(route) => {
+                    if self.down.is_up(route) {
+                        self.context.notice(format!("route {} is up again", recorder.tally.route_name(route)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, request: RequestId, route: RouteId, work: &Work, journal: &Journal, outlook: &Outlook) {
+        self.drop_guesses(work, outlook);
+        if let Work::Open(object) = work
+            && let Some(transfer) = self.transfers.get_mut(object)
+        {
+            let intent = transfer.intend(status::now_unix_ms());
+            let order = order(request, route, work, &self.transfers, &self.context);
+            return self.orders.after_intent(journal.clone(), intent, request, order);
+        }
+        if let Work::Close(object) = work
+            && let Some(transfer) = self.transfers.get_mut(object)
+            && transfer.source_proof().is_err()
+        {
+            transfer.failed(Failure::mismatch("what was read is not what the source store states"));
+            return self.scheduler.failed(request, Fault::Corrupt, self.clock.now_ms());
+        }
+        let order = order(request, route, work, &self.transfers, &self.context);
+        self.orders.push(request, order);
+    }
+
+    /// Objects that were taken for new, and that are no longer, are written whatever is there. A guess that an order has
+    /// named stays: nothing else refuses the write of that order if it comes late.
+    fn drop_guesses(&mut self, work: &Work, outlook: &Outlook) {
+        for object in work.objects() {
+            if let Some(transfer) = self.transfers.get_mut(&object)
+                && !outlook.is_free(transfer.item.target)
+            {
+                transfer.drop_guess();
+            }
+        }
+    }
+
+    /// Sends the orders that were made, once their cost is on record.
+    pub(super) fn flush(&mut self) -> Result<(), JournalError> {
+        self.cover_booked()?;
+        self.orders.flush();
+        Ok(())
+    }
+
+    pub(super) fn cover_booked(&mut self) -> Result<(), JournalError> {
+        let has_ceiling = self.context.job.ceiling_bytes.is_some();
+        self.spending.as_mut().map_or(Ok(()), |spending| spending.cover(self.scheduler.shares(), has_ceiling))
+    }
+
+    /// Begins to sync what was spent.
+    pub(super) fn sync_spending_behind(&mut self) {
+        if let Some(spending) = &mut self.spending {
+            spending.sync_behind();
+        }
+    }
+
+    /// Records what was spent for good; an error is one line.
+    pub(super) fn finish_spending(&mut self) -> Result<(), String> {
+        self.cover_booked().map_err(|error| error.to_string())?;
+        self.spending.as_ref().map_or(Ok(()), |spending| spending.sync().map_err(|error| error.to_string()))
+    }
+
+    /// Begins no more; what is in flight may still land.
+    pub(super) fn drain(&mut self) {
+        self.scheduler.drain();
+    }
+
+    /// Answers the orders that were made and not sent.
+    pub(super) fn drop_unsent(&mut self) {
+        self.orders.drop_batches();
+    }
+
+    /// From now on the routes of `change`, at its limits.
+    pub(super) fn reroute(&mut self, change: Rerouted) {
+        let chunk_bytes = self.context.job.chunk_bytes;
+        let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
+        self.orders.know(change.sources);
+        self.scheduler.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
+        self.down.keep(&plans);
+    }
+
+    /// Reports routes that stay down.
+    pub(super) fn report_down(&mut self, recorder: &Recorder) {
+        // In this process, the stores themselves say that they are out of reach.
+        if self.unreachable.is_some() && self.context.local {
+            return;
+        }
+        for route in self.down.to_report(self.clock.now_ms()) {
+            let name = recorder.tally.route_name(route);
+            self.context.notice(match &self.unreachable {
+                Some(why) => format!("route {name} cannot be used: {why}; retrying"),
+                None => format!("route {name} is down"),
+            });
+        }
+    }
+
+    /// Gives up requests that nobody has answered in time, whatever became of them.
+    pub(super) fn give_up_overdue(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let limit_ms = u64::from(self.context.request_s) * 1000;
+        for request in self.scheduler.overdue(now_ms, limit_ms) {
+            let work_ms = self.worked_on_bytes(request).saturating_mul(1000) / WORK_BYTES_PER_S_MIN;
+            if work_ms > 0 && !self.scheduler.overdue(now_ms, limit_ms.saturating_add(work_ms)).contains(&request) {
+                continue;
+            }
+            let message = format!("the request was not answered within {} s", self.context.request_s);
+            let failure = Failure::new(Fault::Unavailable, "unavailable", message);
+            for object in self.scheduler.work(request).map(Work::objects).unwrap_or_default() {
+                if let Some(transfer) = self.transfers.get_mut(&object) {
+                    transfer.failed(failure.clone());
+                }
+            }
+            self.scheduler.give_up(request, now_ms);
+        }
+    }
+
+    /// Bytes on which a store works by itself to answer the request.
+    fn worked_on_bytes(&self, request: RequestId) -> u64 {
+        let size_bytes =
+            |object: &ObjectId| self.transfers.get(object).map_or(0, |transfer| transfer.item.info.size_bytes);
+        let is_copied =
+            |object: &&ObjectId| self.transfers.get(object).is_some_and(|transfer| transfer.item.server_side);
+        match self.scheduler.work(request) {
+            Some(Work::Close(object)) => size_bytes(object),
+            Some(Work::Part { object, bytes, .. }) if is_copied(&object) => *bytes,
+            Some(Work::Bundle(objects)) => objects.iter().filter(is_copied).map(size_bytes).sum(),
+            _ => 0,
+        }
+    }
+
+    /// Progress for an event, with the rate of the last seconds.
+    pub(super) fn progress(&self, recorder: &mut Recorder) -> Progress {
+        recorder.tally.progress(self.scheduler.retries(), self.scheduler.shares())
+    }
+
+    /// Progress for the summary, with the mean rate.
+    pub(super) fn totals(&self, recorder: &Recorder) -> Progress {
+        recorder.tally.totals(self.scheduler.retries(), self.scheduler.shares())
+    }
+}

@@ -1,0 +1,228 @@
+//! What comes after an object was written and before it counts as done, and what its end leaves to do: a second look at its
+//! source or its copy, uploads to sweep, sources to delete.
+
+use super::context::Context;
+use super::doubted::{Copied, LOOKS_AT_ONCE_MAX};
+use super::outdated::{Fresh, Outdated, Rechecked, changed, may_be_outdated};
+use super::recorder::Recorder;
+use super::source_deletions::SourceDeletions;
+use super::transfer::ObjectTransfer;
+use crate::failure::object_url;
+use crate::lead::backlog::Backlog;
+use crate::lead::copies::ProvenCopy;
+use crate::lead::journal::{Entry, Intent};
+use crate::lead::survey::{SurveyError, WorkItem};
+use crate::node::work::{Failure, Proof, Side};
+use futures::StreamExt;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use tradewind_contract::FailedObject;
+use tradewind_store::{Expect, ObjectInfo, Precondition};
+use tradewind_wire::Fault;
+
+/// See the module's head.
+pub(super) struct Finisher {
+    pub(super) context: Arc<Context>,
+    pub(super) outdated: Outdated,
+    doubted: Backlog<Copied>,
+    /// Objects whose upload was asked for more than once. Swept at the end: a request that was given up may open another
+    /// upload after its object is done.
+    pub(super) asked_again: Backlog<Intent>,
+    /// For a `mv`, unless a source must stay because its file failed.
+    pub(super) source_deletions: Option<SourceDeletions>,
+    /// See [`Places::refuse_overlaps`](crate::lead::places::Places::refuse_overlaps).
+    pub(super) proven_apart: Vec<bool>,
+}
+
+impl Finisher {
+    pub(super) fn new(context: Arc<Context>, dir: Option<&Path>) -> Self {
+        Self {
+            context,
+            outdated: Outdated::new(),
+            doubted: Backlog::new(dir),
+            asked_again: Backlog::new(dir),
+            source_deletions: None,
+            proven_apart: Vec::new(),
+        }
+    }
+
+    /// Keeps the known uploads of an object after the object has ended.
+    fn remember_orphans(&mut self, transfer: &mut ObjectTransfer) {
+        let known = transfer.item.orphans_since_unix_ms.is_some();
+        let Some(intent) = transfer.intent_with_orphans().filter(|_| !known) else { return };
+        transfer.item.orphans_since_unix_ms = Some(intent.intent_unix_ms);
+        if let Err(error) = self.asked_again.push(&intent) {
+            self.context.notice(format!("an unfinished upload of {} may be left behind: {error}", intent.target_key));
+        }
+    }
+
+    /// Ends a transfer that has to begin anew. Returns what to load.
+    pub(super) fn restarted(&mut self, mut transfer: ObjectTransfer, recorder: &mut Recorder) -> WorkItem {
+        recorder.tally.unacked(transfer.item.target, transfer.acked_bytes(), transfer.earlier_bytes);
+        recorder.tally.retried();
+        self.remember_orphans(&mut transfer);
+        transfer.item
+    }
+
+    /// Ends a transfer that failed. Returns what to load, and whether it was tried before, if there is another way to make
+    /// the copy.
+    pub(super) async fn failed(
+        &mut self,
+        mut transfer: ObjectTransfer,
+        fault: Fault,
+        recorder: &mut Recorder,
+    ) -> Option<(WorkItem, bool)> {
+        recorder.tally.unacked(transfer.item.target, transfer.acked_bytes(), transfer.earlier_bytes);
+        self.remember_orphans(&mut transfer);
+        if transfer.must_be_moved_again() {
+            return Some((WorkItem { check: None, ..transfer.item }, false));
+        }
+        if transfer.may_travel_instead() {
+            recorder.tally.retried();
+            return Some((WorkItem { server_side: false, ..transfer.item }, true));
+        }
+        let lost = || Failure::new(fault, "unavailable", "the connection was lost again and again");
+        let failure = transfer.failure.unwrap_or_else(lost);
+        recorder.object_failed(&transfer.item, &failure, transfer.retries).await;
+        None
+    }
+
+    /// Ends a transfer that is done, or keeps it until it was looked at again.
+    pub(super) async fn finished(
+        &mut self,
+        mut transfer: ObjectTransfer,
+        recorder: &mut Recorder,
+    ) -> Result<(), SurveyError> {
+        self.remember_orphans(&mut transfer);
+        let (server_side, in_parts) = (transfer.item.server_side, transfer.part_bytes.is_some());
+        let (acked_bytes, earlier_bytes) = (transfer.acked_bytes(), transfer.earlier_bytes);
+        let ObjectTransfer { item, placed: Some(placed), retries, condition, may_restart, upload, .. } = transfer
+        else {
+            return Ok(());
+        };
+        if may_be_outdated(&item, &self.context) {
+            let acked_bytes = if in_parts { acked_bytes } else { placed.size_bytes };
+            let written = Fresh { item, placed, retries, condition, may_restart, acked_bytes, earlier_bytes, upload };
+            self.outdated.look(self.context.clone(), written);
+            return Ok(());
+        }
+        let is_doubtful = server_side && (in_parts || placed.target_proof == Proof::Length);
+        let copied = Copied { item, placed, retries, source: is_doubtful.then_some(condition) };
+        if is_doubtful || copied.item.may_land_late {
+            return self.doubt(&copied);
+        }
+        self.conclude(copied, recorder).await
+    }
+
+    /// Concludes an object whose source is as it was read. Another one fails, or is returned to be copied again unless the
+    /// job `is_stopping`.
+    pub(super) async fn rechecked(
+        &mut self,
+        rechecked: Rechecked,
+        is_stopping: bool,
+        recorder: &mut Recorder,
+    ) -> Result<Option<WorkItem>, SurveyError> {
+        let Rechecked { fresh, now } = rechecked;
+        let failure = match &now {
+            Ok(now) => match fresh.condition.difference(now) {
+                None => return self.settle(fresh, recorder).await.map(|()| None),
+                Some(difference) => {
+                    changed(&object_url(self.context.source.as_ref(), &fresh.item.source_key), difference)
+                }
+            },
+            Err(error) => Failure::of_store(error, Side::Source),
+        };
+        let Fresh { mut item, placed, retries, acked_bytes, earlier_bytes, may_restart, upload, .. } = fresh;
+        recorder.tally.unacked(item.target, acked_bytes, earlier_bytes);
+        if upload.is_some() {
+            // It is complete, so there is nothing to resume.
+            let (target, target_key) = (item.target, item.target_key.clone());
+            recorder.record(Entry::Abandoned { target, target_key, upload }).await?;
+        }
+        if now.is_ok() && may_restart && !is_stopping {
+            recorder.tally.retried();
+            let own_copy = Precondition::written(&placed.written);
+            item.expect = (!own_copy.is_any()).then_some(Expect::Is(own_copy));
+            return Ok(Some(item));
+        }
+        recorder.object_failed(&item, &failure, retries).await;
+        Ok(None)
+    }
+
+    async fn settle(&mut self, fresh: Fresh, recorder: &mut Recorder) -> Result<(), SurveyError> {
+        let Fresh { item, placed, retries, .. } = fresh;
+        let copied = Copied { item, placed, retries, source: None };
+        if copied.item.may_land_late { self.doubt(&copied) } else { self.conclude(copied, recorder).await }
+    }
+
+    /// Keeps an object until the end.
+    fn doubt(&mut self, copied: &Copied) -> Result<(), SurveyError> {
+        self.doubted.push(copied).map_err(SurveyError::Backlog)
+    }
+
+    /// Concludes what was doubted and is as it should be; the rest fails. To be called when no request is in flight.
+    /// No look begins after `stop`: what was not looked at is copied again when the job is resumed.
+    pub(super) async fn settle_doubted(
+        &mut self,
+        stop: &CancellationToken,
+        recorder: &mut Recorder,
+    ) -> Result<(), SurveyError> {
+        let (context, doubted) = (self.context.clone(), self.doubted.take().map_err(SurveyError::Backlog)?);
+        let looks = futures::stream::iter(doubted.map(|copied| {
+            let context = context.clone();
+            async move {
+                let copied = copied.map_err(SurveyError::Backlog)?;
+                let verdict = context.look_again(&copied).await;
+                Ok::<_, SurveyError>((copied, verdict))
+            }
+        }));
+        let mut looks = std::pin::pin!(looks.take_until(stop.cancelled()).buffered(LOOKS_AT_ONCE_MAX));
+        while let Some(looked) = looks.next().await {
+            let (copied, verdict) = looked?;
+            match verdict {
+                Ok(()) => self.conclude(copied, recorder).await?,
+                Err(failure) => recorder.object_failed(&copied.item, &failure, copied.retries).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// The object is done.
+    async fn conclude(&mut self, copied: Copied, recorder: &mut Recorder) -> Result<(), SurveyError> {
+        recorder.copied(&copied).await;
+        let Copied { item, placed, .. } = copied;
+        let written = self.context.job.delete_source.then(|| placed.written.clone());
+        if let Some(written) = written.clone() {
+            let (target, key, size_bytes) = (item.target, item.target_key.clone(), item.info.size_bytes);
+            self.copied(&item.info, ProvenCopy { target, key, size_bytes, written }, recorder).await;
+        }
+        recorder.close(item, placed, written).await
+    }
+
+    /// For `mv`: one more destination has the object.
+    pub(super) async fn copied(&mut self, source: &ObjectInfo, copy: ProvenCopy, recorder: &mut Recorder) {
+        match self.source_deletions.as_mut().map(|deletions| deletions.copied(source, copy)) {
+            None | Some(Ok(true)) => {}
+            Some(Ok(false)) => recorder.not_deleted(self.versions_differ(source)).await,
+            Some(Err(error)) => {
+                self.source_deletions = None;
+                self.context.notice(format!("sources are not deleted: {error}"));
+            }
+        }
+    }
+
+    /// The failure of a source that was written again between the copies to two destinations.
+    fn versions_differ(&self, source: &ObjectInfo) -> FailedObject {
+        let url = object_url(self.context.source.as_ref(), &source.key);
+        let message =
+            "the object was written again while it was copied; destinations have different versions, so it stays";
+        FailedObject {
+            source: String::new(),
+            destination: url.clone(),
+            kind: "changed".to_owned(),
+            message: format!("delete {url}: {message}"),
+            hint: Some("resume the job to copy the latest version everywhere".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Objects on their way from the survey to the dispatcher: some are looked at first, some wait until others are written, and
+//! uploads of earlier runs are found again.
+
+use super::causes::{Cause, Place};
+use super::context::Context;
+use super::looking::{Extent, Look, Looked, look};
+use super::outlook::Outlook;
+use super::recorder::Recorder;
+use super::transfer::{ObjectTransfer, is_whole};
+use super::twins::{Twins, judge};
+use crate::lead::journal::UnfinishedUpload;
+use crate::lead::survey::{SurveyError, Twin, WorkItem};
+use crate::node::work::{Failure, Side};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tradewind_contract::Event;
+use tradewind_store::PartTag;
+use tradewind_wire::Fault;
+
+/// Objects being looked up (`HEAD`) before they are given to the scheduler.
+const LOOKS_MAX: usize = 64;
+/// Copies announced by a dry run.
+const DRY_RUN_EVENTS_MAX: u64 = 1000;
+
+/// See the module's head.
+pub(super) struct Intake {
+    context: Arc<Context>,
+    /// Uploads of earlier runs that no object has taken, by destination and key.
+    unfinished: HashMap<(u16, String), UnfinishedUpload>,
+    looking: usize,
+    looked: (mpsc::Sender<Looked>, mpsc::Receiver<Looked>),
+    pub(super) outlook: Outlook,
+    twins: Twins,
+}
+
+/// What becomes of an object of the survey.
+pub(super) enum Admitted {
+    /// It is looked at, waits, or is dealt with.
+    Nothing,
+    /// Its transfer can begin.
+    Transfer(Box<ObjectTransfer>),
+    /// It would exceed a ceiling, as this line says.
+    OverCeiling(String),
+}
+
+impl Intake {
+    pub(super) fn new(context: Arc<Context>, unfinished: Vec<UnfinishedUpload>, dir: Option<&Path>) -> Self {
+        let by_place = |upload: UnfinishedUpload| ((upload.intent.target, upload.intent.target_key.clone()), upload);
+        Self {
+            unfinished: unfinished.into_iter().map(by_place).collect(),
+            looking: 0,
+            looked: mpsc::channel(LOOKS_MAX),
+            outlook: Outlook::new(&context.job),
+            twins: Twins::new(dir),
+            context,
+        }
+    }
+
+    /// Whether another object of the survey can be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.looking < LOOKS_MAX && !self.outlook.is_looking()
+    }
+
+    /// Whether no object is being looked at.
+    pub(super) fn is_idle(&self) -> bool {
+        self.looking == 0
+    }
+
+    /// The next object that was looked at.
+    pub(super) async fn next(&mut self) -> Option<Looked> {
+        self.looked.1.recv().await
+    }
+
+    /// Uploads of earlier runs that no object has taken.
+    pub(super) fn unfinished(&self) -> usize {
+        self.unfinished.len()
+    }
+
+    /// Takes the uploads of earlier runs that no object has taken.
+    pub(super) fn take_unfinished(&mut self) -> HashMap<(u16, String), UnfinishedUpload> {
+        std::mem::take(&mut self.unfinished)
+    }
+
+    /// Takes an object of the survey on.
+    pub(super) async fn item(&mut self, item: WorkItem, recorder: &mut Recorder) -> Result<Admitted, SurveyError> {
+        match item.twin {
+            Some(Twin::Same) if self.context.job.dry_run => {
+                recorder.tally.skipped(item.target, 1);
+                return Ok(Admitted::Nothing);
+            }
+            Some(Twin::Same) => return self.twins.wait(&item).map(|()| Admitted::Nothing),
+            Some(Twin::New) | None => recorder.tally.found(item.info.size_bytes),
+        }
+        if let Some(cause) = recorder.causes.closed(Place::Target(item.target)).cloned() {
+            let Cause { kind, message, hint, .. } = cause;
+            let failure =
+                Failure { fault: Fault::Permanent, kind, message, hint, side: Some(Side::Target), leaves: None };
+            recorder.object_failed(&item, &failure, 0).await;
+            return Ok(Admitted::Nothing);
+        }
+        if let Some(message) = self.over_ceiling(recorder) {
+            return Ok(Admitted::OverCeiling(message));
+        }
+        match item.twin {
+            _ if self.context.job.dry_run => self.would_copy(&item, recorder),
+            Some(_) => self.twins.wait(&item)?,
+            None => return Ok(self.load(item, false, recorder)),
+        }
+        Ok(Admitted::Nothing)
+    }
+
+    fn over_ceiling(&self, recorder: &Recorder) -> Option<String> {
+        let job = &self.context.job;
+        let ceiling = job.listed_bytes_max()?;
+        let total = recorder.tally.bytes_total();
+        if total <= ceiling {
+            return None;
+        }
+        let least = if recorder.tally.listed { "" } else { "at least " };
+        let option = if job.ceiling_bytes == Some(ceiling) { "--max-bytes" } else { "--max-cost" };
+        Some(format!("{least}{total} bytes are to be moved, and {option} allows {ceiling}"))
+    }
+
+    fn would_copy(&self, item: &WorkItem, recorder: &Recorder) {
+        if recorder.tally.objects_total() <= DRY_RUN_EVENTS_MAX {
+            let (source, destination) = self.context.urls(item);
+            self.context.events.send(Event::WouldCopy { source, destination, size_bytes: item.info.size_bytes });
+        }
+    }
+
+    /// Makes a transfer of an object, after a look at it where more must be known than a listing tells.
+    pub(super) fn load(&mut self, item: WorkItem, restarted: bool, recorder: &mut Recorder) -> Admitted {
+        if item.twin.is_some() {
+            self.begin_judging(item);
+            return Admitted::Nothing;
+        }
+        let looks_at_target = self.outlook.wants_look(&item);
+        if item.check.is_some() || !looks_at_target && !restarted && is_whole(&item, &self.context) {
+            let transfer = ObjectTransfer::whole(item, &self.context);
+            return Admitted::Transfer(Box::new(self.ready(transfer, recorder)));
+        }
+        self.looking += 1;
+        let (context, looking) = (self.context.clone(), Look::begin(self.looked.0.clone(), &item));
+        // Gateways elsewhere look at each part themselves.
+        let earlier = self.unfinished.get(&(item.target, item.target_key.clone())).filter(|_| self.context.local);
+        let earlier = earlier.map(Extent::of);
+        tokio::spawn(async move { looking.end(look(item, restarted, earlier, looks_at_target, &context).await) });
+        Admitted::Nothing
+    }
+
+    fn begin_judging(&mut self, item: WorkItem) {
+        self.looking += 1;
+        let (context, looking) = (self.context.clone(), Look::begin(self.looked.0.clone(), &item));
+        tokio::spawn(async move { looking.end(judge(item, &context).await) });
+    }
+
+    /// An object was looked at.
+    pub(super) async fn looked(&mut self, looked: Looked, recorder: &mut Recorder) -> Admitted {
+        self.looking -= 1;
+        match looked {
+            Looked::Ready(transfer) => {
+                if transfer.looked_at_target {
+                    self.outlook.looked(transfer.item.target, transfer.item.expect.as_ref());
+                }
+                Admitted::Transfer(Box::new(self.ready(*transfer, recorder)))
+            }
+            Looked::Judged(judged) => self.judged(judged.0, judged.1, recorder),
+            Looked::Failed(failed) => {
+                let (item, failure) = *failed;
+                if item.twin == Some(Twin::Same) {
+                    recorder.tally.found(item.info.size_bytes);
+                }
+                self.outlook.not_looked(item.target);
+                recorder.object_failed(&item, &failure, 0).await;
+                Admitted::Nothing
+            }
+        }
+    }
+
+    /// A twin that leads to no object of another name.
+    fn judged(&mut self, item: WorkItem, is_there: bool, recorder: &mut Recorder) -> Admitted {
+        if is_there {
+            recorder.tally.skipped(item.target, 1);
+            return Admitted::Nothing;
+        }
+        if item.twin == Some(Twin::Same) {
+            recorder.tally.found(item.info.size_bytes);
+        }
+        self.load(WorkItem { twin: None, ..item }, false, recorder)
+    }
+
+    /// Gives a transfer the upload of an earlier run, if there is one, and what is guessed of its destination.
+    fn ready(&mut self, mut transfer: ObjectTransfer, recorder: &mut Recorder) -> ObjectTransfer {
+        let place = (transfer.item.target, transfer.item.target_key.clone());
+        if transfer.item.check.is_none()
+            && let Some(upload) = self.unfinished.get(&place)
+            && transfer.resumes(upload)
+            && let Some(upload) = self.unfinished.remove(&place)
+        {
+            let store = &self.context.targets[usize::from(transfer.item.target)];
+            let (boot, local) = (store.volatile_boot(), self.context.local);
+            // Bytes that another program wrote into the temporary file meanwhile must not become the only copy.
+            let is_doubtful = transfer.parts_are_doubtful || self.context.job.delete_source;
+            let survives = |part: &PartTag| boot.is_none() || local && !is_doubtful && boot == Some(&part.tag);
+            transfer.resume_upload(upload, survives);
+            recorder.tally.acked_earlier(transfer.item.target, transfer.acked_bytes());
+        }
+        if transfer.part_bytes.is_some() {
+            transfer.recall_orphans();
+        }
+        if self.outlook.is_free(transfer.item.target) {
+            transfer.guess_that_it_is_new();
+        }
+        transfer
+    }
+
+    /// Begins a round of those that wait until nothing else is in progress. Returns whether there were any. `wants_more`:
+    /// the scheduler does.
+    pub(super) fn begin_round_of_twins(&mut self, wants_more: bool) -> Result<bool, SurveyError> {
+        self.twins.begin_round()?;
+        self.load_twins(wants_more)?;
+        Ok(self.looking > 0)
+    }
+
+    /// Looks at as many of the round as may be looked at.
+    pub(super) fn load_twins(&mut self, wants_more: bool) -> Result<(), SurveyError> {
+        while wants_more && self.looking < LOOKS_MAX {
+            let Some(item) = self.twins.next(&self.context.targets)? else { break };
+            self.begin_judging(item);
+        }
+        Ok(())
+    }
+}

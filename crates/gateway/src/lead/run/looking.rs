@@ -1,0 +1,150 @@
+//! Looks at an object before its transfer begins, where more must be known than a listing tells.
+
+use super::context::Context;
+use super::transfer::{ObjectTransfer, is_whole};
+use crate::lead::journal::UnfinishedUpload;
+use crate::lead::survey::WorkItem;
+use crate::node::work::{Failure, Side};
+use crate::retry::RetryPolicy;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tradewind_store::{ErrorKind, Expect, ObjectInfo, PartTag, Precondition, Store, UploadId};
+use tradewind_wire::Fault;
+
+/// A look at a destination takes no longer. The lead may have no path to a store that its sinks write to.
+const TARGET_LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// A look at an object, for which the lead waits. Dropped before its end (its task has panicked), the object failed.
+pub(super) struct Look {
+    looks: mpsc::Sender<Looked>,
+    item: Option<WorkItem>,
+}
+
+impl Look {
+    pub(super) fn begin(looks: mpsc::Sender<Looked>, item: &WorkItem) -> Self {
+        Self { looks, item: Some(item.clone()) }
+    }
+
+    pub(super) fn end(mut self, looked: Looked) {
+        self.item = None;
+        self.tell(looked);
+    }
+
+    /// The queue has a place for each look; if the lead is gone, so is the job.
+    fn tell(&self, looked: Looked) {
+        self.looks.try_send(looked).ok();
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        if let Some(item) = self.item.take() {
+            let failure = Failure::new(Fault::Unavailable, "unavailable", "internal error of the gateway; see its log");
+            self.tell(Looked::Failed(Box::new((item, failure))));
+        }
+    }
+}
+
+/// An object that was looked at.
+pub(super) enum Looked {
+    /// Can be moved.
+    Ready(Box<ObjectTransfer>),
+    /// Leads to no object of another name, and whether the destination has it as it should be.
+    Judged(Box<(WorkItem, bool)>),
+    /// Cannot.
+    Failed(Box<(WorkItem, Failure)>),
+}
+
+/// The parts that an upload of an earlier run must still hold.
+pub(super) struct Extent {
+    upload: UploadId,
+    /// Where its last part ends.
+    end: u64,
+    /// Length of its parts together.
+    bytes: u64,
+}
+
+impl Extent {
+    pub(super) fn of(unfinished: &UnfinishedUpload) -> Self {
+        let chunk_bytes = unfinished.intent.chunk_bytes;
+        let end_of = |part: &PartTag| {
+            u64::from(part.part.saturating_sub(1)).saturating_mul(chunk_bytes).saturating_add(part.size_bytes)
+        };
+        let parts = &unfinished.parts;
+        Self {
+            upload: unfinished.upload.clone(),
+            end: parts.iter().map(end_of).max().unwrap_or(0),
+            bytes: parts.iter().map(|part| part.size_bytes).fold(0, u64::saturating_add),
+        }
+    }
+}
+
+/// Asks the source for what a listing does not tell: attributes and checksums, and the present state after a change. Asks
+/// the destination whether it can still have what an `earlier` run sent.
+///
+/// With `looks_at_target` asks the destination also for the object that is there.
+pub(super) async fn look(
+    item: WorkItem,
+    restarted: bool,
+    earlier: Option<Extent>,
+    looks_at_target: bool,
+    context: &Context,
+) -> Looked {
+    let target = &context.targets[usize::from(item.target)];
+    let key = item.target_key.clone();
+    let target_state =
+        async { if looks_at_target { state_of(target.as_ref(), &key, context.policy).await } else { None } };
+    let parts_are_doubtful = match earlier {
+        Some(Extent { upload, end, bytes }) => !target.may_hold_parts(&item.target_key, &upload, end, bytes).await,
+        None => false,
+    };
+    let source = async {
+        let needs_no_look = !restarted && is_whole(&item, context);
+        match needs_no_look {
+            true => Looked::Ready(Box::new(ObjectTransfer::whole(item, context))),
+            false => look_at_source(item, restarted, context).await,
+        }
+    };
+    let (mut prepared, target_state) = futures::join!(source, target_state);
+    if let Looked::Ready(transfer) = &mut prepared {
+        transfer.parts_are_doubtful = parts_are_doubtful;
+        transfer.looked_at_target = looks_at_target;
+        transfer.item.expect = target_state.or(transfer.item.expect.take());
+    }
+    prepared
+}
+
+/// What a destination has under `key`; `None` if it does not say.
+async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<Expect> {
+    let policy = RetryPolicy { connect_max: None, ..policy };
+    let look = tokio::time::timeout(TARGET_LOOK_MAX, policy.run("head", store.url(), || store.head(key)));
+    match look.await {
+        Ok(Ok(now)) => Some(Expect::seen(Some(&now))),
+        Ok(Err(error)) if error.kind == ErrorKind::NotFound => Some(Expect::Absent),
+        Ok(Err(error)) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => Some(Expect::Absent),
+        Ok(Err(_)) | Err(_) => None,
+    }
+}
+
+async fn look_at_source(item: WorkItem, restarted: bool, context: &Context) -> Looked {
+    let url = format!("{}/{}", context.source.url(), item.source_key);
+    match context.policy.run("head", &url, || context.source.head(&item.source_key)).await {
+        Ok(now) if !restarted && changed(&item.info, &now) => {
+            let seen = WorkItem { info: now.clone(), ..item };
+            Looked::Ready(Box::new(ObjectTransfer::looked_at(seen, &now, true, context)))
+        }
+        Ok(now) => {
+            // The survey's words stay, for the journal's fingerprint is taken of them, unless the object is another now.
+            let info = if changed(&item.info, &now) { now.clone() } else { item.info.clone() };
+            Looked::Ready(Box::new(ObjectTransfer::looked_at(WorkItem { info, ..item }, &now, restarted, context)))
+        }
+        Err(error) => {
+            let failure = Failure::of_store(&error, Side::Source);
+            Looked::Failed(Box::new((item, failure)))
+        }
+    }
+}
+
+fn changed(listed: &ObjectInfo, now: &ObjectInfo) -> bool {
+    Precondition::listed(listed).difference(now).is_some()
+}

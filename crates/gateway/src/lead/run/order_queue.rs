@@ -1,0 +1,176 @@
+//! Sends orders to the sources of their routes, many to a frame where they cross a hop.
+
+use crate::lead::journal::{Entry, Intent, Journal};
+use crate::node::hop::Hop;
+use crate::node::reply::{Owed, ReplyTo};
+use crate::node::source::Source;
+use crate::node::work::{Failure, Manifest, Order, SourceTask};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Reply};
+use tradewind_wire::{Fault, RequestId, RouteId};
+
+/// Orders of one frame, in bytes; one order may be longer.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// The source of a route: where its orders go.
+#[derive(Clone)]
+pub enum RouteSource {
+    /// The source is in this process.
+    Memory(Arc<Source>),
+    /// The source is another gateway.
+    Hop(Arc<Hop>),
+}
+
+/// Orders that wait to be sent, by route.
+pub(super) struct OrderQueue {
+    sources: HashMap<RouteId, RouteSource>,
+    replies: mpsc::UnboundedSender<Reply>,
+    batches: HashMap<RouteId, Vec<Order>>,
+}
+
+impl OrderQueue {
+    pub(super) fn new(sources: HashMap<RouteId, RouteSource>, replies: mpsc::UnboundedSender<Reply>) -> Self {
+        Self { sources, replies, batches: HashMap::new() }
+    }
+
+    /// More routes.
+    pub(super) fn know(&mut self, sources: HashMap<RouteId, RouteSource>) {
+        self.sources.extend(sources);
+    }
+
+    /// Puts an order into the next batch of its route. A request whose order cannot be made (`None`: something that it
+    /// needs is not known, which the state machine does not let happen) is answered at once.
+    pub(super) fn push(&mut self, request: RequestId, order: Option<Order>) {
+        let Some(order) = order else { return not_made(request, &ReplyTo::memory(self.replies.clone())) };
+        let batch = self.batches.entry(order.route).or_default();
+        batch.push(order);
+    }
+
+    /// Sends an order that opens an upload as soon as the journal holds the intent.
+    pub(super) fn after_intent(&self, journal: Journal, intent: Intent, request: RequestId, order: Option<Order>) {
+        let reply = ReplyTo::memory(self.replies.clone());
+        let Some(order) = order else { return not_made(request, &reply) };
+        let source = self.sources.get(&order.route).cloned();
+        let owed = Owed::new(reply, request);
+        tokio::spawn(async move {
+            match (journal.record_durably(Entry::Intent(intent)).await, source) {
+                (Ok(()), Some(source)) => source.send(vec![order], owed.reply().clone()).await,
+                (Ok(()), None) => no_source(&order, owed.reply()),
+                (Err(error), _) => {
+                    let failure = Failure::new(Fault::Permanent, "no_space", error.to_string());
+                    owed.reply().fail_unsent(request, failure);
+                }
+            }
+            owed.settled();
+        });
+    }
+
+    /// Answers the orders of all batches instead of sending them.
+    pub(super) fn drop_batches(&mut self) {
+        let reply = ReplyTo::memory(self.replies.clone());
+        let message = "the job ends before it was sent";
+        for order in self.batches.values_mut().flat_map(std::mem::take) {
+            reply.fail_unsent(order.request, Failure::new(Fault::Lost, "unavailable", message));
+        }
+    }
+
+    /// Sends all batches.
+    pub(super) fn flush(&mut self) {
+        for (route, orders) in &mut self.batches {
+            if orders.is_empty() {
+                continue;
+            }
+            let (orders, reply) = (std::mem::take(orders), ReplyTo::memory(self.replies.clone()));
+            match self.sources.get(route).cloned() {
+                Some(RouteSource::Memory(source)) => {
+                    orders.into_iter().for_each(|order| source.execute(order, reply.clone()))
+                }
+                Some(RouteSource::Hop(hop)) => {
+                    let owed = owed(&orders, &reply);
+                    drop(tokio::spawn(async move { send_over(&hop, orders, owed, &reply).await }));
+                }
+                None => orders.iter().for_each(|order| no_source(order, &reply)),
+            }
+        }
+    }
+}
+
+fn not_made(request: RequestId, reply: &ReplyTo) {
+    let message = "the lead could not make the order";
+    reply.fail_unsent(request, Failure::new(Fault::Unavailable, "unavailable", message));
+}
+
+fn no_source(order: &Order, reply: &ReplyTo) {
+    let message = format!("the lead has no connection to the source of route {}", order.route.0);
+    reply.fail_unsent(order.request, Failure::new(Fault::RouteDown, "unavailable", message));
+}
+
+impl RouteSource {
+    async fn send(&self, orders: Vec<Order>, reply: ReplyTo) {
+        match self {
+            RouteSource::Memory(source) => orders.into_iter().for_each(|order| source.execute(order, reply.clone())),
+            RouteSource::Hop(hop) => {
+                let owed = owed(&orders, &reply);
+                send_over(hop, orders, owed, &reply).await;
+            }
+        }
+    }
+}
+
+/// Owed one by one, so that none is forgotten behind a batch whose sending ends in a panic.
+fn owed(orders: &[Order], reply: &ReplyTo) -> Vec<Owed> {
+    orders.iter().map(|order| Owed::new(reply.clone(), order.request)).collect()
+}
+
+async fn send_over(hop: &Hop, orders: Vec<Order>, owed: Vec<Owed>, reply: &ReplyTo) {
+    for batch in batches(orders) {
+        send_batch(hop, batch, reply).await;
+    }
+    owed.into_iter().for_each(Owed::settled);
+}
+
+async fn send_batch(hop: &Hop, batch: Vec<Order>, reply: &ReplyTo) {
+    let requests: Vec<RequestId> = batch.iter().map(|order| order.request).collect();
+    match postcard::to_stdvec(&batch) {
+        Ok(payload) if payload.len() <= CONTROL_BYTES_MAX => {
+            hop.send_orders(&Frame::Orders(payload.into()), &requests, reply).await;
+        }
+        _ => {
+            for request in requests {
+                reply.fail(request, Fault::Permanent, "too_large", "the order is longer than a frame may be");
+            }
+        }
+    }
+}
+
+/// Cuts orders into batches by their estimated length.
+fn batches(orders: Vec<Order>) -> Vec<Vec<Order>> {
+    let mut batches = vec![Vec::new()];
+    let mut bytes = 0;
+    for order in orders {
+        let length = estimated_bytes(&order);
+        if bytes + length > BATCH_BYTES && bytes > 0 {
+            batches.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += length;
+        if let Some(batch) = batches.last_mut() {
+            batch.push(order);
+        }
+    }
+    batches
+}
+
+fn estimated_bytes(order: &Order) -> usize {
+    const PER_OBJECT: usize = 512;
+    const PER_PART: usize = 128;
+    match &order.task {
+        SourceTask::Bundle(fetches) => {
+            fetches.iter().map(|fetch| PER_OBJECT + fetch.source_key.len() + fetch.place.key.len()).sum()
+        }
+        SourceTask::Pass(Manifest::Close(close)) => PER_OBJECT + PER_PART * close.parts.len(),
+        _ => PER_OBJECT,
+    }
+}

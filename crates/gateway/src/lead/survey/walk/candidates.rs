@@ -1,0 +1,270 @@
+//! Sorts listed objects: what is done already, what is the same at its destination, and what is work.
+
+use super::{Naming, Tally, Walk};
+use crate::failure::{failed_object, object_url};
+use crate::lead::compare::{self, Times, Verdict};
+use crate::lead::copies::ProvenCopy;
+use crate::lead::journal::{Done, fingerprint};
+use crate::lead::local_sums;
+use crate::lead::survey::error::SurveyError;
+use crate::lead::survey::{Found, HEADS_AT_ONCE_MAX, Twin, WorkItem};
+use crate::node::work::Unsynced;
+use futures::StreamExt;
+use std::sync::atomic::Ordering;
+use tradewind_contract::{Comparison, Selection};
+use tradewind_store::{Error, ErrorKind, Expect, ObjectInfo, Store, Written, name_form};
+
+/// The clock may have been set back by so much while a run wrote.
+const CLOCK_SLACK_MS: i64 = 15 * 60 * 1000;
+
+/// One object × one destination that is looked at.
+pub(super) struct Candidate {
+    pub(super) target: u16,
+    pub(super) target_key: String,
+    ours: ObjectInfo,
+    theirs: Option<ObjectInfo>,
+    check: Option<Unsynced>,
+    /// The destination may take its name for that of another object.
+    is_twin: bool,
+}
+
+impl Walk {
+    /// Sorts objects into work, done before, and there already.
+    pub(super) async fn look_at_batch(
+        &self,
+        batch: Vec<(ObjectInfo, Vec<Option<ObjectInfo>>)>,
+        naming: Naming<'_>,
+    ) -> Result<(), SurveyError> {
+        self.source_objects.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        if self.survey.job.compare.is_some() {
+            for (ours, theirs) in &batch {
+                self.source_tags.see(ours);
+                let listed = theirs.iter().zip(&self.target_tags);
+                listed
+                    .filter_map(|(theirs, tags)| Some((theirs.as_ref()?, tags)))
+                    .for_each(|(theirs, tags)| tags.see(theirs));
+            }
+        }
+        let mut candidates = Vec::with_capacity(batch.len() * self.survey.targets.len());
+        for (ours, theirs) in batch {
+            self.add_candidates(ours, theirs, naming, &mut candidates).await?;
+        }
+        let candidates = self.leave_done(candidates).await?;
+        let mut skipped = vec![Tally::default(); self.survey.targets.len()];
+        let verdicts = futures::stream::iter(candidates.into_iter().map(|candidate| async move {
+            let same = self.is_same(&candidate).await;
+            (candidate, same)
+        }));
+        let mut verdicts = std::pin::pin!(verdicts.buffered(HEADS_AT_ONCE_MAX));
+        while let Some((candidate, same)) = verdicts.next().await {
+            if same && !candidate.is_twin {
+                skipped[usize::from(candidate.target)].add(&candidate.ours);
+            } else {
+                self.say(Found::Item(self.work(candidate, same))).await?;
+            }
+        }
+        self.say_tallies(&skipped, |target, Tally { objects, bytes }| Found::Skipped { target, objects, bytes }).await
+    }
+
+    async fn add_candidates(
+        &self,
+        ours: ObjectInfo,
+        theirs: Vec<Option<ObjectInfo>>,
+        naming: Naming<'_>,
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<(), SurveyError> {
+        let name = naming.name_of(&ours.key);
+        let name = name.as_ref();
+        if !self.selector.takes(name, ours.size_bytes, ours.modified_unix_ms) {
+            return Ok(());
+        }
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(ours.size_bytes, Ordering::Relaxed);
+        let is_one_object = matches!(self.survey.job.selection, Selection::Object { .. });
+        let mut theirs = theirs.into_iter();
+        for (index, (store, target)) in self.survey.targets.iter().zip(&self.survey.job.targets).enumerate() {
+            let theirs = theirs.next().flatten();
+            let target_key = if is_one_object { target.key.clone() } else { format!("{}{name}", target.key) };
+            // The marker of the folder whose contents are copied to the root of a store has no name there, and holds
+            // nothing that could be lost.
+            if target_key.is_empty() && ours.size_bytes == 0 {
+                continue;
+            }
+            // A job has few destinations; the contract's indices are 16 bits wide.
+            let target = index as u16;
+            let shut = self.survey.shut.get(index).cloned().flatten();
+            if let Some(error) = shut.or_else(|| refusal_of_target(store.as_ref(), &target_key, ours.size_bytes)) {
+                let source = object_url(self.survey.source.as_ref(), &ours.key);
+                let failed = failed_object(source, object_url(store.as_ref(), &target_key), &error);
+                self.refuse(failed, Some(target), ours.size_bytes).await?;
+                continue;
+            }
+            let form = name_form(store.as_ref(), &target_key);
+            let is_twin = form.is_some_and(|form| self.names.has_twin(target, &form));
+            candidates.push(Candidate { target, target_key, ours: ours.clone(), theirs, check: None, is_twin });
+        }
+        Ok(())
+    }
+
+    async fn leave_done(&self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, SurveyError> {
+        if self.survey.done.is_empty() {
+            return Ok(candidates);
+        }
+        self.count_still_there(&candidates).await?;
+        let asked = candidates.iter();
+        let asked = asked.map(|one| (one.target, one.target_key.clone(), fingerprint(&one.ours))).collect();
+        let verdicts = self.survey.done.contains(asked).await?;
+        let mut done = vec![Tally::default(); self.survey.targets.len()];
+        let mut left = Vec::with_capacity(candidates.len());
+        let looked =
+            futures::stream::iter(candidates.into_iter().zip(verdicts).map(|(candidate, verdict)| async move {
+                let verdict = self.unless_safe(candidate.target, verdict);
+                let is_trusted = self.survey.job.delete_source || !matches!(verdict, Done::Yes(_));
+                let verdict = if is_trusted || self.is_still_there(&candidate).await { verdict } else { Done::No };
+                (candidate, verdict)
+            }));
+        let mut looked = std::pin::pin!(looked.buffered(HEADS_AT_ONCE_MAX));
+        while let Some((candidate, verdict)) = looked.next().await {
+            match verdict {
+                Done::Yes(_) if !self.survey.job.delete_source => {
+                    done[usize::from(candidate.target)].add(&candidate.ours);
+                }
+                Done::Yes(written) => match self.copy_of_earlier_run(&candidate, written).await {
+                    Some(copy) => {
+                        done[usize::from(candidate.target)].add(&candidate.ours);
+                        self.say(Found::CopiedBefore { source: candidate.ours, copy }).await?;
+                    }
+                    None => left.push(candidate),
+                },
+                Done::Unsynced(unsynced) => left.push(Candidate { check: Some(unsynced), ..candidate }),
+                Done::No => left.push(candidate),
+            }
+        }
+        self.say_tallies(&done, |target, Tally { objects, bytes }| Found::AlreadyDone { target, objects, bytes })
+            .await?;
+        Ok(left)
+    }
+
+    /// Returns whether the copy of an earlier run is at its destination with its length, and between file systems with
+    /// its time. A comparison has listed the destination; else it is asked, and believed to have the copy if it does
+    /// not tell.
+    async fn is_still_there(&self, candidate: &Candidate) -> bool {
+        let target = &self.survey.targets[usize::from(candidate.target)];
+        let theirs = if self.is_listed(candidate.target) {
+            candidate.theirs.clone()
+        } else {
+            match self.ask(target, &candidate.target_key).await {
+                Ok(theirs) => Some(theirs),
+                Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => None,
+                Err(_) => return true,
+            }
+        };
+        let Some(theirs) = theirs else { return false };
+        match Times::between(self.survey.source.as_ref(), target.as_ref()) {
+            times @ Times::Kept { .. } => {
+                compare::decide(Comparison::Auto, times, &candidate.ours, &theirs) == Verdict::Same
+            }
+            // Times of another clock, or of another write of the same bytes, would have done objects copied again.
+            Times::OfWriting { .. } => theirs.size_bytes == candidate.ours.size_bytes,
+        }
+    }
+
+    /// The copy whose source is to be deleted; `None` if it must be made again: nothing says which object was written, or
+    /// a file is another one now. An object store is not asked before the source is about to be deleted.
+    async fn copy_of_earlier_run(&self, candidate: &Candidate, written: Option<Written>) -> Option<ProvenCopy> {
+        let Candidate { target, target_key, ours, .. } = candidate;
+        let copy =
+            ProvenCopy { target: *target, key: target_key.clone(), size_bytes: ours.size_bytes, written: written? };
+        let store = &self.survey.targets[usize::from(*target)];
+        let is_file = store.volatile_boot().is_some();
+        (!is_file || copy.look(store.as_ref(), self.policy).await.is_ok()).then_some(copy)
+    }
+
+    /// Returns work that a power loss cannot have undone as done.
+    fn unless_safe(&self, target: u16, done: Done) -> Done {
+        let Done::Unsynced(unsynced) = &done else { return done };
+        let index = usize::from(target);
+        let boot = self.survey.targets[index].volatile_boot();
+        let same_boot = self.survey.local && boot == Some(&unsynced.boot);
+        // Older versions did not say what they synced, but did as the job says.
+        let synced = unsynced.boot.is_empty() && (boot.is_none() || self.survey.job.targets[index].store.fsync);
+        let is_safe = (same_boot && !self.survey.job.delete_source) || synced;
+        if is_safe { Done::Yes(None) } else { done }
+    }
+
+    /// Returns whether the destination has the object. When stores will not say more of an object it is not known to be
+    /// the same; what keeps them from saying it will show when it is moved.
+    async fn is_same(&self, candidate: &Candidate) -> bool {
+        if candidate.check.is_some() {
+            return false;
+        }
+        let (Some(rule), Some(theirs)) = (self.survey.job.compare, &candidate.theirs) else { return false };
+        let target = &self.survey.targets[usize::from(candidate.target)];
+        let times = Times::between(self.survey.source.as_ref(), target.as_ref());
+        let (source_tags, target_tags) = (&self.source_tags, &self.target_tags[usize::from(candidate.target)]);
+        match compare::decide(rule, times, &source_tags.trusted(&candidate.ours), &target_tags.trusted(theirs)) {
+            Verdict::Same => !self.is_suspect(candidate).await,
+            Verdict::Differs(_) => false,
+            Verdict::NeedsChecksums => {
+                let asked = futures::join!(
+                    self.ask(&self.survey.source, &candidate.ours.key),
+                    self.ask(target, &candidate.target_key)
+                );
+                let (Ok(ours), Ok(theirs)) = asked else { return false };
+                let (ours, theirs) =
+                    (source_tags.trusted(&ours).into_owned(), target_tags.trusted(&theirs).into_owned());
+                let (source, policy) = (&self.survey.source, self.policy);
+                let decided = local_sums::decide_reading(rule, (source, ours), (target, theirs), policy).await;
+                matches!(decided, Ok(Verdict::Same))
+            }
+        }
+    }
+
+    /// Returns whether an earlier run may have written it and a power loss undone that.
+    async fn is_suspect(&self, candidate: &Candidate) -> bool {
+        let index = usize::from(candidate.target);
+        let Some(since_unix_ms) = self.survey.suspect_since_unix_ms.get(index).copied().flatten() else { return false };
+        let changed = self.survey.targets[index].changed_unix_ms(&candidate.target_key).await;
+        changed.is_none_or(|changed_unix_ms| changed_unix_ms >= since_unix_ms.saturating_sub(CLOCK_SLACK_MS))
+    }
+
+    /// Whether the destination was looked at for each object, so that none is there that was not found.
+    fn is_listed(&self, target: u16) -> bool {
+        let is_compared =
+            self.survey.job.compare.is_some() && !matches!(self.survey.job.selection, Selection::Several { .. });
+        is_compared && self.is_open(target.into())
+    }
+
+    fn work(&self, candidate: Candidate, same: bool) -> WorkItem {
+        let twin = candidate.is_twin.then_some(if same { Twin::Same } else { Twin::New });
+        WorkItem {
+            target: candidate.target,
+            source_key: candidate.ours.key.clone(),
+            target_key: candidate.target_key,
+            info: candidate.ours,
+            server_side: self.server_side[usize::from(candidate.target)],
+            check: candidate.check,
+            may_land_late: false,
+            expect: self.is_listed(candidate.target).then(|| Expect::seen(candidate.theirs.as_ref())),
+            orphans_since_unix_ms: None,
+            twin,
+        }
+    }
+}
+
+/// What a destination can be known not to hold before it is asked. The rest it says when it is written to.
+fn refusal_of_target(store: &dyn Store, target_key: &str, size_bytes: u64) -> Option<Error> {
+    let limits = store.limits();
+    let refused = |kind, message: String| Some(Error::new(kind, "put", object_url(store, target_key), message));
+    if target_key.is_empty() {
+        refused(ErrorKind::InvalidKey, "an object needs a name".to_owned())
+    } else if target_key.len() > limits.key_bytes_max {
+        let message = format!("the key is {} bytes long, the store allows {}", target_key.len(), limits.key_bytes_max);
+        refused(ErrorKind::InvalidKey, message)
+    } else if size_bytes > limits.object_bytes_max {
+        let message = format!("the object is {size_bytes} bytes long, the store allows {}", limits.object_bytes_max);
+        refused(ErrorKind::BadRequest, message)
+    } else {
+        None
+    }
+}

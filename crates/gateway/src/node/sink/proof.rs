@@ -1,0 +1,202 @@
+//! Proves an object that a store has acknowledged, against what the store states or by reading it back, and removes one that
+//! is wrong.
+
+use super::{Sink, Target};
+use crate::node::attempts::{Describe, Patience};
+use crate::node::source::md5_of;
+use crate::node::work::{Differs, Failure, Leaves, Proof, Side, WholePlace};
+use futures::TryStreamExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tradewind_contract::VerifyMode;
+use tradewind_store::{
+    Checksums, ErrorKind, Expect, ObjectDeletion, ObjectInfo, PartTag, Payload, Precondition, Written, look_at_written,
+};
+
+impl Sink {
+    /// Returns the facts about an object that the store acknowledged. If the answer states nothing to compare with
+    /// `computed`, the object is asked for, for its length at least. One that is missing, replaced or of another length
+    /// is a failure.
+    pub(super) async fn looked_at(
+        &self,
+        target: &Target,
+        key: &str,
+        size_bytes: u64,
+        computed: &Checksums,
+        mut written: Written,
+        verify: VerifyMode,
+    ) -> Result<Written, Failure> {
+        let is_vouched_for = written.size_bytes.is_some() || computed.agrees_with(&written.checksums).is_some();
+        if !is_vouched_for || verify == VerifyMode::Read {
+            let look = |_| look_at_written(target.store.as_ref(), key, &written, computed);
+            written = match target.run("head", key, None, look).await {
+                Err(failure) if failure.kind == "overwritten" && verify == VerifyMode::Read => {
+                    self.settled(target, key, computed).await?.ok_or(failure)?
+                }
+                looked => looked?,
+            };
+        }
+        match written.size_bytes.filter(|found| *found != size_bytes) {
+            None => Ok(written),
+            Some(found) => {
+                let why = format!("the store has {found} bytes of it, not {size_bytes}");
+                Err(self.take_back(target, key, Precondition::written(&written), &why).await)
+            }
+        }
+    }
+
+    /// The object that the store has, if it has the bytes that were sent, although its ETag is another than the store said
+    /// when it was written. They are read back.
+    pub(super) async fn settled(
+        &self,
+        target: &Target,
+        key: &str,
+        computed: &Checksums,
+    ) -> Result<Option<Written>, Failure> {
+        let now = target.run("head", key, None, |_| target.store.head(key)).await?;
+        let (read, _) = self.read_back(target, key, &Precondition::exact(&now)).await?;
+        Ok((computed.agrees_with(&read) == Some(true)).then(|| written_as(now)))
+    }
+
+    /// Holds what was computed against what the store says it has; reads back where it says nothing and the job wants it.
+    pub(super) async fn prove(
+        &self,
+        target: &Target,
+        place: &WholePlace,
+        computed: &Checksums,
+        written: &Written,
+    ) -> Result<Proof, Failure> {
+        match Proof::compare(computed, &written.checksums) {
+            Err(Differs) => {
+                let why = "the store states another checksum than was sent";
+                Err(self.take_back(target, &place.key, Precondition::written(written), why).await)
+            }
+            Ok(Proof::Length) if place.verify == VerifyMode::Read => {
+                let (read, info) = self.read_back(target, &place.key, &Precondition::written(written)).await?;
+                match computed.agrees_with(&read) {
+                    Some(true) => Ok(Proof::ReadBack),
+                    // Parts that the store copied itself, without a word of their checksums.
+                    None => Ok(Proof::Length),
+                    Some(false) => {
+                        let why = "what was read back is not what was sent";
+                        Err(self.take_back(target, &place.key, Precondition::exact(&info), why).await)
+                    }
+                }
+            }
+            Ok(proof) => Ok(proof),
+        }
+    }
+
+    /// Checksums of the object that was `written`, and what the store says of it. Another writer's object is not read.
+    pub(super) async fn read_back(
+        &self,
+        target: &Target,
+        key: &str,
+        written: &Precondition,
+    ) -> Result<(Checksums, ObjectInfo), Failure> {
+        let progress = Arc::new(AtomicU64::new(0));
+        let once = || async {
+            let download = target.store.get(key, None, written).await?;
+            let whole = download.body.try_fold((Checksums::of_segments(&[]), 0), |(sums, bytes), piece| {
+                progress.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                let length = piece.len() as u64;
+                let piece = Checksums::of_segments(&[piece]);
+                async move { Ok((Checksums::concat(&sums, &piece, length), bytes + length)) }
+            });
+            whole.await.map(|(sums, _)| (sums, download.info))
+        };
+        let url = format!("{}/{key}", target.store.url());
+        let describe = Describe { operation: "read back", url: &url };
+        let read = target.attempts.run(describe, Patience::Transfer, &progress, once).await;
+        read.map_err(|error| match error.kind {
+            ErrorKind::PreconditionFailed | ErrorKind::NotFound => Failure::overwritten(&url),
+            _ => Failure::of_store(&error, Side::Target),
+        })
+    }
+
+    /// Removes an object that is wrong, so that nobody takes it for good. Another writer's object stays.
+    pub(super) async fn take_back(&self, target: &Target, key: &str, wrong: Precondition, why: &str) -> Failure {
+        let url = format!("{}/{key}", target.store.url());
+        if wrong.is_any() {
+            let message = format!("{url}: {why}; it stays, because the store does not say which one it is");
+            return Failure::mismatch(message).leaving(Leaves::Unknown);
+        }
+        let deletion = [ObjectDeletion { key: key.to_owned(), condition: wrong }];
+        let removed = target.run("delete", key, None, |_| target.store.delete(&deletion)).await;
+        let mut leaves = Leaves::Unknown;
+        let then = match removed.map(|mut verdicts| verdicts.pop()) {
+            Ok(Some(Ok(()))) => {
+                leaves = Leaves::Seen(Expect::Absent);
+                "it was removed".to_owned()
+            }
+            Ok(Some(Err(error))) if error.kind == ErrorKind::PreconditionFailed => {
+                "it has been replaced by another writer, whose object stays".to_owned()
+            }
+            Ok(Some(Err(error))) => format!("it could not be removed: {error}"),
+            Ok(None) => "it could not be removed".to_owned(),
+            Err(failure) => format!("it could not be removed: {}", failure.message),
+        };
+        Failure::mismatch(format!("{url}: {why}; {then}")).leaving(leaves)
+    }
+}
+
+/// An object that was written before, as the store describes it now.
+pub(in crate::node) fn written_as(now: ObjectInfo) -> Written {
+    let ObjectInfo { etag, version, checksums, file, size_bytes, .. } = now;
+    Written { etag, version, checksums, file, size_bytes: Some(size_bytes) }
+}
+
+/// Whether what was computed is what the store states, in all that both say. `payload` has the bytes, if they are here.
+pub(in crate::node) fn hold_same(computed: &Checksums, stated: &Checksums, payload: Option<&Payload>) -> bool {
+    let computed = payload.map_or(*computed, |payload| with_md5(*computed, stated, payload));
+    computed.agrees_with(stated) == Some(true)
+}
+
+/// Adds the MD5 where it is the only thing that the store states.
+pub(super) fn with_md5(computed: Checksums, stated: &Checksums, payload: &Payload) -> Checksums {
+    if computed.agrees_with(stated).is_none() && stated.md5.is_some() {
+        return Checksums { md5: Some(md5_of(payload.segments())), ..computed };
+    }
+    computed
+}
+
+/// The ETag that S3 gives to these parts: MD5 of the parts' MD5s, and their number. `None` if a part's tag is no MD5.
+pub(in crate::node) fn parts_md5_tag(parts: &[PartTag]) -> Option<String> {
+    use md5::Digest;
+    use std::fmt::Write;
+    let mut md5 = md5::Md5::new();
+    for part in parts {
+        md5.update(hex(&part.tag)?);
+    }
+    let mut tag = String::with_capacity(40);
+    for byte in md5.finalize() {
+        write!(tag, "{byte:02x}").ok()?;
+    }
+    write!(tag, "-{}", parts.len()).ok()?;
+    Some(tag)
+}
+
+fn hex(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_of_parts_is_that_of_s3() {
+        let part =
+            |part, tag: &str| PartTag { part, size_bytes: 1, tag: tag.to_owned(), checksums: Checksums::default() };
+        let parts = [part(1, "d41d8cd98f00b204e9800998ecf8427e"), part(2, "d41d8cd98f00b204e9800998ecf8427e")];
+        assert_eq!(parts_md5_tag(&parts).as_deref(), Some("5873dd45edd01f09c1ef2e7819369e8e-2"));
+        assert_eq!(parts_md5_tag(&[part(1, "block-1")]), None);
+    }
+}
