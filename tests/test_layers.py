@@ -1,6 +1,6 @@
 """The layer table of ARCHITECTURE.md is law: imports go downwards only, and packages of one layer never meet.
 
-Of Rust, Cargo enforces the layers of the crates; within the gateway no two folders import each other.
+Of Rust, Cargo enforces the layers of the crates; within the gateway and the stores no two parts import each other.
 """
 
 import ast
@@ -117,32 +117,69 @@ def test_errors_at_large_are_caught_in_main_alone() -> None:
                 assert path == PACKAGE / "cli" / "main.py", path
 
 
-GATEWAY = PACKAGE.parents[1] / "crates" / "gateway" / "src"
+CRATES = PACKAGE.parents[1] / "crates"
+#: Each kind of store of `crates/store`, in one folder or file.
+BACKENDS = {"azure", "file", "mem", "s3"}
 
 
-def parts_of_the_gateway() -> dict[str, set[str]]:
-    """Each folder of the gateway's crate, and each file beside them, with what it imports of the others."""
+def rust_code(path: Path) -> str:
+    """Return a Rust file without its comments and its tests."""
+    code = path.read_text(encoding="utf-8").partition("#[cfg(test)]\nmod tests {")[0]
+    return re.sub(r"^\s*//.*$", "", code, flags=re.MULTILINE)
+
+
+def parts_of(crate: str) -> dict[str, set[str]]:
+    """Return each folder of a crate, and each file beside them, with the others that it imports.
+
+    A name that `lib.rs` exports counts as the part that defines it.
+    """
+    source = CRATES / crate / "src"
+    exported = {
+        name: part
+        for part, names in re.findall(r"\buse (\w+)::(\{[^;]*\}|\w+);", rust_code(source / "lib.rs"))
+        for name in re.findall(r"\w+", names)
+    }
     imports: dict[str, set[str]] = defaultdict(set)
-    for path in GATEWAY.rglob("*.rs"):
-        inner = path.relative_to(GATEWAY).parts
+    for path in source.rglob("*.rs"):
+        inner = path.relative_to(source).parts
         here = inner[0].removesuffix(".rs")
         if "tests" in path.stem or "tests" in inner or here in ("lib", "main"):
             continue
-        code = path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0]
-        code = re.sub(r"^\s*//.*$", "", code, flags=re.MULTILINE)
+        code = rust_code(path)
         groups = re.findall(r"\bcrate::\{([^;]*)\};", code)
         named = {first for group in groups for first in re.findall(r"(?:^|,)\s*(\w+)", group)}
         named |= set(re.findall(r"\bcrate::(\w+)", code))
-        imports[here] |= named - {here}
+        imports[here] |= {exported.get(name, name) for name in named} - {here}
     return imports
 
 
-def test_no_two_folders_of_the_gateway_import_each_other() -> None:
-    imports = parts_of_the_gateway()
-    assert {"control", "lead", "net", "node", "program", "task"} <= imports.keys()
-    assert imports["program"] >= {"lead", "node"}, "the test sees imports"
+def circles(imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return the parts that import each other, directly or through others."""
     left = dict(imports)
     while free := [part for part, known in left.items() if not known & left.keys()]:
         for part in free:
             del left[part]
-    assert not left, f"these import each other in a circle: {left}"
+    return left
+
+
+def test_no_two_folders_of_the_gateway_import_each_other() -> None:
+    imports = parts_of("gateway")
+    assert {"control", "lead", "net", "node", "program", "task"} <= imports.keys()
+    assert imports["program"] >= {"lead", "node"}, "the test sees imports"
+    assert not circles(imports)
+
+
+def test_no_two_parts_of_the_stores_import_each_other() -> None:
+    imports = parts_of("store")
+    assert imports["open"] >= BACKENDS, "the test sees imports"
+    assert {"model", "rest"} <= imports["s3"], "the test sees what lib.rs exports"
+    assert not circles(imports)
+
+
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
+def test_no_kind_of_store_imports_another(backend: str) -> None:
+    assert not parts_of("store")[backend] & BACKENDS
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}).keys() == {"a", "b", "c"}

@@ -1,13 +1,7 @@
-//! How to reach one store, and [`open`].
+//! How to reach one store.
 
-use crate::azure::AzureStore;
-use crate::file::{Disk, FileStore, Kernel};
-use crate::mem::MemStore;
-use crate::s3::{open_gcs, open_r2, open_s3};
-use crate::{Error, ErrorKind, Result, Store};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 /// Everything needed to reach one side of a job. Holds names of credentials (a profile), never credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,55 +29,4 @@ pub struct StoreConfig {
     pub follow_symlinks: bool,
     /// Options of one kind of store only (`mem:` objects and sizes).
     pub extra: BTreeMap<String, String>,
-}
-
-/// Opens a store. Makes no request: a wrong bucket shows at the first call, a wrong configuration here.
-pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
-    let wrong = |why: String| Error::new(ErrorKind::Configuration, "open", config.url.clone(), why);
-    if config.url == "mem:" {
-        return Ok(Arc::new(MemStore::new(config)?));
-    }
-    let (scheme, rest) = config.url.split_once("://").ok_or_else(|| wrong("the URL has no scheme".to_owned()))?;
-    if scheme == "file" {
-        return open_on(config, Arc::new(Kernel));
-    }
-    let name = rest.strip_suffix('/').unwrap_or(rest);
-    let pair = || name.split_once('/').ok_or_else(|| wrong(format!("a root here is {scheme}://account/bucket")));
-    Ok(match scheme {
-        "s3" => Arc::new(open_s3(config, name)?),
-        "gs" => Arc::new(open_gcs(config, name)?),
-        "r2" => {
-            let (account, bucket) = pair()?;
-            Arc::new(open_r2(config, account, bucket)?)
-        }
-        "az" => {
-            let (account, container) = pair()?;
-            Arc::new(AzureStore::open(config, account, container)?)
-        }
-        other => return Err(wrong(format!("stores of kind `{other}` are not known"))),
-    })
-}
-
-/// Opens a store of files whose changes go through `disk`. For tests of what a power loss leaves.
-///
-/// # Errors
-/// As [`open`], also for a URL that is not `file:`.
-pub fn open_on(config: &StoreConfig, disk: Arc<dyn Disk>) -> Result<Arc<dyn Store>> {
-    let Some(root) = config.url.strip_prefix("file://") else {
-        return Err(Error::new(ErrorKind::Configuration, "open", config.url.clone(), "not a directory tree"));
-    };
-    Ok(Arc::new(FileStore::new(Path::new(root), config, disk)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrong_roots_are_configuration_errors() {
-        for url in ["", "b", "ftp://b", "s3://", "s3://b/key", "r2://b", "az://a", "file://relative"] {
-            let config = StoreConfig { url: url.to_owned(), anonymous: true, ..StoreConfig::default() };
-            assert_eq!(open(&config).unwrap_err().kind, ErrorKind::Configuration, "{url}");
-        }
-    }
 }

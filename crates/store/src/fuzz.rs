@@ -1,6 +1,6 @@
 //! The parsers of what servers send, for fuzzing (`fuzz/entries`). Not part of the interface.
 
-use crate::rest::{Call, expected_bytes, parse_http_date, parse_rfc3339, percent_decode};
+use crate::rest::{Call, expected_bytes, parse_error, parse_http_date, parse_rfc3339, percent_decode};
 use crate::s3::dialect::{GCS, S3};
 use crate::xml::{can_hold, escape_into};
 use crate::{Payload, azure, s3};
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Parses `data` as each answer that S3, GCS and Azure give. Nothing may panic, a listing holds no entry without a name,
 /// and one that says it is truncated never ends there.
 pub fn answers(data: &[u8]) {
-    use s3::xml::{parse_deletions, parse_error, parse_listing, parse_location, parse_uploads, parse_write};
+    use s3::xml::{parse_deletions, parse_listing, parse_location, parse_uploads, parse_write};
     if let Ok(listing) = parse_listing(data) {
         assert!(listing.keys.iter().all(|entry| !entry.key.is_empty()));
         assert!(listing.keys.len() + listing.prefixes.len() + listing.undecodable.len() <= data.len());

@@ -12,18 +12,17 @@ mod checksum;
 mod cloud;
 mod config;
 mod error;
-mod expect;
 mod file;
 #[doc(hidden)]
 pub mod fuzz;
+mod identity;
 mod key_range;
 mod listing;
 mod mem;
 mod model;
+mod open;
 mod page_check;
 mod place;
-mod precondition;
-mod progress;
 mod rest;
 mod s3;
 mod token;
@@ -32,23 +31,23 @@ mod xml;
 
 pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme, may_be_md5};
 pub use cloud::{CloudReport, CredentialState, look_at_cloud};
-pub use config::{StoreConfig, open, open_on};
+pub use config::StoreConfig;
 pub use error::{Error, ErrorKind, Result};
-pub use expect::Expect;
 pub use file::{Disk, Kernel};
+pub use identity::{BucketIdentity, Identity, Kinship, Likeness, Relation};
 pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
-    Attributes, Download, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource, PartTag, Payload,
-    PendingUpload, PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
+    Attributes, Download, Expect, FileIdentity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource, PartTag,
+    Payload, PendingUpload, Precondition, PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
+    stays,
 };
+pub use open::{open, open_on};
 pub use place::{
-    BucketIdentity, Identity, Kinship, Likeness, Relation, compare_objects, follow_no_directories,
-    goes_by_another_name, keep_out_of, kinship, name_form, object_kinship, respelled,
+    compare_objects, follow_no_directories, goes_by_another_name, keep_out_of, kinship, name_form, object_kinship,
+    respelled,
 };
-pub use precondition::{FileIdentity, Precondition, stays};
-pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
-pub use rest::Unreachable;
+pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub use written::look_at_written;
 
 use async_trait::async_trait;

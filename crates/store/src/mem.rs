@@ -5,7 +5,7 @@
 //! As a sink it checks what it is given (sizes, parts, checksums) and keeps nothing but counts: what was put cannot be
 //! read back ([`ErrorKind::NotFound`]), and says so rather than pretend.
 
-use crate::precondition::another_state;
+use crate::model::another_state;
 use crate::{
     Checksums, Download, Error, ErrorKind, Expect, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
     PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription,

@@ -89,7 +89,7 @@ impl AzureStore {
     /// Goes through the chain; false where requests go unsigned.
     pub(crate) async fn has_credentials(&self) -> Result<bool, String> {
         let Some(provider) = &self.credentials else { return Ok(false) };
-        provider.get_credential().await.map(|_| true).map_err(|error| crate::s3::innermost(&error))
+        provider.get_credential().await.map(|_| true).map_err(|error| crate::error::innermost(&error))
     }
 
     /// The link of the chain that answers, for people.

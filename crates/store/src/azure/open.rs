@@ -2,9 +2,11 @@
 
 use super::AzureStore;
 use super::source::{ANONYMOUS, AZ_LOGIN, CERTIFICATE, Surroundings, credential_source};
+use crate::error::innermost;
+use crate::rest::split_endpoint;
 use crate::rest::{Http, TlsRoots};
-use crate::s3::{environment, innermost, split_endpoint};
 use crate::token::azure::ClientCertificate;
+use crate::token::environment;
 use crate::token::{Renewing, TokenClient};
 use crate::{Error, ErrorKind, Result, StoreConfig};
 use object_store::azure::{AzureConfigKey, AzureCredential, AzureCredentialProvider, MicrosoftAzureBuilder};

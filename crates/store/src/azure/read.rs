@@ -27,7 +27,7 @@ impl AzureStore {
         let size = content_length(response.headers());
         let size = size.ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
         let info = object_info(key, size, false, response.headers());
-        condition.check(&call, &info)?;
+        call.require(condition, &info)?;
         Ok(info)
     }
 
@@ -66,7 +66,7 @@ impl AzureStore {
             .map_err(|error| read_error(error, condition))?;
         let is_range = head.status == http::StatusCode::PARTIAL_CONTENT;
         let info = object_info(key, size, is_range, &head.headers);
-        condition.check(&call, &info)?;
+        call.require(condition, &info)?;
         Ok(Download { info, body: stream_exactly(call, body, expected, self.http.availability()) })
     }
 

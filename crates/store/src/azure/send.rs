@@ -2,8 +2,8 @@
 
 use super::errors::{in_the_way, meaning, says_gone};
 use super::{AzureStore, LIMITS};
-use crate::rest::{Call, encode_path, encode_query, header, read_all};
-use crate::s3::{describe, innermost, no_longer_gone, parse_error};
+use crate::error::innermost;
+use crate::rest::{Call, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all};
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};

@@ -1,6 +1,6 @@
 //! Names the link of Azure's credential chain that will answer.
 
-use crate::s3::environment;
+use crate::token::environment;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use std::path::{Path, PathBuf};
 

@@ -3,9 +3,9 @@
 use super::headers::{encode_crc64, etag, set_attributes, set_metadata, set_options, written};
 use super::xml::{block_list, parse_uncommitted};
 use super::{AzureStore, LIMITS};
-use crate::precondition::stays;
-use crate::progress::{WorkLimits, still_at_work, work_limits};
+use crate::model::stays;
 use crate::rest::{Call, encode_path, header, is_web_page, refuse_foreign_answer};
+use crate::rest::{WorkLimits, still_at_work, work_limits};
 use crate::{
     Attributes, Checksums, Error, ErrorKind, Expect, ObjectDeletion, PartSource, PartTag, Payload, PendingUpload,
     Precondition, PutOptions, Result, UploadId, Written, look_at_written,

@@ -3,7 +3,7 @@
 //! Two things are compared: device and inode of each path and of every directory above it, and the part of a file system
 //! that each path shows, as the kernel lists its mounts. The second also finds a bind mount below one of the paths.
 
-use crate::place::{Kinship, Likeness, Relation};
+use crate::identity::{Kinship, Likeness, Relation};
 use nix::libc::{FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, SMB_SUPER_MAGIC};
 use nix::sys::stat::FileStat;
 use nix::sys::statfs::{FsType, statfs};

@@ -8,7 +8,7 @@
 use super::Tree;
 use super::identity::{directory_relation, is_same_inode};
 use super::read::is_kind;
-use crate::place::Relation;
+use crate::identity::Relation;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::libc;

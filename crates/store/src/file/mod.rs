@@ -33,7 +33,6 @@ mod walk;
 mod write;
 
 pub(crate) use identity::{compare_states, directory_kinship, file_kinship};
-pub(crate) use own_links::is_own_unlinking;
 
 use crate::{
     Checksums, Download, Error, ErrorKind, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,

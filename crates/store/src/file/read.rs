@@ -2,7 +2,7 @@
 
 use super::Tree;
 use super::links::Blocked;
-use crate::precondition::another_state;
+use crate::model::another_state;
 use crate::{Download, Error, ErrorKind, FileIdentity, ObjectInfo, Precondition, Result};
 use bytes::Bytes;
 use futures::StreamExt;

@@ -10,7 +10,7 @@ use super::own_links::Witness;
 use super::path::{Split, is_temporary_of, temporary_name};
 use super::read::{identity_of, is_kind, object_info, special_name};
 use super::temporary::{TemporaryFile, errno_of_another};
-use crate::precondition::stays;
+use crate::model::stays;
 use crate::{
     ErrorKind, Expect, ObjectDeletion, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written,
 };

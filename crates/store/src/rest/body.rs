@@ -1,7 +1,7 @@
 //! Bodies: payload segments out, exact lengths in.
 
 use super::{Availability, Call};
-use crate::progress::still_at_work;
+use crate::rest::still_at_work;
 use crate::{ErrorKind, Payload, Result};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;

@@ -8,17 +8,25 @@ mod body;
 mod clock;
 mod connector;
 mod encode;
+mod endpoint;
+mod error_answer;
 mod length;
+mod progress;
 mod time;
 
 pub use availability::Unreachable;
 pub(crate) use body::{SendBody, read_all, stream_exactly};
 pub(crate) use connector::TlsRoots;
 pub(crate) use encode::{encode_path, encode_query, percent_decode};
+pub(crate) use endpoint::split_endpoint;
+pub(crate) use error_answer::{ErrorAnswer, describe, no_longer_gone, parse_error};
 pub(crate) use length::{content_length, expected_bytes};
+pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
+pub(crate) use progress::{still_at_work, work_limits};
 pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
 
-use crate::{Error, ErrorKind, Payload, Precondition, Result};
+use crate::model::another_state;
+use crate::{Error, ErrorKind, ObjectInfo, Payload, Precondition, Result};
 pub(crate) use availability::Availability;
 use clock::ServerClock;
 use connector::{Connector, connector};
@@ -79,6 +87,14 @@ impl Call {
         HeaderValue::from_str(value)
             .or_else(|_| HeaderValue::from_bytes(value.as_bytes()))
             .map_err(|_| self.error(ErrorKind::BadRequest, format!("`{}` cannot be a header", value.escape_debug())))
+    }
+
+    /// Refuses an answer from another state of the object. Servers may ignore conditions.
+    pub(crate) fn require(&self, condition: &Precondition, now: &ObjectInfo) -> Result<()> {
+        match condition.difference(now) {
+            None => Ok(()),
+            Some(difference) => Err(self.error(ErrorKind::PreconditionFailed, another_state(difference))),
+        }
     }
 
     /// An error of this call.

@@ -2,6 +2,8 @@
 
 use super::profile::ProfileChain;
 use super::source::{INSTANCE_METADATA, container_variable, machine_source};
+use crate::error::innermost;
+use crate::token::environment;
 use crate::{Error, ErrorKind, Result, StoreConfig};
 use object_store::aws::{AmazonS3Builder, AwsCredential, AwsCredentialProvider};
 use object_store::gcp::GcpCredentialProvider;
@@ -41,11 +43,6 @@ impl std::fmt::Debug for Credentials {
             Self::Google(..) => "Google",
         })
     }
-}
-
-/// A variable of the environment; an empty one is as good as none.
-pub(crate) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Credentials {
@@ -126,15 +123,6 @@ impl Credentials {
 fn web_identity() -> Result<impl FnOnce() -> AwsCredentialProvider, String> {
     let store = AmazonS3Builder::from_env().with_bucket_name("unused").build().map_err(|error| innermost(&error))?;
     Ok(move || Arc::clone(store.credentials()))
-}
-
-/// The cause that says most, in one line.
-pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }
 
 /// An error for a store that cannot be opened.

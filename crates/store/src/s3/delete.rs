@@ -8,8 +8,9 @@
 use super::Bucket;
 use super::errors::may_refuse_condition;
 use super::send::Refusal;
-use super::xml::{Deletions, ErrorAnswer, delete_body, parse_deletions};
-use crate::precondition::stays;
+use super::xml::{Deletions, delete_body, parse_deletions};
+use crate::model::stays;
+use crate::rest::ErrorAnswer;
 use crate::rest::{Call, is_web_page};
 use crate::{Error, ErrorKind, ObjectDeletion, Precondition, Result};
 use base64::Engine;

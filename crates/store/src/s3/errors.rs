@@ -1,6 +1,5 @@
 //! Error codes of the XML APIs by meaning.
 
-use super::xml::ErrorAnswer;
 use crate::ErrorKind;
 use crate::rest::status_meaning;
 use http::StatusCode;
@@ -84,27 +83,6 @@ pub(super) fn says_gone(code: &str, body: &[u8]) -> bool {
     matches!(code, "NoSuchKey" | "NoSuchVersion" | "NotFound") || (code.is_empty() && body.trim_ascii().is_empty())
 }
 
-/// The meaning of a refused delete that does not say that the object is gone.
-pub(crate) fn no_longer_gone(kind: ErrorKind) -> ErrorKind {
-    if kind == ErrorKind::NotFound { ErrorKind::Protocol } else { kind }
-}
-
-/// One line of what the server said.
-pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
-    let mut text = match answer {
-        Some(answer) if answer.message.is_empty() => answer.code.clone(),
-        Some(answer) => {
-            format!("{} ({})", answer.message.replace(['\n', '\r'], " ").trim_end_matches('.'), answer.code)
-        }
-        None => status.canonical_reason().unwrap_or("error").to_owned(),
-    };
-    text.push_str(&format!(", HTTP {}", status.as_u16()));
-    if let Some(id) = request_id.filter(|id| !id.is_empty()) {
-        text.push_str(&format!(", request {id}"));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,8 +91,6 @@ mod tests {
     fn only_the_store_says_that_an_object_is_gone() {
         assert!(says_gone("NoSuchKey", b"<Error/>") && says_gone("", b""));
         assert!(!says_gone("", b"<html>no such route</html>") && !says_gone("NoSuchRoute", b"<Error/>"));
-        assert_eq!(no_longer_gone(ErrorKind::NotFound), ErrorKind::Protocol);
-        assert_eq!(no_longer_gone(ErrorKind::Forbidden), ErrorKind::Forbidden);
     }
 
     #[test]

@@ -22,11 +22,7 @@ mod source;
 mod write;
 pub(crate) mod xml;
 
-pub(crate) use address::split_endpoint;
-pub(crate) use credentials::{environment, innermost};
-pub(crate) use errors::{describe, no_longer_gone};
 pub(crate) use open::{open_gcs, open_r2, open_s3};
-pub(crate) use xml::parse_error;
 
 use crate::rest::{Http, Unreachable};
 use crate::{

@@ -1,11 +1,13 @@
 //! From a configuration to a bucket. No request is made.
 
 use super::address::Place;
-use super::credentials::{Credentials, configuration, environment, innermost};
+use super::credentials::{Credentials, configuration};
 use super::dialect::{Dialect, GCS, S3};
 use super::source::{INSTANCE_METADATA, google_file, google_service_account};
 use super::{Bucket, sigv4};
+use crate::error::innermost;
 use crate::rest::{Http, TlsRoots};
+use crate::token::environment;
 use crate::token::google::GoogleFile;
 use crate::token::{Renewing, TokenClient};
 use crate::{Result, StoreConfig, StoreLimits};
@@ -167,9 +169,9 @@ fn known(known: bool) -> OnceCell<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::address::split_endpoint;
     use super::super::credentials::Authority;
     use super::*;
+    use crate::rest::split_endpoint;
     use crate::{ErrorKind, Store};
 
     fn config(endpoint: &str) -> StoreConfig {

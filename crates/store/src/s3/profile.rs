@@ -3,8 +3,9 @@
 //!
 //! Built at the first request only; a process that signs with keys from its environment never comes here.
 
-use super::credentials::{environment, innermost};
 use super::source::{container_variable, profile_source};
+use crate::error::innermost;
+use crate::token::environment;
 use aws_config::Region;
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
 use aws_config::profile::ProfileFileCredentialsProvider;

@@ -17,7 +17,7 @@ impl Bucket {
         let size =
             content_length(headers).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
         let info = object_info(self.dialect, key, size, headers);
-        condition.check(&call, &info)?;
+        call.require(condition, &info)?;
         Ok(info)
     }
 
@@ -44,7 +44,7 @@ impl Bucket {
         let (expected, size) = expected_bytes(&call, head.status, &head.headers, range.as_ref())
             .map_err(|error| read_error(error, condition))?;
         let info = object_info(self.dialect, key, size, &head.headers);
-        condition.check(&call, &info)?;
+        call.require(condition, &info)?;
         Ok(Download { info, body: stream_exactly(call, body, expected, self.http.availability()) })
     }
 

@@ -3,9 +3,10 @@
 use super::Bucket;
 use super::address::Place;
 use super::credentials::Authority;
-use super::errors::{describe, meaning, no_longer_gone, says_gone};
-use super::xml::{ErrorAnswer, parse_error};
-use crate::rest::{Call, encode_path, encode_query, header, read_all, unix_now_ms};
+use super::errors::{meaning, says_gone};
+use crate::rest::{
+    Call, ErrorAnswer, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all, unix_now_ms,
+};
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};

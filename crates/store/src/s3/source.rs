@@ -1,6 +1,6 @@
 //! Names the link of a credential chain that answers. Names and paths, never a credential.
 
-use super::credentials::environment;
+use crate::token::environment;
 use aws_credential_types::credential_feature::AwsCredentialFeature;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use std::path::{Path, PathBuf};

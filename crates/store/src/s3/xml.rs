@@ -1,7 +1,7 @@
 //! The XML answers of S3 and of GCS's XML API, pulled apart without building a tree. Pure: bytes in, values out.
 
 use crate::Checksums;
-use crate::rest::{parse_rfc3339, percent_decode};
+use crate::rest::{ErrorAnswer, parse_rfc3339, percent_decode};
 use crate::xml::{Walk, XmlError, walk};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -163,34 +163,6 @@ fn decode_in_place(text: &mut String, undecodable: &mut Vec<String>) -> bool {
 fn unquote(etag: &str) -> Option<String> {
     let etag = etag.trim().trim_matches('"');
     (!etag.is_empty()).then(|| etag.to_owned())
-}
-
-/// `Error`, as a whole answer or within `DeleteResult`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ErrorAnswer {
-    /// Machine-readable code, e.g. `NoSuchKey`.
-    pub(crate) code: String,
-    /// Text for people.
-    pub(crate) message: String,
-    /// The region the server says the bucket is in.
-    pub(crate) region: Option<String>,
-    /// Key, within `DeleteResult`.
-    pub(crate) key: String,
-}
-
-/// Reads an `Error` answer; `None` when it is none (HTML of a proxy, an empty body).
-pub(crate) fn parse_error(xml: &[u8]) -> Option<ErrorAnswer> {
-    let mut answer = ErrorAnswer::default();
-    let walked = walk(xml, "Error", |at| {
-        match (at.parent, at.name) {
-            ("Error", "Code") => at.text.clone_into(&mut answer.code),
-            ("Error", "Message") => at.text.clone_into(&mut answer.message),
-            ("Error", "Region") => answer.region = Some(at.text.to_owned()),
-            _ => {}
-        }
-        Ok(())
-    });
-    (walked.is_ok() && !answer.code.is_empty()).then_some(answer)
 }
 
 /// Reads a `LocationConstraint`; empty for S3's first region.
@@ -366,6 +338,7 @@ pub(crate) fn delete_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::parse_error;
     use proptest::prelude::*;
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::request::{Ask, form};
 use super::{Token, TokenClient, TokenSource};
+use crate::error::innermost;
 use crate::rest::{parse_rfc3339, unix_now_ms};
 use async_trait::async_trait;
 use base64::Engine;
@@ -252,8 +253,7 @@ impl TokenSource for GoogleFile {
             }
             Account::Service(provider) => {
                 let credential = provider.get_credential().await;
-                let credential =
-                    credential.map_err(|error| format!("{}: {}", self.path, crate::s3::innermost(&error)))?;
+                let credential = credential.map_err(|error| format!("{}: {}", self.path, innermost(&error)))?;
                 Ok(Token { secret: credential.bearer.clone(), lifetime: LIFETIME_DEFAULT })
             }
         }
@@ -290,7 +290,7 @@ fn external(path: &str, file: Value) -> Result<External, String> {
 fn service_account(path: &str, file: &Value) -> Result<GcpCredentialProvider, String> {
     let builder =
         GoogleCloudStorageBuilder::new().with_bucket_name("unused").with_service_account_key(file.to_string());
-    let store = builder.build().map_err(|error| format!("{path}: {}", crate::s3::innermost(&error)))?;
+    let store = builder.build().map_err(|error| format!("{path}: {}", innermost(&error)))?;
     Ok(Arc::clone(store.credentials()))
 }
 

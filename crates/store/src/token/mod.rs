@@ -17,6 +17,11 @@ use tokio::sync::Mutex;
 /// Tokens are renewed this long before they expire, so that a request sent now is not late when it arrives.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
 
+/// A variable of the environment; an empty one is as good as none.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// A token and how long it is valid from now.
 pub(crate) struct Token {
     secret: String,

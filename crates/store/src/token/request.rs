@@ -1,7 +1,6 @@
 //! Requests to token servers, over the HTTP client of the stores.
 
-use crate::rest::{Call, Http, TlsRoots, encode_query, read_all};
-use crate::s3::split_endpoint;
+use crate::rest::{Call, Http, TlsRoots, encode_query, read_all, split_endpoint};
 use crate::{Error, ErrorKind, Payload};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use serde::de::DeserializeOwned;

@@ -1,7 +1,16 @@
 //! The nouns of a store.
 
-use crate::precondition::{FileIdentity, Precondition};
-use crate::{Checksums, Error, Expect, Result};
+mod expect;
+mod file_identity;
+mod precondition;
+
+pub use expect::Expect;
+pub use file_identity::FileIdentity;
+pub(crate) use file_identity::{OwnUnlinkings, own_unlinkings};
+pub(crate) use precondition::another_state;
+pub use precondition::{Precondition, stays};
+
+use crate::{Checksums, Error, Result};
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};

@@ -1,27 +1,8 @@
 //! The state of an object for which a request is valid, and the check whether an object is in that state.
 
-use crate::rest::Call;
-use crate::{Error, ErrorKind, ObjectInfo, Result, Written};
+use super::{FileIdentity, ObjectInfo, Written};
+use crate::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
-
-/// The identity of one state of a file. Any write, and any change of its metadata, changes at least one.
-///
-/// The kernel stamps times with its clock tick (up to 10 ms), so two writes within one tick can have one identity.
-/// A read therefore waits until the file's last change is older than a tick. Stores through a shared writable mapping
-/// (`mmap`) are stamped late or never.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct FileIdentity {
-    /// `st_dev`.
-    pub device: u64,
-    /// `st_ino`.
-    pub inode: u64,
-    /// Last modification (`st_mtim`), nanoseconds since the Unix epoch. Users can set it.
-    pub modified_unix_ns: i64,
-    /// Last change of bytes or metadata (`st_ctim`), nanoseconds since the Unix epoch. Only the kernel sets it.
-    pub changed_unix_ns: i64,
-    /// Names that the file has (`st_nlink`). A new or removed name changes `changed_unix_ns` too.
-    pub links: u64,
-}
 
 /// State an object must be in. Fields that are `None` do not matter; the default takes whatever is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,32 +101,6 @@ impl Precondition {
             return Err(Error::new(ErrorKind::PreconditionFailed, "delete", url, message));
         }
         Ok(())
-    }
-
-    /// Refuses an answer to `call` from another state of the object. Servers may ignore conditions.
-    pub(crate) fn check(&self, call: &Call, now: &ObjectInfo) -> Result<()> {
-        match self.difference(now) {
-            None => Ok(()),
-            Some(difference) => Err(call.error(ErrorKind::PreconditionFailed, another_state(difference))),
-        }
-    }
-}
-
-impl FileIdentity {
-    /// The first thing in which `now` differs, in words. That this process took one of a file's names away is no
-    /// difference: deleting one of two hard-linked files must not make the other look changed.
-    pub(crate) fn difference(&self, now: &Self) -> Option<&'static str> {
-        if (self.device, self.inode) != (now.device, now.inode) {
-            Some("it is another file of that name")
-        } else if self.modified_unix_ns != now.modified_unix_ns {
-            Some("its time of modification differs")
-        } else if (self.changed_unix_ns, self.links) != (now.changed_unix_ns, now.links)
-            && !crate::file::is_own_unlinking(self, now)
-        {
-            Some("it was changed and its time of modification was set back, or its metadata was changed")
-        } else {
-            None
-        }
     }
 }
 

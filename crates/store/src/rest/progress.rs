@@ -5,7 +5,7 @@
 //! which fails once the work has taken too long. A task-local and not an argument, because only those readers know, and
 //! only watchdogs care.
 
-use crate::rest::Call;
+use super::Call;
 use crate::{ErrorKind, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
 //! What a write may replace, so that a write that arrives late cannot land over a newer one.
 
-use crate::{ObjectInfo, Precondition};
+use super::{ObjectInfo, Precondition};
 use serde::{Deserialize, Serialize};
 
 /// State that the destination of a write must be in. Otherwise the write fails with

@@ -1,0 +1,65 @@
+//! The error answer that S3, its relatives and Azure have in common: an XML document with a code and a message.
+
+use crate::ErrorKind;
+use crate::xml::walk;
+use http::StatusCode;
+
+/// `Error`, as a whole answer or within `DeleteResult`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ErrorAnswer {
+    /// Machine-readable code, e.g. `NoSuchKey`.
+    pub(crate) code: String,
+    /// Text for people.
+    pub(crate) message: String,
+    /// The region the server says the bucket is in.
+    pub(crate) region: Option<String>,
+    /// Key, within `DeleteResult`.
+    pub(crate) key: String,
+}
+
+/// Reads an `Error` answer; `None` when it is none (HTML of a proxy, an empty body).
+pub(crate) fn parse_error(xml: &[u8]) -> Option<ErrorAnswer> {
+    let mut answer = ErrorAnswer::default();
+    let walked = walk(xml, "Error", |at| {
+        match (at.parent, at.name) {
+            ("Error", "Code") => at.text.clone_into(&mut answer.code),
+            ("Error", "Message") => at.text.clone_into(&mut answer.message),
+            ("Error", "Region") => answer.region = Some(at.text.to_owned()),
+            _ => {}
+        }
+        Ok(())
+    });
+    (walked.is_ok() && !answer.code.is_empty()).then_some(answer)
+}
+
+/// The meaning of a refused delete that does not say that the object is gone.
+pub(crate) fn no_longer_gone(kind: ErrorKind) -> ErrorKind {
+    if kind == ErrorKind::NotFound { ErrorKind::Protocol } else { kind }
+}
+
+/// One line of what the server said.
+pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
+    let mut text = match answer {
+        Some(answer) if answer.message.is_empty() => answer.code.clone(),
+        Some(answer) => {
+            format!("{} ({})", answer.message.replace(['\n', '\r'], " ").trim_end_matches('.'), answer.code)
+        }
+        None => status.canonical_reason().unwrap_or("error").to_owned(),
+    };
+    text.push_str(&format!(", HTTP {}", status.as_u16()));
+    if let Some(id) = request_id.filter(|id| !id.is_empty()) {
+        text.push_str(&format!(", request {id}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_404_to_a_delete_is_no_proof_that_the_object_is_gone() {
+        assert_eq!(no_longer_gone(ErrorKind::NotFound), ErrorKind::Protocol);
+        assert_eq!(no_longer_gone(ErrorKind::Forbidden), ErrorKind::Forbidden);
+    }
+}
