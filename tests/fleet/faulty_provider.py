@@ -1,0 +1,136 @@
+"""The local provider behind a bad network and a strict account: what clouds do, over real machines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tradewind.fleet.provider import (
+    CallRefused,
+    Ended,
+    Home,
+    Host,
+    LaunchOrder,
+    LaunchResult,
+    Leftover,
+    Machine,
+    Offer,
+    Provider,
+    Quota,
+    Refusal,
+)
+
+__all__ = ["FaultyProvider"]
+
+
+class FaultyProvider:
+    """Adds faults to the calls of another provider. Tests set the attributes."""
+
+    def __init__(self, inner: Provider) -> None:
+        self.inner = inner
+        self.kind = inner.kind
+        #: A machine is listed so long after its launch, and may be listed so long after its end.
+        self.settles_s = 0.0
+        #: Next refusals by machine name, one for each attempt; and of whole calls by name of the call.
+        self.refusals: dict[str, deque[Refusal]] = defaultdict(deque)
+        self.calls_refused: dict[str, deque[Refusal]] = defaultdict(deque)
+        #: Calls whose answer is lost: they are carried out.
+        self.answers_lost: Counter[str] = Counter()
+        #: Zones without capacity, as (type, zone); None stands for every zone.
+        self.full: set[tuple[str | None, str | None]] = set()
+        self.delays_s: dict[str, float] = {}
+        self.offered: tuple[Offer, ...] = ()
+        self.quotas: dict[str, Quota] = {}
+        #: Every call, and the orders of each launch.
+        self.calls: list[str] = []
+        self.ordered: list[LaunchOrder] = []
+        self._seen_s: dict[str, float] = {}
+        self._ended: dict[str, tuple[float, Machine]] = {}
+        self._lock = threading.Lock()
+
+    def document(self) -> dict[str, Any]:
+        return self.inner.document()
+
+    def home(self, region: str) -> Home:
+        return self.inner.home(region)
+
+    def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
+        self._begin("offers")
+        return self.offered or self.inner.offers(regions)
+
+    def quota(self, region: str) -> Quota | None:
+        self._begin("quota")
+        return self.quotas.get(region)
+
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        self._begin("launch")
+        self.ordered += orders
+        refused = {order.name: refusal for order in orders if (refusal := self._refusal(order)) is not None}
+        begun = iter(self.inner.launch([order for order in orders if order.name not in refused]))
+        results = [
+            LaunchResult(order, refusal=refused[order.name]) if order.name in refused else next(begun)
+            for order in orders
+        ]
+        now_s = time.monotonic()
+        for result in results:
+            if result.machine is not None:
+                self._seen_s.setdefault(result.machine.id, now_s)
+        self._finish("launch")
+        return results
+
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        self._begin("machines")
+        now_s = time.monotonic()
+        listed = [
+            machine
+            for machine in self.inner.machines(tags)
+            if now_s - self._seen_s.get(machine.id, 0.0) >= self.settles_s
+        ]
+        known = {machine.id for machine in listed}
+        late = [
+            machine
+            for ended_s, machine in self._ended.values()
+            if now_s - ended_s < self.settles_s and machine.id not in known and tags.items() <= machine.tags.items()
+        ]
+        return (*listed, *late)
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        self._begin("terminate")
+        before = {machine.id: machine for machine in self.inner.machines({}) if machine.id in ids}
+        answers = self.inner.terminate(ids, grace_s=grace_s)
+        for machine_id, machine in before.items():
+            self._ended[machine_id] = time.monotonic(), replace(machine, ended=True, ended_unix_s=time.time())
+        self._finish("terminate")
+        return answers
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        return self.inner.leftovers()
+
+    def host(self, machine: Machine) -> Host | None:
+        return self.inner.host(machine)
+
+    def _refusal(self, order: LaunchOrder) -> Refusal | None:
+        if self.refusals[order.name]:
+            return self.refusals[order.name].popleft()
+        if (order.type, order.zone) in self.full or (order.type, None) in self.full:
+            return Refusal("capacity", f"no {order.type} in {order.zone or order.region}")
+        return None
+
+    def _begin(self, call: str) -> None:
+        with self._lock:
+            self.calls.append(call)
+            refusal = self.calls_refused[call].popleft() if self.calls_refused[call] else None
+        time.sleep(self.delays_s.get(call, 0.0))
+        if refusal is not None:
+            raise CallRefused(refusal)
+
+    def _finish(self, call: str) -> None:
+        with self._lock:
+            lost = self.answers_lost[call] > 0
+            self.answers_lost[call] -= lost
+        if lost:
+            raise CallRefused(Refusal("transient", "the connection was closed"))

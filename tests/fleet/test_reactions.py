@@ -1,0 +1,279 @@
+"""What a fleet makes of refusals, lost answers and late listings: real machines behind an account that refuses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.faulty_provider import FaultyProvider
+from tests.fleet.worlds import living, plan_between, wait_until
+from tradewind.errors import GatewayError, ProviderRefused
+from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.launching import CHOICES_MAX, WAITS_MAX, choices_of
+from tradewind.fleet.provider import LaunchOrder, Lease, Offer, Quota, Refusal
+from tradewind.fleet.providers import LOCAL, make_provider
+from tradewind.gateway.binary import find_gateway
+from tradewind.model.ledger import MachinePrice
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+
+PLAN = plan_between("cloud:a", "cloud:b")
+
+
+class Meter:
+    """Records what a fleet tells it."""
+
+    def __init__(self) -> None:
+        self.living: dict[str, str] = {}
+        self.events: list[tuple[str, str]] = []
+        self.prices: dict[str, MachinePrice] = {}
+
+    def launched(self, fleet: str, name: str, region: str) -> None:
+        if name not in self.living:
+            self.events.append(("launched", name))
+        self.living[name] = region
+
+    def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
+        if price is not None:
+            self.prices[name] = price
+
+    def refused(self, fleet: str, names: Any) -> None:
+        for name in names:
+            self.events.append(("refused", name))
+            self.living.pop(name, None)
+
+    def ended(self, fleet: str, names: Any = None, ago_s: float = 0.0, ended_unix_s: float | None = None) -> None:
+        for name in list(self.living) if names is None else names:
+            if self.living.pop(name, None) is not None:
+                self.events.append(("ended", name))
+
+    def left_s(self, most_s: float) -> float:
+        return most_s
+
+
+class World:
+    """A provider with faults, and the fleets that are started with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journal, self.binary = FleetJournal(folder), find_gateway()
+        self.provider = FaultyProvider(make_provider(LOCAL, self.binary, self.journal))
+        self.meter = Meter()
+        self.fleets: list[Fleet] = []
+
+    def start(self, plan: Plan = PLAN, **settings: Any) -> Fleet:
+        fleet = Fleet(
+            self.provider,
+            self.journal,
+            plan,
+            self.binary,
+            purpose="a test",
+            settings=FleetSettings(plain=True, grows=True, **settings),
+            meter=self.meter,
+        )
+        self.fleets.append(fleet)
+        return fleet
+
+    def refuse(self, name: str, *refusals: Refusal) -> None:
+        self.provider.refusals[name].extend(refusals)
+
+    def outcomes(self) -> list[tuple[str, str]]:
+        ((fleet_id,),) = self.journal.database.rows("SELECT id FROM fleets")
+        return [(attempt.name, attempt.outcome) for attempt in self.journal.attempts(fleet_id)]
+
+    def living(self) -> set[str]:
+        ids = [row[0] for row in self.journal.database.rows("SELECT id FROM fleets")]
+        return {machine.name for fleet_id in ids for machine in living(self.provider.inner, fleet_id)}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr("tradewind.fleet.launching.BACKOFF_S", 0.02)
+    monkeypatch.setattr("tradewind.fleet.ending.TERMINATE_WAIT_S", 0.02)
+    made = World(tmp_path)
+    yield made
+    for fleet in made.fleets:
+        fleet.close(grace_s=0.0)
+    assert made.living() == set(), "a machine outlived its fleet"
+
+
+def test_throttling_and_transient_errors_are_waited_out(world: World) -> None:
+    world.refuse("source", Refusal("throttled", "slow down", retry_after_s=0.3), Refusal("transient", "try again"))
+    world.provider.calls_refused["launch"].append(Refusal("throttled", "too many requests"))
+    began_s = time.monotonic()
+    fleet = world.start()
+    assert time.monotonic() - began_s >= 0.3, "the wait that the provider asked for"
+    assert fleet.living() == {"lead", "source", "sink"}
+    assert world.outcomes() == [
+        ("source", "throttled"),
+        ("sink", "throttled"),
+        ("source", "throttled"),
+        ("sink", "launched"),
+        ("source", "transient"),
+        ("source", "launched"),
+    ]
+    assert [order.name for order in world.provider.ordered].count("sink") == 1, "what is there is not ordered again"
+
+
+def test_a_machine_that_is_always_throttled_is_given_up(world: World) -> None:
+    world.refuse("sink", *[Refusal("throttled", "slow down")] * (WAITS_MAX + 1))
+    with pytest.raises(ProviderRefused, match="machine sink in cloud:b cannot be launched: throttled") as caught:
+        world.start()
+    assert caught.value.kind == "throttled" and caught.value.regions == {"sink": "cloud:b"}
+    assert world.living() == set()
+    assert list(world.journal.records()) == []
+    assert ("ended", "source") in world.meter.events and ("refused", "sink") in world.meter.events
+    assert world.meter.living == {}
+
+
+def test_a_missing_permission_stops_at_once_and_is_named(world: World) -> None:
+    world.refuse("source", Refusal("permission", "not authorised", action="ec2:CreateFleet"))
+    with pytest.raises(ProviderRefused, match="permission: not authorised") as caught:
+        world.start()
+    assert caught.value.hint is not None and "ec2:CreateFleet" in caught.value.hint
+    assert world.provider.calls.count("launch") == 1
+
+
+def test_a_quota_is_respected_before_anything_is_ordered(world: World) -> None:
+    world.provider.quotas["cloud:b"] = Quota(4, used=4)
+    with pytest.raises(ProviderRefused, match="needs 1 machines in cloud:b, the local provider has 0") as caught:
+        world.start()
+    assert caught.value.kind == "quota"
+    assert "launch" not in world.provider.calls
+    assert world.meter.events == []
+
+
+def test_without_capacity_other_zones_and_then_other_types_are_tried(world: World) -> None:
+    offers = [
+        Offer("cloud:a", "big", usd_per_s=0.01, price_source="list", zones=("a-1", "a-2"), egress_gbps=10),
+        Offer("cloud:a", "bigger", usd_per_s=0.012, price_source="list", zones=("a-1",), egress_gbps=20),
+        Offer("cloud:a", "small", usd_per_s=0.001, price_source="list", zones=("a-1",), egress_gbps=1),
+        Offer("cloud:a", "dear", usd_per_s=0.1, price_source="list", zones=("a-1",), egress_gbps=20),
+    ]
+    order = LaunchOrder("f", "source", "cloud:a", "k", 1, Lease(60, "o"), type="big")
+    assert [(choice.type, choice.zone) for choice in choices_of(order, offers)] == [
+        ("big", "a-1"),
+        ("big", "a-2"),
+        ("bigger", None),
+    ]
+    many = [Offer("cloud:a", f"t-{n}", usd_per_s=0.01, zones=("a-1",), egress_gbps=10) for n in range(30)]
+    assert len(choices_of(order, [*offers, *many])) == CHOICES_MAX - 1
+
+
+def test_a_spot_machine_may_be_replaced_by_one_on_demand_and_never_the_other_way_round() -> None:
+    spot = Offer("cloud:a", "big", spot=True, usd_per_s=0.003, zones=("a-1",))
+    demand = Offer("cloud:a", "big", usd_per_s=0.01, zones=("a-1",))
+    order = LaunchOrder("f", "source", "cloud:a", "k", 1, Lease(60, "o"), type="big", spot=True)
+    assert [choice.spot for choice in choices_of(order, [spot, demand])] == [False]
+    on_demand = LaunchOrder("f", "source", "cloud:a", "k", 1, Lease(60, "o"), type="big")
+    assert choices_of(on_demand, [spot, demand]) == []
+
+
+def test_a_machine_of_another_zone_takes_the_place_of_one_that_cannot_be_had(world: World) -> None:
+    world.provider.offered = (
+        Offer("cloud:a", "any", zones=("a-1", "a-2", "a-3"), price_source="list"),
+        Offer("cloud:b", "any", zones=("b-1",), price_source="list"),
+    )
+    world.provider.full = {(None, "a-1"), (None, "a-2")}
+    world.refuse("source", Refusal("capacity", "none is left"))
+    fleet = world.start()
+    assert fleet.living() == {"lead", "source", "sink"}
+    assert [(order.zone) for order in world.provider.ordered if order.name == "source"] == [None, "a-1", "a-2", "a-3"]
+
+
+def test_a_region_without_capacity_is_given_up_with_its_name(world: World) -> None:
+    world.provider.offered = (Offer("cloud:b", "any", zones=("b-1", "b-2"), price_source="list"),)
+    world.refuse("sink", *[Refusal("capacity", "none is left")] * 5)
+    with pytest.raises(ProviderRefused, match="machine sink in cloud:b cannot be launched: capacity") as caught:
+        world.start()
+    assert (caught.value.kind, caught.value.regions) == ("capacity", {"sink": "cloud:b"})
+    assert caught.value.hint is not None and "tradewind fleet explain" in caught.value.hint
+    assert world.outcomes()[-3:] == [("sink", "capacity")] * 3
+
+
+def test_machines_of_a_launch_whose_answer_is_lost_are_found_and_not_started_twice(world: World) -> None:
+    world.provider.settles_s = 0.3
+    world.provider.answers_lost["launch"] = 1
+    fleet = world.start()
+    assert fleet.living() == {"lead", "source", "sink"}
+    assert len(world.provider.ordered) == 2, "they were ordered once"
+    assert world.outcomes() == [("source", "launched"), ("sink", "launched")]
+
+
+def test_a_listing_that_is_late_makes_no_machine_dead(world: World) -> None:
+    world.provider.settles_s = 2.0
+    fleet = world.start()
+    assert living(world.provider, fleet.id) == [], "none is listed yet"
+    assert fleet.living() == {"lead", "source", "sink"}
+    wait_until(lambda: len(living(world.provider, fleet.id)) == 2)
+    fleet.crash("source")
+    assert fleet.living() == {"lead", "sink"}, "the provider says that it has ended"
+
+
+def test_a_slow_launch_is_ended_by_the_close_that_it_races(world: World) -> None:
+    fleet = world.start()
+    world.provider.delays_s["launch"] = 1.0
+    more = plan_with_relay()
+    failed: list[GatewayError] = []
+
+    def grow() -> None:
+        try:
+            fleet.grow(more)
+        except GatewayError as error:
+            failed.append(error)
+
+    growing = threading.Thread(target=grow)
+    growing.start()
+    wait_until(lambda: world.provider.calls.count("launch") == 2)
+    fleet.close(grace_s=0.0)
+    growing.join()
+    assert failed and world.living() == set()
+    assert world.meter.living == {}
+
+
+def test_a_launch_that_never_answers_has_a_time_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.fleet.launching.LAUNCH_S", 0.2)
+    monkeypatch.setattr("tradewind.fleet.launching.WAITS_MAX", 1)
+    monkeypatch.setattr("tradewind.fleet.fleet.LAUNCH_S", 5.0)
+    world.provider.delays_s["launch"] = 0.8
+    with pytest.raises(ProviderRefused, match=r"transient: launch: no answer within"):
+        world.start()
+    assert world.living() == set(), "what it started after all was ended"
+    assert world.meter.living == {}
+
+
+def test_a_termination_is_repeated_until_the_provider_says_that_it_is_done(world: World) -> None:
+    fleet = world.start()
+    world.provider.calls_refused["terminate"].extend([Refusal("throttled", "slow down"), Refusal("transient", "again")])
+    world.provider.answers_lost["terminate"] = 1
+    fleet.close(grace_s=0.0)
+    assert world.living() == set() and list(world.journal.records()) == []
+
+
+def test_a_fleet_that_may_not_be_ended_stays_on_record(world: World) -> None:
+    fleet = world.start()
+    world.provider.calls_refused["terminate"].append(Refusal("permission", "not authorised", action="ec2:Terminate"))
+    with pytest.raises(GatewayError, match="2 of 2 machines may still run: permission") as caught:
+        fleet.close(grace_s=0.0)
+    assert caught.value.hint == "ec2:Terminate"
+    assert [record.id for record in world.journal.records()] == [fleet.id]
+
+
+def test_attempts_are_shown_after_the_end(world: World) -> None:
+    world.refuse("source", Refusal("permission", "not authorised", action="ec2:CreateFleet"))
+    with pytest.raises(ProviderRefused):
+        world.start()
+    assert list(world.journal.records()) == []
+    ((fleet_id,),) = world.journal.database.rows("SELECT id FROM fleets")
+    refused, launched = world.journal.attempts(fleet_id)
+    assert (refused.outcome, refused.action, launched.outcome) == ("permission", "ec2:CreateFleet", "launched")
+
+
+def plan_with_relay() -> Plan:
+    names = (("lead", "cloud:a"), ("source", "cloud:a"), ("relay", "cloud:c"), ("sink", "cloud:b"))
+    hops = (PlannedHop("source", "relay", 1), PlannedHop("relay", "sink", 1))
+    return Plan(tuple(PlannedGateway(*each) for each in names), hops, (PlannedRoute(("source", "relay", "sink"), 1.0),))
