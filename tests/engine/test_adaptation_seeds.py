@@ -26,6 +26,7 @@ from tradewind.engine.ledger import JobLedger
 from tradewind.engine.overlay import plan_gateways
 from tradewind.engine.replan import PlanRequest
 from tradewind.engine.setup import plan_prices
+from tradewind.errors import ProviderRefused
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import LaunchOrder, LaunchResult
@@ -225,6 +226,29 @@ def test_new_machines_get_no_longer_than_the_ceiling_pays(tmp_path: Path, direct
         transfer.run(40)
         assert transfer.changes, transfer.adaptation.notices()
         assert max(given_s) < 30.0
+
+
+def test_a_plan_whose_relay_cannot_be_had_is_planned_without_it_before_the_job_begins(tmp_path: Path) -> None:
+    limits = PlanningLimits(machines_per_region=1)
+    relayed = plan_gateways(catalog(), HERE, THERE, 0.5, Fastest(), limits)
+    relays = {gateway.name: gateway.region for gateway in relayed.machines}
+    relays = {name: region for name, region in relays.items() if region not in (str(HERE), str(THERE))}
+    assert relays, "the fastest plan uses a relay"
+    changes: list[Plan] = []
+    ledger = JobLedger(Ledger(plan_prices(relayed, catalog())), None)
+    ledger.begin_run()
+    question = PlanRequest(catalog(), HERE, THERE, Fastest(), limits, 1 << 17, None, None)
+    adaptation = Adaptation(
+        question, relayed, SPEC, replan=False, on_change=lambda plan, _: changes.append(plan), ledger=ledger
+    )
+    forbidden = ProviderRefused("no", hint=None, kind="permission", regions=relays)
+    assert not adaptation.plan_without(forbidden), "another plan would not be permitted either"
+    assert adaptation.plan_without(ProviderRefused("no", hint=None, kind="capacity", regions=relays))
+    assert not {gateway.region for gateway in adaptation.plan.machines} & set(relays.values())
+    assert changes == [adaptation.plan]
+    source = {gateway.name: gateway.region for gateway in adaptation.plan.machines if gateway.region == str(HERE)}
+    assert not adaptation.plan_without(ProviderRefused("no", hint=None, kind="capacity", regions=source))
+    assert changes == [adaptation.plan], "without a source there is no plan"
 
 
 def told_in_order(plan: Plan, gateways: FakeGateways) -> None:

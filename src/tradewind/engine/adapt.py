@@ -28,6 +28,7 @@ from tradewind.engine.replan import (
     RegionPair,
     RevisedPlan,
     TransferState,
+    available_machines,
     ceiling_usd_per_gb,
     observed_links,
     revise_plan,
@@ -35,7 +36,7 @@ from tradewind.engine.replan import (
     with_names,
 )
 from tradewind.engine.setup import plan_prices
-from tradewind.errors import GatewayError, GatewayLost, TradewindError
+from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, TradewindError
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.document import to_document
 from tradewind.model.job import JobSpec
@@ -46,6 +47,8 @@ from tradewind.model.units import format_count, format_gbps
 
 __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 
+#: Refusals after which a region is planned with fewer machines.
+REPLANNED_REFUSALS = ("capacity", "quota")
 #: The planner is not asked again for so long, whatever it answered.
 REPLAN_PAUSE_S = 20.0
 #: A transfer is replanned at most so often.
@@ -100,6 +103,7 @@ class Adaptation:
         self._thread: threading.Thread | None = None
         self._links: dict[RegionPair, float] = {}
         self._dead: dict[str, Region] = {}
+        self._available: dict[Region, int] = {}
         self._asked_s = 0.0
         self._asked = 0
         self._notified: set[tuple[str, ...]] = set()
@@ -271,6 +275,7 @@ class Adaptation:
             links=self._links,
             dead=self._dead,
             sent_gb=_by_regions(ledger.sent_gb()),
+            available=self._available,
         )
         found = revise_plan(self._plan_request, state)
         if found is None:
@@ -280,13 +285,54 @@ class Adaptation:
         words = _words(self.plan, seen)
         try:
             self._change(found)
-        except TradewindError:
+        except TradewindError as error:
             self._gateways.shrink(self.plan)
+            self._learn_refusal(found.plan, error)
             raise
         expected_usd = state.spent_usd + _cost_usd(found.plan)
         more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
         self._notices.put(f"{words}: replanned, now {_route_names(found.plan)}; {more_usd:+.4f} USD")
         return None
+
+    def _learn_refusal(self, plan: Plan, error: TradewindError) -> None:
+        """Plan without the machines that a region does not have."""
+        if isinstance(error, ProviderRefused) and error.kind in REPLANNED_REFUSALS:
+            self._available |= available_machines(plan, error.regions)
+
+    def plan_without(self, error: ProviderRefused) -> bool:
+        """Plan again before the job begins, without the machines that regions refused; return whether there is a plan.
+
+        The next `begin` is with the new plan.
+        """
+        overlay = self.plan.overlay
+        if overlay is None or error.kind not in REPLANNED_REFUSALS:
+            return False
+        self._learn_refusal(self.plan, error)
+        ledger, now_s = self._ledger.ledger, self._ledger.unix_s
+        total_bytes = round(overlay.volume_gb * 1e9)
+        state = TransferState(
+            left_bytes=total_bytes,
+            total_bytes=total_bytes,
+            elapsed_s=0.0,
+            carried_gbps=0.0,
+            egress_usd=ledger.usd_of("egress", now_s),
+            machines_usd=ledger.usd_of("machine", now_s),
+            requests_usd=ledger.usd_of("requests", now_s),
+            links={},
+            dead={},
+            available=self._available,
+        )
+        found = revise_plan(self._plan_request, state)
+        if found is None:
+            return False
+        self.plan = self.plan_of_all = found.plan
+        self.spec = replace(
+            self.spec, ceiling_usd_per_gb=found.ceiling_usd_per_gb, rate_limit_bytes_per_s=found.limit_bytes_per_s
+        )
+        self._expected_usd = state.spent_usd + _cost_usd(found.plan)
+        self._ledger.add_prices(plan_prices(found.plan, self._plan_request.catalog))
+        self._on_change(self.plan, self.spec)
+        return True
 
     def _change(self, found: RevisedPlan, replaced: Mapping[str, str] | None = None) -> None:
         """Starts what the plan needs, and gives all gateways their routes, the lead last."""

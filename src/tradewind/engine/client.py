@@ -45,6 +45,7 @@ from tradewind.errors import (
     Interrupted,
     JobBusy,
     JobUnreadable,
+    ProviderRefused,
     UsageError,
 )
 from tradewind.fleet.fleet import LEASE_S_MIN
@@ -66,6 +67,8 @@ from tradewind.model.url import parse_url
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
 
+#: A job is planned so often before it begins, each time without the machines that regions refused.
+LAUNCH_PLANS_MAX = 4
 #: Relative; a fleet that was given as long as the ceiling allows ends a little before.
 CEILING_ROUNDING = 1e-3
 
@@ -440,11 +443,24 @@ class Client:
         def deploy_again(spec: JobSpec, plan: Plan) -> JobGateways:
             return deploy(replace(spec, resume=True), plan)
 
+        def deploy_first() -> tuple[JobGateways, JobSpec, Plan]:
+            """Deploy; where regions refuse machines, plan without these."""
+            first_spec, plan = spec, setup.plan
+            for _ in range(LAUNCH_PLANS_MAX - 1):
+                try:
+                    return deploy(first_spec, plan), first_spec, plan
+                except ProviderRefused as error:
+                    if adaptation is None or not adaptation.plan_without(error):
+                        raise
+                    log.notice(f"{error}; planned again without")
+                    first_spec, plan = adaptation.spec, adaptation.plan
+            return deploy(first_spec, plan), first_spec, plan
+
         # Without a journal there is nothing to go on from.
         restart = None if spec.state_dir is None else deploy_again
         catalog_folder = None if setup.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
         try:
-            gateways = deploy(spec, setup.plan)
+            gateways, spec, plan = deploy_first()
         except BaseException as error:
             log.end(error)  # Nothing may be written behind the last event.
             if events is not None:
@@ -454,7 +470,7 @@ class Client:
             return RunningJob(
                 job_id,
                 spec,
-                setup.plan,
+                plan,
                 gateways,
                 log,
                 restart=restart,

@@ -22,6 +22,7 @@ __all__ = [
     "PlanRequest",
     "RevisedPlan",
     "TransferState",
+    "available_machines",
     "ceiling_usd_per_gb",
     "observed_links",
     "revise_plan",
@@ -74,6 +75,8 @@ class TransferState:
     requests_usd: float = 0.0
     sent_gb: Mapping[RegionPair, float] = field(default_factory=dict)
     """Volume sent between regions, over all runs: the tiers of egress prices continue from there."""
+    available: Mapping[Region, int] = field(default_factory=dict)
+    """Machines that regions gave, where they refused to launch more."""
 
     @property
     def spent_usd(self) -> float:
@@ -129,7 +132,8 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     Raises TradewindError if nothing at all leads to the destination any more.
     """
     catalog = _as_seen(plan_request.catalog, state.links)
-    limits = replace(_without(plan_request.limits, catalog, state.dead), egress_sent_gb=state.sent_gb)
+    limits = _without(plan_request.limits, catalog, state.dead)
+    limits = replace(_within(limits, state.available), egress_sent_gb=state.sent_gb)
     goal = _goal_left(plan_request, state)
     left_gb = state.left_bytes / 1e9
     objects = None
@@ -192,6 +196,23 @@ def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region
         for region, count in lost.items()
     }
     return replace(limits, per_region={**limits.per_region, **most})
+
+
+def _within(limits: PlanningLimits, available: Mapping[Region, int]) -> PlanningLimits:
+    """Plan no more machines in a region than it gave when it refused more."""
+    most = {
+        region: min(count, limits.per_region.get(region, limits.machines_per_region))
+        for region, count in available.items()
+    }
+    return replace(limits, per_region={**limits.per_region, **most})
+
+
+def available_machines(plan: Plan, refused: Mapping[str, str]) -> dict[Region, int]:
+    """Return how many of a plan's machines each region gave that refused some; `refused` has regions by machine."""
+    planned = Counter(gateway.region for gateway in plan.machines)
+    return {
+        Region.parse(region): max(0, planned[region] - count) for region, count in Counter(refused.values()).items()
+    }
 
 
 def _goal_left(plan_request: PlanRequest, state: TransferState) -> Goal:

@@ -446,7 +446,9 @@ class Fleet:
 
     def _look_up_offers(self, fresh: Sequence[PlannedGateway]) -> None:
         """Learn what can be rented for new machines. Raises ProviderRefused if there are too few in a region."""
-        counts = Counter(gateway.region for gateway in fresh)
+        counts: dict[str, list[str]] = {}
+        for gateway in fresh:
+            counts.setdefault(gateway.region, []).append(gateway.name)
         if not counts:
             return
         regions = sorted(counts)
@@ -456,17 +458,18 @@ class Fleet:
             for region in regions:
                 self._offers[region] = tuple(offer for offer in found if offer.region == region)
 
-    def _check_quota(self, region: str, count: int) -> None:
+    def _check_quota(self, region: str, names: Sequence[str]) -> None:
         try:
             quota = self._in_flight.within(CALL_S, "read the quota", lambda: self._provider.quota(region))
         except CallRefused:
             return  # The launch itself finds out.
-        if quota is not None and count > quota.left:
+        if quota is not None and len(names) > quota.left:
             raise ProviderRefused(
-                f"the plan needs {count} machines in {region}, the {self._provider.kind} provider has {quota.left}",
+                f"the plan needs {len(names)} machines in {region}, "
+                f"the {self._provider.kind} provider has {quota.left}",
                 hint="plan with fewer: --max-vms",
                 kind="quota",
-                regions={region: region},
+                regions=dict.fromkeys(names[quota.left :], region),
             )
 
     def _start(self) -> None:
