@@ -33,7 +33,7 @@ class FaultyProvider:
     def __init__(self, inner: Provider) -> None:
         self.inner = inner
         self.kind = inner.kind
-        #: A machine is listed so long after its launch, and may be listed so long after its end.
+        #: Delay with which launches and ends of machines show in listings.
         self.settles_s = 0.0
         #: Next refusals by machine name, one for each attempt; and of whole calls by name of the call.
         self.refusals: dict[str, deque[Refusal]] = defaultdict(deque)

@@ -1,4 +1,4 @@
-"""What a fleet makes of refusals, lost answers and late listings: real machines behind an account that refuses."""
+"""Reactions of a fleet to refusals, lost answers and late listings: real machines behind an account that refuses."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_missing_permission_stops_at_once_and_is_named(world: World) -> None:
 
 def test_a_quota_is_respected_before_anything_is_ordered(world: World) -> None:
     world.provider.quotas["cloud:b"] = Quota(4, used=4)
-    with pytest.raises(ProviderRefused, match="needs 1 machines in cloud:b, the local provider has 0") as caught:
+    with pytest.raises(ProviderRefused, match="needs 1 machine in cloud:b, the local provider has 0") as caught:
         world.start()
     assert caught.value.kind == "quota"
     assert "launch" not in world.provider.calls

@@ -67,7 +67,7 @@ from tradewind.model.url import parse_url
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
 
-#: A job is planned so often before it begins, each time without the machines that regions refused.
+#: Maximum plans of a job before it begins, each without the machines that regions refused for the one before.
 LAUNCH_PLANS_MAX = 4
 #: Relative; a fleet that was given as long as the ceiling allows ends a little before.
 CEILING_ROUNDING = 1e-3

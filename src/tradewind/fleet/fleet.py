@@ -43,6 +43,7 @@ from tradewind.gateway.process import READY_S, STOP_S
 from tradewind.model.latch import Latch
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway
+from tradewind.model.units import format_count
 
 __all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter"]
 
@@ -465,7 +466,7 @@ class Fleet:
             return  # The launch itself finds out.
         if quota is not None and len(names) > quota.left:
             raise ProviderRefused(
-                f"the plan needs {len(names)} machines in {region}, "
+                f"the plan needs {format_count(len(names), 'machine')} in {region}, "
                 f"the {self._provider.kind} provider has {quota.left}",
                 hint="plan with fewer: --max-vms",
                 kind="quota",
