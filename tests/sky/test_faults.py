@@ -240,10 +240,19 @@ def test_a_machine_that_never_boots_ends_the_transfer_before_it_begins(stage: St
     stage.nothing_is_left()
 
 
-def test_a_machine_that_is_gone_is_told_before_anything_is_moved(stage: Stage, tmp_path: Path) -> None:
+def test_a_region_whose_machine_is_gone_is_planned_without(stage: Stage, tmp_path: Path) -> None:
     stage.sky.vanish("relay-1")
+    done = stage.finish(stage.start(tmp_path / "copy"), tmp_path / "copy")
+    notices = [event["message"] for event in done.events if event["event"] == "notice"]
+    assert [line for line in notices if "relay-1 is gone; planned again without" in line], notices
+    assert [hop["name"] for hop in done.events[-1]["progress"]["hops"] if "westus2" in hop["name"]] == []
+    stage.nothing_is_left()
+
+
+def test_a_sink_whose_machine_is_gone_is_reported_before_anything_is_moved(stage: Stage, tmp_path: Path) -> None:
+    stage.sky.vanish("sink-1")
     done = stage.start(tmp_path / "copy").finish(PATIENCE_S)
-    assert done.code == 1 and "error: no machine starts in azure:westus2: relay-1 is gone" in done.stderr
+    assert done.code == 1 and "sink-1 is gone" in done.stderr
     assert not (tmp_path / "copy").exists()
     stage.nothing_is_left()
 
