@@ -364,8 +364,11 @@ class _Child:
 
     def present(self) -> Machine:
         """Return the machine as it is now. It ended when this was noticed first."""
-        if not self.machine.ended and self.process.exit_code is not None:
-            self.process.kill()  # It is gone: this closes its pipes.
+        running = _process(self.machine.id)
+        # A process whose first thread has ended is gone, though its parent may not learn that yet.
+        over = self.process.exit_code is not None or running is None or not running.alive
+        if over and not self.machine.ended:
+            self.process.kill()  # This waits for its last thread, and closes its pipes.
             self.machine = replace(self.machine, ended=True, ended_unix_s=time.time())
         return self.machine
 
