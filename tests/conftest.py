@@ -17,8 +17,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin tests of skies early. They wait for links, and take longest."""
-    long = [item for item in items if item.path.parent.name == "sky" or item.path.name == "test_docs.py"]
+    """Begin tests of skies early. They wait for links, and take longest; the longest of them are in the last files."""
+    long = [item for item in items if item.path.parent.name == "sky" or item.path.name == "test_docs.py"][::-1]
     others = [item for item in items if item not in set(long)]
     apart = max(1, int(len(others) * LONG_BEGUN_SHARE) // max(1, len(long)))
     ordered: list[pytest.Item] = []
