@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command, Finished
+from tradewind.engine.jobs import OBJECTS_BYTES_MAX, OBJECTS_FILE
 from tradewind.state.database import open_database
 
 OBJECTS, OBJECT_BYTES = 40, 100_000
@@ -136,6 +137,42 @@ def test_a_receipt_says_what_moved_and_how(command: Command, source: Path, tmp_p
     assert sum(receipt["summary"]["proofs"].values()) == OBJECTS
     (run,) = receipt["runs"]
     assert run["outcome"] == "done" and run["started_unix_ms"] <= run["ended_unix_ms"]
+    lines = Path(receipt["objects"]["file"]).read_text().splitlines()
+    assert len(lines) == OBJECTS and {json.loads(line)["verdict"] for line in lines} == {"copied"}
+    assert all(json.loads(line)["proof"]["destination"] == "length" for line in lines)
+
+
+def test_a_report_of_the_users_own_has_the_objects_instead(command: Command, source: Path, tmp_path: Path) -> None:
+    for report, there in ((str(tmp_path / "report"), True), ("/dev/null", False)):
+        command.run("cp", "-r", source, tmp_path / "copy", "--report", report).expect(0)
+        job_id = command.jobs()[-1]["id"]
+        objects = json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["objects"]
+        assert objects["file"] == report and (objects["bytes"] > 0) == there
+        assert not (command.state / "jobs" / job_id / OBJECTS_FILE).exists()
+
+
+def test_a_resumed_job_completes_its_list_of_objects_and_a_long_one_is_removed(
+    command: Command, source: Path, tmp_path: Path
+) -> None:
+    running = command.start("cp", "-r", source, tmp_path / "copy", *SLOWLY)
+    running.wait_for_bytes(5 * OBJECT_BYTES)
+    running.signal(signal.SIGINT)
+    running.finish()
+    (job,) = command.jobs()
+    objects = command.state / "jobs" / job["id"] / OBJECTS_FILE
+    assert 0 < len(objects.read_text().splitlines()) < OBJECTS
+    shutil.move(command.state, tmp_path / "moved")
+    shutil.move(tmp_path / "moved", command.state)
+    command.run("jobs", "resume", job["id"]).expect(0)
+    assert len({json.loads(line)["destination"] for line in objects.read_text().splitlines()}) == OBJECTS
+
+    running = command.start("cp", "-r", source, tmp_path / "copy", *SLOWLY)
+    running.wait_for_bytes(5 * OBJECT_BYTES)
+    job_id = command.jobs()[-1]["id"]
+    with (command.state / "jobs" / job_id / OBJECTS_FILE).open("a") as file:
+        file.write("x" * OBJECTS_BYTES_MAX + "\n")
+    running.finish().expect(0)
+    assert json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["objects"] is None
 
 
 def test_events_that_are_no_events_change_nothing(command: Command, source: Path, tmp_path: Path) -> None:

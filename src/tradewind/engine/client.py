@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.compile import RunSettings, compile_programs
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
-from tradewind.engine.jobs import LOCK_FILE, JobRecord, JobStore, cancelling, new_job_id
+from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch import JobGateways, end_abandoned, has_fleet
 from tradewind.engine.learning import EMULATED
 from tradewind.engine.ledger import JobLedger, LedgerBook
@@ -165,7 +165,8 @@ class Client:
                 if names is not None and isinstance(spec.selection, ListSelection):
                     spec = replace(spec, selection=replace(spec.selection, list_file=keep_list(names, folder)))
                 if not options.dry_run:
-                    spec = replace(spec, state_dir=folder)
+                    report = spec.report_file or os.path.join(folder, OBJECTS_FILE)
+                    spec = replace(spec, state_dir=folder, report_file=report)
                     request = {
                         "verb": verb,
                         "source": shown_sources(sources),
@@ -235,7 +236,8 @@ class Client:
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
-        refuse_own_files(spec, self.store.state_dir)
+        is_ours = spec.report_file == os.path.join(self.store.path(job_id), OBJECTS_FILE)
+        refuse_own_files(replace(spec, report_file=None) if is_ours else spec, self.store.state_dir)
         ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
         now_s = time.time()
         if ceiling_usd is not None and self.book(job_id).is_damaged():

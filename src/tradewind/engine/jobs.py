@@ -39,6 +39,10 @@ CLIENT_LOCK_FILE = "client.lock"
 OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, "status.json", "journal.sqlite", "spent")
 #: In a job's folder while `jobs cancel` stops it: whoever runs it must not advise to resume it.
 CANCELLING_FILE = "cancelling"
+#: In a job's folder, a line for each object, as `--report` writes it elsewhere.
+OBJECTS_FILE = "objects.ndjson"
+#: A larger list of objects is removed when the job is done: some 20,000 objects. Up to FINISHED_JOBS_MAX are kept.
+OBJECTS_BYTES_MAX = 4 << 20
 #: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
 FINISHED_JOBS_MAX = 1000
 #: An unfinished job of the same source and destinations is looked for among so many of the latest.
@@ -452,6 +456,8 @@ def _relocatable(spec: Mapping[str, Any]) -> dict[str, Any]:
     folder, selection = spec.get("state_dir"), spec.get("selection", {})
     if folder is not None and selection.get("list_file") == os.path.join(folder, LIST_FILE):
         located["selection"] = {**selection, "list_file": LIST_FILE}
+    if folder is not None and spec.get("report_file") == os.path.join(folder, OBJECTS_FILE):
+        located["report_file"] = OBJECTS_FILE
     return located
 
 
@@ -461,6 +467,8 @@ def _located(spec: Mapping[str, Any], folder: str) -> dict[str, Any]:
     selection = spec.get("selection")
     if isinstance(selection, dict) and selection.get("list_file") == LIST_FILE:
         located["selection"] = {**selection, "list_file": os.path.join(folder, LIST_FILE)}
+    if spec.get("report_file") == OBJECTS_FILE:
+        located["report_file"] = os.path.join(folder, OBJECTS_FILE)
     return located
 
 

@@ -5,6 +5,7 @@ It is put together from the job's record whenever it is asked for, so that it ca
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -44,10 +45,19 @@ def receipt_of(client: Client, job_id: str) -> dict[str, Any]:
         "cost": cost.document(),
         "ceiling": record.document.get("ceiling"),
         "plan": topology,
+        "objects": _objects(spec.get("report_file")),
         "prediction": None if plan.prediction is None else to_document(plan.prediction),
         "provider": record.document.get("provider"),
         "spec": spec,
     }
+
+
+def _objects(path: str | None) -> dict[str, Any] | None:
+    """Return the file with a JSON line for each object, its verdict and its proof; None if it is not there any more."""
+    try:
+        return None if path is None else {"file": path, "bytes": os.stat(path).st_size}
+    except OSError:
+        return None
 
 
 def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
-from tradewind.engine.jobs import JobStore, done_line
+from tradewind.engine.jobs import OBJECTS_BYTES_MAX, OBJECTS_FILE, JobStore, done_line
 from tradewind.engine.launch import JobGateways
 from tradewind.engine.learning import RouteWatch, measurable_hops, record_samples
 from tradewind.engine.ledger import JobLedger
@@ -473,6 +473,10 @@ class RunningJob:
             self._gateways.remove()
             return
         if self.summary is not None and self.summary.outcome == "done":
+            objects = os.path.join(self.spec.state_dir, OBJECTS_FILE)
+            with suppress(FileNotFoundError):
+                if os.path.getsize(objects) > OBJECTS_BYTES_MAX:
+                    os.unlink(objects)
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.spec.state_dir, LIST_FILE))
         with suppress(StateError):  # `status.json` says the same, and is looked at then.
