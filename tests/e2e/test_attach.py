@@ -168,10 +168,12 @@ def test_a_resumed_job_completes_its_list_of_objects_and_a_long_one_is_removed(
 
     running = command.start("cp", "-r", source, tmp_path / "copy", *SLOWLY)
     running.wait_for_bytes(5 * OBJECT_BYTES)
+    running.signal(signal.SIGINT)
+    running.finish()
     job_id = command.jobs()[-1]["id"]
     with (command.state / "jobs" / job_id / OBJECTS_FILE).open("a") as file:
         file.write("x" * OBJECTS_BYTES_MAX + "\n")
-    running.finish().expect(0)
+    command.run("jobs", "resume", job_id).expect(0)
     assert json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["objects"] is None
 
 

@@ -116,7 +116,7 @@ state, gateway, folder = sys.argv[1:]
 os.chdir(folder)
 with tradewind.Engine(state_dir=state, gateway=gateway) as engine:
     options = tradewind.Options(recursive=True, report_file="report.ndjson")
-    print(engine.propose(tradewind.Request("source", "copy", options)).id)
+    print(engine.propose(tradewind.Request("source", "copy", options), keep=True).id)
 """
 
 

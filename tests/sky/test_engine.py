@@ -91,7 +91,7 @@ from tests.sky.test_engine import OPTIONS
 folder, world, gateway = sys.argv[1:]
 request = tradewind.Request(f"{folder}/source", f"{folder}/copy", OPTIONS, sky=world, ceiling_usd=1.0)
 with tradewind.Engine(gateway=gateway) as engine:
-    print(engine.propose(request).id)
+    print(engine.propose(request, keep=True).id)
 """
 
 

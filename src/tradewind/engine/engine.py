@@ -135,6 +135,8 @@ class Engine:
         self._held = ExitStack()
         #: Ids of the proposals that can be started.
         self._open: set[str] = set()
+        #: Ids of those that the database has.
+        self._kept: set[str] = set()
 
     def __enter__(self) -> Engine:
         return self
@@ -144,18 +146,21 @@ class Engine:
     ) -> None:
         self.close()
 
-    def propose(self, request: Request) -> Proposal:
-        """Return how a request would be carried out, with its predicted cost. See `engine.proposal.propose`."""
+    def propose(self, request: Request, *, keep: bool = False) -> Proposal:
+        """Return how a request would be carried out, with its predicted cost. See `engine.proposal.propose`.
+
+        With `keep` it is kept in the state folder, so that any process can start it by its id.
+        """
         proposal = propose(self.client, request)
-        if not request.options.dry_run:
-            ProposalStore(self.client.store.database).save(proposal.id, kept_proposal(proposal))
+        if keep:
+            self._keep(proposal)
         self._open.add(proposal.id)
         proposal.held.callback(self._open.discard, proposal.id)
         self._held.callback(proposal.drop)
         return proposal
 
     def start(self, proposal: Proposal | str, *, argv: Sequence[str] = (), keep_logs: bool = False) -> Job:
-        """Start a proposal, once, and return at once: one of this engine, or, by its id, one that any process has made.
+        """Start a proposal, once, and return at once: one of this engine, or, by its id, one that any process has kept.
 
         By id it is started if it is no older than PROPOSAL_S_MAX and all prices of its plan still hold.
 
@@ -165,12 +170,15 @@ class Engine:
         if isinstance(proposal, str):
             proposal = proposal_again(self.client, proposal)
             self._held.callback(proposal.drop)
+            self._kept.add(proposal.id)
         elif proposal.id not in self._open:
             raise UsageError(
                 "the proposal was started or dropped before, or is of another engine", hint="propose again"
             )
         self._open.discard(proposal.id)
-        request = proposal.request
+        request, is_dry = proposal.request, proposal.options.dry_run
+        if proposal.setup.plan_request is not None and proposal.id not in self._kept and not is_dry:
+            self._keep(proposal)  # A resumed job asks the planner again.
         running = self.client.start(
             request.source,
             request.destination,
@@ -179,9 +187,13 @@ class Engine:
             verb=request.verb,
             argv=argv,
             keep_logs=keep_logs,
-            proposal=None if proposal.options.dry_run else proposal.id,
+            proposal=proposal.id if proposal.id in self._kept and not is_dry else None,
         )
         return Job(self, running.id, running, self.look_after(running, proposal.held.pop_all()))
+
+    def _keep(self, proposal: Proposal) -> None:
+        ProposalStore(self.client.store.database).save(proposal.id, kept_proposal(proposal))
+        self._kept.add(proposal.id)
 
     def attach(self, job_id: str) -> Job:
         """Return a job of any process. One whose process died is continued in this one, if that is possible.
