@@ -1,4 +1,8 @@
-//! Tries a store request again while that may help: exponential backoff with jitter, bounded in tries and in time.
+//! Which store requests are tried again, when, and how long: exponential backoff with jitter, bounded in tries and in time.
+//!
+//! One policy for all who ask stores. The lead and the tasks run it as it is; [`Attempts`](crate::node::attempts::Attempts)
+//! of sources and sinks adds a throttle and watches progress. Stores themselves retry nothing but requests for tokens
+//! (`crates/store/src/token/request.rs`), for which no caller waits.
 
 use crate::drain::drained;
 use rand::Rng;
@@ -14,7 +18,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// First wait after the store asked for fewer requests.
 const BACKOFF_SLOW_DOWN_MIN: Duration = Duration::from_millis(500);
 /// No wait is longer.
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// How long and how often a request is tried.
 #[derive(Clone, Copy, Debug)]
@@ -27,18 +31,31 @@ pub struct RetryPolicy {
     pub idle_max: Duration,
     /// The same where the store works by itself; see [`RetryPolicy::working`].
     pub work_max: Duration,
-    /// While no connection can be made, tries are not counted and go on for so long; `None`: as for any other error.
-    pub connect_max: Option<Duration>,
+    /// How long a store is tried that cannot be reached.
+    pub unreachable: Unreachable,
+    /// True if a store that asks for fewer requests uses up tries; false where a throttle sees to it that it gets fewer.
+    pub counts_slow_down: bool,
+}
+
+/// How long a store is tried that cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// As long as any other, but no new try begins after so long, also where it was connected and does not answer.
+    AtMost(Duration),
+    /// Tries are not counted and go on for so long, while no connection can be made.
+    WaitFor(Duration),
 }
 
 impl From<&Limits> for RetryPolicy {
     fn from(limits: &Limits) -> Self {
+        let total_max = Duration::from_secs(u64::from(limits.store_retry_s));
         Self {
             tries_max: limits.store_tries_max.max(1),
-            total_max: Duration::from_secs(u64::from(limits.store_retry_s)),
+            total_max,
             idle_max: Duration::from_secs(u64::from(limits.store_idle_s.max(1))),
             work_max: Duration::from_secs(u64::from(limits.store_work_s.max(1))),
-            connect_max: None,
+            unreachable: Unreachable::AtMost(total_max),
+            counts_slow_down: true,
         }
     }
 }
@@ -46,7 +63,14 @@ impl From<&Limits> for RetryPolicy {
 impl RetryPolicy {
     /// How a job's lead asks stores: one that cannot be reached is waited for as long as the job may stall.
     pub fn of_job(limits: &Limits, job: &JobSpec) -> Self {
-        Self { connect_max: Some(Duration::from_secs(job.stall_s.into())), ..Self::from(limits) }
+        Self { unreachable: Unreachable::WaitFor(Duration::from_secs(job.stall_s.into())), ..Self::from(limits) }
+    }
+
+    /// How a source or a sink asks its store. It gives up a store that cannot be reached sooner than one that answers: the
+    /// lead tries another route, or waits.
+    pub fn of_gateway(limits: &Limits) -> Self {
+        let unreachable = Unreachable::AtMost(Duration::from_secs(limits.store_reach_s.into()));
+        Self { unreachable, counts_slow_down: false, ..Self::from(limits) }
     }
 
     /// For requests that let the store work on so many bytes, as the completion of an upload does.
@@ -99,14 +123,19 @@ impl RetryPolicy {
     }
 
     /// How long to wait after the `tries`th try, `spent` after the first began; `None` when it was the last.
-    fn wait_after(&self, error: &Error, tries: u32, spent: Duration) -> Option<Duration> {
+    pub(crate) fn wait_after(&self, error: &Error, tries: u32, spent: Duration) -> Option<Duration> {
         let wait = backoff(tries, error.kind);
-        if let (ErrorKind::Connection, Some(connect_max)) = (error.kind, self.connect_max) {
-            // The last try is made when the time is over.
-            let left = connect_max.saturating_sub(spent);
-            return (!left.is_zero()).then(|| wait.min(left));
-        }
-        let is_over = !error.kind.is_transient() || tries >= self.tries_max || spent + wait > self.total_max;
+        let total_max = match (self.unreachable, error.kind) {
+            (Unreachable::WaitFor(connect_max), ErrorKind::Connection) => {
+                // The last try is made when the time is over.
+                let left = connect_max.saturating_sub(spent);
+                return (!left.is_zero()).then(|| wait.min(left));
+            }
+            (Unreachable::AtMost(max), ErrorKind::Connection | ErrorKind::Timeout) => max.min(self.total_max),
+            _ => self.total_max,
+        };
+        let is_counted = self.counts_slow_down || error.kind != ErrorKind::SlowDown;
+        let is_over = !error.kind.is_transient() || is_counted && tries >= self.tries_max || spent + wait > total_max;
         (!is_over).then_some(wait)
     }
 }
@@ -126,7 +155,8 @@ mod tests {
 
     fn policy() -> RetryPolicy {
         let (total_max, idle_max) = (Duration::from_secs(600), Duration::from_secs(30));
-        RetryPolicy { tries_max: 4, total_max, idle_max, work_max: idle_max, connect_max: None }
+        let unreachable = Unreachable::AtMost(total_max);
+        RetryPolicy { tries_max: 4, total_max, idle_max, work_max: idle_max, unreachable, counts_slow_down: true }
     }
 
     fn error(kind: ErrorKind) -> Error {
@@ -176,7 +206,7 @@ mod tests {
             [(ErrorKind::Connection, 60, 10..40), (ErrorKind::Connection, 1, 3..8), (ErrorKind::Server, 60, 4..5)]
         {
             let (tries, began) = (Cell::new(0), Instant::now());
-            let patient = RetryPolicy { connect_max: Some(Duration::from_secs(stall_s)), ..policy() };
+            let patient = RetryPolicy { unreachable: Unreachable::WaitFor(Duration::from_secs(stall_s)), ..policy() };
             let answer: Result<()> = patient
                 .run("head", "mem:/x", || {
                     tries.set(tries.get() + 1);
@@ -189,6 +219,18 @@ mod tests {
             assert_eq!(began.elapsed() >= Duration::from_secs(stall_s), waited);
             assert!(began.elapsed() < Duration::from_secs(stall_s + 1));
         }
+    }
+
+    #[test]
+    fn a_gateway_gives_up_a_store_out_of_reach_sooner_and_one_that_is_busy_later() {
+        let limits = Limits { store_reach_s: 10, store_retry_s: 60, store_tries_max: 4, ..Limits::default() };
+        let policy = RetryPolicy::of_gateway(&limits);
+        let waits =
+            |kind, tries, spent_s| policy.wait_after(&error(kind), tries, Duration::from_secs(spent_s)).is_some();
+        assert!(waits(ErrorKind::Connection, 1, 0) && !waits(ErrorKind::Connection, 1, 10));
+        assert!(!waits(ErrorKind::Timeout, 1, 10) && waits(ErrorKind::Server, 1, 10));
+        assert!(!waits(ErrorKind::Server, 4, 0) && waits(ErrorKind::SlowDown, 40, 0));
+        assert!(!waits(ErrorKind::SlowDown, 40, 60));
     }
 
     #[test]

@@ -1,32 +1,20 @@
 //! Tries of one store request: which errors are tried again, how long, and with how much patience.
 
 use super::budget::Throttle;
-use rand::Rng;
+use crate::retry::RetryPolicy;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::time::Instant;
 use tradewind_contract::Limits;
 use tradewind_store::{Error, ErrorKind, Result, WorkLimits, with_progress};
-
-/// First pause between two tries; doubled each time, with jitter.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Longest pause between two tries.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// How one gateway treats one store.
 #[derive(Clone, Debug)]
 pub struct Attempts {
     throttle: Arc<Throttle>,
-    tries_max: u32,
-    retry_time_max: Duration,
-    /// The same while the store cannot be reached, or does not answer.
-    reach_max: Duration,
-    /// A request that moves bytes and makes no progress for so long is dropped.
-    pub idle_max: Duration,
-    /// The same for a request that lets the store work.
-    work_max: Duration,
+    /// Which requests are tried again. One that makes no progress for as long as it says is dropped.
+    policy: RetryPolicy,
     counts: Arc<Counts>,
     /// When the first of the requests failed that have failed for a passing cause since the last one that did not.
     failing_since: Arc<Mutex<Option<Instant>>>,
@@ -50,11 +38,7 @@ impl Attempts {
     pub fn new(limits: &Limits) -> Self {
         Self {
             throttle: Throttle::new(limits.store_requests_max),
-            tries_max: limits.store_tries_max.max(1),
-            retry_time_max: Duration::from_secs(limits.store_retry_s.into()),
-            reach_max: Duration::from_secs(limits.store_reach_s.into()),
-            idle_max: Duration::from_secs(limits.store_idle_s.max(1).into()),
-            work_max: Duration::from_secs(limits.store_work_s.max(1).into()),
+            policy: RetryPolicy::of_gateway(limits),
             counts: Arc::default(),
             failing_since: Arc::default(),
         }
@@ -89,7 +73,6 @@ impl Attempts {
         F: Future<Output = Result<T>>,
     {
         let started = Instant::now();
-        let mut pause = PAUSE_MIN;
         for tries in 1.. {
             let slot = self.throttle.slot().await;
             let moved = progress.load(Ordering::Relaxed);
@@ -113,18 +96,14 @@ impl Attempts {
             if !error.kind.is_transient() || !answers && progress.load(Ordering::Relaxed) != moved {
                 self.answered();
             }
-            let is_out_of_reach = matches!(error.kind, ErrorKind::Connection | ErrorKind::Timeout);
-            let time_max = if is_out_of_reach { self.reach_max.min(self.retry_time_max) } else { self.retry_time_max };
-            let patient =
-                started.elapsed() + pause < time_max && (tries < self.tries_max || error.kind == ErrorKind::SlowDown);
-            if !error.kind.is_transient() || self.is_hopeless() || !patient {
+            let is_hopeless = error.kind.is_transient() && self.is_hopeless();
+            let wait = self.policy.wait_after(&error, tries, started.elapsed()).filter(|_| !is_hopeless);
+            let Some(wait) = wait else {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
                 return Err(error);
-            }
+            };
             self.counts.retried.fetch_add(1, Ordering::Relaxed);
-            let jitter = rand::rng().random_range(0.5..1.0);
-            tokio::time::sleep(pause.mul_f64(jitter)).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(wait).await;
         }
         unreachable!("the loop above ends by returning")
     }
@@ -138,7 +117,7 @@ impl Attempts {
     /// further one has a single try, so that a store that is down costs its time once and not for each object.
     fn is_hopeless(&self) -> bool {
         let mut since = self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.get_or_insert_with(Instant::now).elapsed() >= self.retry_time_max
+        since.get_or_insert_with(Instant::now).elapsed() >= self.policy.total_max
     }
 
     async fn watched<T>(
@@ -149,10 +128,10 @@ impl Attempts {
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let (silence_max, bytes) = match patience {
-            Patience::Transfer => (self.idle_max, 0),
-            Patience::Work { bytes } => (self.work_max, bytes),
+            Patience::Transfer => (self.policy.idle_max, 0),
+            Patience::Work { bytes } => (self.policy.work_max, bytes),
         };
-        let limits = WorkLimits::of(self.work_max, bytes);
+        let limits = WorkLimits::of(self.policy.work_max, bytes);
         let mut request = std::pin::pin!(with_progress(Arc::clone(progress), limits, request));
         let mut seen = progress.load(Ordering::Relaxed);
         loop {
@@ -196,6 +175,7 @@ pub struct Describe<'a> {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::time::Duration;
 
     fn attempts() -> Attempts {
         Attempts::new(&Limits { store_idle_s: 30, store_work_s: 600, ..Limits::default() })

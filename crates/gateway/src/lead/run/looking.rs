@@ -5,7 +5,7 @@ use super::transfer::{ObjectTransfer, is_whole};
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Failure, Side};
-use crate::retry::RetryPolicy;
+use crate::retry::{RetryPolicy, Unreachable};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tradewind_store::{ErrorKind, Expect, ObjectInfo, PartTag, Precondition, Store, UploadId};
@@ -116,7 +116,7 @@ pub(super) async fn look(
 
 /// What a destination has under `key`; `None` if it does not say.
 async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<Expect> {
-    let policy = RetryPolicy { connect_max: None, ..policy };
+    let policy = RetryPolicy { unreachable: Unreachable::AtMost(policy.total_max), ..policy };
     let look = tokio::time::timeout(TARGET_LOOK_MAX, policy.run("head", store.url(), || store.head(key)));
     match look.await {
         Ok(Ok(now)) => Some(Expect::seen(Some(&now))),
