@@ -218,7 +218,7 @@ impl Dispatcher {
         if self.unreachable.is_some() && self.context.local {
             return;
         }
-        for route in self.down.to_report(self.clock.now_ms()) {
+        for route in self.down.take_unreported(self.clock.now_ms()) {
             let name = recorder.tally.route_name(route);
             self.context.notice(match &self.unreachable {
                 Some(why) => format!("route {name} cannot be used: {why}; retrying"),

@@ -56,7 +56,7 @@ impl DownRoutes {
 
     /// Routes that stay down and are to be reported now. One lost connection of several, or one that is made anew at
     /// once, is none.
-    pub(super) fn to_report(&mut self, now_ms: u64) -> Vec<RouteId> {
+    pub(super) fn take_unreported(&mut self, now_ms: u64) -> Vec<RouteId> {
         let stays =
             |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_REPORTED_AFTER.as_millis() as u64;
         let routes: Vec<RouteId> = self.0.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
