@@ -1,9 +1,12 @@
 from dataclasses import replace
 
+import pytest
+
 from tradewind.engine.compile import LEAD_CONNECTIONS, RunSettings, compile_programs, push_order
+from tradewind.errors import GatewayError
 from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Target
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
-from tradewind.model.program import CopyScope, HopSpec, ObjectScope, PrefixScope
+from tradewind.model.program import CopyScope, DialSpec, HopSpec, ObjectScope, PrefixScope
 from tradewind.model.store import StoreSpec
 
 JOB = JobSpec(
@@ -32,11 +35,29 @@ def test_each_gateway_gets_its_own_part() -> None:
     programs = compile_programs(two_routes(), JOB, RunSettings("job-1", 9, KEY))
     north = programs["north"]
     assert [route.nodes for route in north.routes] == [("lead", "src", "north", "dst")]
-    assert north.hops == (HopSpec("dst", "127.0.0.1:999", 5),)
-    assert programs["src"].hops == (HopSpec("north", "127.0.0.1:3", 4), HopSpec("south", "127.0.0.1:4", 6))
-    assert programs["lead"].hops == (HopSpec("src", "127.0.0.1:2", LEAD_CONNECTIONS),)
+    assert north.hops == (HopSpec("dst", 5, "127.0.0.1:999"),)
+    assert programs["src"].hops == (HopSpec("north", 4, "127.0.0.1:3"), HopSpec("south", 6, "127.0.0.1:4"))
+    assert programs["lead"].hops == (HopSpec("src", LEAD_CONNECTIONS, "127.0.0.1:2"),)
     assert programs["dst"].hops == ()
     assert {program.limits.store_requests_max for program in programs.values()} == {9}
+
+
+def without_data_port(deployment: Deployment, *names: str) -> Deployment:
+    closed = {name: replace(deployment.addresses[name], data=None) for name in names}
+    return replace(deployment, addresses={**deployment.addresses, **closed}, detours={})
+
+
+def test_the_downstream_end_dials_where_only_it_can() -> None:
+    programs = compile_programs(without_data_port(two_routes(), "dst"), JOB, RunSettings("job-1"))
+    assert programs["north"].hops == (HopSpec("dst", 5),)
+    assert programs["south"].hops == (HopSpec("dst", 7),)
+    assert programs["dst"].dials == (DialSpec("north", "127.0.0.1:3", 5), DialSpec("south", "127.0.0.1:4", 7))
+    assert programs["src"].dials == programs["north"].dials == ()
+
+
+def test_a_hop_that_neither_end_can_dial_is_refused() -> None:
+    with pytest.raises(GatewayError, match="no hop from north to dst: neither accepts connections"):
+        compile_programs(without_data_port(two_routes(), "north", "dst"), JOB, RunSettings("job-1"))
 
 
 def test_a_short_stall_shortens_what_would_end_after_it_and_a_long_one_lengthens_nothing() -> None:

@@ -19,7 +19,7 @@ pub use event::{
     ToDelete,
 };
 pub use job::{Comparison, Deletion, FilterRule, JobSpec, Member, ObjectFilter, Selection, Target, VerifyMode};
-pub use program::{CopyScope, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
+pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
 pub use store::StoreSpec;
 pub use task::Task;
 

@@ -37,6 +37,9 @@ pub struct Program {
     /// Outgoing hops of this gateway.
     #[serde(default)]
     pub hops: Vec<HopSpec>,
+    /// Incoming hops whose connections this gateway opens, because their upstream ends cannot reach it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dials: Vec<DialSpec>,
     /// For the lead: the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead: Option<JobSpec>,
@@ -67,7 +70,7 @@ pub struct Program {
 /// By hand, so that no log line ever shows the seal key.
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { contract, job_id, node, routes, hops, lead, source, sinks, .. } = self;
+        let Self { contract, job_id, node, routes, hops, dials, lead, source, sinks, .. } = self;
         let Self { reads, writes, copies, seal_key_hex, limits, .. } = self;
         f.debug_struct("Program")
             .field("contract", contract)
@@ -75,6 +78,7 @@ impl fmt::Debug for Program {
             .field("node", node)
             .field("routes", routes)
             .field("hops", hops)
+            .field("dials", dials)
             .field("lead", lead)
             .field("source", source)
             .field("sinks", sinks)
@@ -149,6 +153,9 @@ pub struct Routes {
     /// takes any more ends when all on it is answered.
     #[serde(default)]
     pub hops: Vec<HopSpec>,
+    /// All [`Program::dials`] from now on. A connection that is open stays open until its upstream end closes it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dials: Vec<DialSpec>,
     /// For the lead: [`JobSpec::ceiling_usd_per_gb`] from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_usd_per_gb: Option<f64>,
@@ -163,6 +170,19 @@ pub struct Routes {
 pub struct HopSpec {
     /// Name of the gateway at the other end.
     pub to: String,
+    /// Its data port, `ip:port`. Absent: the gateway at the other end opens the connections, to our data port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// TCP connections, 1 to 64.
+    pub connections: u16,
+}
+
+/// One incoming bundle of connections that this gateway opens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DialSpec {
+    /// Name of the gateway at the upstream end.
+    pub upstream: String,
     /// Its data port, `ip:port`.
     pub address: String,
     /// TCP connections, 1 to 64.

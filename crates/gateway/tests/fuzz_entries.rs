@@ -23,7 +23,7 @@ use tradewind_gateway::node::work::{
     Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, Unsynced, WholePlace,
 };
 use tradewind_store::{Checksums, Expect, FileIdentity, PartSource, PartTag, Precondition, PutOptions, UploadId};
-use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, Kind, Purpose};
+use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, HopEnd, Kind, Purpose};
 use tradewind_wire::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
 
 /// Inputs per seed document.
@@ -200,7 +200,13 @@ fn good_connection() -> Vec<u8> {
         bytes.extend(Header { kind: Kind::Data, route: RouteId(0), length }.encode());
         bytes.extend(std::iter::repeat_n(7, length));
     };
-    Frame::Hello(Hello { version: WIRE_VERSION_MAJOR, job: "job".into(), node: "source-1".into() }).encode(&mut bytes);
+    Frame::Hello(Hello {
+        version: WIRE_VERSION_MAJOR,
+        job: "job".into(),
+        node: "source-1".into(),
+        end: HopEnd::Upstream,
+    })
+    .encode(&mut bytes);
     Frame::Head(head(1, 30)).encode(&mut bytes);
     data(&mut bytes, 20);
     Frame::Ping(1).encode(&mut bytes);

@@ -130,6 +130,25 @@ impl Header {
     }
 }
 
+/// An end of a hop. Requests travel from upstream to downstream, replies travel back; either end may open the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HopEnd {
+    /// Sends requests.
+    Upstream,
+    /// Sends replies.
+    Downstream,
+}
+
+impl HopEnd {
+    /// Returns the other end.
+    pub fn opposite(self) -> Self {
+        match self {
+            Self::Upstream => Self::Downstream,
+            Self::Downstream => Self::Upstream,
+        }
+    }
+}
+
 /// First words of each side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
@@ -139,6 +158,8 @@ pub struct Hello {
     pub job: String,
     /// Name of who speaks; must equal the name in its certificate.
     pub node: String,
+    /// The speaker's end of the hop that this connection belongs to.
+    pub end: HopEnd,
 }
 
 /// How a body is coded on the wire.
@@ -374,11 +395,10 @@ mod tests {
 
     fn frame() -> impl Strategy<Value = Frame> {
         prop_oneof![
-            ("[a-z0-9-]{0,64}", "[a-z0-9-]{0,64}").prop_map(|(job, node)| Frame::Hello(Hello {
-                version: WIRE_VERSION_MAJOR,
-                job,
-                node
-            })),
+            ("[a-z0-9-]{0,64}", "[a-z0-9-]{0,64}", any::<bool>()).prop_map(|(job, node, is_upstream)| {
+                let end = if is_upstream { HopEnd::Upstream } else { HopEnd::Downstream };
+                Frame::Hello(Hello { version: WIRE_VERSION_MAJOR, job, node, end })
+            }),
             prop::collection::vec(any::<u8>(), 0..500).prop_map(|orders| Frame::Orders(Bytes::from(orders))),
             head().prop_map(Frame::Head),
             prop::collection::vec(reply(), 0..20).prop_map(Frame::Replies),
@@ -447,7 +467,7 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut encoded = Vec::new();
-        let hello = Hello { version: WIRE_VERSION_MAJOR + 1, job: "j".into(), node: "n".into() };
+        let hello = Hello { version: WIRE_VERSION_MAJOR + 1, job: "j".into(), node: "n".into(), end: HopEnd::Upstream };
         Frame::Hello(hello).encode(&mut encoded);
         let (header, payload) = split(&encoded);
         assert_eq!(Frame::parse(&header, payload), Err(FrameError::Version(WIRE_VERSION_MAJOR + 1)));

@@ -86,12 +86,17 @@ fn kind_of(frame: &Frame) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Codec, Hello, Purpose};
+    use crate::frame::{Codec, Hello, HopEnd, Purpose};
     use crate::{RequestId, RouteId, WIRE_VERSION_MAJOR};
     use proptest::prelude::*;
 
     fn hello() -> Frame {
-        Frame::Hello(Hello { version: WIRE_VERSION_MAJOR, job: "job".into(), node: "node".into() })
+        Frame::Hello(Hello {
+            version: WIRE_VERSION_MAJOR,
+            job: "job".into(),
+            node: "node".into(),
+            end: HopEnd::Upstream,
+        })
     }
 
     fn head(wire_bytes: u64) -> Frame {

@@ -10,7 +10,7 @@ mod seeds;
 use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, Kind, Purpose, Reply, Verdict};
+use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, HopEnd, Kind, Purpose, Reply, Verdict};
 use tradewind_wire::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
 
 const INPUTS: u64 = 20_000;
@@ -48,7 +48,12 @@ fn good_frames() -> Vec<Vec<u8>> {
         Reply { request: RequestId(u64::MAX), verdict: failed },
     ];
     vec![
-        encoded(Frame::Hello(Hello { version: WIRE_VERSION_MAJOR, job: "job".into(), node: "source-1".into() })),
+        encoded(Frame::Hello(Hello {
+            version: WIRE_VERSION_MAJOR,
+            job: "job".into(),
+            node: "source-1".into(),
+            end: HopEnd::Upstream,
+        })),
         encoded(Frame::Head(head)),
         data(20),
         encoded(Frame::Ping(1)),

@@ -405,7 +405,7 @@ def _under_way(progress: Mapping[str, Any], ids: Collection[int]) -> bool:
 def _routes(program: Program, lead: JobSpec | None = None) -> dict[str, Any]:
     """Return the update of a running gateway's program."""
     ceiling, limit = (lead.ceiling_usd_per_gb, lead.rate_limit_bytes_per_s) if lead else (None, None)
-    document: dict[str, Any] = to_document(Routes(program.routes, program.hops, ceiling, limit))
+    document: dict[str, Any] = to_document(Routes(program.routes, program.hops, program.dials, ceiling, limit))
     return document
 
 

@@ -10,6 +10,7 @@ from tradewind.model.job import JobSpec, ObjectSelection, SeveralSelection
 from tradewind.model.plan import Deployment, Plan, PlannedGateway
 from tradewind.model.program import (
     CopyScope,
+    DialSpec,
     GatewayLimits,
     HopSpec,
     KeyScope,
@@ -77,7 +78,8 @@ def _program(
         job_id=settings.job_id,
         node=name,
         routes=mine,
-        hops=_outgoing(name, mine, deployment),
+        hops=_hops(name, mine, deployment),
+        dials=_dials(name, mine, deployment),
         lead=job if is_lead else None,
         source=job.source if is_source else None,
         sinks=tuple(target.store for target in job.targets) if is_sink else (),
@@ -107,17 +109,43 @@ def _copies(job: JobSpec) -> CopyScope | None:
     return CopyScope(job.source.url.rsplit("/", 1)[-1], _reads(job)) if job.server_side_copy else None
 
 
-def _outgoing(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) -> tuple[HopSpec, ...]:
-    connections = {(hop.start, hop.end): hop.connections for hop in deployment.plan.hops}
-    ends = dict.fromkeys(
-        end
-        for route in routes
-        for start, end in zip(route.nodes, route.nodes[1:], strict=False)
-        if start == name and end != name
-    )
+def _hops(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) -> tuple[HopSpec, ...]:
+    """Return the outgoing hops of a gateway."""
     return tuple(
-        HopSpec(end, deployment.dial(name, end), connections.get((name, end), LEAD_CONNECTIONS)) for end in ends
+        HopSpec(
+            downstream,
+            _connections(deployment, name, downstream),
+            deployment.address(name, downstream) if deployment.upstream_dials(name, downstream) else None,
+        )
+        for upstream, downstream in _hop_ends(routes)
+        if upstream == name
     )
+
+
+def _dials(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) -> tuple[DialSpec, ...]:
+    """Return the incoming hops that a gateway opens, because their upstream ends cannot."""
+    return tuple(
+        DialSpec(upstream, deployment.address(name, upstream), _connections(deployment, upstream, name))
+        for upstream, downstream in _hop_ends(routes)
+        if downstream == name and not deployment.upstream_dials(upstream, name)
+    )
+
+
+def _hop_ends(routes: tuple[RouteSpec, ...]) -> tuple[tuple[str, str], ...]:
+    """Return upstream and downstream end of each hop, once."""
+    return tuple(
+        dict.fromkeys(
+            (upstream, downstream)
+            for route in routes
+            for upstream, downstream in zip(route.nodes, route.nodes[1:], strict=False)
+            if upstream != downstream
+        )
+    )
+
+
+def _connections(deployment: Deployment, upstream: str, downstream: str) -> int:
+    planned = {(hop.start, hop.end): hop.connections for hop in deployment.plan.hops}
+    return planned.get((upstream, downstream), LEAD_CONNECTIONS)
 
 
 def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> GatewayLimits:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.errors import GatewayError
 from tradewind.model.job import JobSpec
 from tradewind.model.plan import Deployment, Plan, PlannedHop, PlannedRoute
 from tradewind.model.program import CONNECTIONS_MAX
@@ -97,8 +98,9 @@ def _is_loopback(deployment: Deployment, start: str, end: str) -> bool:
     import ipaddress
 
     try:
-        return ipaddress.ip_address(deployment.dial(start, end).rpartition(":")[0].strip("[]")).is_loopback
-    except (KeyError, ValueError):
+        ends = (start, end) if deployment.upstream_dials(start, end) else (end, start)
+        return ipaddress.ip_address(deployment.address(*ends).rpartition(":")[0].strip("[]")).is_loopback
+    except (GatewayError, KeyError, ValueError):
         return False
 
 

@@ -48,7 +48,9 @@ def run_probe(deployment: Deployment, src: str, dst: str, settings: ProbeSetting
     with ThreadPoolExecutor(1) as pool:
         receiving = pool.submit(receiver.receive_load, src, settings.connections, settings.warmup_s, settings.measure_s)
         try:
-            sent = sender.send_load(dst, deployment.dial(src, dst), settings.connections, settings.load_s + PATIENCE_S)
+            sent = sender.send_load(
+                dst, deployment.address(src, dst), settings.connections, settings.load_s + PATIENCE_S
+            )
         except GatewayError as error:
             raise GatewayError(f"{src} → {dst}: {error}", hint=error.hint) from error
         received = receiving.result()

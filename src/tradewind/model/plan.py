@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tradewind.errors import TopologyError
+from tradewind.errors import GatewayError, TopologyError
 from tradewind.model.program import CONNECTIONS_MAX, GatewayLimits
 
 if TYPE_CHECKING:
@@ -162,8 +162,10 @@ class GatewayAddress:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """`addresses` by gateway name. `detours` gives, for (start, end), an address to dial instead of the data port: a
-    tunnel or a proxy between the two. `identities` is the folder of the fleet's certificates, which a control API over
+    """`addresses` by gateway name.
+
+    `detours` gives, for (caller, called), an address to dial instead of the data port: a tunnel or a proxy between the
+    two. `identities` is the folder of the fleet's certificates, which a control API over
     HTTPS requires; None if there are none.
     """
 
@@ -172,12 +174,26 @@ class Deployment:
     detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
     identities: Path | None = None
 
-    def dial(self, start: str, end: str) -> str:
-        """The address that `start` dials to reach `end`. Raises KeyError if `end` has no data port."""
-        detour = self.detours.get((start, end))
-        if detour is not None:
-            return detour
-        data = self.addresses[end].data
-        if data is None:
-            raise KeyError(end)
-        return data
+    def upstream_dials(self, upstream: str, downstream: str) -> bool:
+        """Return whether the upstream end of a hop opens its connections, and not the downstream end.
+
+        Raises GatewayError if neither end can be dialled.
+        """
+        if self._address(upstream, downstream) is not None:
+            return True
+        if self._address(downstream, upstream) is not None:
+            return False
+        raise GatewayError(
+            f"no hop from {upstream} to {downstream}: neither accepts connections",
+            hint="plan a relay between them that accepts connections",
+        )
+
+    def address(self, caller: str, called: str) -> str:
+        """Return the address that `caller` dials to reach `called`. Raises KeyError if `called` has no data port."""
+        address = self._address(caller, called)
+        if address is None:
+            raise KeyError(called)
+        return address
+
+    def _address(self, caller: str, called: str) -> str | None:
+        return self.detours.get((caller, called)) or self.addresses[called].data

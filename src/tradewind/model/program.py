@@ -42,19 +42,35 @@ class RouteSpec:
 
 @dataclass(frozen=True, slots=True)
 class HopSpec:
-    """One outgoing bundle of `connections` TCP connections to gateway `to` at `address` (`ip:port`)."""
+    """One outgoing bundle of `connections` TCP connections to gateway `to`.
+
+    `address` is its data port (`ip:port`); None if it opens the connections itself, to our data port.
+    """
 
     to: str
+    connections: int
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DialSpec:
+    """One incoming bundle of `connections` TCP connections that this gateway opens.
+
+    `upstream` is the gateway at the other end, `address` its data port (`ip:port`).
+    """
+
+    upstream: str
     address: str
     connections: int
 
 
 @dataclass(frozen=True, slots=True)
 class Routes(Document):
-    """Body of `PUT /v1/routes`: all routes and hops of a running gateway from now on; the rest is for the lead."""
+    """Body of `PUT /v1/routes`: routes, hops and dials of a running gateway from now on; the rest is for the lead."""
 
     routes: tuple[RouteSpec, ...]
     hops: tuple[HopSpec, ...] = ()
+    dials: tuple[DialSpec, ...] = ()
     ceiling_usd_per_gb: float | None = None
     rate_limit_bytes_per_s: int | None = None
 
@@ -99,6 +115,7 @@ class Program(Document):
     node: str
     routes: tuple[RouteSpec, ...]
     hops: tuple[HopSpec, ...] = ()
+    dials: tuple[DialSpec, ...] = ()
     lead: JobSpec | None = None
     source: StoreSpec | None = None
     sinks: tuple[StoreSpec, ...] = ()

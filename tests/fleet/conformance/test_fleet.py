@@ -40,7 +40,7 @@ def test_a_fleet_answers_and_leaves_nothing(world: World) -> None:
     for name in deployment.addresses:
         assert GatewayClient.of(deployment, name).version()["contract"] == 1
     assert deployment.addresses["lead"].data is None
-    assert deployment.dial("source", "sink") == deployment.addresses["sink"].data
+    assert deployment.address("source", "sink") == deployment.addresses["sink"].data
     assert [machine.name for machine in living(world.provider, fleet.id)] == ["sink", "source"]
     assert world.journal.intent(fleet.id).machines == {"source": world.regions[0], "sink": world.regions[1]}
     fleet.close()

@@ -221,7 +221,8 @@ impl Job {
             rate_limit_bytes_per_s: routes.rate_limit_bytes_per_s,
             ..job
         });
-        Ok((Program { routes: routes.routes, hops: routes.hops, lead, ..self.program.clone() }, past))
+        let Routes { routes, hops, dials, .. } = routes;
+        Ok((Program { routes, hops, dials, lead, ..self.program.clone() }, past))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::limits::{
 use crate::names::{check_node_name, is_label};
 use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
-use tradewind_contract::{CONTRACT_VERSION, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection};
+use tradewind_contract::{CONTRACT_VERSION, DialSpec, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection};
 
 /// What the gateway itself brings, against which a program is held.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,7 @@ fn check_names(program: &Program, setting: Setting<'_>) -> Checked {
         return refuse(format!("{:?} is no job id", program.job_id), "a job id is 1 to 64 of a-z, 0-9 and -");
     }
     let named = program.routes.iter().flat_map(|route| &route.nodes).chain(program.hops.iter().map(|hop| &hop.to));
+    let named = named.chain(program.dials.iter().map(|dial| &dial.upstream));
     for name in named.chain([&program.node]) {
         if let Err(error) = check_node_name(name) {
             return refuse(error, "a gateway's name is also the name in its certificate");
@@ -165,30 +166,71 @@ fn check_hops(program: &Program, setting: Setting<'_>) -> Checked {
         if !needed.contains(to) {
             return refuse(format!("no route goes from {node} to {to}"), "leave out the hop, or add the route");
         }
-        if !(1..=HOP_CONNECTIONS_MAX).contains(&hop.connections) {
-            return refuse(
-                format!("the hop to {to} has {} connections", hop.connections),
-                format!("a hop has 1 to {HOP_CONNECTIONS_MAX} connections"),
-            );
-        }
-        if !hop.address.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0) {
-            return refuse(
-                format!("{:?} is not an address for the hop to {to}", hop.address),
-                "an address is ip:port, the data_address of the other gateway",
-            );
+        check_connections(&format!("to {to}"), hop.connections)?;
+        match &hop.address {
+            Some(address) => check_address(&format!("to {to}"), address)?,
+            None if !setting.data_port => {
+                return refuse(
+                    format!("{to} opens the hop from {node}, which has no data port"),
+                    "start it with --data IP:PORT, or give the hop an address",
+                );
+            }
+            None => {}
         }
     }
     if let Some(missing) = needed.difference(&given).next() {
         return refuse(format!("there is no hop from {node} to {missing}"), "a route needs a hop to each next station");
     }
-    if !given.is_empty() && setting.identity.is_none() && !setting.plain {
+    if !(given.is_empty() && program.dials.is_empty()) && setting.identity.is_none() && !setting.plain {
         return refuse(
             "this gateway has no identity for its hops",
             "start it with --identity, or --plain to do without TLS",
         );
     }
-    if joints().any(|pair| pair[1] == *node) && !setting.data_port {
-        return refuse(format!("{node} has no data port, but a route comes to it"), "start it with --data IP:PORT");
+    let above: BTreeSet<&String> = joints().filter(|pair| pair[1] == *node).map(|pair| &pair[0]).collect();
+    let dialled = check_dials(program, &above)?;
+    if above.iter().any(|from| !dialled.contains(*from)) && !setting.data_port {
+        return refuse(
+            format!("{node} has no data port, but a route comes to it"),
+            "start it with --data IP:PORT, or have it open the hop (dials)",
+        );
+    }
+    Ok(())
+}
+
+/// Returns the gateways whose hops this one opens.
+fn check_dials<'a>(program: &'a Program, above: &BTreeSet<&String>) -> Result<BTreeSet<&'a String>, Refusal> {
+    let node = &program.node;
+    let mut dialled = BTreeSet::new();
+    for DialSpec { upstream: from, address, connections } in &program.dials {
+        if !dialled.insert(from) {
+            return refuse(format!("two dials open the hop from {from}"), "one hop carries all routes of two gateways");
+        }
+        if !above.contains(from) {
+            return refuse(format!("no route goes from {from} to {node}"), "leave out the dial, or add the route");
+        }
+        check_connections(&format!("from {from}"), *connections)?;
+        check_address(&format!("from {from}"), address)?;
+    }
+    Ok(dialled)
+}
+
+fn check_connections(hop: &str, connections: u16) -> Checked {
+    if !(1..=HOP_CONNECTIONS_MAX).contains(&connections) {
+        return refuse(
+            format!("the hop {hop} has {connections} connections"),
+            format!("a hop has 1 to {HOP_CONNECTIONS_MAX} connections"),
+        );
+    }
+    Ok(())
+}
+
+fn check_address(hop: &str, address: &str) -> Checked {
+    if !address.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0) {
+        return refuse(
+            format!("{address:?} is not an address for the hop {hop}"),
+            "an address is ip:port, the data_address of the other gateway",
+        );
     }
     Ok(())
 }

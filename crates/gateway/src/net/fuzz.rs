@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use tradewind_wire::WIRE_VERSION_MAJOR;
-use tradewind_wire::frame::{BODY_BYTES_MAX, Hello};
+use tradewind_wire::frame::{BODY_BYTES_MAX, Hello, HopEnd};
 
 /// Plaintext of a record is a multiple of this, so that one byte of input tells its length.
 const PLAIN_UNIT_BYTES: usize = RECORD_PLAIN_BYTES_MAX / 128;
@@ -121,7 +121,8 @@ pub fn connection(data: &[u8]) {
 
 /// Returns the messages of the connection. Pieces of a body are joined.
 fn read_all(data: &[u8], fragment: usize) -> Vec<String> {
-    let hello = Hello { version: WIRE_VERSION_MAJOR, job: "job".to_owned(), node: "here".to_owned() };
+    let hello =
+        Hello { version: WIRE_VERSION_MAJOR, job: "job".to_owned(), node: "here".to_owned(), end: HopEnd::Upstream };
     let reader = Fragments { data: Bytes::copy_from_slice(data), fragment, ready: false };
     let link = Link::new(Box::new(reader), Box::new(tokio::io::sink()), String::new());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");

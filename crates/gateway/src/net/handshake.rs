@@ -3,8 +3,10 @@
 //! Who connects speaks first: Hello, then waits for the other's Hello, then sends a ping at once. Who accepts sends
 //! nothing between its Hello and that first ping. So neither side's TLS library has read a byte too many when its keys
 //! pass to our record layer.
+//!
+//! Either end of a hop may connect; the Hello says which end the speaker is.
 
-use super::frames::{FrameReader, FrameWriter};
+use super::frames::{FrameReader, FrameWriter, Incoming};
 use super::link::Link;
 use super::record::{Opener, Sealer};
 use super::stream::{ReadSide, WriteSide};
@@ -14,7 +16,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tradewind_wire::WIRE_VERSION_MAJOR;
-use tradewind_wire::frame::{Frame, FrameError, HEADER_BYTES, Header, Hello, Kind};
+use tradewind_wire::frame::{Frame, FrameError, HEADER_BYTES, Header, Hello, HopEnd, Kind};
 use tradewind_wire::intake::Intake;
 
 pub use crate::tls::Security;
@@ -49,6 +51,8 @@ pub enum ConnectionError {
 pub struct Connection {
     /// The other gateway's name; with TLS the one in its certificate.
     pub peer: String,
+    /// The peer's end of the hop.
+    pub peer_end: HopEnd,
     /// Reads frames.
     pub reader: FrameReader,
     /// Writes frames.
@@ -85,25 +89,37 @@ impl Connection {
         .await
     }
 
-    /// Waits for the Hello of a gateway that connected to us, and answers if it is of our job.
+    /// Waits for the Hello of a gateway that connected to us, and answers as the opposite end if it is of our job.
     pub async fn accept(link: Link, security: &Security, hello: Hello) -> Result<Connection, ConnectionError> {
         in_time(async {
-            match security {
+            let mut connection = match security {
                 Security::Plain => {
                     let mut link = link;
                     let theirs = exchange(&mut link, &hello, Turn::Second).await?;
-                    Ok(plain(theirs, link))
+                    plain(theirs, link)
                 }
                 Security::Tls(identity) => {
                     let (mut stream, name) = tls::accept(identity, link).await?;
                     let theirs = exchange(&mut stream, &hello, Turn::Second).await?;
                     check(&theirs, &hello, &name)?;
                     let (link, session) = stream.into_inner();
-                    sealed(theirs, link, rustls::Connection::Server(session))
+                    sealed(theirs, link, rustls::Connection::Server(session))?
                 }
+            };
+            if connection.peer_end == HopEnd::Downstream {
+                // We speak next, and may not before the peer's first ping.
+                connection.wait_for_ping().await?;
             }
+            Ok(connection)
         })
         .await
+    }
+
+    async fn wait_for_ping(&mut self) -> Result<(), ConnectionError> {
+        match self.reader.next().await? {
+            Incoming::Frame(Frame::Ping(_)) => Ok(()),
+            _ => Err(ConnectionError::Peer("the peer did not begin with a ping".to_owned())),
+        }
     }
 }
 
@@ -131,8 +147,12 @@ where
             theirs.job, ours.job
         )));
     }
-    if turn == Turn::Second {
-        send_hello(stream, ours).await?;
+    match turn {
+        Turn::First if theirs.end == ours.end => {
+            return Err(ConnectionError::Peer("the peer claims our end of the hop".to_owned()));
+        }
+        Turn::First => {}
+        Turn::Second => send_hello(stream, &Hello { end: theirs.end.opposite(), ..ours.clone() }).await?,
     }
     Ok(theirs)
 }
@@ -179,6 +199,7 @@ fn plain(theirs: Hello, link: Link) -> Connection {
     let (read, write) = link.into_halves();
     Connection {
         peer: theirs.node,
+        peer_end: theirs.end,
         reader: FrameReader::new(ReadSide::new(read, None), Intake::greeted()),
         writer: FrameWriter::new(WriteSide::new(write, None)),
     }
@@ -191,6 +212,7 @@ fn sealed(theirs: Hello, link: Link, session: rustls::Connection) -> Result<Conn
     let (read, write) = link.into_halves();
     Ok(Connection {
         peer: theirs.node,
+        peer_end: theirs.end,
         reader: FrameReader::new(ReadSide::new(read, Some(opener)), Intake::greeted()),
         writer: FrameWriter::new(WriteSide::new(write, Some(sealer))),
     })

@@ -1,5 +1,7 @@
 //! An outgoing hop: a bundle of connections to one gateway, and what was sent on it and not yet answered.
 //!
+//! This end opens the connections, or waits for the other end to open them where only that end can ([`super::dial`]).
+//!
 //! Dynamic partition: a request takes whichever connection is free first, so a slow connection holds one request and no
 //! more. A lost connection gives its requests back upstream as `Lost`; a hop without any connection says `RouteDown`.
 //! [`connecting`](self::connecting) makes the connections and reads their answers; [`sending`](self::sending) holds one
@@ -11,6 +13,7 @@ mod sending;
 mod tests;
 
 use super::clock::Clock;
+use super::dial::Dial;
 use super::parcel::Coded;
 use super::reply::{ReplyTo, verdict_of};
 use super::work::Failure;
@@ -24,7 +27,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::HopSpec;
 use tradewind_wire::flights::Flights;
-use tradewind_wire::frame::{Frame, Hello};
+use tradewind_wire::frame::{Frame, Hello, HopEnd};
 use tradewind_wire::{ConnectionId, Fault, RequestId};
 
 /// How often a connection that shall take no more requests is looked at, whether its last answers have come.
@@ -60,6 +63,8 @@ pub struct Hop {
     stop: CancellationToken,
     clock: Clock,
     counts: HopCounts,
+    /// `None` where the other end opens the connections.
+    dial: Option<Dial>,
     /// Connections that are kept.
     wanted: AtomicU16,
 }
@@ -90,10 +95,24 @@ struct Outgoing {
     retired: Arc<AtomicBool>,
 }
 
+impl HopSetup {
+    fn dial(&self) -> Option<Dial> {
+        Some(Dial {
+            peer: self.spec.to.clone(),
+            address: self.spec.address.clone()?,
+            security: self.security.clone(),
+            hello: Hello { end: HopEnd::Upstream, ..self.hello.clone() },
+            silence_max: self.silence_max,
+            network: self.network.clone(),
+        })
+    }
+}
+
 impl Hop {
     /// Starts connecting. Ends with `stop`.
     pub fn start(setup: HopSetup, stop: CancellationToken) -> Arc<Self> {
         let (idle_in, idle_out) = mpsc::unbounded_channel();
+        let dial = setup.dial();
         let hop = Arc::new(Self {
             setup,
             flights: Mutex::default(),
@@ -103,10 +122,14 @@ impl Hop {
             stop,
             clock: Clock::start(),
             counts: HopCounts::default(),
+            dial,
             wanted: AtomicU16::new(0),
         });
         hop.widen(hop.setup.spec.connections);
         tokio::spawn(hop.clone().give_up_overdue());
+        if hop.dial.is_none() {
+            tokio::spawn(hop.clone().watch_for_absence());
+        }
         hop
     }
 
@@ -126,8 +149,10 @@ impl Hop {
     /// Keeps so many connections from now on; never fewer than before.
     pub fn widen(self: &Arc<Self>, connections: u16) {
         let before = self.wanted.fetch_max(connections, Ordering::Relaxed);
-        for _ in before..connections {
-            tokio::spawn(self.clone().keep_connected());
+        if self.dial.is_some() {
+            for _ in before..connections {
+                tokio::spawn(self.clone().keep_connected());
+            }
         }
     }
 
@@ -139,9 +164,9 @@ impl Hop {
         self.stop.cancel();
     }
 
-    /// Where it leads to.
-    pub fn address(&self) -> &str {
-        &self.setup.spec.address
+    /// Data port of the gateway at the other end; `None` where that gateway opens the connections.
+    pub fn address(&self) -> Option<&str> {
+        self.setup.spec.address.as_deref()
     }
 
     /// Name of the gateway at the other end.

@@ -1,4 +1,7 @@
-//! The data port: connections that other gateways made to us, and the relay's work on them.
+//! Incoming hops: requests that other gateways send us, and the relay's work on them.
+//!
+//! Connections come in at the data port, or are opened from here ([`super::dial`]). The data port also takes those of
+//! our outgoing hops whose other ends open them.
 //!
 //! One task per connection reads; it is also the relay's pump, so a relay holds no more of a chunk than the piece in
 //! hand. While it waits for memory or for a free downstream connection it does not read, so that TCP slows down the
@@ -20,14 +23,14 @@ use crate::limits::{
 use crate::net::gate::{Gate, GateLimits, Place};
 use crate::net::{Connection, ConnectionError, DataPort, FrameReader, FrameWriter, Incoming, Link, Security};
 use bytes::{Bytes, BytesMut};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, Reply};
+use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, HopEnd, Reply};
 use tradewind_wire::liveness::Liveness;
 use tradewind_wire::scheduler::SLOWEST_BYTES_PER_S;
 
@@ -62,8 +65,10 @@ pub struct Inbound {
     pub security: Security,
     /// Our first words.
     pub hello: Hello,
-    /// Gateways that may connect.
+    /// Gateways that may send requests.
     pub upstream: RwLock<HashSet<String>>,
+    /// Outgoing hops whose connections the gateways at the other end open, by the names of those.
+    pub awaited: RwLock<HashMap<String, Arc<Hop>>>,
     /// By route: who may bring its requests, and what is done with them.
     pub stations: RouteTable<(Arc<str>, Station)>,
     /// By route that begins here: who may bring its orders.
@@ -100,7 +105,7 @@ impl Inbound {
             match accepted {
                 Ok(link) => {
                     let place = gate.enter(address_of(&link));
-                    tokio::spawn(self.clone().connection(link, place, places.clone()));
+                    tokio::spawn(self.clone().accepted(link, place, places.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -112,20 +117,33 @@ impl Inbound {
         }
     }
 
+    async fn accepted(self: Arc<Self>, link: Link, place: Place, places: Arc<Semaphore>) {
+        let Some(connection) = self.accept(link, place).await else { return };
+        let Ok(_place) = places.try_acquire_owned() else {
+            return tracing::warn!(peer = connection.peer, "refused: {DATA_CONNECTIONS_MAX} connections are open");
+        };
+        match connection.peer_end {
+            HopEnd::Upstream => self.serve(connection).await,
+            HopEnd::Downstream => {
+                if let Some(hop) = self.awaited_hop(&connection.peer) {
+                    hop.serve(connection).await;
+                }
+            }
+        }
+    }
+
     /// The handshake, in its place; `None` if the peer may not come in, which is logged.
     async fn accept(&self, link: Link, place: Place) -> Option<Connection> {
         let from = link.peer().to_owned();
         let accepting = place.hold(Connection::accept(link, &self.security, self.hello.clone()));
         match self.stop.run_until_cancelled(accepting).await? {
-            Ok(Ok(connection)) if !self.is_upstream(&connection.peer) => {
-                tracing::warn!(from, peer = connection.peer, "refused: not upstream of this gateway");
-                None
-            }
-            Ok(Ok(connection)) if self.peers.count_of(&connection.peer) >= DATA_CONNECTIONS_PER_PEER_MAX => {
-                tracing::warn!(from, peer = connection.peer, "refused: it has too many connections");
-                None
-            }
-            Ok(Ok(connection)) => Some(connection),
+            Ok(Ok(connection)) => match self.admit(&connection) {
+                Ok(()) => Some(connection),
+                Err(why) => {
+                    tracing::warn!(from, peer = connection.peer, "refused: {why}");
+                    None
+                }
+            },
             Ok(Err(error)) => {
                 tracing::warn!(from, %error, "refused a connection");
                 None
@@ -138,11 +156,22 @@ impl Inbound {
         }
     }
 
-    async fn connection(self: Arc<Self>, link: Link, place: Place, places: Arc<Semaphore>) {
-        let Some(connection) = self.accept(link, place).await else { return };
-        let Ok(_place) = places.try_acquire_owned() else {
-            return tracing::warn!(peer = connection.peer, "refused: {DATA_CONNECTIONS_MAX} connections are open");
+    fn admit(&self, connection: &Connection) -> Result<(), &'static str> {
+        let peer = &connection.peer;
+        let open = match connection.peer_end {
+            HopEnd::Upstream if !self.is_upstream(peer) => return Err("not upstream of this gateway"),
+            HopEnd::Upstream => self.peers.count_of(peer),
+            HopEnd::Downstream => self.awaited_hop(peer).ok_or("no hop to it waits for its connections")?.connections(),
         };
+        if open >= DATA_CONNECTIONS_PER_PEER_MAX { Err("it has too many connections") } else { Ok(()) }
+    }
+
+    fn awaited_hop(&self, peer: &str) -> Option<Arc<Hop>> {
+        self.awaited.read().unwrap_or_else(PoisonError::into_inner).get(peer).cloned()
+    }
+
+    /// Serves the requests of a connection until it ends.
+    pub(super) async fn serve(self: Arc<Self>, connection: Connection) {
         let (id, peer): (_, Arc<str>) = (next_connection_id(), connection.peer.into());
         let reply = ReplyTo::peer(self.peers.clone(), peer.clone(), id);
         let closed = CancellationToken::new();

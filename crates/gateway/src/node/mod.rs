@@ -5,7 +5,8 @@
 //!        ◀──acks───         ◀──acks───           ◀──acks───
 //! ```
 //!
-//! The path of a byte: [`source`] reads it, [`parcel`] codes it, [`hop`] sends it; [`inbound`] passes it on (relay) or
+//! The path of a byte: [`source`] reads it, [`parcel`] codes it, [`hop`] sends it over connections that [`dial`] opens;
+//! [`inbound`] passes it on (relay) or
 //! collects it for [`sink`], which writes and proves it; [`expected`](self::expected) sorts out writes whose destination was
 //! in another state. [`reply`] is the path back. [`work`] has the messages that
 //! lead, source and sink exchange; [`budget`], [`adaptive_limit`] and [`attempts`] bound what is held and how a store is
@@ -16,6 +17,7 @@ mod adaptive_limit;
 pub mod attempts;
 pub mod budget;
 pub mod clock;
+pub mod dial;
 #[cfg(test)]
 mod drops;
 mod expected;

@@ -5,8 +5,9 @@
 use super::run::{Node, routes_held};
 use crate::lead::run::{Rerouted, RouteSource};
 use crate::net::Network;
+use crate::node::dial::{Dial, DialledHop};
 use crate::node::hop::{Hop, HopSetup};
-use crate::node::inbound::Station;
+use crate::node::inbound::{Inbound, Station};
 use crate::node::sink::Sink;
 use crate::node::source::{Downstream, Source};
 use crate::tls::Security;
@@ -14,12 +15,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::{HopSpec, Program, Refusal, RouteSpec};
+use tradewind_contract::{DialSpec, HopSpec, Program, Refusal, RouteSpec};
 use tradewind_wire::RouteId;
-use tradewind_wire::frame::Hello;
+use tradewind_wire::frame::{Hello, HopEnd};
 
 /// The hops of a node, by the gateway that they lead to.
 pub(super) type Hops = HashMap<String, Arc<Hop>>;
+
+/// The incoming hops that a node opens, by the gateway that they come from.
+pub(super) type DialledHops = HashMap<String, Arc<DialledHop>>;
 
 /// How a node's hops are made.
 pub(super) struct HopMaker {
@@ -44,6 +48,25 @@ impl HopMaker {
         };
         Hop::start(setup, self.stop.child_token())
     }
+
+    /// An incoming hop that this node opens.
+    pub(super) fn start_dialled(&self, spec: &DialSpec, inbound: &Arc<Inbound>) -> Arc<DialledHop> {
+        let dial = Dial {
+            peer: spec.upstream.clone(),
+            address: spec.address.clone(),
+            security: self.security.clone(),
+            hello: Hello { end: HopEnd::Downstream, ..self.hello.clone() },
+            silence_max: self.silence_max,
+            network: self.network.clone(),
+        };
+        DialledHop::start(dial, spec.connections, inbound.clone(), self.stop.child_token())
+    }
+}
+
+/// The hops whose other ends open the connections.
+pub(super) fn awaited(hops: &Hops) -> HashMap<String, Arc<Hop>> {
+    let awaited = hops.iter().filter(|(_, hop)| hop.address().is_none());
+    awaited.map(|(to, hop)| (to.clone(), hop.clone())).collect()
 }
 
 /// Where the routes that begin at this source go on.
@@ -131,6 +154,8 @@ impl Node {
             inbound.upstream.write().unwrap_or_else(PoisonError::into_inner).extend(upstream);
             inbound.stations.extend(stations);
             inbound.leads.extend(leads);
+            *inbound.awaited.write().unwrap_or_else(PoisonError::into_inner) = awaited(&hops);
+            self.change_dialled(program, inbound)?;
         }
         if let Some(source) = &self.source {
             source.downstream.extend(downstream_by_route(program, &hops, self.sink.as_ref())?);
@@ -152,10 +177,7 @@ impl Node {
         let wanted: HashSet<&String> = program.hops.iter().map(|spec| &spec.to).collect();
         for spec in &program.hops {
             match hops.get(&spec.to) {
-                Some(hop) if hop.address() != spec.address => {
-                    let error = format!("the hop to {} has another address", spec.to);
-                    return Err(Refusal { error, hint: Some("a gateway's name is never used again".to_owned()) });
-                }
+                Some(hop) if hop.address() != spec.address.as_deref() => return Err(other_address("to", &spec.to)),
                 Some(hop) => hop.widen(spec.connections),
                 None => drop(hops.insert(spec.to.clone(), self.hop_maker.start(spec))),
             }
@@ -169,4 +191,29 @@ impl Node {
         });
         Ok(hops.clone())
     }
+
+    /// The same for the incoming hops that this gateway opens.
+    fn change_dialled(&self, program: &Program, inbound: &Arc<Inbound>) -> Result<(), Refusal> {
+        let mut dialled = self.dialled.lock().unwrap_or_else(PoisonError::into_inner);
+        for spec in &program.dials {
+            match dialled.get(&spec.upstream) {
+                Some(hop) if hop.address() != spec.address => return Err(other_address("from", &spec.upstream)),
+                Some(hop) => hop.widen(spec.connections),
+                None => drop(dialled.insert(spec.upstream.clone(), self.hop_maker.start_dialled(spec, inbound))),
+            }
+        }
+        dialled.retain(|upstream, hop| {
+            let stays = program.dials.iter().any(|spec| spec.upstream == *upstream);
+            if !stays {
+                hop.retire();
+            }
+            stays
+        });
+        Ok(())
+    }
+}
+
+fn other_address(direction: &str, peer: &str) -> Refusal {
+    let error = format!("the hop {direction} {peer} has another address");
+    Refusal { error, hint: Some("a gateway's name is never used again".to_owned()) }
 }

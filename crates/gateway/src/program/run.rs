@@ -1,7 +1,7 @@
 //! From a program to running stations.
 
 use super::environment::Environment;
-use super::reroute::{HopMaker, Hops, Stations, downstream_by_route, sources_by_route, stations};
+use super::reroute::{DialledHops, HopMaker, Hops, Stations, awaited, downstream_by_route, sources_by_route, stations};
 use crate::control::events::EventSender;
 use crate::control::metrics::{self, MetricsSnapshot};
 use crate::control::runner::{Runner, Running};
@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use tradewind_contract::{JobSpec, Program, Refusal, RouteSpec, StoreSpec};
 use tradewind_store::Store;
 use tradewind_wire::WIRE_VERSION_MAJOR;
-use tradewind_wire::frame::{Frame, Hello};
+use tradewind_wire::frame::{Frame, Hello, HopEnd};
 
 /// Work in flight at a source or sink that is told to stop is waited for so long.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
@@ -66,6 +66,7 @@ pub(super) struct Node {
     pub(super) source: Option<Arc<Source>>,
     pub(super) sink: Option<Arc<Sink>>,
     pub(super) inbound: Option<Arc<Inbound>>,
+    pub(super) dialled: Mutex<DialledHops>,
     peers: Peers,
     pub(super) budget: MemoryBudget,
     pub(super) lead: Option<JobHandle>,
@@ -121,7 +122,12 @@ impl<'a> Building<'a> {
         };
         let hop_maker = HopMaker {
             security,
-            hello: Hello { version: WIRE_VERSION_MAJOR, job: program.job_id.clone(), node: program.node.clone() },
+            hello: Hello {
+                version: WIRE_VERSION_MAJOR,
+                job: program.job_id.clone(),
+                node: program.node.clone(),
+                end: HopEnd::Upstream,
+            },
             silence_max: Duration::from_secs(program.limits.peer_silence_s.max(1).into()),
             request_max: Duration::from_secs(u64::from(program.limits.request_s.max(1)) * HOP_PATIENCE),
             stop: stop.clone(),
@@ -141,11 +147,16 @@ impl<'a> Building<'a> {
         let sink = self.sink(program)?;
         let source = self.source(program, &hops, sink.as_ref())?;
         let peers = Peers::default();
-        let inbound = data_listener.map(|listener| {
-            let inbound = Arc::new(self.inbound(program, &hops, source.as_ref(), sink.as_ref(), peers.clone()));
+        let is_reached = data_listener.is_some() || !program.dials.is_empty();
+        let inbound =
+            is_reached.then(|| Arc::new(self.inbound(program, &hops, source.as_ref(), sink.as_ref(), peers.clone())));
+        if let (Some(inbound), Some(listener)) = (&inbound, data_listener) {
             self.tasks.spawn(inbound.clone().listen(listener));
-            inbound
+        }
+        let dialled = inbound.iter().flat_map(|inbound| {
+            program.dials.iter().map(|spec| (spec.upstream.clone(), self.hop_maker.start_dialled(spec, inbound)))
         });
+        let dialled = Mutex::new(dialled.collect());
         let lead = match &program.lead {
             Some(job) => Some(self.lead(program, job, &hops, source.as_ref(), events).await?),
             None => None,
@@ -157,6 +168,7 @@ impl<'a> Building<'a> {
             source,
             sink,
             inbound,
+            dialled,
             peers,
             budget: self.budget,
             lead,
@@ -209,6 +221,7 @@ impl<'a> Building<'a> {
             security: self.hop_maker.security.clone(),
             hello: self.hop_maker.hello.clone(),
             upstream: RwLock::new(upstream),
+            awaited: RwLock::new(awaited(hops)),
             stations: RouteTable::new(stations),
             leads: RouteTable::new(leads),
             source: source.cloned(),

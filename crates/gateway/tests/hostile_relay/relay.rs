@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tradewind_gateway::node::parcel::{Coded, Parcel};
 use tradewind_gateway::node::work::Manifest;
 use tradewind_wire::WIRE_VERSION_MAJOR;
-use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, Hello, Kind, Reply, Verdict};
+use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, Hello, HopEnd, Kind, Reply, Verdict};
 
 /// The relay's orders.
 #[derive(Clone, Debug)]
@@ -250,18 +250,22 @@ pub(crate) async fn relay(listener: TcpListener, sink: SocketAddr, mischief: Arc
     }
 }
 
+fn hello(end: HopEnd) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let hello = Hello { version: WIRE_VERSION_MAJOR, job: "job".to_owned(), node: "relay".to_owned(), end };
+    Frame::Hello(hello).encode(&mut bytes);
+    bytes
+}
+
 async fn connection(upstream: TcpStream, sink: SocketAddr, mischief: Arc<Mischief>) -> Option<()> {
     let downstream = TcpStream::connect(sink).await.ok()?;
     upstream.set_nodelay(true).ok()?;
     downstream.set_nodelay(true).ok()?;
     let ((mut from_upstream, mut to_upstream), (mut from_downstream, mut to_downstream)) =
         (upstream.into_split(), downstream.into_split());
-    let mut hello = Vec::new();
-    let ours = Hello { version: WIRE_VERSION_MAJOR, job: "job".to_owned(), node: "relay".to_owned() };
-    Frame::Hello(ours).encode(&mut hello);
     read(&mut from_upstream).await?;
-    to_upstream.write_all(&hello).await.ok()?;
-    to_downstream.write_all(&hello).await.ok()?;
+    to_upstream.write_all(&hello(HopEnd::Downstream)).await.ok()?;
+    to_downstream.write_all(&hello(HopEnd::Upstream)).await.ok()?;
     read(&mut from_downstream).await?;
     let (answers_in, mut answers) = tokio::sync::mpsc::unbounded_channel();
     let down = pump_down(&mut from_upstream, &mut to_downstream, answers_in, &mischief);

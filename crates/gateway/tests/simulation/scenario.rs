@@ -5,6 +5,7 @@ use crate::store::{Stated, StoreFaults};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::collections::BTreeSet;
 use tradewind_contract::Limits;
 
 /// Faults happen within this time of the start; then everything heals.
@@ -80,6 +81,8 @@ pub(crate) struct Scenario {
     pub(crate) hosts: Vec<String>,
     /// By station.
     pub(crate) routes: Vec<Vec<String>>,
+    /// Hops, upstream end first, whose downstream ends open the connections.
+    pub(crate) opened_downstream: BTreeSet<(String, String)>,
     /// Connections of a hop between gateways that move bytes.
     pub(crate) connections: u16,
     /// All links.
@@ -121,6 +124,7 @@ impl Scenario {
         let mut scenario = Self {
             seed,
             work,
+            opened_downstream: opened_downstream(seed, &routes),
             connections: rng.random_range(1..=4),
             link: link(&mut rng),
             stated,
@@ -208,6 +212,19 @@ fn routes(rng: &mut SmallRng) -> (Vec<String>, Vec<Vec<String>>) {
     hosts.dedup();
     hosts.insert(0, "lead".to_owned());
     (hosts, routes)
+}
+
+/// Numbers of its own: they change nothing else about a seed's scenario.
+fn opened_downstream(seed: u64, routes: &[Vec<String>]) -> BTreeSet<(String, String)> {
+    let mut rng = SmallRng::seed_from_u64(!seed);
+    let share = [0.0, 0.0, 0.5, 1.0][rng.random_range(0..4)];
+    let hops: BTreeSet<_> = routes
+        .iter()
+        .flat_map(|route| route.windows(2))
+        .filter(|pair| pair[0] != pair[1])
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect();
+    hops.into_iter().filter(|_| rng.random_bool(share)).collect()
 }
 
 fn stated(rng: &mut SmallRng) -> Stated {

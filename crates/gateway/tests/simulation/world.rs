@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tradewind_contract::{
-    CONTRACT_VERSION, Event, HopSpec, JobSpec, KeyScope, Outcome, Program, RouteSpec, StoreSpec, Summary,
+    CONTRACT_VERSION, DialSpec, Event, HopSpec, JobSpec, KeyScope, Outcome, Program, RouteSpec, StoreSpec, Summary,
 };
 use tradewind_gateway::background::Background;
 use tradewind_gateway::control::events::{self, EventReader};
@@ -404,12 +404,20 @@ impl World {
             .filter(|(_, nodes)| nodes.contains(name))
             .map(|(id, nodes)| RouteSpec { id, nodes: nodes.clone(), share, usd_per_gb: 0.0 })
             .collect();
-        let mut hops: Vec<HopSpec> = Vec::new();
-        for pair in routes.iter().flat_map(|route| route.nodes.windows(2)) {
-            if pair[0] == *name && pair[1] != *name && hops.iter().all(|hop| hop.to != pair[1]) {
-                let to = scenario.hosts.iter().position(|host| *host == pair[1]).expect("a host of the scenario");
-                let connections = if host == 0 { LEAD_CONNECTIONS } else { scenario.connections };
-                hops.push(HopSpec { to: pair[1].clone(), address: address(to), connections });
+        let (mut hops, mut dials): (Vec<HopSpec>, Vec<DialSpec>) = (Vec::new(), Vec::new());
+        let address_of = |name: &String| {
+            address(scenario.hosts.iter().position(|host| host == name).expect("a host of the scenario"))
+        };
+        for pair in routes.iter().flat_map(|route| route.nodes.windows(2)).filter(|pair| pair[0] != pair[1]) {
+            let (from, to) = (&pair[0], &pair[1]);
+            let is_opened_downstream = scenario.opened_downstream.contains(&(from.clone(), to.clone()));
+            let connections = if *from == scenario.hosts[0] { LEAD_CONNECTIONS } else { scenario.connections };
+            if from == name && hops.iter().all(|hop| hop.to != *to) {
+                let address = (!is_opened_downstream).then(|| address_of(to));
+                hops.push(HopSpec { to: to.clone(), address, connections });
+            }
+            if to == name && is_opened_downstream && dials.iter().all(|dial| dial.upstream != *from) {
+                dials.push(DialSpec { upstream: from.clone(), address: address_of(from), connections });
             }
         }
         let is_source = routes.iter().any(|route| route.nodes[1] == *name);
@@ -419,6 +427,7 @@ impl World {
             job_id: "simulated".to_owned(),
             node: name.clone(),
             hops,
+            dials,
             lead: (host == 0).then(|| self.job(resume)),
             source: is_source.then(|| store("s3://source")),
             sinks: if is_sink { self.targets() } else { Vec::new() },

@@ -3,7 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
-use tradewind_wire::frame::{Frame, HEADER_BYTES, Head, Header, Hello, Kind};
+use tradewind_wire::frame::{Frame, HEADER_BYTES, Head, Header, Hello, HopEnd, Kind};
 use tradewind_wire::intake::{Intake, Step};
 use tradewind_wire::liveness::Liveness;
 use tradewind_wire::{RouteId, WIRE_VERSION_MAJOR};
@@ -173,7 +173,8 @@ impl Net {
         self.connections.push(Connection { upper: end(upper), lower: end(lower), cut: false });
         for side in [Side::Upper, Side::Lower] {
             let node = format!("node-{}", self.end((connection, side)).node);
-            let hello = Hello { version: WIRE_VERSION_MAJOR, job: "simulated".into(), node };
+            let end = if side == Side::Upper { HopEnd::Upstream } else { HopEnd::Downstream };
+            let hello = Hello { version: WIRE_VERSION_MAJOR, job: "simulated".into(), node, end };
             self.write((connection, side), &Frame::Hello(hello));
         }
     }

@@ -64,6 +64,39 @@ fn good_programs_pass() {
     assert_eq!(check(relay_program(), Setting { identity: None, plain: true, data_port: true }), Ok(()));
 }
 
+/// The relay opens the hop from `source`, and `far` opens the one from the relay.
+fn dialling_program() -> Value {
+    let mut program = relay_program();
+    program["dials"] = json!([{ "upstream": "source", "address": "127.0.0.1:7000", "connections": 8 }]);
+    program["hops"][1] = json!({ "to": "far", "connections": 64 });
+    program
+}
+
+#[test]
+fn either_end_may_open_a_hop() {
+    assert_eq!(check(dialling_program(), RELAY), Ok(()));
+    let no_port = Setting { data_port: false, ..RELAY };
+    let refused = check(dialling_program(), no_port).unwrap_err();
+    assert_eq!(refused, "far opens the hop from relay, which has no data port");
+    let only_dials =
+        with(dialling_program(), "/hops/1", json!({ "to": "far", "address": "[::1]:1", "connections": 1 }));
+    assert_eq!(check(only_dials, no_port), Ok(()));
+    let refused = check(with(relay_program(), "/hops/1/connections", json!(1)), no_port).unwrap_err();
+    assert_eq!(refused, "relay has no data port, but a route comes to it");
+    let dial = |from: &str, address: &str, connections: u16| {
+        let dial = json!({ "upstream": from, "address": address, "connections": connections });
+        check(with(dialling_program(), "/dials/0", dial), RELAY).unwrap_err()
+    };
+    assert_eq!(dial("sink", "127.0.0.1:7000", 8), "no route goes from sink to relay");
+    assert_eq!(dial("source", "nowhere", 8), "\"nowhere\" is not an address for the hop from source");
+    assert_eq!(dial("source", "127.0.0.1:7000", 65), "the hop from source has 65 connections");
+    let twice = json!([dialling_program()["dials"][0], dialling_program()["dials"][0]]);
+    assert_eq!(
+        check(with(dialling_program(), "/dials", twice), RELAY).unwrap_err(),
+        "two dials open the hop from source"
+    );
+}
+
 #[test]
 fn roles_follow_the_stations() {
     let program: Program = serde_json::from_value(relay_program()).unwrap();

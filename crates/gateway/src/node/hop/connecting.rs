@@ -4,6 +4,7 @@ use super::sending::guarded;
 use super::{Health, Hop, Outgoing, RETIRE_PAUSE};
 use crate::net::{Connection, ConnectionError, FrameReader, FrameWriter, Incoming};
 use crate::node::clock::{Clock, next_connection_id};
+use crate::node::dial::{Backoff, CONNECT_TIMEOUT};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,12 +15,6 @@ use tradewind_wire::frame::{Frame, Reply};
 use tradewind_wire::liveness::Liveness;
 use tradewind_wire::{ConnectionId, Fault};
 
-/// A connection that is not made by then has failed.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// First pause before connecting again; doubled up to the longest.
-const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Longest pause before connecting again.
-const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A connection that is lent out. Dropped, it is closed, and what is on it is answered `Lost`.
 struct Live<'a> {
     hop: &'a Hop,
@@ -51,17 +46,18 @@ impl Drop for Live<'_> {
 }
 
 impl Hop {
-    /// Keeps one connection, until the hop ends.
+    /// Keeps one connection, until the hop ends. Does nothing where the other end opens the connections.
     pub(super) async fn keep_connected(self: Arc<Self>) {
-        let mut pause = RECONNECT_PAUSE_MIN;
+        let Some(dial) = &self.dial else { return };
+        let mut backoff = Backoff::new();
         while !self.stop.is_cancelled() {
             let connected = tokio::select! {
-                connected = self.connect() => connected,
+                connected = dial.connect() => connected,
                 () = self.stop.cancelled() => return,
             };
             match connected {
                 Ok(connection) => {
-                    pause = RECONNECT_PAUSE_MIN;
+                    backoff.reset();
                     self.serve(connection).await;
                 }
                 Err(error) => {
@@ -70,27 +66,34 @@ impl Hop {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = backoff.pause() => {}
                 () = self.stop.cancelled() => return,
             }
-            pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
         }
     }
 
-    async fn connect(&self) -> Result<Connection, ConnectionError> {
-        let connecting = self.setup.network.connect(&self.setup.spec.address);
-        let timed_out = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
-        let timeout = CONNECT_TIMEOUT.min(self.setup.silence_max);
-        let link = tokio::time::timeout(timeout, connecting).await.map_err(timed_out)??;
-        let opening = Connection::open(link, &self.setup.security, self.setup.hello.clone(), self.peer());
-        // A frozen peer takes connections, because its kernel does, and says nothing.
-        tokio::time::timeout(self.setup.silence_max, opening)
-            .await
-            .unwrap_or(Err(ConnectionError::Silent(self.setup.silence_max.as_secs())))
+    /// The counterpart of a dial that fails: reports that the other end has opened no connection for as long as a dial
+    /// may take.
+    pub(super) async fn watch_for_absence(self: Arc<Self>) {
+        let patience = CONNECT_TIMEOUT.min(self.setup.silence_max);
+        let mut health = self.health.subscribe();
+        let watching = async {
+            loop {
+                // The sender lives in the hop that is borrowed here, so waiting cannot fail.
+                drop(health.wait_for(|health| health.connections == 0).await);
+                let arrival = health.wait_for(|health| health.connections > 0);
+                if tokio::time::timeout(patience, arrival).await.is_err() {
+                    tracing::debug!(peer = self.peer(), "it opens no connection");
+                    self.health.send_modify(|health| health.failing = true);
+                    drop(health.wait_for(|health| health.connections > 0).await);
+                }
+            }
+        };
+        self.stop.run_until_cancelled(watching).await;
     }
 
     /// Lends the connection out until it ends, then gives back what was on it.
-    async fn serve(&self, connection: Connection) {
+    pub(in crate::node) async fn serve(&self, connection: Connection) {
         let outgoing = Outgoing {
             id: next_connection_id(),
             writer: Arc::new(AsyncMutex::new(connection.writer)),

@@ -18,12 +18,17 @@ const LONG_BODY_BYTES: usize = 64 << 20;
 const REQUEST_MAX: Duration = Duration::from_secs(3600);
 
 fn hello(node: &str) -> Hello {
-    Hello { version: tradewind_wire::WIRE_VERSION_MAJOR, job: "j".to_owned(), node: node.to_owned() }
+    Hello {
+        version: tradewind_wire::WIRE_VERSION_MAJOR,
+        job: "j".to_owned(),
+        node: node.to_owned(),
+        end: HopEnd::Upstream,
+    }
 }
 
 /// A hop of one connection to `downstream`, who listens there.
 fn hop_to(address: std::net::SocketAddr, stop: &CancellationToken) -> Arc<Hop> {
-    let spec = HopSpec { to: "downstream".to_owned(), address: address.to_string(), connections: 1 };
+    let spec = HopSpec { to: "downstream".to_owned(), address: Some(address.to_string()), connections: 1 };
     let silence_max = Duration::from_secs(10);
     Hop::start(
         HopSetup {
@@ -217,7 +222,7 @@ async fn answer_everything(port: Box<dyn DataPort>) {
 fn piped_hop(stop: &CancellationToken) -> Arc<Hop> {
     let (network, port) = crate::pipes::network();
     tokio::spawn(answer_everything(port));
-    let spec = HopSpec { to: "downstream".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
+    let spec = HopSpec { to: "downstream".to_owned(), address: Some("127.0.0.1:1".to_owned()), connections: 1 };
     let silence_max = Duration::from_secs(10);
     let setup = HopSetup {
         spec,
@@ -291,7 +296,7 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
     for polls in 0..20 {
         let (network, port) = crate::pipes::network();
         let stop = CancellationToken::new();
-        let spec = HopSpec { to: "downstream".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 0 };
+        let spec = HopSpec { to: "downstream".to_owned(), address: Some("127.0.0.1:1".to_owned()), connections: 0 };
         let silence_max = Duration::from_secs(10);
         let setup = HopSetup {
             spec,
@@ -352,7 +357,7 @@ fn hop_to_one_that_only_pings(reads: bool, stop: &CancellationToken) -> Arc<Hop>
             });
         }
     });
-    let spec = HopSpec { to: "downstream".to_owned(), address: "127.0.0.1:1".to_owned(), connections: 1 };
+    let spec = HopSpec { to: "downstream".to_owned(), address: Some("127.0.0.1:1".to_owned()), connections: 1 };
     let silence_max = Duration::from_secs(10);
     let request_max = Duration::from_secs(600);
     let setup = HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, request_max, network };

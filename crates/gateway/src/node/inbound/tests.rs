@@ -1,5 +1,6 @@
 //! A relay whose work is dropped anywhere leaves nothing behind: no request unanswered, no connection lost for good.
 
+use super::super::dial::{Dial, DialledHop};
 use super::super::drops::{Ends, KEY, assert_done, block_on, content, payload, whole_place};
 use super::super::hop::HopSetup;
 use super::*;
@@ -23,11 +24,16 @@ const BODY_BYTES: usize = 12 << 20;
 const HANG: Duration = Duration::from_secs(60);
 
 fn hello(node: &str) -> Hello {
-    Hello { version: tradewind_wire::WIRE_VERSION_MAJOR, job: "j".to_owned(), node: node.to_owned() }
+    Hello {
+        version: tradewind_wire::WIRE_VERSION_MAJOR,
+        job: "j".to_owned(),
+        node: node.to_owned(),
+        end: HopEnd::Upstream,
+    }
 }
 
 fn hop(address: std::net::SocketAddr, to: &str, stop: &CancellationToken) -> Arc<Hop> {
-    let spec = HopSpec { to: to.to_owned(), address: address.to_string(), connections: 1 };
+    let spec = HopSpec { to: to.to_owned(), address: Some(address.to_string()), connections: 1 };
     let setup = HopSetup {
         spec,
         security: Security::Plain,
@@ -158,6 +164,7 @@ fn inbound_of(ends: &Ends) -> Arc<Inbound> {
         security: Security::Plain,
         hello: hello("here"),
         upstream: RwLock::new(HashSet::from(["above".to_owned()])),
+        awaited: RwLock::default(),
         stations: RouteTable::new(HashMap::from([(RouteId(0), (above.clone(), Station::Sink(ends.sink.clone())))])),
         leads: RouteTable::new(HashMap::from([(RouteId(1), above)])),
         source: Some(ends.source.clone()),
@@ -230,7 +237,7 @@ async fn connection_is_dropped_everywhere() {
             let talking = tokio::spawn(talk(above, request));
             request += 2;
             let place = gate.enter(address_of(&here));
-            let connection = inbound.clone().connection(here, place, places.clone());
+            let connection = inbound.clone().accepted(here, place, places.clone());
             let done = DropAfter::new(polls, connection).await.is_some();
             let replies = talking.await.unwrap();
             ends.settle().await;
@@ -260,7 +267,7 @@ fn a_request_that_comes_a_second_time_is_answered_and_not_done_again() {
         for is_first in [true, false] {
             let (above, here) = crate::pipes::pipe();
             let place = gate.enter(address_of(&here));
-            tokio::spawn(inbound.clone().connection(here, place, places.clone()));
+            tokio::spawn(inbound.clone().accepted(here, place, places.clone()));
             let replies = tokio::time::timeout(HANG, talk(above, 1)).await.expect("a request is not answered");
             let of_request = replies.iter().find(|reply| reply.request == RequestId(1)).expect("an answer");
             if is_first {
@@ -284,7 +291,7 @@ fn a_peer_that_begins_a_request_and_then_only_pings_or_drips_is_given_up() {
                 Arc::new(Inbound { request_max: 1_000 * HANG, ..Arc::into_inner(inbound_of(&ends)).unwrap() });
             let (above, here) = crate::pipes::pipe();
             let place = gate.enter(address_of(&here));
-            let connection = tokio::spawn(inbound.clone().connection(here, place, places.clone()));
+            let connection = tokio::spawn(inbound.clone().accepted(here, place, places.clone()));
             let mut above = Connection::open(above, &Security::Plain, hello("above"), "here").await.unwrap();
             let Coded { head, .. } = coded(1);
             above.writer.frame(&Frame::Head(head)).await.unwrap();
@@ -381,4 +388,91 @@ fn a_peer_that_never_reads_its_answers_is_given_up() {
     assert!(!closed.is_cancelled(), "it reads");
     (0..=ANSWERS_WAITING_MAX).for_each(|_| queue.send(Upstream::Frame(Frame::Drain)));
     assert!(closed.is_cancelled());
+}
+
+/// The gateway above has a data port and one hop, to `here`, whose connections `here` opens.
+async fn above_without_dialling(stop: &CancellationToken) -> (Arc<Hop>, std::net::SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let setup = HopSetup {
+        spec: HopSpec { to: "here".to_owned(), address: None, connections: 2 },
+        security: Security::Plain,
+        hello: hello("above"),
+        silence_max: Duration::from_secs(2),
+        request_max: HANG,
+        network: Arc::new(Tcp),
+    };
+    let hop = Hop::start(setup, stop.clone());
+    let ends = Ends::new();
+    let inbound = Inbound {
+        hello: hello("above"),
+        awaited: RwLock::new(HashMap::from([("here".to_owned(), hop.clone())])),
+        stop: stop.clone(),
+        ..Arc::into_inner(inbound_of(&ends)).unwrap()
+    };
+    tokio::spawn(Arc::new(inbound).listen(Box::new(listener)));
+    (hop, address)
+}
+
+fn dial(own_name: &str, address: std::net::SocketAddr) -> Dial {
+    Dial {
+        peer: "above".to_owned(),
+        address: address.to_string(),
+        security: Security::Plain,
+        hello: Hello { end: HopEnd::Downstream, ..hello(own_name) },
+        silence_max: HANG,
+        network: Arc::new(Tcp),
+    }
+}
+
+async fn write_over(hop: &Hop, request: u64) -> Verdict {
+    let data = payload(&content());
+    let (checksums, size_bytes) = (Checksums::of_segments(data.segments()), data.len());
+    let place = whole_place(KEY, VerifyMode::Auto, false);
+    let manifest = Manifest::Bundle(vec![Entry::Write { place, size_bytes, checksums, source_proof: Proof::Length }]);
+    let parcel = Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None };
+    let (answers_in, mut answers) = mpsc::unbounded_channel();
+    hop.send(&parcel.encode(false, None).unwrap(), &ReplyTo::memory(answers_in)).await;
+    tokio::time::timeout(HANG, answers.recv()).await.expect("a request is not answered").unwrap().verdict
+}
+
+#[tokio::test]
+async fn a_hop_whose_downstream_end_opens_it_carries_requests_and_is_opened_again_when_it_breaks() {
+    let (stop, below_stop) = (CancellationToken::new(), CancellationToken::new());
+    let (hop, address) = above_without_dialling(&stop).await;
+    let ends = Ends::new();
+    let below = Inbound { stop: below_stop.clone(), ..Arc::into_inner(inbound_of(&ends)).unwrap() };
+    let dialled = DialledHop::start(dial("here", address), 2, Arc::new(below), stop.child_token());
+    assert_done(&write_over(&hop, 1).await, "the first");
+
+    // Its end below breaks off: what follows goes over a new connection.
+    below_stop.cancel();
+    let below = inbound_of(&ends);
+    let again = DialledHop::start(dial("here", address), 2, below, stop.child_token());
+    let written = async {
+        for request in 2.. {
+            if matches!(write_over(&hop, request).await, Verdict::Sink(_)) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(HANG, written).await.expect("nothing arrives over the new connections");
+    dialled.retire();
+    again.retire();
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_hop_that_nobody_opens_is_down_and_strangers_do_not_open_it() {
+    let stop = CancellationToken::new();
+    let (hop, address) = above_without_dialling(&stop).await;
+    // A name that no hop waits for, and the right name at the wrong end.
+    for dial in [dial("stranger", address), Dial { hello: hello("here"), ..dial("here", address) }] {
+        if let Ok(mut connection) = dial.connect().await {
+            while connection.reader.next().await.is_ok() {}
+        }
+    }
+    let verdict = write_over(&hop, 1).await;
+    assert!(matches!(verdict, Verdict::Failed { fault: Fault::RouteDown, unsent: true, .. }), "{verdict:?}");
+    stop.cancel();
 }
