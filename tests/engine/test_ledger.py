@@ -31,7 +31,7 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Ended, LaunchOrder, LaunchResult, Machine
 from tradewind.gateway.process import STOP_S
 from tradewind.model.event import HopActivity, Progress, Summary
-from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
+from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount, billed_s
 from tradewind.model.plan import Plan
 from tradewind.model.price import PriceTier
 from tradewind.model.requests import RequestPrices
@@ -544,3 +544,32 @@ def test_a_job_with_a_ceiling_does_not_start_without_a_ledger_on_disk(tmp_path: 
         job.begin(usd_max=1.0)
     job.book = LedgerBook(open_database(tmp_path / "other"), "job", str(job.folder))
     job.begin(usd_max=1.0)
+
+
+def test_time_is_billed_in_the_units_of_the_provider() -> None:
+    assert billed_s(61.0, 0.0, 0.0) == 61.0
+    assert billed_s(61.0, 0.0, 60.0) == 120.0
+    assert billed_s(120.0, 0.0, 60.0) == 120.0
+    assert billed_s(5.0, 60.0, 1.0) == 60.0
+    assert MachinePrice(0.01, billed_s_min=60.0, billed_unit_s=3600.0).usd(3601.0) == pytest.approx(72.0)
+
+
+def test_a_machine_costs_from_when_the_provider_says_and_at_the_price_of_what_was_launched(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    now_s = job.clock.now_s
+    for name in ("source", "sink", "refused"):
+        ledger.launched("a-fleet", name, "site:a")
+    ledger.refused("a-fleet", {"refused"})
+    job.clock.now_s += 50
+    ledger.reported("a-fleet", "source", now_s + 20, None)
+    ledger.reported("a-fleet", "sink", now_s - 1000, MachinePrice(0.02, "another type", 0.0, 60.0))
+    job.clock.now_s += 10
+    ledger.ended("a-fleet", {"source"}, ended_unix_s=now_s + 55)
+    ledger.ended("a-fleet")
+    stored = job.book.read()
+    for found in (ledger.ledger, stored):
+        assert found is not None
+        lived = {use.name: (use.launched_s - now_s, (use.ended_s or 0.0) - now_s) for use in found.machines}
+        assert lived == {"source": (20.0, 55.0), "sink": (0.0, 60.0)}, "it was not ordered before, nor the refused one"
+        assert found.usd_of("machine", now_s) == pytest.approx(35 * USD_PER_S + 60 * 0.02)

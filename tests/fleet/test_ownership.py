@@ -25,7 +25,7 @@ from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet, FleetSettings
-from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.journal import Attempt, FleetJournal
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership
 from tradewind.fleet.process_table import MACHINE_VARIABLE
 from tradewind.fleet.processes import Placement, machine_mark
@@ -180,6 +180,22 @@ def test_fleet_down_ends_the_charges_of_an_abandoned_job(journal: FleetJournal, 
     assert left.ended_s == pytest.approx(time.time(), abs=10)
     assert other.ended_s is None
     assert ledger.total_usd(time.time() + 900) == pytest.approx(1.0, abs=0.1)
+
+
+def test_fleet_explain_shows_each_attempt_also_after_the_end(journal: FleetJournal, tmp_path: Path) -> None:
+    write_record(journal, "one")
+    refused = Attempt(0.0, "relay", "aws:us-east-1", "permission", "not authorised", "m5.large", "a", "ec2:CreateFleet")
+    for attempt in (refused, Attempt(1.0, "sink", "site:b", "launched")):
+        journal.record_attempt("one", attempt)
+    journal.close("one")
+    command = command_of(journal, tmp_path)
+    first, second = command.run("fleet", "explain", "one").expect(0).stdout.splitlines()
+    assert first.endswith("relay  aws:us-east-1 a m5.large  permission: not authorised (missing: ec2:CreateFleet)")
+    assert second.endswith("sink  site:b  launched")
+    document = json.loads(command.run("fleet", "explain", "one", "--json").expect(0).stdout.splitlines()[1])
+    assert document == {"unix_s": 1.0, "name": "sink", "region": "site:b", "outcome": "launched", "reason": ""}
+    assert "no fleet two" in command.run("fleet", "explain", "two").expect(2).stderr
+    assert "takes one ID" in command.run("fleet", "explain").expect(2).stderr
 
 
 def test_a_folder_without_a_record_is_reported_unless_it_is_being_made(journal: FleetJournal) -> None:

@@ -93,7 +93,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr("tradewind.fleet.launching.BACKOFF_S", 0.02)
-    monkeypatch.setattr("tradewind.fleet.ending.TERMINATE_WAIT_S", 0.02)
+    monkeypatch.setattr("tradewind.fleet.ending.RETRY_WAIT_S", 0.02)
     made = World(tmp_path)
     yield made
     for fleet in made.fleets:
@@ -250,6 +250,16 @@ def test_a_termination_is_repeated_until_the_provider_says_that_it_is_done(world
     fleet = world.start()
     world.provider.calls_refused["terminate"].extend([Refusal("throttled", "slow down"), Refusal("transient", "again")])
     world.provider.answers_lost["terminate"] = 1
+    fleet.close(grace_s=0.0)
+    assert world.living() == set() and list(world.journal.records()) == []
+
+
+def test_listings_that_are_refused_for_a_moment_are_repeated(world: World) -> None:
+    fleet = world.start()
+    world.provider.calls_refused["machines"].extend([Refusal("throttled", "slow down"), Refusal("transient", "again")])
+    fleet.crash("source")
+    assert fleet.living() == {"lead", "sink"}
+    world.provider.calls_refused["machines"].append(Refusal("throttled", "slow down"))
     fleet.close(grace_s=0.0)
     assert world.living() == set() and list(world.journal.records()) == []
 

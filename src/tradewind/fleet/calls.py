@@ -16,7 +16,7 @@ __all__ = ["CALLS_AT_ONCE_MAX", "CALL_S", "LAUNCH_S", "TERMINATE_S", "InFlight",
 CALL_S = 30.0
 #: A launch call returns within so long; machines that it started all the same are found by their tags.
 LAUNCH_S = 60.0
-#: A termination returns within so long after the grace of its gateways.
+#: Timeout of a termination, after the grace of its gateways.
 TERMINATE_S = 60.0
 #: Calls about single machines that run at the same time.
 CALLS_AT_ONCE_MAX = 16

@@ -9,15 +9,30 @@ from tradewind.errors import GatewayError, UsageError
 from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
 from tradewind.fleet.home import end_home
 from tradewind.fleet.journal import FleetJournal, FleetRecord
-from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Provider
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
 
-__all__ = ["end_fleet", "terminate"]
+__all__ = ["end_fleet", "list_machines", "terminate"]
 
-#: A termination that a provider refuses for a moment is repeated so often, after waits that double from the first.
+#: Attempts to list and to end machines while the provider is throttling or failing. The waits between them double from
+#: RETRY_WAIT_S.
+LIST_TRIES_MAX = 3
 TERMINATE_TRIES_MAX = 5
-TERMINATE_WAIT_S = 0.5
+RETRY_WAIT_S = 0.5
+
+
+def list_machines(provider: Provider, fleet_id: str, in_flight: InFlight) -> tuple[Machine, ...]:
+    """Return the machines of a fleet as its provider lists them. Raises CallRefused."""
+    tags = {FLEET_TAG: fleet_id}
+    for tries in range(LIST_TRIES_MAX):
+        try:
+            return in_flight.within(CALL_S, "list machines", lambda: provider.machines(tags))
+        except CallRefused as error:
+            if error.refusal.kind not in ("throttled", "transient") or tries == LIST_TRIES_MAX - 1:
+                raise
+            time.sleep(max(error.refusal.retry_after_s or 0.0, RETRY_WAIT_S * 2**tries))
+    raise AssertionError("the last attempt returns or raises")
 
 
 def terminate(provider: Provider, ids: Collection[str], grace_s: float, in_flight: InFlight) -> list[Ended]:
@@ -38,7 +53,7 @@ def terminate(provider: Provider, ids: Collection[str], grace_s: float, in_fligh
                 f"{len(left)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
                 hint=first.action or "`tradewind fleet down` ends them; so do their leases",
             )
-        time.sleep(max(first.retry_after_s or 0.0, TERMINATE_WAIT_S * 2**tries))
+        time.sleep(max(first.retry_after_s or 0.0, RETRY_WAIT_S * 2**tries))
     return done
 
 
@@ -73,7 +88,6 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
 
 
 def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight) -> set[str]:
-    found = in_flight.within(CALL_S, "list machines", lambda: provider.machines({FLEET_TAG: fleet_id}))
-    ids = {machine.id for machine in found if not machine.ended}
+    ids = {machine.id for machine in list_machines(provider, fleet_id, in_flight) if not machine.ended}
     terminate(provider, ids, STOP_S, in_flight)
     return ids

@@ -19,14 +19,13 @@ from typing import Protocol
 
 from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
 from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight, each_of
-from tradewind.fleet.ending import terminate
+from tradewind.fleet.ending import list_machines, terminate
 from tradewind.fleet.home import HomeGateway
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.launching import Launcher, offer_for
 from tradewind.fleet.leases import RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.owner import HEARTBEAT_S, here
 from tradewind.fleet.provider import (
-    FLEET_TAG,
     CallRefused,
     LaunchOrder,
     Lease,
@@ -258,13 +257,15 @@ class Fleet:
         return dead
 
     def _listed(self) -> tuple[Machine, ...]:
-        return self._in_flight.within(CALL_S, "list machines", lambda: self._provider.machines({FLEET_TAG: self.id}))
+        return list_machines(self._provider, self.id, self._in_flight)
 
     def reconcile(self) -> None:
         """Orders what the plan wants and is not there, and ends what is there and not wanted."""
         wanted = self._wanted()
         if wanted or self.machines:
-            listed = {machine.name: machine for machine in self._listed() if not machine.ended}
+            # Nothing has our tags before the first launch.
+            found = self._listed() if self._launcher.ever_launched else ()
+            listed = {machine.name: machine for machine in found if not machine.ended}
             surplus = [machine for name, machine in listed.items() if name not in wanted]
             self._end(set(self._dead()))
             self._terminate(surplus)
@@ -478,8 +479,7 @@ class Fleet:
         self._identify(_named(self.plan))
         if self._settings.led:
             self._start_lead()
-        rented = self._orders(self._settings.lease_s)
-        self._launch(rented)
+        self.reconcile()
         # The first machines that are ready wait for the last one.
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.id}", daemon=True)
         self._renewer.start()

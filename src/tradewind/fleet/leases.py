@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Protocol
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.calls import each_of
@@ -16,14 +15,6 @@ __all__ = ["RENEWALS_PER_LEASE", "RENEWAL_S_MAX", "Leases"]
 RENEWALS_PER_LEASE = 3
 #: A machine answers a renewal within so long, or the renewal counts as failed until the next one.
 RENEWAL_S_MAX = 10.0
-
-
-class Clock(Protocol):
-    """Seconds that only grow."""
-
-    def __call__(self) -> float:
-        """Return the time [s]."""
-        ...
 
 
 class Leases:
@@ -39,7 +30,7 @@ class Leases:
         note: Callable[[str, float], None],
     ) -> None:
         self._client_of, self._report, self._note = client_of, report, note
-        self._clock: Clock = time.monotonic
+        self._clock: Callable[[], float] = time.monotonic
         #: When each machine ends by itself at the latest, unless it is renewed.
         self._expiries_s: dict[str, float] = {}
         #: Machines whose last renewal failed.
