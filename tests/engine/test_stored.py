@@ -83,6 +83,9 @@ def test_a_proposal_is_read_by_another_process(store: ProposalStore, plan: Plan,
     for proposal_id, proposal in made.items():
         assert other.load(proposal_id) == proposal
     assert store._database.rows("SELECT count(*) FROM catalogs") == [(1,)], "two have the same"
+    store._database.write("UPDATE proposals SET expires_unix_ms = 1")
+    store.save("last", kept(local_setup()))
+    assert store._database.rows("SELECT count(*) FROM catalogs") == [(0,)]
 
 
 def test_a_proposal_is_refused_once_it_was_started_or_has_expired(store: ProposalStore) -> None:

@@ -339,7 +339,6 @@ class JobStore:
             connection.executemany("DELETE FROM jobs WHERE id = ?", ((job_id,) for job_id in job_ids))
             for table in JOB_TABLES:
                 connection.executemany(f"DELETE FROM {table} WHERE job = ?", ((job_id,) for job_id in job_ids))
-            connection.execute("DELETE FROM catalogs WHERE digest NOT IN (SELECT catalog FROM proposals)")
 
     def _was_never_made(self, job_id: str) -> bool:
         """Return whether a folder is old, and nobody is making a job in it or, for a dry run, works in it."""

@@ -83,6 +83,9 @@ class ProposalStore:
         now_ms = time.time_ns() // 1_000_000
         with self._database.transaction(durable=False) as connection:
             connection.execute("DELETE FROM proposals WHERE job IS NULL AND expires_unix_ms < ?", (now_ms,))
+            connection.execute(
+                "DELETE FROM catalogs WHERE digest NOT IN (SELECT catalog FROM proposals WHERE catalog IS NOT NULL)"
+            )
             if digest is not None:
                 connection.execute("INSERT OR IGNORE INTO catalogs VALUES (?, ?)", (digest, catalog))
             connection.execute(
