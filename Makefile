@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR
 RELEASE := $(CARGO_TARGET_DIR)/release
 RUST_TESTS := cargo test --workspace --locked --quiet
 # Tests mostly wait, for timers, links and processes, so there may be several for each processor.
-WORKERS ?= 8
+WORKERS ?= 4
 
 .PHONY: help setup programs demo test rust-tests python-tests servers test-all fuzz check format schema docs bench lock clean
 

@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 SYS_PIDFD_GETFD = 438
@@ -46,11 +47,13 @@ def connections_to(pids: Sequence[int], address: str, *, but_port: int | None = 
             lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
             there = [line for line in lines if line[2].startswith(f"{wanted}:") and line[3] == ESTABLISHED]
             inodes = {line[9] for line in there if not line[1].endswith(left_out)}
-            for entry in Path(f"/proc/{pid}/fd").iterdir():
+            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+        except OSError:
+            continue  # It has ended.
+        for entry in descriptors:
+            with suppress(OSError):  # It may have been closed since the listing, as that of the listing itself is.
                 if (target := os.readlink(entry)).startswith("socket:[") and target[8:-1] in inodes:
                     found.append((pid, int(entry.name)))
-        except OSError:
-            continue  # It ended, or closed the descriptor, between two readings.
     return found
 
 

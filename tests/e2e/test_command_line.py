@@ -556,7 +556,7 @@ def test_the_demo_tells_its_story(command: Command, tmp_path: Path) -> None:
         (rng / f"small-{number}").write_bytes(os.urandom(20_000))
     done = command.run("demo", "--local", "--tree", str(rng), "--size", "300MB").expect(0)
     assert [line[0] for line in done.stderr.splitlines() if line[:1].isdigit()] == ["1", "2", "3", "4", "5"]
-    assert "all 503 files are the same" in done.stderr
+    assert "all 503 files are identical" in done.stderr
 
 
 def test_without_an_emulated_wan_the_demo_runs_here_and_says_so(command: Command, tmp_path: Path) -> None:
