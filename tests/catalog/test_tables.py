@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tradewind.catalog import tables
 from tradewind.catalog.load import load_catalog
 from tradewind.catalog.user_files import Imported, import_table
 from tradewind.cli.main import main
@@ -116,8 +117,7 @@ def test_show_says_how_old_a_figure_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], days: int, words: str
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
-    today = datetime.datetime.now(datetime.timezone.utc).date()
-    date = (today - datetime.timedelta(days=days)).isoformat()
+    date = (tables.present().date() - datetime.timedelta(days=days)).isoformat()
     imported(tmp_path, "region,machines\naws:us-east-1,1\n", date)
     assert shown(capsys, "aws:us-east-1")["quota"]["origin"]["age_days"] == days
     assert main(["catalog", "show", "aws:us-east-1"]) == 0

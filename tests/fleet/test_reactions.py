@@ -108,13 +108,13 @@ def test_throttling_and_transient_errors_are_waited_out(world: World) -> None:
     fleet = world.start()
     assert time.monotonic() - began_s >= 0.3, "the wait that the provider asked for"
     assert fleet.living() == {"lead", "source", "sink"}
-    assert world.outcomes() == [
-        ("source", "throttled"),
-        ("sink", "throttled"),
-        ("source", "throttled"),
-        ("sink", "launched"),
-        ("source", "transient"),
-        ("source", "launched"),
+    outcomes = world.outcomes()
+    assert [outcome for name, outcome in outcomes if name == "sink"] == ["throttled", "launched"]
+    assert [outcome for name, outcome in outcomes if name == "source"] == [
+        "throttled",
+        "throttled",
+        "transient",
+        "launched",
     ]
     assert [order.name for order in world.provider.ordered].count("sink") == 1, "what is there is not ordered again"
 

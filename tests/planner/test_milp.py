@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,10 +32,12 @@ STALL = (
 LIMITS = MilpLimits(1e9, 60.0, 1e-7, 10)
 
 
-@pytest.fixture(autouse=True)
-def _no_children_left() -> Iterator[None]:
+@pytest.fixture(autouse=True, name="children")
+def _children() -> Iterator[Callable[[], list[int]]]:
+    """Return a function that lists the children a test started: other tests may have started servers here."""
     end_children()
-    yield
+    earlier = set(children_of_this_thread())
+    yield lambda: [pid for pid in children_of_this_thread() if pid not in earlier]
     end_children()
 
 
@@ -59,7 +61,7 @@ def distribution() -> Transfer:
     return prepare_multicast(catalog, regions[0], regions[1:4], 300.0, PlanningLimits(machines_per_region=2))
 
 
-def children() -> list[int]:
+def children_of_this_thread() -> list[int]:
     return [int(pid) for pid in Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()]
 
 
@@ -70,7 +72,9 @@ def test_a_child_answers_as_this_process_does() -> None:
     assert child.work == here.work
 
 
-def test_a_plan_is_the_same_with_and_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_the_same_with_and_without_a_child(
+    monkeypatch: pytest.MonkeyPatch, children: Callable[[], list[int]]
+) -> None:
     goals: list[Goal] = [Cheapest(), Fastest(), MinThroughput(2.0)]
     here = [checked(distribution(), goal) for goal in goals]
     assert not children()
@@ -79,7 +83,9 @@ def test_a_plan_is_the_same_with_and_without_a_child(monkeypatch: pytest.MonkeyP
     assert len(children()) == 1, "one child for all"
 
 
-def test_a_search_that_stalls_is_ended_and_what_it_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_stalls_is_ended_and_what_it_found_is_kept(
+    monkeypatch: pytest.MonkeyPatch, children: Callable[[], list[int]]
+) -> None:
     monkeypatch.setattr(milp, "PROGRAM", STALL)
     before = cpu_s()
     solution = solve_in_child(knapsack(), None, replace(LIMITS, cpu_s=1.0))
@@ -101,7 +107,7 @@ def test_a_plan_whose_searches_all_stall_holds_and_says_its_gap(monkeypatch: pyt
     assert best.cost.total_usd * (1 - best.gap) <= plan.cost.total_usd * (1 + 1e-6)
 
 
-def test_a_child_that_is_killed_is_replaced() -> None:
+def test_a_child_that_is_killed_is_replaced(children: Callable[[], list[int]]) -> None:
     solve_in_child(knapsack(), None, LIMITS)
     (first,) = children()
     os.kill(first, signal.SIGKILL)
