@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.request import Options, Via
 from tradewind.engine.setup import Setup
 from tradewind.errors import UsageError
-from tradewind.model.codec import Codec
-from tradewind.model.document import parse_json
+from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
 from tradewind.model.plan import Plan
 from tradewind.state.database import Database
@@ -132,10 +131,10 @@ class ProposalStore:
             raise ValueError("it was removed")
         document = parse_json(found[0])
         try:
-            request = document["setup"]["plan_request"]
+            request = document["setup"].get("plan_request")
             if request is not None:
                 request["catalog"] = parse_json(zlib.decompress(found[1]))
-        except (KeyError, TypeError, zlib.error) as error:
+        except (AttributeError, KeyError, TypeError, zlib.error) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
         return _codec(request).decode(KeptProposal, document)
 
@@ -195,7 +194,7 @@ _codecs: dict[bool, Codec] = {}
 
 def _without_catalog(document: dict[str, Any]) -> tuple[str | None, bytes | None]:
     """Take the catalog out of a proposal's document; return its digest, and it, compressed."""
-    request = document["setup"]["plan_request"]
+    request = document["setup"].get("plan_request")
     if request is None:
         return None, None
     text = json.dumps(request.pop("catalog"), sort_keys=True).encode()
