@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tradewind.model.catalog import Catalog
-from tradewind.model.grid import Grid, Link
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier

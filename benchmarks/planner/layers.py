@@ -18,9 +18,8 @@ from benchmarks.planner.grids import CLOUDS
 from benchmarks.planner.section import Section
 from tradewind.catalog.ageing import HALF_LIFE_DAYS, Figure, layered
 from tradewind.catalog.load import load_catalog
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.goal import Fastest
-from tradewind.model.grid import Grid, Link
 from tradewind.model.origin import Origin
 from tradewind.model.price import PriceBook
 from tradewind.model.region import Region

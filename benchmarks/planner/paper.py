@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from benchmarks.planner.grids import Grids, transfer
 from benchmarks.planner.section import Section, geomean, picture, table
 from benchmarks.plots import Axis, curves
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid
 from tradewind.model.goal import Fastest, MaxCost, MinThroughput
-from tradewind.model.grid import Grid
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region, RegionInfo
 from tradewind.planner.baseline import direct, gridftp, ron

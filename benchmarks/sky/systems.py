@@ -13,9 +13,8 @@ from benchmarks.sky.table import INVALID, Figure, Table
 from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
 from tradewind.errors import SkyInvalid
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid
 from tradewind.model.goal import MaxCost, MinThroughput
-from tradewind.model.grid import Grid
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.planner.baseline import gridftp, ron
 from tradewind.planner.plan import solve_overlay

@@ -12,8 +12,7 @@ from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
 from tradewind.measure.campaign import END_S, REGIONS_MAX, SETTLE_S, Campaign, figure_of
 from tradewind.measure.probe import ProbeSettings
-from tradewind.model.catalog import Catalog
-from tradewind.model.grid import Grid, Link
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier

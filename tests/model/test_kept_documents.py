@@ -84,7 +84,7 @@ def test_what_is_not_of_the_type_is_refused(changes: dict[str, Any]) -> None:
     document = Codec().encode(Outer, VALUES[0])
     with pytest.raises(ValueError, match=r"."):
         Codec().decode(Outer, {**document, **changes})
-    with pytest.raises(ValueError, match="^the document is list, not dict$"):
+    with pytest.raises(ValueError, match=r"^the document is list, not dict$"):
         Codec().decode(Outer, [])
 
 

@@ -15,9 +15,8 @@ from tests.planner.worlds import MADE, offer, random_world
 from tradewind.catalog.load import load_catalog
 from tradewind.catalog.problem import read_problem
 from tradewind.errors import SolverLimitReached
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.grid import Grid, Link
 from tradewind.model.overlay import MulticastOverlay
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region, parse_region

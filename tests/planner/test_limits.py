@@ -12,9 +12,8 @@ from tests.planner.worlds import MADE, offer
 from tradewind.cli.main import main
 from tradewind.engine.topology import read_topology
 from tradewind.errors import InfeasibleGoal
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.goal import Cheapest, Fastest, MinThroughput
-from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import StoreLimits
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region

@@ -12,9 +12,8 @@ import pytest
 from tests.planner.brute_force_trees import TreeWorld, cheapest_usd, fastest_gbps
 from tests.planner.worlds import MADE, offer, random_world
 from tradewind.errors import InfeasibleGoal, SolverLimitReached, UsageError
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import StoreLimits
 from tradewind.model.overlay import MulticastOverlay
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.planner.worlds import MADE, offer, random_world
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.grid import Grid, Link
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
 from tradewind.planner.check import multicast_violations, violations

@@ -12,9 +12,8 @@ from tests.planner.brute_force import World
 from tests.planner.brute_force_trees import TreeWorld
 from tests.planner.worlds import MADE, offer, random_world
 from tradewind.errors import InfeasibleGoal
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.grid import Grid, Link
 from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region

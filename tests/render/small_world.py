@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from tests.planner.worlds import MADE, offer
 from tradewind.catalog.load import load_catalog
-from tradewind.model.catalog import Catalog
-from tradewind.model.grid import Grid, Link
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
 

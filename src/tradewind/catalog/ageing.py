@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tradewind.model.grid import Link, LinkPart
+from tradewind.model.catalog import Link, LinkPart
 from tradewind.model.origin import Origin, OriginKind
 
 __all__ = ["HALF_LIFE_DAYS", "LAYERS", "WEIGHT_MIN", "Figure", "age_weight", "layered"]

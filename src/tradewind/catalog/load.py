@@ -26,9 +26,8 @@ from tradewind.catalog.tables import (
     read_stores,
     with_overrides,
 )
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.files import state_home
-from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.price import EgressPrice, EgressRule, PriceBook
 from tradewind.model.region import Region

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tradewind.model.grid import Link
+from tradewind.model.catalog import Link
 from tradewind.model.origin import Origin
 from tradewind.model.region import Region, RegionInfo
 

@@ -13,10 +13,9 @@ from typing import Any
 
 from tradewind.catalog.tables import GBPS_MAX, USD_PER_GB_MAX, read_rows
 from tradewind.errors import ConfigError
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.document import parse_json
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
-from tradewind.model.grid import Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier

@@ -16,8 +16,7 @@ from tradewind.catalog.load import load_catalog
 from tradewind.cli.catalog import today
 from tradewind.cli.terminal import printable
 from tradewind.errors import UsageError
-from tradewind.model.catalog import Catalog
-from tradewind.model.grid import LinkPart
+from tradewind.model.catalog import Catalog, LinkPart
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
 from tradewind.model.region import Region, RegionInfo

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from tradewind.model.catalog import Catalog
-from tradewind.model.grid import Grid, Link
+from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceTier
