@@ -13,10 +13,10 @@ from testbed.drive import find_binary
 from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.client import Client
-from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways, with_room_for
+from tradewind.engine.launch_spec import planned_launch
+from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
 from tradewind.engine.replan import PlanRequest
 from tradewind.engine.request import Options
-from tradewind.engine.setup import planned_setup
 from tradewind.errors import SkyInvalid
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.model.event import Event, Notice, Progress
@@ -121,9 +121,9 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     limits = PlanningLimits(machines_per_region=2)
     ends = Region.parse(SOURCE), Region.parse(SINK)
     volume_gb = GOAL.gbps / 8 * seconds
-    plan = with_room_for(plan_gateways(catalog, *ends, volume_gb, GOAL, limits), OBJECT_BYTES)
+    plan = with_memory_for(plan_gateways(catalog, *ends, volume_gb, GOAL, limits), OBJECT_BYTES)
     plan_request = PlanRequest(catalog, *ends, GOAL, limits, OBJECT_BYTES, None, None)
-    setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)}, plan_request=plan_request, replan=replan)
+    launch = planned_launch(plan, {"kind": "sky", "sky": str(sky.folder)}, plan_request=plan_request, replan=replan)
     options = Options(recursive=True, chunk_bytes=OBJECT_BYTES, limit_bytes_per_s=pace_bytes_per_s(plan))
     seen = Seen()
 
@@ -139,7 +139,7 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
     count = round(volume_gb * 1e9 / OBJECT_BYTES)
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
         client = Client(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
-        job = client.start(f"mem:?objects={count}&size_bytes={OBJECT_BYTES}", "mem:", options, setup=setup)
+        job = client.start(f"mem:?objects={count}&size_bytes={OBJECT_BYTES}", "mem:", options, launch=launch)
         seen.reports.append(job.wait(watch).progress)
     return seen
 

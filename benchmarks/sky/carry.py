@@ -11,10 +11,10 @@ from benchmarks.sky.table import INVALID, Figure
 from testbed.drive import find_binary
 from testbed.sky import valid
 from tradewind.engine.client import Client
-from tradewind.engine.overlay import chunk_bytes_for, pace_bytes_per_s, with_room_for
+from tradewind.engine.launch_spec import LaunchSpec, planned_launch
+from tradewind.engine.provisioning import chunk_bytes_for, pace_bytes_per_s, with_memory_for
 from tradewind.engine.request import Options
 from tradewind.engine.running import RunningJob
-from tradewind.engine.setup import Setup, planned_setup
 from tradewind.errors import SkyInvalid
 from tradewind.fleet.sky_catalog import data_per_wire
 from tradewind.model.event import Progress
@@ -48,14 +48,14 @@ def carry(sky: Sky, scale: float, overlay: UnicastOverlay, seconds: float) -> Ca
     plan = assign_gateways(overlay, lead_region=str(overlay.source))
     count = max(64, math.ceil(overlay.throughput_gbps * 1e9 / 8 * seconds / OBJECT_BYTES))
     chunk_bytes = chunk_bytes_for(plan, scale, OBJECT_BYTES)
-    setup = planned_setup(with_room_for(plan, chunk_bytes), {"kind": "sky", "sky": str(sky.folder)})
+    launch = planned_launch(with_memory_for(plan, chunk_bytes), {"kind": "sky", "sky": str(sky.folder)})
     marks: list[tuple[float, int]] = []
 
     def watch(_: RunningJob, report: Progress) -> None:
         if report.elapsed_s >= WARMUP_S and report.bytes_done <= STEADY_PART * count * OBJECT_BYTES:
             marks.append((report.elapsed_s, _arrived_bytes(sky, str(overlay.routes[0].regions[-1]))))
 
-    progress = carry_setup(setup, count, chunk_bytes, pace_bytes_per_s(plan), watch)
+    progress = carry_launch(launch, count, chunk_bytes, pace_bytes_per_s(plan), watch)
     if len(marks) < 2:
         raise RuntimeError(f"{count * OBJECT_BYTES} bytes are too few to see a rate in")
     (began_s, began), (ended_s, ended) = marks[0], marks[-1]
@@ -69,8 +69,8 @@ def _arrived_bytes(sky: Sky, region: str) -> int:
     return sum(path.wire_bytes for path in sky.stats().paths if path.dst in machines and path.src not in machines)
 
 
-def carry_setup(
-    setup: Setup,
+def carry_launch(
+    launch: LaunchSpec,
     objects: int,
     chunk_bytes: int,
     limit_bytes_per_s: int | None,
@@ -80,7 +80,7 @@ def carry_setup(
     options = Options(recursive=True, chunk_bytes=chunk_bytes, limit_bytes_per_s=limit_bytes_per_s)
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
         client = Client(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
-        job = client.start(f"mem:?objects={objects}&size_bytes={OBJECT_BYTES}", "mem:", options, setup=setup)
+        job = client.start(f"mem:?objects={objects}&size_bytes={OBJECT_BYTES}", "mem:", options, launch=launch)
 
         def see(event: object) -> None:
             if watch is not None and isinstance(event, Progress):

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.plots import Frame, line_plot
-from benchmarks.sky.carry import OBJECT_BYTES, carry_setup
+from benchmarks.sky.carry import OBJECT_BYTES, carry_launch
 from benchmarks.sky.table import Table
 from testbed.processes import gateways_of
 from testbed.sky import valid
+from tradewind.engine.launch_spec import planned_launch
 from tradewind.engine.running import RunningJob
-from tradewind.engine.setup import planned_setup
 from tradewind.engine.topology import topology_from_document
 from tradewind.errors import SkyInvalid
 from tradewind.model.event import Progress
@@ -83,8 +83,8 @@ def _run(sky: Sky, slow_s: float) -> list[tuple[float, dict[str, float]]]:
         pids = gateways_of()
         samples.append((progress.elapsed_s, {name: _resident_mib(pids[name]) for name in GATEWAYS}))
 
-    setup = planned_setup(plan, {"kind": "sky", "sky": str(sky.folder)})
-    carry_setup(setup, round(bytes_wanted / OBJECT_BYTES), OBJECT_BYTES, None, watch)
+    launch = planned_launch(plan, {"kind": "sky", "sky": str(sky.folder)})
+    carry_launch(launch, round(bytes_wanted / OBJECT_BYTES), OBJECT_BYTES, None, watch)
     return samples
 
 

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.plots import Frame, line_plot
-from benchmarks.sky.carry import OBJECT_BYTES, carry_setup
+from benchmarks.sky.carry import OBJECT_BYTES, carry_launch
 from benchmarks.sky.gridftp import PORT, START_S, fetch_s
 from benchmarks.sky.table import Figure, Table, counted
 from testbed.processes import gateways_of
 from testbed.sky import GOODPUT_PER_WIRE
 from testbed.sockets import connections_to, pace, process_tree
+from tradewind.engine.launch_spec import LaunchSpec, planned_launch
 from tradewind.engine.running import RunningJob
-from tradewind.engine.setup import Setup, planned_setup
 from tradewind.engine.topology import topology_from_document
 from tradewind.model.event import Progress
 from tradewind.sky.file import network_from_document
@@ -106,7 +106,7 @@ def _carry(sky: Sky, connections: int, objects: int, straggler: Straggler) -> Pr
     def watch(job: RunningJob, _: Progress) -> None:
         straggler.look([gateways_of()["source"]])
 
-    done = carry_setup(_way(sky, connections), objects, CHUNK_BYTES, None, watch)
+    done = carry_launch(_way(sky, connections), objects, CHUNK_BYTES, None, watch)
     if not straggler.found:
         raise RuntimeError("the transfer was over before its connections were seen")
     return done
@@ -117,7 +117,7 @@ def _rate_mbps(parts: Sequence[Progress]) -> float:
     return sum(each.bytes_done for each in parts) * 8e-6 / max(each.elapsed_s for each in parts)
 
 
-def _way(sky: Sky, connections: int) -> Setup:
+def _way(sky: Sky, connections: int) -> LaunchSpec:
     names = ("source", "sink")
     document = {
         "lead": {"region": "site:source"},
@@ -125,7 +125,7 @@ def _way(sky: Sky, connections: int) -> Setup:
         "routes": [{"nodes": list(names), "share": 1.0}],
         "connections": connections,
     }
-    return planned_setup(topology_from_document(document).plan, {"kind": "sky", "sky": str(sky.folder)})
+    return planned_launch(topology_from_document(document).plan, {"kind": "sky", "sky": str(sky.folder)})
 
 
 def _gridftp(sky: Sky, part: float, objects: int) -> float:

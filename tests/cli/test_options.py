@@ -11,8 +11,8 @@ from tradewind.cli.cp import run as run_cp
 from tradewind.cli.main import VERBS
 from tradewind.cli.options import access, accesses, object_filter, parse_time_ms, read_rules
 from tradewind.cli.transferring import options_from, split_paths
+from tradewind.engine.launch_spec import local_launch
 from tradewind.engine.request import Options, resolve
-from tradewind.engine.setup import local_setup
 from tradewind.errors import UsageError
 from tradewind.model.job import FilterRule
 from tradewind.model.store import Access
@@ -131,7 +131,7 @@ def test_an_empty_place_is_refused(source: str, destination: str) -> None:
     with pytest.raises(UsageError, match="empty"):
         parse("cp", cp, [source, destination])
     with pytest.raises(UsageError, match="empty"):
-        resolve(source, (destination,), Options(), local_setup().plan)
+        resolve(source, (destination,), Options(), local_launch().plan)
 
 
 def test_an_empty_rule_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import tradewind
 from testbed.drive import Command, find_binary
 from testbed.trees import MIB, write_large
-from tradewind.engine.setup import topology_setup
+from tradewind.engine.launch_spec import topology_launch
 from tradewind.errors import CeilingReached, GatewayError, Interrupted, JobUnreadable
 from tradewind.model.ledger import JobPrices, MachinePrice
 from tradewind.model.requests import RequestPrices
@@ -34,10 +34,10 @@ def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Com
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
     binary = str(find_binary("tradewind-gateway"))
     client = tradewind.Client(state_dir=str(command.state), gateway=binary)
-    setup = replace(topology_setup(str(tmp_path / "topology.json")), prices=PRICES)
+    launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES)
     options = tradewind.Options(recursive=True, limit_bytes_per_s=8_000_000, chunk_bytes=MIB)
     began_s = time.time()
-    job = client.start(tmp_path / "source", tmp_path / "copy", options, setup=setup)
+    job = client.start(tmp_path / "source", tmp_path / "copy", options, launch=launch)
     for event in job.events():
         if isinstance(event, tradewind.Progress) and event.bytes_done > 4 * MIB:
             job.drain()
@@ -108,14 +108,14 @@ def test_machines_that_do_not_get_ready_end_at_the_ceiling(command: Command, tmp
     broken_binary.chmod(0o755)
     client = tradewind.Client(state_dir=str(command.state), gateway=str(broken_binary))
     # Two machines: what they cost in two seconds, of the sixty that they are given else.
-    setup = replace(topology_setup(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=2 * 2 * USD_PER_S)
+    launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=2 * 2 * USD_PER_S)
     with pytest.raises(CeilingReached):
-        client.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), setup=setup)
+        client.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch=launch)
     command.wait_until_alone()
     billed = {"site:local": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)}
-    dear = replace(setup, prices=replace(PRICES, machines=billed))
+    dear = replace(launch, prices=replace(PRICES, machines=billed))
     with pytest.raises(CeilingReached, match="no machines were started"):
-        client.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), setup=dear)
+        client.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch=dear)
     assert client.jobs() == []
 
 
@@ -123,9 +123,9 @@ def test_a_job_with_a_ceiling_whose_ledger_is_damaged_is_not_resumed(command: Co
     write_large(tmp_path / "source" / "large", LARGE_BYTES)
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
     client = tradewind.Client(state_dir=str(command.state), gateway=str(find_binary("tradewind-gateway")))
-    setup = replace(topology_setup(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=10.0)
+    launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=10.0)
     options = tradewind.Options(recursive=True, limit_bytes_per_s=8_000_000, chunk_bytes=MIB)
-    job = client.start(tmp_path / "source", tmp_path / "copy", options, setup=setup)
+    job = client.start(tmp_path / "source", tmp_path / "copy", options, launch=launch)
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()

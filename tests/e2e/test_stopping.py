@@ -19,7 +19,7 @@ from testbed.drive import Command, Running
 from testbed.servers.process import guarded
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
 from tests.fleet.worlds import late_binary
-from tradewind.cli.signals import ONE_WISH_S
+from tradewind.cli.signals import ONE_REQUEST_S
 
 LARGE_BYTES = 64 * MIB
 RATE = "4MB/s"
@@ -114,7 +114,7 @@ def test_a_second_ctrl_c_leaves_at_once_while_the_lead_does_not_drain(
             if number == 0:
                 wait_until(lambda: b"stopping:" in running._stderr)
             with suppress(Exception):
-                running.process.wait(2 * ONE_WISH_S)  # Closer ones are one wish.
+                running.process.wait(2 * ONE_REQUEST_S)  # Closer ones are one request.
             if running.process.poll() is not None:
                 break
         done = running.finish(ENDS_S).expect(130)
@@ -136,7 +136,7 @@ def test_a_second_ctrl_c_leaves_at_once_while_machines_are_closed(
         states = (command.state / "jobs").glob
         # The lead's last act; next, all gateways are closed.
         wait_until(lambda: any('"interrupted"' in state.read_text() for state in states("*/status.json")))
-        time.sleep(2 * ONE_WISH_S)  # Closer ones are one wish.
+        time.sleep(2 * ONE_REQUEST_S)  # Closer ones are one request.
         running.signal(signal.SIGINT)
         done = running.finish(ENDS_S).expect(130)
     assert "quit at once" in done.stderr
@@ -165,7 +165,7 @@ def test_a_second_ctrl_c_leaves_though_nobody_reads_what_is_said(command: Comman
         for _ in range(2):
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(3 * ONE_WISH_S)
+                process.wait(3 * ONE_REQUEST_S)
         assert process.wait(ENDS_S) == 130
     finally:
         process.kill()

@@ -19,7 +19,7 @@ import tradewind
 from testbed.drive import find_binary
 from testbed.processes import gateways_of
 from testbed.trees import MIB, tree_hashes, write_large
-from tradewind.engine.setup import Setup, topology_setup
+from tradewind.engine.launch_spec import LaunchSpec, topology_launch
 from tradewind.engine.supervisor import CEILING_STOP_S
 from tradewind.errors import CeilingReached, Interrupted, JobBusy
 from tradewind.fleet.running import find_process
@@ -47,14 +47,14 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def start(client: tradewind.Client, source: Path, rate: int, setup: Setup | None = None) -> tradewind.RunningJob:
+def start(client: tradewind.Client, source: Path, rate: int, launch: LaunchSpec | None = None) -> tradewind.RunningJob:
     options = tradewind.Options(recursive=True, limit_bytes_per_s=rate)
-    return client.start(source, source.parent / "copy", options, setup=setup)
+    return client.start(source, source.parent / "copy", options, launch=launch)
 
 
 def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(client: tradewind.Client, source: Path) -> None:
     usd, usd_per_s = 0.05, 0.01
-    job = start(client, source, 1_000_000, priced_setup(source.parent, usd_per_s / 2, usd))
+    job = start(client, source, 1_000_000, priced_launch(source.parent, usd_per_s / 2, usd))
     processes = [find_process(pid) for pid in gateways_of().values()]
     assert all(process.alive for process in processes)
     # Nothing of the job is looked at until its processes are gone.
@@ -105,7 +105,7 @@ def test_a_lead_that_freezes_is_restarted(
     assert tree_hashes(source) == tree_hashes(source.parent / "copy")
 
 
-def priced_setup(folder: Path, usd_per_s: float, usd: float) -> Setup:
+def priced_launch(folder: Path, usd_per_s: float, usd: float) -> LaunchSpec:
     """A source and a sink, each a process here with a price, and a ceiling for both."""
     topology = {
         "gateways": {"a": {"role": "source"}, "b": {"role": "sink"}},
@@ -113,14 +113,14 @@ def priced_setup(folder: Path, usd_per_s: float, usd: float) -> Setup:
     }
     (folder / "topology.json").write_text(json.dumps(topology))
     prices = JobPrices({"site:local": MachinePrice(usd_per_s, "a test")})
-    return replace(topology_setup(str(folder / "topology.json")), prices=prices, ceiling_usd=usd)
+    return replace(topology_launch(str(folder / "topology.json")), prices=prices, ceiling_usd=usd)
 
 
 def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradewind.Client, source: Path) -> None:
     """The lead drains and ends in order; the sink would be waited for."""
     usd, usd_per_s = 0.16, 0.01
-    setup = priced_setup(source.parent, usd_per_s, usd)
-    job = start(client, source, 1_000_000, setup)
+    launch = priced_launch(source.parent, usd_per_s, usd)
+    job = start(client, source, 1_000_000, launch)
     next(event for event in job.events() if isinstance(event, tradewind.Progress))
     os.kill(gateways_of()["b"], signal.SIGSTOP)
     with pytest.raises(CeilingReached):
@@ -132,7 +132,7 @@ def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradew
 def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
     client: tradewind.Client, source: Path
 ) -> None:
-    job = start(client, source, 8_000_000, priced_setup(source.parent, 0.001, 100.0))
+    job = start(client, source, 8_000_000, priced_launch(source.parent, 0.001, 100.0))
     with pytest.raises(JobBusy, match=rf"job {job.id}"):
         client.resume(job.id)
     job.drain()
@@ -161,7 +161,7 @@ def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
 
 
 def test_a_resume_that_finds_the_job_taken_changes_nothing(client: tradewind.Client, source: Path) -> None:
-    job = start(client, source, 8_000_000, priced_setup(source.parent, 0.001, 100.0))
+    job = start(client, source, 8_000_000, priced_launch(source.parent, 0.001, 100.0))
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()
@@ -180,11 +180,11 @@ import sys
 from pathlib import Path
 import tradewind
 from testbed.processes import gateways_of
-from tests.e2e.test_supervision import priced_setup
+from tests.e2e.test_supervision import priced_launch
 folder, state, gateway = map(Path, sys.argv[1:])
 client = tradewind.Client(state_dir=str(state), gateway=str(gateway))
 options = tradewind.Options(recursive=True, limit_bytes_per_s=16_000_000)
-job = client.start(folder / "source", folder / "copy", options, setup=priced_setup(folder, 0.01, 0.60))
+job = client.start(folder / "source", folder / "copy", options, launch=priced_launch(folder, 0.01, 0.60))
 print(job.id, *(pid for name, pid in gateways_of().items() if name != job.plan.lead), flush=True)
 job.wait()
 print(job.spent_usd(), flush=True)

@@ -21,11 +21,11 @@ from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
 from tradewind.engine.adapt import REPLANS_MAX, Adaptation
 from tradewind.engine.compile import RunSettings, push_order
-from tradewind.engine.launch import JobGateways
+from tradewind.engine.gateways import JobGateways
+from tradewind.engine.launch_spec import plan_prices
 from tradewind.engine.ledger import JobLedger
-from tradewind.engine.overlay import plan_gateways
+from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.replan import PlanRequest
-from tradewind.engine.setup import plan_prices
 from tradewind.errors import ProviderRefused
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal

@@ -11,8 +11,8 @@ import pytest
 
 from tests.sky.world import RELAY, SINK, SOURCE, WORLD
 from tradewind.catalog.load import load_catalog
-from tradewind.engine.overlay import plan_gateways
-from tradewind.engine.rates import GRACE_S, SPAN_S, UNDER_S, RateMonitor, Shortfall
+from tradewind.engine.provisioning import plan_gateways
+from tradewind.engine.rates import GRACE_S, SPAN_S, UNDER_S, RateMonitor, SlowRoutes
 from tradewind.engine.replan import PlanRequest, TransferState, observed_links, revise_plan, unreachable
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.model.catalog import Catalog
@@ -56,7 +56,7 @@ class Lead:
         self.ids, self.left_bytes, self.now_s = ids, left_bytes, 0.0
         self.bytes = dict.fromkeys(ids, 0.0)
 
-    def run(self, lasting_s: float, down: tuple[str, ...] = (), **mbps: float) -> Shortfall | None:
+    def run(self, lasting_s: float, down: tuple[str, ...] = (), **mbps: float) -> SlowRoutes | None:
         """The last answer. Rates by the middle of a route's name: `direct` or `relayed`."""
         seen = None
         names = {DIRECT: "direct", RELAYED: "relayed"}
@@ -119,19 +119,19 @@ def test_a_link_that_a_route_which_keeps_its_promise_takes_too_is_not_to_blame()
     of = plan(DIRECT, RELAYED)
     carried = {DIRECT: 0.005, RELAYED: 0.02}
     promised = {DIRECT: 0.02, RELAYED: 0.02}
-    links = observed_links(catalog(), of, Shortfall(carried, promised, (DIRECT,), frozenset()))
+    links = observed_links(catalog(), of, SlowRoutes(carried, promised, (DIRECT,), frozenset()))
     assert links == {(HERE, THERE): pytest.approx(0.005 * 64 / 32)}
-    swapped = Shortfall({DIRECT: 0.02, RELAYED: 0.005}, promised, (RELAYED,), frozenset())
+    swapped = SlowRoutes({DIRECT: 0.02, RELAYED: 0.005}, promised, (RELAYED,), frozenset())
     assert set(observed_links(catalog(), of, swapped)) == {(HERE, VIA), (VIA, THERE)}
 
 
 def test_a_relay_that_only_dead_routes_take_is_done_without_and_one_that_ended_too() -> None:
     of = plan(DIRECT, RELAYED)
     rates = {DIRECT: 0.02, RELAYED: 0.0}
-    seen = Shortfall(rates, {DIRECT: 0.02, RELAYED: 0.02}, (RELAYED,), frozenset({RELAYED}))
+    seen = SlowRoutes(rates, {DIRECT: 0.02, RELAYED: 0.02}, (RELAYED,), frozenset({RELAYED}))
     assert unreachable(of, seen, {"lead", "a", "r", "b"}) == {"r"}
     assert unreachable(of, seen, {"lead", "a", "b"}) == {"r"}
-    both = Shortfall(rates, rates, (DIRECT, RELAYED), frozenset())
+    both = SlowRoutes(rates, rates, (DIRECT, RELAYED), frozenset())
     assert unreachable(of, both, {"lead", "a", "r", "b"}) == set()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tradewind.engine.launch_spec import local_launch
 from tradewind.engine.request import Options, resolve
-from tradewind.engine.setup import local_setup
 from tradewind.engine.sources import SOURCES_MAX
 from tradewind.errors import UsageError
 from tradewind.model.job import FilterRule, JobSpec, Member, ObjectFilter, SeveralSelection
@@ -16,7 +16,7 @@ TREE = Options(recursive=True)
 
 
 def job(*sources: str | Path, to: str = "s3://d/", options: Options | None = None) -> JobSpec:
-    return resolve([str(source) for source in sources], (to,), options or Options(), local_setup().plan)
+    return resolve([str(source) for source in sources], (to,), options or Options(), local_launch().plan)
 
 
 def members(made: JobSpec) -> list[tuple[str, str]]:

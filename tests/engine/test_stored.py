@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tradewind.catalog.load import load_catalog
-from tradewind.engine.overlay import plan_gateways
+from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch
+from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.replan import PlanRequest
 from tradewind.engine.request import Options
-from tradewind.engine.setup import Setup, local_setup, planned_setup
 from tradewind.engine.stored import (
     PROPOSAL_S_MAX,
     KeptProposal,
@@ -52,17 +52,17 @@ def store(tmp_path: Path) -> ProposalStore:
     return ProposalStore(Database(str(tmp_path)))
 
 
-def kept(setup: Setup) -> KeptProposal:
+def kept(launch: LaunchSpec) -> KeptProposal:
     options = Options(recursive=True)
     request = KeptRequest(
         ("/a",), ("s3://b/",), options, "cp", None, None, None, Deadline(5.0), 1.0, None, None, replan=True
     )
-    return KeptProposal(request, replace(options, max_cost_usd=0.5), setup, 10**9, 3, ("a note",))
+    return KeptProposal(request, replace(options, max_cost_usd=0.5), launch, 10**9, 3, ("a note",))
 
 
-def planned(plan: Plan, catalog: Catalog) -> Setup:
+def planned(plan: Plan, catalog: Catalog) -> LaunchSpec:
     question = PlanRequest(catalog, SOURCE, SINK, Deadline(5.0), LIMITS, 1 << 24, 1.0, None, 7)
-    return planned_setup(plan, {"kind": "sky", "sky": "/x"}, ceiling_usd=1.0, plan_request=question, replan=True)
+    return planned_launch(plan, {"kind": "sky", "sky": "/x"}, ceiling_usd=1.0, plan_request=question, replan=True)
 
 
 def test_a_plan_is_kept_whole(plan: Plan) -> None:
@@ -76,7 +76,7 @@ def test_a_plan_is_kept_whole(plan: Plan) -> None:
 
 
 def test_a_proposal_is_read_by_another_process(store: ProposalStore, plan: Plan, catalog: Catalog) -> None:
-    made = {"one": kept(planned(plan, catalog)), "two": kept(planned(plan, catalog)), "local": kept(local_setup())}
+    made = {"one": kept(planned(plan, catalog)), "two": kept(planned(plan, catalog)), "local": kept(local_launch())}
     for proposal_id, proposal in made.items():
         store.save(proposal_id, proposal)
     other = ProposalStore(Database(store._database.state_dir))
@@ -84,36 +84,36 @@ def test_a_proposal_is_read_by_another_process(store: ProposalStore, plan: Plan,
         assert other.load(proposal_id) == proposal
     assert store._database.rows("SELECT count(*) FROM catalogs") == [(1,)], "two have the same"
     store._database.write("UPDATE proposals SET expires_unix_ms = 1")
-    store.save("last", kept(local_setup()))
+    store.save("last", kept(local_launch()))
     assert store._database.rows("SELECT count(*) FROM catalogs") == [(0,)]
 
 
 def test_a_proposal_is_refused_once_it_was_started_or_has_expired(store: ProposalStore) -> None:
     with pytest.raises(UsageError, match="no proposal p-1"):
         store.load("p-1")
-    store.save("p-1", kept(local_setup()))
+    store.save("p-1", kept(local_launch()))
     assert PROPOSAL_S_MAX > 0
     store._database.write("UPDATE proposals SET expires_unix_ms = 1")
     with pytest.raises(UsageError, match="p-1 has expired"):
         store.load("p-1")
-    store.save("p-2", kept(local_setup()))
+    store.save("p-2", kept(local_launch()))
     with pytest.raises(UsageError, match="no proposal p-1"):
         store.load("p-1")
     store._database.write("UPDATE proposals SET job = 'a-job'")
     with pytest.raises(UsageError, match="was started as job a-job"):
         store.load("p-2")
-    assert store.setup_of("a-job") == local_setup()
-    assert store.setup_of("another") is None
+    assert store.launch_of("a-job") == local_launch()
+    assert store.launch_of("another") is None
 
 
-@pytest.mark.parametrize("document", ["{}", "[]", "not JSON", '{"setup": 1}', '{"setup": {"plan_request": {}}}'])
+@pytest.mark.parametrize("document", ["{}", "[]", "not JSON", '{"launch": 1}', '{"launch": {"plan_request": {}}}'])
 def test_a_proposal_that_cannot_be_read_says_so(store: ProposalStore, document: str) -> None:
-    store.save("p-1", kept(local_setup()))
+    store.save("p-1", kept(local_launch()))
     store._database.write("UPDATE proposals SET document = ?", (document,))
     with pytest.raises(UsageError, match="p-1 is unreadable"):
         store.load("p-1")
     store._database.write("UPDATE proposals SET job = 'a-job'")
-    assert store.setup_of("a-job") is None
+    assert store.launch_of("a-job") is None
 
 
 def test_prices_that_a_plan_uses_are_compared_and_no_others(plan: Plan, catalog: Catalog) -> None:

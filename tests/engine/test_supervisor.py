@@ -224,7 +224,7 @@ def test_every_job_ends_as_it_should_whatever_is_lost(block: int) -> None:
             gaps = [later - earlier for earlier, later in itertools.pairwise(drains)]
             assert all(DRAIN_AGAIN_S <= gap <= DRAIN_AGAIN_S + TICK_S for gap in gaps), what
         if world.asked_s is not None and not drains:
-            assert world.actions[-1][0] <= world.asked_s + RESTART_END_S + 80, f"{what}: the wish to stop was lost"
+            assert world.actions[-1][0] <= world.asked_s + RESTART_END_S + 80, f"{what}: the request to stop was lost"
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -65,8 +65,8 @@ def test_a_question_is_answered_within_its_work(monkeypatch: pytest.MonkeyPatch,
 
 def test_what_is_not_proven_says_by_how_much() -> None:
     """3 MB as fast as can be: nearly all of the cost is whole machines that boot, the hardest question there is."""
-    hasty = replace(transfer_of(0.003), settings=SolverSettings(work_max=WORK_MAX / 10))
-    plan = solve_overlay(hasty, Fastest())
+    limited = replace(transfer_of(0.003), settings=SolverSettings(work_max=WORK_MAX / 10))
+    plan = solve_overlay(limited, Fastest())
     assert plan.gap > PROVEN
     document = plan_document(plan)
     assert (document["status"], document["gap"]) == ("feasible", plan.gap)

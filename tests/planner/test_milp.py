@@ -101,8 +101,8 @@ def test_a_plan_whose_searches_all_stall_holds_and_says_its_gap(monkeypatch: pyt
     monkeypatch.setattr(solver, "CHILD_COLUMNS_MIN", 0)
     monkeypatch.setattr(milp, "PROGRAM", STALL.replace("serve_child", "stall"))
     transfer = distribution()
-    hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=0.2, work_max=20_000.0))
-    plan = checked(hasty, MinThroughput(2.0))
+    limited = replace(transfer, settings=replace(transfer.settings, time_limit_s=0.2, work_max=20_000.0))
+    plan = checked(limited, MinThroughput(2.0))
     assert plan.cost.total_usd * (1 - plan.gap) <= best.cost.total_usd * (1 + 1e-6)
     assert best.cost.total_usd * (1 - best.gap) <= plan.cost.total_usd * (1 + 1e-6)
 

@@ -125,14 +125,14 @@ def test_one_that_crashed_is_not_up_and_can_be_again(up: Type) -> None:
     assert select.select([end], [], [], 60)[0]
     os.close(end)
     for action in ("status", "down"):
-        told = up(action)
-        assert (told.returncode, told.stderr.splitlines()[0]) == (1, "error: the sky of sky.json is not up")
+        said = up(action)
+        assert (said.returncode, said.stderr.splitlines()[0]) == (1, "error: the sky of sky.json is not up")
     assert up("up").returncode == 0
     assert up("status").returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "said"),
     [
         ((), "unknown change ''"),
         (("links", "a-1", "b-1", "up"), "unknown change 'links'"),
@@ -146,10 +146,10 @@ def test_one_that_crashed_is_not_up_and_can_be_again(up: Type) -> None:
         (("freeze",), "needs one machine"),
     ],
 )
-def test_mistakes_in_changes_are_usage_errors(up: Type, words: tuple[str, ...], told: str) -> None:
+def test_mistakes_in_changes_are_usage_errors(up: Type, words: tuple[str, ...], said: str) -> None:
     done = up("set", *words)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert said in done.stderr
 
 
 def test_a_bad_file_is_a_usage_error(typed: Type, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from testbed.drive import Command
 from testbed.sky import valid
 from tests.sky.world import OPTIONS, RELAY, SINK, SOURCE, differences, write_files, write_world
 from tradewind.catalog.load import load_catalog
-from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways
+from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways
 from tradewind.engine.topology import topology_document, topology_from_document
 from tradewind.fleet.sky_catalog import data_per_wire, sky_catalog
 from tradewind.model.goal import MaxCost

@@ -16,11 +16,11 @@ from tradewind.catalog.load import load_catalog
 from tradewind.cli.demo_sample import SampleFiles, affordable_bytes, choose_sample, require_same, trees_of
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.client import Client
-from tradewind.engine.overlay import chunk_bytes_for, pace_bytes_per_s, plan_beside_direct, with_room_for
+from tradewind.engine.launch_spec import planned_launch
+from tradewind.engine.provisioning import chunk_bytes_for, pace_bytes_per_s, plan_beside_direct, with_memory_for
 from tradewind.engine.report import proof_words
 from tradewind.engine.request import Options
 from tradewind.engine.running import RunningJob
-from tradewind.engine.setup import planned_setup
 from tradewind.errors import JobFailed, TradewindError
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.fleet.sky_world import sky_world
@@ -141,7 +141,7 @@ def _started(
     try:
         for name, plan, sky in zip(("direct", "overlay"), plans, skies, strict=True):
             chunk_bytes = chunk_bytes_for(plan, SCALE, MIN_FILE_CHUNK_BYTES)
-            roomy = with_room_for(plan, chunk_bytes)
+            roomy = with_memory_for(plan, chunk_bytes)
             options = Options(
                 recursive=True,
                 files_from=str(place / "files"),
@@ -149,9 +149,9 @@ def _started(
                 chunk_bytes=chunk_bytes,
                 limit_bytes_per_s=pace_bytes_per_s(plan),
             )
-            setup = planned_setup(roomy, {"kind": "sky", "sky": str(sky.folder)})
+            launch = planned_launch(roomy, {"kind": "sky", "sky": str(sky.folder)})
             copy = place / "copy" / name
-            job = client.start("/", f"{copy}/", options, setup=setup, verb="demo")
+            job = client.start("/", f"{copy}/", options, launch=launch, verb="demo")
             racers.append(Racer(name, plan, job, sky, copy))
         yield racers
     except BaseException:

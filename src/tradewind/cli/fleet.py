@@ -138,8 +138,8 @@ def _down(args: Namespace, journal: FleetJournal, records: list[FleetRecord]) ->
 
 def _note_end(args: Namespace, record: FleetRecord) -> None:
     """Charge the job of a fleet for its machines until now. An owner that lives does this itself."""
+    from tradewind.engine.gateways import job_of
     from tradewind.engine.jobs import JobStore
-    from tradewind.engine.launch import job_of
     from tradewind.engine.ledger import LedgerBook
 
     job_id = job_of(record)

@@ -23,7 +23,7 @@ from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection
 from tradewind.model.units import format_bytes, format_count
 
-#: After a second wish to stop all processes are killed at once; what is written down of them is removed within so long,
+#: After a second request to stop, all processes are killed at once; their records are removed within so long,
 #: or left for `fleet down`.
 LEAVE_S = 3.0
 #: A line about a signal that cannot be written within so long is not waited for.
@@ -44,11 +44,11 @@ class Follower(StopHandlers):
         #: Set by the handler, which does nothing else once there is a job.
         self._asked = False
         #: Set by the thread of the signals.
-        self._wishes = 0
+        self._interrupts = 0
         self._signals: SignalThread | None = None
 
     def __enter__(self) -> Follower:
-        self._signals = SignalThread(self._wished)
+        self._signals = SignalThread(self._interrupted)
         for number in STOPPING:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # The user wants the job to outlive the terminal: nohup.
@@ -77,7 +77,7 @@ class Follower(StopHandlers):
         `begun` is called when all has been said that there is to say before the start.
         """
         self._job = job
-        if self._wishes or self._asked:
+        if self._interrupts or self._asked:
             job.drain()
         if self._json:
             print(json.dumps({"event": "started", "job_id": job.id}), flush=True)
@@ -148,11 +148,11 @@ class Follower(StopHandlers):
         if first and self._job is None:
             raise KeyboardInterrupt
 
-    def _wished(self, wishes: int) -> None:
+    def _interrupted(self, count: int) -> None:
         """In the thread of the signals: the main thread may hold any lock, or be stuck in a write."""
-        self._wishes = wishes  # Before the job is looked at: `run` does it the other way round.
+        self._interrupts = count  # Before the job is looked at: `run` does it the other way round.
         job = self._job
-        if wishes > 1:
+        if count > 1:
             self._leave(job)
         elif job is not None:
             job.drain()
@@ -174,7 +174,7 @@ class Follower(StopHandlers):
 def _say(text: str) -> None:
     """Write to standard error, past the stream object, which may be in the middle of a write, and without waiting long.
 
-    Who reads it may have stopped: a full pipe must not hold up the next wish.
+    Who reads it may have stopped: a full pipe must not hold up the next request.
     """
 
     def write() -> None:

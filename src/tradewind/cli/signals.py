@@ -20,8 +20,8 @@ from tradewind.errors import TransferError
 #: Each asks to stop: Ctrl-C, `kill`, the end of the terminal or of the ssh session.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
-#: Signals this close together are one wish to stop: `timeout` and terminals send to the process and to its group.
-ONE_WISH_S = 0.3
+#: Signals this close together are one request to stop: `timeout` and terminals send to the process and to its group.
+ONE_REQUEST_S = 0.3
 #: The first unwinds; a closed terminal often sends a second at once, which must not stop the unwinding.
 SIGNALS_UNTIL_EXIT = 3
 
@@ -44,14 +44,14 @@ class StopHandlers:
 
 
 class SignalThread:
-    """Calls `wished(n)` in its own thread for the n-th request to stop. Only for the main thread.
+    """Calls `requested(n)` in its own thread for the n-th request to stop. Only for the main thread.
 
     The kernel's signal is written to a pipe in C at once (`signal.set_wakeup_fd`), so the thread receives it even if
     the main thread is in a system call or waits for a lock.
     """
 
-    def __init__(self, wished: Callable[[int], None]) -> None:
-        self._wished = wished
+    def __init__(self, requested: Callable[[int], None]) -> None:
+        self._requested = requested
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         self._before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -59,7 +59,7 @@ class SignalThread:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, after the wish that it is busy with."""
+        """End the thread, after the request that it is busy with."""
         signal.set_wakeup_fd(self._before)
         os.write(self._write, b"\0")
         self._thread.join()
@@ -67,13 +67,13 @@ class SignalThread:
         os.close(self._write)
 
     def _wait(self) -> None:
-        wishes, last_s = 0, 0.0
+        requests, last_s = 0, 0.0
         while (number := os.read(self._read, 1)[0]) != 0:
             now_s = time.monotonic()
-            if number not in STOPPING or (wishes and now_s - last_s < ONE_WISH_S):
+            if number not in STOPPING or (requests and now_s - last_s < ONE_REQUEST_S):
                 continue
-            wishes, last_s = wishes + 1, now_s
-            self._wished(wishes)
+            requests, last_s = requests + 1, now_s
+            self._requested(requests)
 
 
 class Interrupts(StopHandlers):

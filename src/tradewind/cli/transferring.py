@@ -244,13 +244,13 @@ def _unfinished(client: Client, args: Namespace) -> str | None:
 
 def explain(args: Namespace, options: Options) -> NoReturn:
     """Says why a key is taken or left and, for sync, how the destinations compare. Ends here. Raises UsageError."""
+    from tradewind.engine.launch_spec import local_launch
     from tradewind.engine.request import resolve
-    from tradewind.engine.setup import local_setup
     from tradewind.gateway.binary import find_gateway
     from tradewind.gateway.task import become_task
     from tradewind.model.document import to_document
 
-    job = resolve(args.sources, tuple(args.destinations), options, local_setup().plan)
+    job = resolve(args.sources, tuple(args.destinations), options, local_launch().plan)
     become_task(
         args.gateway or find_gateway(),
         {

@@ -20,9 +20,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from tradewind.engine.compile import RunSettings, compile_programs, push_order
-from tradewind.engine.launch import JobGateways
+from tradewind.engine.gateways import JobGateways
+from tradewind.engine.launch_spec import plan_prices
 from tradewind.engine.ledger import JobLedger
-from tradewind.engine.rates import RateMonitor, Shortfall
+from tradewind.engine.rates import RateMonitor, SlowRoutes
 from tradewind.engine.replan import (
     PlanRequest,
     RegionPair,
@@ -35,7 +36,6 @@ from tradewind.engine.replan import (
     unreachable,
     with_names,
 )
-from tradewind.engine.setup import plan_prices
 from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, TradewindError
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.document import to_document
@@ -78,7 +78,7 @@ class _Retired:
 
 
 class Adaptation:
-    """Adaptation of one transfer. `replan` says whether the plan may be changed; without it a shortfall is only
+    """Adaptation of one transfer. `replan` says whether the plan may be changed; without it slow routes are only
     reported, once.
     """
 
@@ -137,12 +137,12 @@ class Adaptation:
         self._follow(0.0)
 
     def stop(self) -> None:
-        """Lets no change begin any more, and takes back one that is under way. Returns at once."""
+        """Lets no change begin any more, and takes back one that is in progress. Returns at once."""
         with self._adopting:
             self._ended = True
 
     def end(self) -> None:
-        """As `stop`, and waits for a change that is under way."""
+        """As `stop`, and waits for a change that is in progress."""
         self.stop()
         if self._thread is not None:
             self._thread.join()
@@ -250,12 +250,12 @@ class Adaptation:
         self._thread = threading.Thread(target=guarded, name="replanning", daemon=True)
         self._thread.start()
 
-    def _notify_once(self, seen: Shortfall, what_then: str) -> None:
+    def _notify_once(self, seen: SlowRoutes, what_then: str) -> None:
         if not self._notified.issuperset(seen.under):
             self._notified.update(seen.under)
             self._notices.put(f"{_words(self.plan, seen)}: {what_then}")
 
-    def _revise_and_change(self, seen: Shortfall, progress: Mapping[str, Any]) -> None:
+    def _revise_and_change(self, seen: SlowRoutes, progress: Mapping[str, Any]) -> None:
         places = {gateway.name: Region.parse(gateway.region) for gateway in self.plan.gateways}
         living = self._gateways.living()
         dead = unreachable(self.plan, seen, living)
@@ -427,7 +427,7 @@ def _joined(plan: Plan, other: Plan, *, without: Collection[str]) -> Plan:
     return replace(plan, gateways=tuple(gateways.values()), hops=hops, routes=routes)
 
 
-def _words(plan: Plan, seen: Shortfall) -> str:
+def _words(plan: Plan, seen: SlowRoutes) -> str:
     """Which route falls short most, and by how much."""
     worst = seen.under[0]
     places = {gateway.name: gateway.region for gateway in plan.gateways}

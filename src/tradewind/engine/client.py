@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.compile import RunSettings, compile_programs
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
+from tradewind.engine.gateways import JobGateways, end_abandoned, has_fleet
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
-from tradewind.engine.launch import JobGateways, end_abandoned, has_fleet
+from tradewind.engine.launch_spec import LaunchSpec, local_launch, stored_launch, topology_launch
 from tradewind.engine.learning import EMULATED
 from tradewind.engine.ledger import JobLedger, LedgerBook
 from tradewind.engine.own_files import refuse_own_files
@@ -34,7 +35,6 @@ from tradewind.engine.running import (
     kill_unclosed,
     stopped_error,
 )
-from tradewind.engine.setup import Setup, local_setup, stored_setup, topology_setup
 from tradewind.engine.sources import keep_list, opened_list
 from tradewind.engine.stored import ProposalStore, plan_document, plan_from_document
 from tradewind.engine.topology import plan_of, topology_document
@@ -134,7 +134,7 @@ class Client:
         options: Options | None = None,
         *,
         topology: str | None = None,
-        setup: Setup | None = None,
+        launch: LaunchSpec | None = None,
         verb: str = "cp",
         argv: Sequence[str] = (),
         keep_logs: bool = False,
@@ -147,9 +147,9 @@ class Client:
         options = options or Options()
         sources, destinations = _texts(source), _texts(destination)
         self.check_filter(options.filter)
-        if setup is None:
-            setup = local_setup() if topology is None else topology_setup(topology)
-        spec = resolve(sources, destinations, options, setup.plan)
+        if launch is None:
+            launch = local_launch() if topology is None else topology_launch(topology)
+        spec = resolve(sources, destinations, options, launch.plan)
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
         settings = {
@@ -173,15 +173,15 @@ class Client:
                         "destinations": [shown(destination) for destination in destinations],
                         "argv": list(argv),
                         "settings": settings,
-                        "provider": dict(setup.provider),
-                        "ceiling": None if setup.ceiling_usd is None else {"usd": setup.ceiling_usd},
+                        "provider": dict(launch.provider),
+                        "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
                     }
-                    plan = plan_document(setup.plan)
-                    self.store.create(job_id, spec, request, setup.document, plan=plan, proposal=proposal)
+                    plan = plan_document(launch.plan)
+                    self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
                     self.store.prune()
-                overlay = setup.plan.overlay
-                ledger = Ledger(setup.prices, None if overlay is None else overlay.cost.total_usd)
-                return self._launch(job_id, spec, setup, settings, ledger, lock, folder=folder, keep_logs=keep_logs)
+                overlay = launch.plan.overlay
+                ledger = Ledger(launch.prices, None if overlay is None else overlay.cost.total_usd)
+                return self._launch(job_id, spec, launch, settings, ledger, lock, folder=folder, keep_logs=keep_logs)
             except BaseException as error:
                 if lock is not None:
                     lock.release()
@@ -251,19 +251,19 @@ class Client:
                 hint=f"it has cost {format_usd(spent_usd)} of {format_usd(ceiling_usd)}; copied objects stay",
                 job_id=job_id,
             )
-        setup = stored_setup(
+        launch = stored_launch(
             document["topology"],
             provider or document.get("provider"),
             ceiling_usd,
             plan=self.plan(record, latest=True),
-            proposed=ProposalStore(self.store.database).setup_of(job_id),
+            proposed=ProposalStore(self.store.database).launch_of(job_id),
         )
         self.store.reopen(job_id)
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
         earlier_s = max(0.0, now_s - record.created_unix_ms / 1000)
         return self._launch(
-            job_id, spec, setup, settings, ended, lock, folder=folder, keep_logs=keep_logs, earlier_s=earlier_s
+            job_id, spec, launch, settings, ended, lock, folder=folder, keep_logs=keep_logs, earlier_s=earlier_s
         )
 
     def ledger(self, record: JobRecord) -> Ledger:
@@ -383,7 +383,7 @@ class Client:
         self,
         job_id: str,
         spec: JobSpec,
-        setup: Setup,
+        launch: LaunchSpec,
         settings: Mapping[str, Any],
         counted: Ledger,
         lock: FileLock,
@@ -398,34 +398,34 @@ class Client:
         ledger = JobLedger(
             counted,
             None if spec.state_dir is None else self.book(job_id),
-            usd_max=setup.ceiling_usd,
+            usd_max=launch.ceiling_usd,
             destinations=len(spec.targets),
             chunk_bytes=spec.chunk_bytes,
             moves=spec.delete_source,
             compares=spec.compare is not None or spec.delete is not None,
         )
-        adaptation = self._adaptation(job_id, spec, setup, ledger, earlier_s)
+        adaptation = self._adaptation(job_id, spec, launch, ledger, earlier_s)
         events = None if spec.state_dir is None else EventStore(self.store.database, job_id, folder)
         log = EventLog(store=events)
 
         def deploy(spec: JobSpec, plan: Plan) -> JobGateways:
             ledger.begin_run()
             room_s = ledger.room_s(plan)
-            ready_s = min(setup.settings.ready_s, room_s)
-            lease_s = math.ceil(min(setup.settings.lease_s, max(room_s - STOP_S, ready_s, LEASE_S_MIN)))
+            ready_s = min(launch.settings.ready_s, room_s)
+            lease_s = math.ceil(min(launch.settings.lease_s, max(room_s - STOP_S, ready_s, LEASE_S_MIN)))
             try:
                 gateways = JobGateways(
                     self.gateway,
                     plan,
                     folder,
                     self.store.state_dir,
-                    setup.provider,
-                    replace(setup.settings, ready_s=ready_s, lease_s=lease_s),
+                    launch.provider,
+                    replace(launch.settings, ready_s=ready_s, lease_s=lease_s),
                     report=log.notice,
                     meter=ledger,
                 )
             except GatewayError as error:
-                if room_s < setup.settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
+                if room_s < launch.settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
                     raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
                 raise
             if spec.state_dir is not None and self.store.is_to_stop(job_id):
@@ -447,7 +447,7 @@ class Client:
 
         def deploy_first() -> tuple[JobGateways, JobSpec, Plan]:
             """Deploy; where regions refuse machines, plan without these."""
-            first_spec, plan = spec, setup.plan
+            first_spec, plan = spec, launch.plan
             for _ in range(LAUNCH_PLANS_MAX - 1):
                 try:
                     return deploy(first_spec, plan), first_spec, plan
@@ -460,7 +460,7 @@ class Client:
 
         # Without a journal there is nothing to go on from.
         restart = None if spec.state_dir is None else deploy_again
-        catalog_folder = None if setup.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
+        catalog_folder = None if launch.provider["kind"] in EMULATED else Path(self.store.state_dir) / "catalog"
         try:
             gateways, spec, plan = deploy_first()
         except BaseException as error:
@@ -493,10 +493,10 @@ class Client:
             raise
 
     def _adaptation(
-        self, job_id: str, spec: JobSpec, setup: Setup, ledger: JobLedger, earlier_s: float
+        self, job_id: str, spec: JobSpec, launch: LaunchSpec, ledger: JobLedger, earlier_s: float
     ) -> Adaptation | None:
         """Return the adaptation that watches a planned job, and changes its plan if that is allowed."""
-        if setup.plan_request is None:
+        if launch.plan_request is None:
             return None
         from tradewind.engine.adapt import Adaptation
 
@@ -505,10 +505,10 @@ class Client:
                 self.store.add_plan(job_id, spec, topology_document(plan), plan_document(plan))
 
         return Adaptation(
-            setup.plan_request,
-            setup.plan,
+            launch.plan_request,
+            launch.plan,
             spec,
-            replan=setup.replan,
+            replan=launch.replan,
             on_change=changed,
             ledger=ledger,
             earlier_s=earlier_s,

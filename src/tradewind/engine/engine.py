@@ -177,13 +177,13 @@ class Engine:
             )
         self._open.discard(proposal.id)
         request, is_dry = proposal.request, proposal.options.dry_run
-        if proposal.setup.plan_request is not None and proposal.id not in self._kept and not is_dry:
+        if proposal.launch.plan_request is not None and proposal.id not in self._kept and not is_dry:
             self._keep(proposal)  # A resumed job asks the planner again.
         running = self.client.start(
             request.source,
             request.destination,
             proposal.options,
-            setup=proposal.setup,
+            launch=proposal.launch,
             verb=request.verb,
             argv=argv,
             keep_logs=keep_logs,

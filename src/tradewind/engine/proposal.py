@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tradewind.engine.client import Client, UrlOrPath
+from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch, single_launch, topology_launch
 from tradewind.engine.request import Options, Via
-from tradewind.engine.setup import Setup, local_setup, planned_setup, single_setup, topology_setup
 from tradewind.engine.skies import provider_up, regions_of_sky, sky_of
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.engine.stored import KeptProposal, KeptRequest, ProposalStore, changed_prices
@@ -82,7 +82,7 @@ class Proposal:
     request: Request
     plan: Plan
     options: Options
-    setup: Setup = field(repr=False)
+    launch: LaunchSpec = field(repr=False)
     volume_bytes: int | None = None
     objects: int | None = None
     notes: tuple[str, ...] = ()
@@ -148,9 +148,9 @@ def _local(request: Request, note: str | None = None) -> Proposal:
     """This machine, or the gateways of a topology file on it."""
     if request.replan and note is None:
         raise UsageError("--replan goes with --via sky")
-    setup = local_setup() if request.topology is None else topology_setup(request.topology)
+    launch = local_launch() if request.topology is None else topology_launch(request.topology)
     notes = () if note is None else (note,)
-    return Proposal(_new_id(), request, setup.plan, request.options, setup, notes=notes)
+    return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=notes)
 
 
 def _why_local(request: Request) -> str | None:
@@ -173,7 +173,7 @@ def _why_local(request: Request) -> str | None:
 
 
 def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, Region]) -> Proposal:
-    from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways, with_room_for
+    from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
     from tradewind.engine.replan import PlanRequest
     from tradewind.planner.network import PlanningLimits
     from tradewind.sky.file import read_sky_file
@@ -181,9 +181,9 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     assert request.sky is not None
     options = request.options
     provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(request.sky)}
-    single = single_setup(str(regions[0]), provider)
+    single = single_launch(str(regions[0]), provider)
     counted = client.start(
-        request.source, request.destination, replace(options, dry_run=True), setup=single, verb=request.verb
+        request.source, request.destination, replace(options, dry_run=True), launch=single, verb=request.verb
     ).wait()
     volume_bytes, objects = counted.progress.bytes_total, counted.progress.objects_total
     volume_gb = volume_bytes / 1e9
@@ -199,7 +199,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     if options.dry_run:
         return replace(made, plan=plan)
     options = replace(options, chunk_bytes=_chunk_bytes(request, plan, network.scale))
-    plan = with_room_for(plan, options.chunk_bytes)
+    plan = with_memory_for(plan, options.chunk_bytes)
     plan_request = PlanRequest(
         catalog,
         *regions,
@@ -215,8 +215,8 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
         options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
     egress_usd = _egress_ceiling_usd(plan, ceiling_usd)
     options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=_mean_usd_per_gb(plan, ceiling_usd, volume_gb))
-    setup = planned_setup(plan, provider, ceiling_usd=ceiling_usd, plan_request=plan_request, replan=request.replan)
-    return replace(made, plan=plan, options=options, setup=setup)
+    launch = planned_launch(plan, provider, ceiling_usd=ceiling_usd, plan_request=plan_request, replan=request.replan)
+    return replace(made, plan=plan, options=options, launch=launch)
 
 
 def kept_proposal(proposal: Proposal) -> KeptProposal:
@@ -233,7 +233,7 @@ def kept_proposal(proposal: Proposal) -> KeptProposal:
         }
     )
     options = _with_paths(proposal.options)
-    return KeptProposal(kept, options, proposal.setup, proposal.volume_bytes, proposal.objects, proposal.notes)
+    return KeptProposal(kept, options, proposal.launch, proposal.volume_bytes, proposal.objects, proposal.notes)
 
 
 def proposal_again(client: Client, proposal_id: str) -> Proposal:
@@ -248,22 +248,22 @@ def proposal_again(client: Client, proposal_id: str) -> Proposal:
             f"proposal {proposal_id} reads names from standard input, which only the process that made it has",
             hint="write the names to a file",
         )
-    setup = kept.setup
-    if setup.plan_request is not None and request.sky is not None:
+    launch = kept.launch
+    if launch.plan_request is not None and request.sky is not None:
         now = _catalog_of_sky(client, request.sky)
-        if changed := changed_prices(setup.plan, setup.plan_request.catalog, now):
+        if changed := changed_prices(launch.plan, launch.plan_request.catalog, now):
             raise UsageError(
                 f"proposal {proposal_id} has prices that changed since: {', '.join(changed)}", hint="propose again"
             )
     with ExitStack() as stack:
-        provider = stack.enter_context(provider_up(setup.provider, client.store.state_dir))
-        setup = replace(setup, provider=provider or setup.provider)
+        provider = stack.enter_context(provider_up(launch.provider, client.store.state_dir))
+        launch = replace(launch, provider=provider or launch.provider)
         return Proposal(
             proposal_id,
             request,
-            setup.plan,
+            launch.plan,
             kept.options,
-            setup,
+            launch,
             kept.volume_bytes,
             kept.objects,
             kept.notes,
@@ -338,7 +338,7 @@ def _mean_usd_per_gb(plan: Plan, ceiling_usd: float | None, volume_gb: float) ->
     What is lost with a dead machine is sent again, so a plan that costs much less than the ceiling must not stop at its
     own price. The last parts of the ceiling stay with the supervisor, which looks ahead.
     """
-    from tradewind.engine.overlay import RETRY_RESERVE
+    from tradewind.engine.provisioning import RETRY_RESERVE
     from tradewind.engine.replan import ceiling_usd_per_gb
 
     if ceiling_usd is None or plan.mean_usd_per_gb == 0:
@@ -349,7 +349,7 @@ def _mean_usd_per_gb(plan: Plan, ceiling_usd: float | None, volume_gb: float) ->
 
 def _chunk_bytes(request: Request, plan: Plan, scale: float) -> int:
     """Return a chunk size for the plan and the destination's store; a requested size is kept."""
-    from tradewind.engine.overlay import chunk_bytes_for
+    from tradewind.engine.provisioning import chunk_bytes_for
 
     if request.options.chunk_bytes != DEFAULT_CHUNK_BYTES:
         return request.options.chunk_bytes

@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.model.plan import Plan, PlannedRoute
 
-__all__ = ["GRACE_S", "REMAINING_S_MIN", "SPAN_S", "TOTAL_PART", "UNDER_PART", "UNDER_S", "RateMonitor", "Shortfall"]
+__all__ = ["GRACE_S", "REMAINING_S_MIN", "SPAN_S", "TOTAL_PART", "UNDER_PART", "UNDER_S", "RateMonitor", "SlowRoutes"]
 
 #: Rates are those of so many seconds, and of at least so many chunks of the slowest route.
 SPAN_S = 4.0
@@ -27,7 +27,7 @@ REMAINING_S_MIN = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shortfall:
+class SlowRoutes:
     """A plan whose routes are too slow. Rates in Gbit/s of data, over some seconds; routes by their gateways."""
 
     carried_gbps: Mapping[tuple[str, ...], float]
@@ -68,8 +68,8 @@ class RateMonitor:
         self._seen: deque[tuple[float, dict[int, int]]] = deque()
         self._under_since_s: dict[tuple[str, ...], float] = {}
 
-    def see(self, progress: Mapping[str, Any]) -> Shortfall | None:
-        """One progress document; the shortfall as long as there is one."""
+    def see(self, progress: Mapping[str, Any]) -> SlowRoutes | None:
+        """Return the slow routes by one progress document; None while there are none."""
         now_s = float(progress["elapsed_s"])
         hops = {hop["id"]: hop for hop in progress["hops"]}
         self._seen.append((now_s, {number: hops[number]["bytes"] for number in self._routes if number in hops}))
@@ -99,7 +99,7 @@ class RateMonitor:
         up = {route.nodes: hops[number]["up"] for number, route in self._routes.items() if number in hops}
         # One that the lead does not know yet is not down.
         down = frozenset(route for route in clear if not up.get(route, True))
-        return Shortfall(carried, dict(self._planned), tuple(clear), down)
+        return SlowRoutes(carried, dict(self._planned), tuple(clear), down)
 
     def _rates(self) -> dict[tuple[str, ...], float] | None:
         """Over what was seen; None while that is too short."""

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from tradewind.engine.overlay import pace_bytes_per_s, plan_gateways, with_room_for
-from tradewind.engine.rates import Shortfall
+from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
+from tradewind.engine.rates import SlowRoutes
 from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, Goal, MaxCost
@@ -93,7 +93,7 @@ class RevisedPlan:
     limit_bytes_per_s: int | None
 
 
-def observed_links(catalog: Catalog, plan: Plan, seen: Shortfall) -> dict[RegionPair, float]:
+def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes) -> dict[RegionPair, float]:
     """What each link that is to blame carries between one pair of machines at full connections [Gbit/s].
 
     To blame are the hops of a route under its promise, but not those that a route which keeps it takes too.
@@ -119,7 +119,7 @@ def observed_links(catalog: Catalog, plan: Plan, seen: Shortfall) -> dict[Region
     return found
 
 
-def unreachable(plan: Plan, seen: Shortfall, living: Collection[str]) -> set[str]:
+def unreachable(plan: Plan, seen: SlowRoutes, living: Collection[str]) -> set[str]:
     """Gateways to do without: those that are gone, and relays that only routes take which do not work at all."""
     gone = {gateway.name for gateway in plan.gateways if gateway.name not in living}
     working = {name for route in plan.routes if route.nodes not in seen.down for name in route.nodes}
@@ -159,7 +159,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     left_s = left_gb * 8 / state.carried_gbps if state.carried_gbps > 0 else float("inf")
     if overlay.time_s > BETTER_PART * left_s:
         return None
-    renamed = with_room_for(_renamed(found, state.dead), plan_request.chunk_bytes)
+    renamed = with_memory_for(_renamed(found, state.dead), plan_request.chunk_bytes)
     pace = pace_bytes_per_s(renamed)
     limit = min((rate for rate in (pace, plan_request.limit_bytes_per_s) if rate is not None), default=None)
     ceiling = None

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
+from tradewind.engine.gateways import JobGateways
 from tradewind.engine.jobs import OBJECTS_BYTES_MAX, OBJECTS_FILE, JobStore, done_line
-from tradewind.engine.launch import JobGateways
 from tradewind.engine.learning import RouteWatch, measurable_hops, record_samples
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.sources import LIST_FILE

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.launch_spec import LaunchSpec
 from tradewind.engine.request import Options, Via
-from tradewind.engine.setup import Setup
 from tradewind.errors import UsageError
 from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
@@ -59,11 +59,11 @@ class KeptRequest:
 
 @dataclass(frozen=True)
 class KeptProposal:
-    """A Proposal, without its plan, which is its setup's."""
+    """A Proposal, without its plan, which its launch has."""
 
     request: KeptRequest
     options: Options
-    setup: Setup
+    launch: LaunchSpec
     volume_bytes: int | None
     objects: int | None
     notes: tuple[str, ...]
@@ -77,7 +77,7 @@ class ProposalStore:
 
     def save(self, proposal_id: str, proposal: KeptProposal) -> None:
         """Keep a proposal for PROPOSAL_S_MAX, and forget older ones that were not started. Raises StateError."""
-        document = _codec(proposal.setup).encode(KeptProposal, proposal)
+        document = _codec(proposal.launch).encode(KeptProposal, proposal)
         digest, catalog = _without_catalog(document)
         now_ms = time.time_ns() // 1_000_000
         with self._database.transaction(durable=False) as connection:
@@ -108,8 +108,8 @@ class ProposalStore:
         except ValueError as error:
             raise UsageError(f"proposal {proposal_id} is unreadable: {error}", hint=hint) from None
 
-    def setup_of(self, job_id: str) -> Setup | None:
-        """Return the setup with which a job was proposed, with its request to the planner.
+    def launch_of(self, job_id: str) -> LaunchSpec | None:
+        """Return how a job was proposed to be launched, with its request to the planner.
 
         None for a job without a proposal, or one that this version cannot read. Raises StateError.
         """
@@ -117,7 +117,7 @@ class ProposalStore:
         if found is None:
             return None
         with suppress(ValueError):
-            return self._kept(found[0]).setup
+            return self._kept(found[0]).launch
         return None
 
     def _kept(self, proposal_id: str) -> KeptProposal:
@@ -131,7 +131,7 @@ class ProposalStore:
             raise ValueError("it was removed")
         document = parse_json(found[0])
         try:
-            request = document["setup"].get("plan_request")
+            request = document["launch"].get("plan_request")
             if request is not None:
                 request["catalog"] = parse_json(zlib.decompress(found[1]))
         except (AttributeError, KeyError, TypeError, zlib.error) as error:
@@ -174,7 +174,7 @@ def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:
 
 def _codec(planned: Any) -> Codec:
     """The codec; with the planner's types, which take time to load, only where there is something of the planner."""
-    if not isinstance(planned, Setup):
+    if not isinstance(planned, LaunchSpec):
         is_planned = planned is not None
     else:
         is_planned = planned.plan_request is not None or planned.plan.overlay is not None
@@ -194,7 +194,7 @@ _codecs: dict[bool, Codec] = {}
 
 def _without_catalog(document: dict[str, Any]) -> tuple[str | None, bytes | None]:
     """Take the catalog out of a proposal's document; return its digest, and it, compressed."""
-    request = document["setup"].get("plan_request")
+    request = document["launch"].get("plan_request")
     if request is None:
         return None, None
     text = json.dumps(request.pop("catalog"), sort_keys=True).encode()

@@ -187,14 +187,14 @@ class Supervisor:
         self._egress_usd = 0.0
         self._mean_usd_per_gb = mean_usd_per_gb
         #: How fast egress grew between the last two reports, when the last one came, and what all that it leaves costs.
-        self._egress_usd_per_s, self._told_at_s, self._left_usd = 0.0, now_s, float("inf")
-        self._told_egress_usd: float | None = None
+        self._egress_usd_per_s, self._reported_at_s, self._left_usd = 0.0, now_s, float("inf")
+        self._reported_egress_usd: float | None = None
         self._first_egress_usd = 0.0
         #: Cost of requests at the last report and at the first one, its growth, and what is left of it.
-        self._told_requests_usd = self._first_requests_usd = 0.0
+        self._reported_requests_usd = self._first_requests_usd = 0.0
         self._requests_usd_per_s, self._left_requests_usd = 0.0, float("inf")
-        #: When the present lead began, as far as is known, and the time that it told last.
-        self._began_s, self._told_s = now_s, 0.0
+        #: When the present lead began, as far as is known, and the time that it reported last.
+        self._began_s, self._reported_s = now_s, 0.0
         self._drain_since_s: float | None = None
         self._drain_asked_s = 0.0
         self._restart_since_s = 0.0
@@ -237,18 +237,18 @@ class Supervisor:
         elapsed_s, egress_usd = float(event.document["elapsed_s"]), float(event.document["cost_usd"])
         self._egress_usd = max(self._egress_usd, egress_usd)
         self._began_s = min(self._began_s, now_s - elapsed_s)
-        if elapsed_s < self._told_s:
+        if elapsed_s < self._reported_s:
             return []  # A later one was here first.
         requests_usd = self._budget.requests_usd
-        if self._told_egress_usd is None:
+        if self._reported_egress_usd is None:
             self._first_egress_usd, self._first_requests_usd = egress_usd, requests_usd
-        elif elapsed_s > self._told_s:
-            lasted_s = elapsed_s - self._told_s
-            self._egress_usd_per_s = max(0.0, egress_usd - self._told_egress_usd) / lasted_s
-            self._requests_usd_per_s = max(0.0, requests_usd - self._told_requests_usd) / lasted_s
-        self._told_requests_usd = requests_usd
+        elif elapsed_s > self._reported_s:
+            lasted_s = elapsed_s - self._reported_s
+            self._egress_usd_per_s = max(0.0, egress_usd - self._reported_egress_usd) / lasted_s
+            self._requests_usd_per_s = max(0.0, requests_usd - self._reported_requests_usd) / lasted_s
+        self._reported_requests_usd = requests_usd
         self._left_requests_usd = self._most_left_requests_usd(event.document)
-        self._told_s, self._told_egress_usd, self._told_at_s = elapsed_s, egress_usd, now_s
+        self._reported_s, self._reported_egress_usd, self._reported_at_s = elapsed_s, egress_usd, now_s
         self._left_usd = self._most_left_usd(event.document)
         return [Publish(event.line, progress=True)]
 
@@ -265,8 +265,8 @@ class Supervisor:
     def _restarted(self, generation: int, now_s: float) -> None:
         if generation == self.generation and self.state == "restarting":
             self.state = "running"
-            self._began_s, self._told_s = now_s, 0.0
-            self._told_egress_usd, self._egress_usd_per_s, self._left_usd = None, 0.0, float("inf")
+            self._began_s, self._reported_s = now_s, 0.0
+            self._reported_egress_usd, self._egress_usd_per_s, self._left_usd = None, 0.0, float("inf")
             self._requests_usd_per_s, self._left_requests_usd = 0.0, float("inf")
             self._drain_asked_s = float("-inf")
 
@@ -307,7 +307,7 @@ class Supervisor:
         usd = self._budget.usd
         if usd == float("inf"):
             return False
-        silent_s = max(0.0, now_s - self._told_at_s)
+        silent_s = max(0.0, now_s - self._reported_at_s)
         more_usd = min(self._egress_usd_per_s * (silent_s + EGRESS_STOP_S), self._left_usd)
         more_usd += min(self._requests_usd_per_s * (silent_s + REQUESTS_STOP_S), self._left_requests_usd)
         return self._budget.spent_usd(self._egress_usd + more_usd, now_s + CEILING_STOP_S) >= usd
@@ -339,7 +339,7 @@ class Supervisor:
             )
             if total > done:
                 part = max(part, (total - done) / (done - earlier) if done > earlier else float("inf"))
-        run_usd = self._told_requests_usd - self._first_requests_usd
+        run_usd = self._reported_requests_usd - self._first_requests_usd
         return run_usd * part if part < float("inf") else part
 
     def _reaches_ceiling(self, now_s: float) -> bool:

@@ -2,7 +2,7 @@
 
 The environment of each process says which machine it is, so that any process of the user finds it without other state.
 Its gateway has a control socket in the folder of its fleet; by this alone it is found from another PID namespace. It
-ends in three ways, each enough: it is told to; its client dies, whose end of the pipe to its standard input it reads;
+ends in three ways, each enough: it is asked to; its client dies, whose end of the pipe to its standard input it reads;
 its lease expires.
 """
 

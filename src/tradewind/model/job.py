@@ -13,7 +13,7 @@ from tradewind.model.store import StoreSpec
 Comparison = Literal["auto", "checksum", "size", "time"]
 VerifyMode = Literal["auto", "read"]
 
-#: Chunk and part size unless told otherwise.
+#: Default chunk and part size.
 DEFAULT_CHUNK_BYTES = 16 << 20
 #: The least chunk size: S3 takes no smaller parts.
 MIN_CHUNK_BYTES = 5 << 20

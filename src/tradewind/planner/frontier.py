@@ -198,8 +198,8 @@ def trace_frontier(
         segment = _single_point(top, demand)
         return Frontier((segment,), 2, demand, formulations.prices)
     work_max = BOOT_CUTOFF_WORK if demand.boot_s > 0.0 else CUTOFF_WORK
-    hasty = replace(settings, work_max=min(settings.work_max, work_max))
-    tracer = _Tracer(formulations, demand, hasty, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
+    limited = replace(settings, work_max=min(settings.work_max, work_max))
+    tracer = _Tracer(formulations, demand, limited, bottom.rate_gbps * (1 - START_BELOW), top.rate_gbps)
     tracer.add(bottom.solution.machines)
     tracer.add(top.solution.machines)
     for machines in known:

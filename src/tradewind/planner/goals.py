@@ -183,8 +183,8 @@ def cheapest_with_boot(
     formulation: Formulation, demand: Demand, settings: SolverSettings, rate_min_gbps: float, rate_max_gbps: float
 ) -> Point | None:
     """Cheapest at at least a rate; ``None`` if the rate is out of reach."""
-    hasty = replace(settings, relaxations_max=RELAXATIONS_MAX)
-    best = _first(formulation, demand, hasty, rate_min_gbps)
+    limited = replace(settings, relaxations_max=RELAXATIONS_MAX)
+    best = _first(formulation, demand, limited, rate_min_gbps)
     if best is None:
         return None
     bounds = RelaxationBounds(formulation, demand, settings)
@@ -204,13 +204,13 @@ def cheapest_with_boot(
             heapq.heappush(windows, (lower_bound, middle, high))
             continue
         subproblem = Subproblem(low, high, usd_per_gbit=usd_per_gbit, boot=boot)
-        found = solve_with_cutoff(formulation, subproblem, hasty, 0.0)
+        found = solve_with_cutoff(formulation, subproblem, limited, 0.0)
         lower_bound = max(lower_bound, (usd_per_gbit + min(0.0, found.bound) / low) * demand.gbit + demand.requests_usd)
         cut = math.sqrt(low * high)
         if found.solution is not None:
             point = cheapest_for_machines(formulation, demand, settings, found.solution, rate_min_gbps)
             if point.cost_usd < best.cost_usd:
-                best = _polished(formulation, demand, hasty, point, rate_min_gbps)
+                best = _polished(formulation, demand, limited, point, rate_min_gbps)
             cut = Point.of(formulation, demand, found.solution).rate_gbps
         if lower_bound >= best.cost_usd * (1 - BOOT_GAP) or high <= low * (1 + WINDOW_MIN):
             proven = min(proven, lower_bound)
@@ -227,15 +227,15 @@ def fastest_within_with_boot(
 ) -> Point | None:
     """Highest rate for at most ``ceiling_usd``; ``None`` if nothing that cheap is found."""
     ceiling = (ceiling_usd - demand.requests_usd) / demand.gbit
-    hasty = replace(settings, relaxations_max=RELAXATIONS_MAX)
-    cheap = _first(formulation, demand, hasty, 0.0)
+    limited = replace(settings, relaxations_max=RELAXATIONS_MAX)
+    cheap = _first(formulation, demand, limited, 0.0)
     if cheap is not None and cheap.cost_usd > ceiling_usd:
         cheap = cheapest_with_boot(formulation, demand, settings, 0.0, RATE_UNBOUNDED_GBPS)
     if cheap is None or cheap.cost_usd > ceiling_usd:
         return None
     best = fastest_for_machines(formulation, demand, settings, cheap.solution, ceiling) or cheap
     bounds = RelaxationBounds(formulation, demand, settings)
-    best = _raise_rate(formulation, demand, hasty, best, ceiling, bounds.rate_max)
+    best = _raise_rate(formulation, demand, limited, best, ceiling, bounds.rate_max)
     windows = [(best.rate_gbps, bounds.rate_max)]
     highest = best.rate_gbps
     while windows and not settings.budget.spent:
@@ -248,7 +248,7 @@ def fastest_within_with_boot(
             middle = math.sqrt(low * high)
             windows += [(low, middle), (middle, high)]
             continue
-        found = solve_with_cutoff(formulation, Subproblem(low, high, usd_per_gbit=ceiling, boot=boot), hasty, 0.0)
+        found = solve_with_cutoff(formulation, Subproblem(low, high, usd_per_gbit=ceiling, boot=boot), limited, 0.0)
         if found.solution is None and found.bound >= 0.0:
             continue
         if found.solution is not None:

@@ -242,8 +242,8 @@ def _solve_around_relaxation(
         small_start = replace(start, flow_gbps=start.flow_gbps[kept])
     found = _solve_with_late_rows(small, subproblem, settings, small_start)
     if found is None or (subproblem.maximise_rate and found.objective <= 0.0 < relaxed.bound):
-        hasty = replace(settings, time_limit_s=min(settings.time_limit_s, FULL_TRY_S))
-        return _bounded(_solve_with_late_rows(formulation, subproblem, hasty, start), relaxed, subproblem, settings)
+        limited = replace(settings, time_limit_s=min(settings.time_limit_s, FULL_TRY_S))
+        return _bounded(_solve_with_late_rows(formulation, subproblem, limited, start), relaxed, subproblem, settings)
     flows = np.zeros(formulation.link_count)
     flows[kept] = found.flow_gbps
     duals = None if found.duals is None else _duals_by_name(formulation, small, found.duals)

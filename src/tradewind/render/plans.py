@@ -270,12 +270,12 @@ def trace(transfer: Transfer, known: UnicastOverlay | MulticastOverlay | None = 
 
     It is nowhere below the plan in ``known``, nor, for one destination, below the direct way and RON's.
     """
-    hasty = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
+    limited = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
     if isinstance(known, MulticastOverlay) or len(transfer.formulation.sinks) > 1:
         trees = [known] if isinstance(known, MulticastOverlay) else []
-        return TransferFrontier(trace_multicast(hasty, solves_max=TREE_FRONTIER_SOLVES_MAX, known=trees), transfer)
+        return TransferFrontier(trace_multicast(limited, solves_max=TREE_FRONTIER_SOLVES_MAX, known=trees), transfer)
     routes = [made for made in (known, direct(transfer), ron(transfer)) if made is not None]
-    return TransferFrontier(trace_transfer(hasty, solves_max=FRONTIER_SOLVES_MAX, known=routes), transfer)
+    return TransferFrontier(trace_transfer(limited, solves_max=FRONTIER_SOLVES_MAX, known=routes), transfer)
 
 
 def _places(transfer: Transfer) -> Mapping[Region, RegionInfo]:

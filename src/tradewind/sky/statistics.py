@@ -10,7 +10,7 @@ from tradewind.errors import SkyInvalid
 
 __all__ = ["LATENESS_MS_MAX", "PathStats", "SkyStats"]
 
-#: Mean lateness beyond which the emulator, not the network it shows, was the limit. Measured: this one figure told
+#: Mean lateness beyond which the emulator, not the network, was the limit. Measured: this one figure separated
 #: every good run from every overloaded one.
 LATENESS_MS_MAX = 1.0
 

@@ -1,8 +1,8 @@
 """Azure Retail Prices API: paged JSON with filter expressions, no credentials.
 
 Machines are ``Virtual Machines`` by ``armSkuName``, egress is the service ``Bandwidth``: to the internet over
-Microsoft's network (``Rtn Preference: MGN``, what a machine uses unless told otherwise), and between regions within or
-beyond a continent.
+Microsoft's network (``Rtn Preference: MGN``, the default of a machine), and between regions within or beyond a
+continent.
 
 https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
 """

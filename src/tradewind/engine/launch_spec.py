@@ -1,4 +1,4 @@
-"""The setup of a job: its plan, how its gateways are started, and by which provider; everything that resuming needs."""
+"""How a job is launched: its plan, its gateways, their provider. It has everything that resuming needs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,23 @@ if TYPE_CHECKING:
     from tradewind.model.catalog import Catalog
     from tradewind.model.overlay import OverlayEdge, UnicastOverlay
 
-__all__ = ["Setup", "local_setup", "plan_prices", "planned_setup", "single_setup", "stored_setup", "topology_setup"]
+__all__ = [
+    "LaunchSpec",
+    "local_launch",
+    "plan_prices",
+    "planned_launch",
+    "single_launch",
+    "stored_launch",
+    "topology_launch",
+]
 
 #: Where the price of a plan by hand comes from.
 BY_HAND_SOURCE = "price of the route in the topology"
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """`document` is the topology as JSON, None for one process that is lead, source and sink."""
+class LaunchSpec:
+    """How to launch a job. `document` is the topology as JSON, None for one process that is lead, source and sink."""
 
     plan: Plan
     document: Mapping[str, Any] | None = None
@@ -37,22 +45,22 @@ class Setup:
     prices: JobPrices = field(default_factory=JobPrices)
     """Prices of machines, egress and requests, if the plan has them."""
     plan_request: PlanRequest | None = None
-    """The question to the planner, if there was one; the plan's rates are then watched."""
+    """The request to the planner, if there was one; the plan's rates are then watched."""
     replan: bool = False
     """True if the planner may be asked again while the job runs, and the routes may be changed."""
 
 
-def local_setup() -> Setup:
-    """This machine, no gateways in between."""
-    return Setup(local_plan())
+def local_launch() -> LaunchSpec:
+    """Return how to launch a job on this machine, without gateways in between."""
+    return LaunchSpec(local_plan())
 
 
-def topology_setup(path: str) -> Setup:
-    """Return the setup that a topology file describes, on this machine. Raises TopologyError."""
+def topology_launch(path: str) -> LaunchSpec:
+    """Return how to launch what a topology file describes, on this machine. Raises TopologyError."""
     return _from_topology(read_topology(path), LOCAL)
 
 
-def planned_setup(
+def planned_launch(
     plan: Plan,
     provider: Mapping[str, Any],
     *,
@@ -60,12 +68,12 @@ def planned_setup(
     plan_request: PlanRequest | None = None,
     replan: bool = False,
     catalog: Catalog | None = None,
-) -> Setup:
-    """As the planner says, on a provider's machines. Prices of requests are those of the question's catalog, or of
-    `catalog`.
+) -> LaunchSpec:
+    """Return how to launch a plan on a provider's machines. Prices of requests are those of the request's catalog, or
+    of `catalog`.
     """
     known = catalog if plan_request is None else plan_request.catalog
-    return Setup(
+    return LaunchSpec(
         plan,
         topology_document(plan),
         provider,
@@ -132,34 +140,34 @@ def _name(route: PlannedRoute) -> str:
     return " → ".join(dict.fromkeys(route.nodes))
 
 
-def single_setup(region: str, provider: Mapping[str, Any]) -> Setup:
-    """One process that is lead, source and sink, on a provider's machine in a region."""
-    return Setup(
+def single_launch(region: str, provider: Mapping[str, Any]) -> LaunchSpec:
+    """Return how to launch one process that is lead, source and sink, on a provider's machine in a region."""
+    return LaunchSpec(
         Plan((PlannedGateway("local", region),), (), (PlannedRoute(("local", "local"), 1.0),), lead="local"),
         provider=provider,
     )
 
 
-def stored_setup(
+def stored_launch(
     topology: Mapping[str, Any] | None,
     provider: Mapping[str, Any] | None,
     ceiling_usd: float | None = None,
     *,
     plan: Plan | None = None,
-    proposed: Setup | None = None,
-) -> Setup:
-    """Return the setup of a job that is resumed.
+    proposed: LaunchSpec | None = None,
+) -> LaunchSpec:
+    """Return how to launch a job that is resumed.
 
-    `plan` is its latest plan, whole; `proposed` the setup with which it was proposed. A job that has both and was
+    `plan` is its latest plan, whole; `proposed` how it was proposed to be launched. A job that has both and was
     planned heals and is replanned as a new one. Raises TopologyError.
     """
     if topology is None:
-        return replace(local_setup(), ceiling_usd=ceiling_usd)
+        return replace(local_launch(), ceiling_usd=ceiling_usd)
     if plan is not None and proposed is not None and proposed.plan_request is not None:
         return replace(proposed, plan=plan, document=topology, provider=provider or LOCAL, ceiling_usd=ceiling_usd)
     return replace(_from_topology(topology_from_document(topology), provider or LOCAL), ceiling_usd=ceiling_usd)
 
 
-def _from_topology(shape: Topology, provider: Mapping[str, Any]) -> Setup:
+def _from_topology(shape: Topology, provider: Mapping[str, Any]) -> LaunchSpec:
     settings = FleetSettings(shape.listen, shape.detours, shape.plain)
-    return Setup(shape.plan, shape.document, provider, settings, prices=plan_prices(shape.plan, None))
+    return LaunchSpec(shape.plan, shape.document, provider, settings, prices=plan_prices(shape.plan, None))

@@ -1,4 +1,4 @@
-"""From two regions, a volume and a goal to the gateways of an overlay."""
+"""Provision a planned transfer: its gateways, their memory, the chunk size, and the rate to keep."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "pace_bytes_per_s",
     "plan_beside_direct",
     "plan_gateways",
-    "with_room_for",
+    "with_memory_for",
 ]
 
 #: Of a ceiling on cost this part is kept back for bytes that must be sent twice and machines that run longer, so that a
@@ -102,7 +102,7 @@ def chunk_bytes_for(plan: Plan, scale: float, least_bytes: int) -> int:
     return max(least_bytes, min(DEFAULT_CHUNK_BYTES, round(DEFAULT_CHUNK_BYTES * scale), room_bytes))
 
 
-def with_room_for(plan: Plan, chunk_bytes: int) -> Plan:
+def with_memory_for(plan: Plan, chunk_bytes: int) -> Plan:
     """The plan, its gateways with memory for chunks of this size on all their connections, or GATEWAY_BYTES_MAX."""
     connections = _connections(plan)
     gateways = []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tradewind.engine.overlay import CHUNKS_PER_CONNECTION, GATEWAY_BYTES_MAX, chunk_bytes_for, with_room_for
+from tradewind.engine.provisioning import CHUNKS_PER_CONNECTION, GATEWAY_BYTES_MAX, chunk_bytes_for, with_memory_for
 from tradewind.engine.topology import topology_document, topology_from_document
 from tradewind.model.job import MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
@@ -27,16 +27,16 @@ def test_every_connection_of_a_source_has_a_chunk_while_the_next_is_read(scale: 
 def test_where_chunks_cannot_be_smaller_memory_is_larger() -> None:
     chunk_bytes = chunk_bytes_for(PLAN, 1.0, MIN_CHUNK_BYTES)
     assert chunk_bytes == MIN_CHUNK_BYTES
-    roomy = with_room_for(PLAN, chunk_bytes)
+    roomy = with_memory_for(PLAN, chunk_bytes)
     memory_bytes = {gateway.name: gateway.limits.memory_bytes for gateway in roomy.gateways}
     assert memory_bytes["a"] == memory_bytes["b"] == 2 * 64 * MIN_CHUNK_BYTES
     assert memory_bytes["r"] == memory_bytes["lead"] == 256 << 20
-    assert {gateway.limits.memory_bytes for gateway in with_room_for(PLAN, 64 << 20).gateways} == {
+    assert {gateway.limits.memory_bytes for gateway in with_memory_for(PLAN, 64 << 20).gateways} == {
         256 << 20,
         GATEWAY_BYTES_MAX,
     }
 
 
 def test_a_job_that_is_resumed_has_the_same_memory() -> None:
-    roomy = with_room_for(PLAN, MIN_CHUNK_BYTES)
+    roomy = with_memory_for(PLAN, MIN_CHUNK_BYTES)
     assert topology_from_document(json.loads(json.dumps(topology_document(roomy)))).plan.gateways == roomy.gateways
