@@ -12,7 +12,7 @@ from benchmarks.sky.table import INVALID, Table
 from testbed.drive import find_binary
 from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
-from tradewind.engine.client import Client
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import planned_launch
 from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
 from tradewind.engine.replan import PlanRequest
@@ -138,8 +138,8 @@ def _run(sky: Sky, seconds: float, replan: bool) -> Seen:
 
     count = round(volume_gb * 1e9 / OBJECT_BYTES)
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
-        client = Client(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
-        job = client.start(f"mem:?objects={count}&size_bytes={OBJECT_BYTES}", "mem:", options, launch=launch)
+        control = JobControl(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
+        job = control.start(f"mem:?objects={count}&size_bytes={OBJECT_BYTES}", "mem:", options, launch)
         seen.reports.append(job.wait(watch).progress)
     return seen
 

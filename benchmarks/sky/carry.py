@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.sky.table import INVALID, Figure
 from testbed.drive import find_binary
 from testbed.sky import valid
-from tradewind.engine.client import Client
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import LaunchSpec, planned_launch
 from tradewind.engine.provisioning import chunk_bytes_for, pace_bytes_per_s, with_memory_for
 from tradewind.engine.request import Options
@@ -79,8 +79,8 @@ def carry_launch(
     """Objects of OBJECT_BYTES from memory to memory; `watch` sees each report. Raises TradewindError."""
     options = Options(recursive=True, chunk_bytes=chunk_bytes, limit_bytes_per_s=limit_bytes_per_s)
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
-        client = Client(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
-        job = client.start(f"mem:?objects={objects}&size_bytes={OBJECT_BYTES}", "mem:", options, launch=launch)
+        control = JobControl(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
+        job = control.start(f"mem:?objects={objects}&size_bytes={OBJECT_BYTES}", "mem:", options, launch)
 
         def see(event: object) -> None:
             if watch is not None and isinstance(event, Progress):

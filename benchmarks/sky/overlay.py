@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.sky.table import Table
 from testbed.sky import valid
 from tradewind.catalog.load import load_catalog
-from tradewind.engine.client import Client
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import planned_launch
 from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways
 from tradewind.engine.request import Options
@@ -75,10 +75,10 @@ def _row(network: EmulatedNetwork, name: str, goal: Goal, machines: int, seconds
     count = round(volume_gb * 1e9 / OBJECT_BYTES)
     options = Options(recursive=True, chunk_bytes=OBJECT_BYTES, limit_bytes_per_s=pace_bytes_per_s(plan))
     with tempfile.TemporaryDirectory(prefix="tradewind-overlay-") as state, Sky.up(network) as sky:
-        client = Client(state_dir=state)
+        control = JobControl(state_dir=state)
         launch = planned_launch(plan, {"kind": "sky", "sky": str(sky.folder)})
         source = f"mem:?objects={count}&size_bytes={OBJECT_BYTES}"
-        progress = valid(sky, lambda: client.start(source, "mem:", options, launch=launch).wait()).progress
+        progress = valid(sky, lambda: control.start(source, "mem:", options, launch).wait()).progress
     carried = {hop.name: hop.bytes / progress.bytes_done for hop in progress.hops}
     off = max(abs(carried[" → ".join(route.nodes)] - route.share) for route in plan.routes)
     rate_gbps = progress.bytes_done * 8e-9 / progress.elapsed_s

@@ -122,7 +122,7 @@ with tradewind.Engine(state_dir=state, gateway=gateway) as engine:
 
 def propose_elsewhere(engine: tradewind.Engine, folder: Path) -> str:
     """The id of a proposal that another process made, in its own directory, and which has ended."""
-    words = [sys.executable, "-c", PROPOSER, engine.client.store.state_dir, engine.client.gateway, str(folder)]
+    words = [sys.executable, "-c", PROPOSER, engine.state_dir, engine.gateway, str(folder)]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -143,7 +143,7 @@ def test_of_two_engines_that_start_one_proposal_one_does(engine: tradewind.Engin
     started: list[object] = []
 
     def start() -> None:
-        with tradewind.Engine(state_dir=engine.client.store.state_dir, gateway=engine.client.gateway) as other:
+        with tradewind.Engine(state_dir=engine.state_dir, gateway=engine.gateway) as other:
             try:
                 started.append(other.start(proposal_id).wait().id)
             except UsageError as error:

@@ -12,6 +12,7 @@ import pytest
 import tradewind
 from testbed.drive import Command, find_binary
 from testbed.trees import MIB, write_large
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import topology_launch
 from tradewind.errors import CeilingReached, GatewayError, Interrupted, JobUnreadable
 from tradewind.model.ledger import JobPrices, MachinePrice
@@ -33,11 +34,11 @@ def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Com
     write_large(tmp_path / "source" / "large", LARGE_BYTES)
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
     binary = str(find_binary("tradewind-gateway"))
-    client = tradewind.Client(state_dir=str(command.state), gateway=binary)
+    control = JobControl(state_dir=str(command.state), gateway=binary)
     launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES)
     options = tradewind.Options(recursive=True, limit_bytes_per_s=8_000_000, chunk_bytes=MIB)
     began_s = time.time()
-    job = client.start(tmp_path / "source", tmp_path / "copy", options, launch=launch)
+    job = control.start(tmp_path / "source", tmp_path / "copy", options, launch)
     for event in job.events():
         if isinstance(event, tradewind.Progress) and event.bytes_done > 4 * MIB:
             job.drain()
@@ -45,7 +46,7 @@ def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Com
         job.wait()
 
     def spent_usd() -> float:
-        return client.ledger(client.job(job.id)).total_usd(time.time())
+        return control.ledger(control.job(job.id)).total_usd(time.time())
 
     first_usd = spent_usd()
     assert first_usd == pytest.approx(job.spent_usd())
@@ -57,7 +58,7 @@ def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Com
     broken_binary = tmp_path / "broken-gateway"
     broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then echo no; exec sleep 60; fi\nexec {binary} "$@"\n')
     broken_binary.chmod(0o755)
-    broken = tradewind.Client(state_dir=str(command.state), gateway=str(broken_binary))
+    broken = JobControl(state_dir=str(command.state), gateway=str(broken_binary))
     failed_s = time.monotonic()
     for _ in range(3):
         with pytest.raises(GatewayError):
@@ -65,7 +66,7 @@ def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Com
     lasted_s = time.monotonic() - failed_s
     assert first_usd < spent_usd() <= first_usd + 2 * USD_PER_S * lasted_s, "earlier machines were charged again"
 
-    resumed = client.resume(job.id)
+    resumed = control.resume(job.id)
     summary = resumed.wait().summary
     ledger, now_s = resumed.ledger, time.time()
     assert summary.progress.cost_usd == pytest.approx(ledger.total_usd(now_s))
@@ -106,29 +107,29 @@ def test_machines_that_do_not_get_ready_end_at_the_ceiling(command: Command, tmp
     broken_binary = tmp_path / "broken-gateway"
     broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then exec sleep 600; fi\nexec {binary} "$@"\n')
     broken_binary.chmod(0o755)
-    client = tradewind.Client(state_dir=str(command.state), gateway=str(broken_binary))
+    control = JobControl(state_dir=str(command.state), gateway=str(broken_binary))
     # Two machines: what they cost in two seconds, of the sixty that they are given else.
     launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=2 * 2 * USD_PER_S)
     with pytest.raises(CeilingReached):
-        client.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch=launch)
+        control.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch)
     command.wait_until_alone()
     billed = {"site:local": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)}
     dear = replace(launch, prices=replace(PRICES, machines=billed))
     with pytest.raises(CeilingReached, match="no machines were started"):
-        client.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch=dear)
-    assert client.jobs() == []
+        control.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), dear)
+    assert control.jobs() == []
 
 
 def test_a_job_with_a_ceiling_whose_ledger_is_damaged_is_not_resumed(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "source" / "large", LARGE_BYTES)
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
-    client = tradewind.Client(state_dir=str(command.state), gateway=str(find_binary("tradewind-gateway")))
+    control = JobControl(state_dir=str(command.state), gateway=str(find_binary("tradewind-gateway")))
     launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=10.0)
     options = tradewind.Options(recursive=True, limit_bytes_per_s=8_000_000, chunk_bytes=MIB)
-    job = client.start(tmp_path / "source", tmp_path / "copy", options, launch=launch)
+    job = control.start(tmp_path / "source", tmp_path / "copy", options, launch)
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()
-    client.store.database.write("UPDATE ledgers SET prices = '{'")
+    control.store.database.write("UPDATE ledgers SET prices = '{'")
     with pytest.raises(JobUnreadable, match="its ceiling could not be kept"):
-        client.resume(job.id)
+        control.resume(job.id)

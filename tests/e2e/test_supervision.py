@@ -19,7 +19,8 @@ import tradewind
 from testbed.drive import find_binary
 from testbed.processes import gateways_of
 from testbed.trees import MIB, tree_hashes, write_large
-from tradewind.engine.launch_spec import LaunchSpec, topology_launch
+from tradewind.engine.job_control import JobControl
+from tradewind.engine.launch_spec import LaunchSpec, local_launch, topology_launch
 from tradewind.engine.supervisor import CEILING_STOP_S
 from tradewind.errors import CeilingReached, Interrupted, JobBusy
 from tradewind.fleet.running import find_process
@@ -30,8 +31,8 @@ LARGE_BYTES = 48 * MIB
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> tradewind.Client:
-    return tradewind.Client(state_dir=str(tmp_path / "state"), gateway=str(find_binary("tradewind-gateway")))
+def control(tmp_path: Path) -> JobControl:
+    return JobControl(state_dir=str(tmp_path / "state"), gateway=str(find_binary("tradewind-gateway")))
 
 
 @pytest.fixture
@@ -47,14 +48,14 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def start(client: tradewind.Client, source: Path, rate: int, launch: LaunchSpec | None = None) -> tradewind.RunningJob:
+def start(control: JobControl, source: Path, rate: int, launch: LaunchSpec | None = None) -> tradewind.RunningJob:
     options = tradewind.Options(recursive=True, limit_bytes_per_s=rate)
-    return client.start(source, source.parent / "copy", options, launch=launch)
+    return control.start(source, source.parent / "copy", options, launch or local_launch())
 
 
-def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(client: tradewind.Client, source: Path) -> None:
+def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(control: JobControl, source: Path) -> None:
     usd, usd_per_s = 0.05, 0.01
-    job = start(client, source, 1_000_000, priced_launch(source.parent, usd_per_s / 2, usd))
+    job = start(control, source, 1_000_000, priced_launch(source.parent, usd_per_s / 2, usd))
     processes = [find_process(pid) for pid in gateways_of().values()]
     assert all(process.alive for process in processes)
     # Nothing of the job is looked at until its processes are gone.
@@ -63,15 +64,15 @@ def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(client: tradewind.Clie
         job.wait()
     assert caught.value.summary is not None
     assert caught.value.summary.progress.elapsed_s >= usd / usd_per_s - CEILING_STOP_S - 2.0
-    assert client.job(job.id).state == "interrupted"
-    assert os.listdir(Path(client.store.state_dir) / "fleets") == []
+    assert control.job(job.id).state == "interrupted"
+    assert os.listdir(Path(control.store.state_dir) / "fleets") == []
 
 
-def test_a_lead_that_dies_is_restarted_though_nobody_watches(client: tradewind.Client, source: Path) -> None:
-    job = start(client, source, 20_000_000)
+def test_a_lead_that_dies_is_restarted_though_nobody_watches(control: JobControl, source: Path) -> None:
+    job = start(control, source, 20_000_000)
     (first,) = gateways_of().values()
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: client.job(job.id).state == "done")
+    wait_until(lambda: control.job(job.id).state == "done")
     result = job.wait()
     notices = [event.message for event in job.events() if isinstance(event, tradewind.Notice)]
     assert [line for line in notices if "restarted (1 of 2)" in line]
@@ -79,8 +80,8 @@ def test_a_lead_that_dies_is_restarted_though_nobody_watches(client: tradewind.C
     assert tree_hashes(source) == tree_hashes(source.parent / "copy")
 
 
-def test_a_job_that_is_done_ends_its_machines_before_it_is_closed(client: tradewind.Client, source: Path) -> None:
-    job = start(client, source, 1_000_000_000)
+def test_a_job_that_is_done_ends_its_machines_before_it_is_closed(control: JobControl, source: Path) -> None:
+    job = start(control, source, 1_000_000_000)
     processes = [find_process(pid) for pid in gateways_of().values()]
     assert all(process.wait(PATIENCE_S) for process in processes)
     assert [type(event).__name__ for event in job.events()][-1] == "Summary"
@@ -90,12 +91,10 @@ def test_a_job_that_is_done_ends_its_machines_before_it_is_closed(client: tradew
     assert job.result().progress.objects_done == 1
 
 
-def test_a_lead_that_freezes_is_restarted(
-    client: tradewind.Client, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lead_that_freezes_is_restarted(control: JobControl, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A vanished lead that keeps its connection open says nothing more; once its reader waited for ever."""
     monkeypatch.setattr("tradewind.gateway.client.EVENT_SILENCE_S", 6.0)
-    job = start(client, source, 8_000_000)
+    job = start(control, source, 8_000_000)
     (first,) = gateways_of().values()
     os.kill(first, signal.SIGSTOP)
     try:
@@ -116,11 +115,11 @@ def priced_launch(folder: Path, usd_per_s: float, usd: float) -> LaunchSpec:
     return replace(topology_launch(str(folder / "topology.json")), prices=prices, ceiling_usd=usd)
 
 
-def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradewind.Client, source: Path) -> None:
+def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(control: JobControl, source: Path) -> None:
     """The lead drains and ends in order; the sink would be waited for."""
     usd, usd_per_s = 0.16, 0.01
     launch = priced_launch(source.parent, usd_per_s, usd)
-    job = start(client, source, 1_000_000, launch)
+    job = start(control, source, 1_000_000, launch)
     next(event for event in job.events() if isinstance(event, tradewind.Progress))
     os.kill(gateways_of()["b"], signal.SIGSTOP)
     with pytest.raises(CeilingReached):
@@ -129,12 +128,10 @@ def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(client: tradew
     assert job.spent_usd() <= usd + usd_per_s
 
 
-def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
-    client: tradewind.Client, source: Path
-) -> None:
-    job = start(client, source, 8_000_000, priced_launch(source.parent, 0.001, 100.0))
+def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(control: JobControl, source: Path) -> None:
+    job = start(control, source, 8_000_000, priced_launch(source.parent, 0.001, 100.0))
     with pytest.raises(JobBusy, match=rf"job {job.id}"):
-        client.resume(job.id)
+        control.resume(job.id)
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()
@@ -142,7 +139,7 @@ def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
 
     def resume() -> None:
         try:
-            outcomes.append(client.resume(job.id))
+            outcomes.append(control.resume(job.id))
         except JobBusy as error:
             outcomes.append(error)
 
@@ -153,26 +150,26 @@ def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(
         thread.join()
     (winner,) = (outcome for outcome in outcomes if isinstance(outcome, tradewind.RunningJob))
     winner.wait()
-    stored = client.book(job.id).read()
+    stored = control.book(job.id).read()
     assert stored is not None
     assert [(use.run, use.name) for use in stored.machines] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
     assert all(use.ended_s is not None for use in stored.machines)
     assert stored.total_usd(time.time()) == pytest.approx(winner.spent_usd())
 
 
-def test_a_resume_that_finds_the_job_taken_changes_nothing(client: tradewind.Client, source: Path) -> None:
-    job = start(client, source, 8_000_000, priced_launch(source.parent, 0.001, 100.0))
+def test_a_resume_that_finds_the_job_taken_changes_nothing(control: JobControl, source: Path) -> None:
+    job = start(control, source, 8_000_000, priced_launch(source.parent, 0.001, 100.0))
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()
-    before = client.book(job.id).read()
-    lock = client.store.hold(job.id)
+    before = control.book(job.id).read()
+    lock = control.store.hold(job.id)
     with pytest.raises(JobBusy, match="another process works on job"):
-        client.resume(job.id)
-    assert before is not None and client.book(job.id).read() == before
-    assert os.listdir(Path(client.store.state_dir) / "fleets") == []
+        control.resume(job.id)
+    assert before is not None and control.book(job.id).read() == before
+    assert os.listdir(Path(control.store.state_dir) / "fleets") == []
     lock.release()
-    assert client.resume(job.id).wait().progress.objects_done == 1
+    assert control.resume(job.id).wait().progress.objects_done == 1
 
 
 CLIENT = """
@@ -181,21 +178,20 @@ from pathlib import Path
 import tradewind
 from testbed.processes import gateways_of
 from tests.e2e.test_supervision import priced_launch
+from tradewind.engine.job_control import JobControl
 folder, state, gateway = map(Path, sys.argv[1:])
-client = tradewind.Client(state_dir=str(state), gateway=str(gateway))
+control = JobControl(state_dir=str(state), gateway=str(gateway))
 options = tradewind.Options(recursive=True, limit_bytes_per_s=16_000_000)
-job = client.start(folder / "source", folder / "copy", options, launch=priced_launch(folder, 0.01, 0.60))
+job = control.start(folder / "source", folder / "copy", options, priced_launch(folder, 0.01, 0.60))
 print(job.id, *(pid for name, pid in gateways_of().items() if name != job.plan.lead), flush=True)
 job.wait()
 print(job.spent_usd(), flush=True)
 """
 
 
-def test_a_client_that_stands_still_keeps_no_machines_beyond_its_ceiling(
-    client: tradewind.Client, source: Path
-) -> None:
+def test_a_client_that_stands_still_keeps_no_machines_beyond_its_ceiling(control: JobControl, source: Path) -> None:
     """Its machines end with their leases, and what was done meanwhile is done when it continues."""
-    words = [sys.executable, "-c", CLIENT, str(source.parent), client.store.state_dir, client.gateway]
+    words = [sys.executable, "-c", CLIENT, str(source.parent), control.store.state_dir, control.gateway]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         job_id, *pids = other.stdout.readline().split()
@@ -203,10 +199,10 @@ def test_a_client_that_stands_still_keeps_no_machines_beyond_its_ceiling(
         other.send_signal(signal.SIGSTOP)
         try:
             assert all(process.wait(PATIENCE_S) for process in processes), "its machines outlived the ceiling"
-            assert client.job(job_id).state == "done"
+            assert control.job(job_id).state == "done"
         finally:
             other.send_signal(signal.SIGCONT)
         spent_usd = float(other.stdout.readline())
     assert other.returncode == 0
     assert spent_usd <= 0.60
-    assert client.job(job_id).progress.cost_usd == pytest.approx(spent_usd)
+    assert control.job(job_id).progress.cost_usd == pytest.approx(spent_usd)

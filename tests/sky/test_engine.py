@@ -98,14 +98,14 @@ with tradewind.Engine(gateway=gateway) as engine:
 def test_a_plan_of_another_process_is_carried_out_if_its_prices_hold(engine: tradewind.Engine, tmp_path: Path) -> None:
     """The sky of the other process is down by then."""
     asked = request(tmp_path)
-    words = [sys.executable, "-c", PROPOSER, str(tmp_path), str(asked.sky), engine.client.gateway]
+    words = [sys.executable, "-c", PROPOSER, str(tmp_path), str(asked.sky), engine.gateway]
     made = [subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip() for _ in range(2)]
     with engine:
         job = engine.start(made[0]).wait()
         assert differences(tmp_path / "source", tmp_path / "copy") == []
-        plan = engine.client.plan(engine.client.job(job.id))
+        plan = engine.job(job.id).plan
         assert plan.overlay is not None and job.receipt()["cost"]["predicted_usd"] == plan.overlay.cost.total_usd
-        prices = Path(engine.client.store.state_dir) / "catalog" / "prices.csv"
+        prices = Path(engine.state_dir) / "catalog" / "prices.csv"
         prices.parent.mkdir()
         edge = plan.overlay.edges[0]
         prices.write_text(f"src,dst,usd_per_gb\n{edge.src},{edge.dst},0.5\n")

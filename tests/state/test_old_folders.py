@@ -1,7 +1,7 @@
 """State folders of versions that kept files.
 
 `files_before_the_database.json` has those that the last of these versions wrote for six jobs: done, done with prices,
-failed, interrupted, paused, and one whose client and lead were killed; and the fleet of that one.
+failed, interrupted, paused, and one whose control and lead were killed; and the fleet of that one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
-from tradewind.engine.client import Client
 from tradewind.engine.event_store import read_events
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.receipt import receipt_of
 from tradewind.errors import JobUnreadable
@@ -49,8 +49,8 @@ def state(tmp_path: Path) -> Path:
 
 
 def test_all_jobs_are_what_they_were(state: Path) -> None:
-    client = Client(state_dir=str(state))
-    records = {record.id: record for record in client.store.records()}
+    control = JobControl(state_dir=str(state))
+    records = {record.id: record for record in control.store.records()}
     assert [(record.id, record.state) for record in records.values()] == list(
         zip([DONE, PRICED, FAILED, INTERRUPTED, PAUSED, KILLED], STATES, strict=True)
     )
@@ -59,13 +59,13 @@ def test_all_jobs_are_what_they_were(state: Path) -> None:
         assert record.document["spec"].pop("state_dir") == str(state / "jobs" / job_id)
         assert record.document == old
         lines = (state / "jobs" / job_id / IMPORTED / "events.ndjson").read_text().splitlines(keepends=True)
-        assert [line.decode() for line, _, _ in read_events(client.store.database, job_id)] == lines
-        assert client.ledger(record).total_usd(0.0) == pytest.approx(record.progress.cost_usd)
+        assert [line.decode() for line, _, _ in read_events(control.store.database, job_id)] == lines
+        assert control.ledger(record).total_usd(0.0) == pytest.approx(record.progress.cost_usd)
         ledger = state / "jobs" / job_id / IMPORTED / "ledger.json"
-        assert client.book(job_id).read() == (
+        assert control.book(job_id).read() == (
             Ledger.from_document(json.loads(ledger.read_text())) if ledger.exists() else None
         )
-        assert receipt_of(client, job_id)["runs"]
+        assert receipt_of(control, job_id)["runs"]
     assert records[PRICED].progress.cost_usd > 0
     (fleet,) = FleetJournal(state).records()
     assert (fleet.purpose, fleet.ownership, len(fleet.machines)) == (f"job {KILLED}", "elsewhere", 3)
@@ -152,9 +152,9 @@ def test_a_job_that_an_older_version_runs_is_left_to_it(state: Path) -> None:
 
 def test_an_unreadable_ledger_stays_one(state: Path) -> None:
     (state / "jobs" / INTERRUPTED / "ledger.json").write_text("{")
-    client = Client(state_dir=str(state))
-    assert client.store.load(INTERRUPTED).state == "interrupted"
-    assert client.book(INTERRUPTED).is_damaged()
+    control = JobControl(state_dir=str(state))
+    assert control.store.load(INTERRUPTED).state == "interrupted"
+    assert control.book(INTERRUPTED).is_damaged()
 
 
 def test_an_unreadable_fleet_is_reported(state: Path) -> None:

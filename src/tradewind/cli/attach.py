@@ -10,50 +10,48 @@ from collections.abc import Callable
 
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.attach import AttachedJob, result_of
-from tradewind.engine.client import Client
+from tradewind.engine.job import Job
 from tradewind.engine.report import job_cost, summary_lines
 from tradewind.errors import GatewayLost, Interrupted, JobBusy, TransferError
 from tradewind.model.document import to_document
 from tradewind.model.event import Summary, event_from_document
 
 
-def attach(args: Namespace, client: Client, adopt: Callable[[], int]) -> int:
+def attach(args: Namespace, job: Job, adopt: Callable[[], int]) -> int:
     """Show the job to the end of its run and return the exit code. `adopt` continues a job whose process died.
 
     Ctrl-C ends only this command. Raises JobNotFound, and the TransferError of the job's outcome.
     """
-    client.store.load(args.id)
     terminal = Terminal(quiet=args.quiet or args.json)
-    job = AttachedJob(client.store, args.id)
+    followed = job.follow()
     try:
-        _show(job, terminal, as_json=args.json)
+        _show(followed, terminal, as_json=args.json)
     except KeyboardInterrupt:
         terminal.end()
         print(f"\njob {job.id} continues; `tradewind jobs pause {job.id}` stops it", file=sys.stderr)
         return Interrupted.exit_code
-    if job.end is not None and job.end.orphaned and client.store.load(args.id).state in ("running", "interrupted"):
+    if followed.can_be_adopted():
         terminal.end()
         terminal.say(f"note: the process that ran job {job.id} was killed; this command continues it")
         try:
             return adopt()
         except JobBusy:
-            if not client.store.is_owned(job.id):
+            if not followed.is_owned():
                 raise
-            return attach(args, client, adopt)  # Another process was first.
-    return _end(args, client, job, terminal)
+            return attach(args, job, adopt)  # Another process was first.
+    return _end(args, job, followed, terminal)
 
 
-def wait(args: Namespace, client: Client) -> int:
+def wait(job: Job) -> int:
     """Return 0 once the job is done. Raises JobNotFound, and the TransferError of any other outcome."""
-    client.store.load(args.id)
-    job = AttachedJob(client.store, args.id)
-    for _ in job.lines():
+    followed = job.follow()
+    for _ in followed.lines():
         pass
-    record = client.job(args.id)
-    if job.end is not None and job.end.orphaned and record.state in ("running", "interrupted"):
+    record = job.record
+    if followed.can_be_adopted():
         hint = f"`tradewind jobs attach {job.id}` continues it"
         raise Interrupted(f"the process that ran job {job.id} was killed", hint=hint, job_id=job.id)
-    result_of(record, job.end)
+    result_of(record, followed.end)
     return 0
 
 
@@ -71,16 +69,16 @@ def _show(job: AttachedJob, terminal: Terminal, *, as_json: bool) -> None:
             terminal.event(event)
 
 
-def _end(args: Namespace, client: Client, job: AttachedJob, terminal: Terminal) -> int:
-    record = client.job(args.id)
+def _end(args: Namespace, job: Job, followed: AttachedJob, terminal: Terminal) -> int:
+    record = job.record
     terminal.end(None if record.summary is None else record.summary.message)
     code, failure = 0, None
     try:
-        result_of(record, job.end)
+        result_of(record, followed.end)
     except (TransferError, GatewayLost) as error:
         code, failure = error.exit_code, error
-    plan, ceiling = client.plan(record), record.document["spec"].get("ceiling_usd_per_gb")
-    cost = job_cost(client.ledger(record), plan, record.progress, ceiling, time.time())
+    plan, ceiling = job.plan, record.document["spec"].get("ceiling_usd_per_gb")
+    cost = job_cost(job.ledger, plan, record.progress, ceiling, time.time())
     if args.json:
         summary = {} if record.summary is None else to_document(record.summary)
         print(json.dumps({"event": "done", **summary, "cost": cost.document(), "job_id": job.id, "exit_code": code}))

@@ -13,8 +13,7 @@ from tradewind.model.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from tradewind.cli.follow import Follower
-    from tradewind.engine.client import Client
-    from tradewind.engine.running import RunningJob
+    from tradewind.engine.job import Job
 
 
 def asks_before_deleting(args: Namespace) -> bool:
@@ -25,8 +24,7 @@ def asks_before_deleting(args: Namespace) -> bool:
 
 def run_with_question(
     follower: Follower,
-    client: Client,
-    job: RunningJob,
+    job: Job,
     source: str,
     destinations: tuple[str, ...],
     *,
@@ -39,11 +37,10 @@ def run_with_question(
     Raises UsageError for a no, and the job's TransferError, also where nobody can be asked.
     """
     try:
-        return follower.run(job, source, destinations, note, begun)
+        return follower.run(job.require_running(), source, destinations, note, begun)
     except JobFailed as failed:
-        waiting = None if failed.summary is None else failed.summary.to_delete
-        asked = job.spec.delete is not None and job.spec.delete.ask and not job.spec.dry_run
-        if waiting is None or not asked or not (yes or _is_terminal()):
+        waiting = job.deletion_to_confirm(failed)
+        if waiting is None or not (yes or _is_terminal()):
             raise
     if not yes:
         from tradewind.cli.transferring import confirm
@@ -52,7 +49,7 @@ def run_with_question(
         objects = format_count(waiting.objects, "object")
         confirm(f"Delete {objects} ({format_bytes(waiting.bytes)}) that the source does not have?")
     confirmed = Deletion(keys_max=waiting.objects, over_half=True)
-    return follower.run(client.resume(job.id, deletion=confirmed), source, destinations)
+    return follower.run(job.resume(deletion=confirmed).require_running(), source, destinations)
 
 
 def _is_terminal() -> bool:

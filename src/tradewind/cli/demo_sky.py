@@ -15,7 +15,7 @@ from typing import Any
 from tradewind.catalog.load import load_catalog
 from tradewind.cli.demo_sample import SampleFiles, affordable_bytes, choose_sample, require_same, trees_of
 from tradewind.cli.terminal import Terminal
-from tradewind.engine.client import Client
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import planned_launch
 from tradewind.engine.provisioning import chunk_bytes_for, pace_bytes_per_s, plan_beside_direct, with_memory_for
 from tradewind.engine.report import proof_words
@@ -136,7 +136,7 @@ def _started(
 ) -> Iterator[list[Racer]]:
     """Both transfers, under way; ended with the block, at once if it is left early."""
     (place / "files").write_text("".join(f"{name}\n" for name in sample.names), encoding="utf-8")
-    client = Client(state_dir=str(place / "state"), gateway=args.gateway)
+    control = JobControl(state_dir=str(place / "state"), gateway=args.gateway)
     racers: list[Racer] = []
     try:
         for name, plan, sky in zip(("direct", "overlay"), plans, skies, strict=True):
@@ -151,7 +151,7 @@ def _started(
             )
             launch = planned_launch(roomy, {"kind": "sky", "sky": str(sky.folder)})
             copy = place / "copy" / name
-            job = client.start("/", f"{copy}/", options, launch=launch, verb="demo")
+            job = control.start("/", f"{copy}/", options, launch, verb="demo")
             racers.append(Racer(name, plan, job, sky, copy))
         yield racers
     except BaseException:

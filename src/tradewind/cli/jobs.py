@@ -10,7 +10,7 @@ from typing import Any
 
 from tradewind.cli.arguments import add_setting
 from tradewind.cli.terminal import printable
-from tradewind.engine.client import Client
+from tradewind.engine.engine import Engine, Job
 from tradewind.engine.jobs import RESUMABLE, JobRecord
 from tradewind.engine.report import cost_lines, job_cost, ledger_table, summary_lines
 from tradewind.errors import JobUnreadable, UsageError
@@ -51,38 +51,40 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Does the action."""
-    client = Client(state_dir=args.state_dir, gateway=args.gateway)
-    if args.action == "list":
-        if args.id is not None:
-            raise UsageError("jobs list takes no ID", hint=f"`tradewind jobs show {args.id}` shows one job")
-        return _list(args, client)
-    if args.id is None:
-        raise UsageError(f"jobs {args.action} needs the ID of a job", hint="`tradewind jobs list` shows all")
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        if args.action == "list":
+            if args.id is not None:
+                raise UsageError("jobs list takes no ID", hint=f"`tradewind jobs show {args.id}` shows one job")
+            return _list(args, engine)
+        if args.id is None:
+            raise UsageError(f"jobs {args.action} needs the ID of a job", hint="`tradewind jobs list` shows all")
+        return _act(args, engine.job(args.id))
+
+
+def _act(args: Namespace, job: Job) -> int:
     if args.action == "show":
-        return _show(args, client, client.job(args.id))
+        return _show(args, job)
     if args.action == "resume":
-        return _resume(args, client)
+        return _resume(args, job)
     if args.action == "attach":
         from tradewind.cli.attach import attach
 
-        return attach(args, client, adopt=lambda: _resume(args, client))
+        return attach(args, job, adopt=lambda: _resume(args, job))
     if args.action == "wait":
         from tradewind.cli.attach import wait
 
-        return wait(args, client)
+        return wait(job)
     if args.action == "receipt":
-        from tradewind.engine.receipt import receipt_of
-
-        print(json.dumps(receipt_of(client, args.id), ensure_ascii=False))
+        print(json.dumps(job.receipt(), ensure_ascii=False))
         return 0
-    record = client.pause(args.id) if args.action == "pause" else client.cancel(args.id)
+    record = (job.pause() if args.action == "pause" else job.cancel()).record
     if args.json:
         print(json.dumps(_document(record)))
     return 0
 
 
-def _list(args: Namespace, client: Client) -> int:
-    for record in client.store.records(_report_unreadable):
+def _list(args: Namespace, engine: Engine) -> int:
+    for record in engine.records(_report_unreadable):
         if args.json:
             print(json.dumps(_document(record), ensure_ascii=False))
             continue
@@ -97,10 +99,10 @@ def _report_unreadable(error: JobUnreadable) -> None:
     print(f"warning: {error}; it is skipped", file=sys.stderr)
 
 
-def _show(args: Namespace, client: Client, record: JobRecord) -> int:
+def _show(args: Namespace, job: Job) -> int:
+    record, plan = job.record, job.plan
     ceiling = record.document["spec"].get("ceiling_usd_per_gb")
-    plan = client.plan(record)
-    cost = job_cost(client.ledger(record), plan, record.progress, ceiling, time.time())
+    cost = job_cost(job.ledger, plan, record.progress, ceiling, time.time())
     if args.json:
         summary = None if record.summary is None else to_document(record.summary)
         more = {"cost": cost.document(), "summary": summary, "spec": record.document["spec"]}
@@ -132,18 +134,15 @@ def _show(args: Namespace, client: Client, record: JobRecord) -> int:
     return 0
 
 
-def _resume(args: Namespace, client: Client) -> int:
+def _resume(args: Namespace, job: Job) -> int:
     from tradewind.cli.deleting import run_with_question
     from tradewind.cli.follow import follow
-    from tradewind.engine.skies import provider_again
 
-    record = client.job(args.id)
-    client.require_resumable(record)
+    record = job.require_resumable()
     args.verb = record.verb
-    with provider_again(record, args.state_dir) as provider, follow(args) as follower:
-        deletion = _agreed(args, record)
-        job = client.resume(args.id, keep_logs=args.keep_logs, provider=provider, deletion=deletion)
-        return run_with_question(follower, client, job, record.source, record.destinations, yes=args.yes)
+    with follow(args) as follower:
+        job.resume(keep_logs=args.keep_logs, deletion=_agreed(args, record))
+        return run_with_question(follower, job, record.source, record.destinations, yes=args.yes)
 
 
 def _agreed(args: Namespace, record: JobRecord) -> Deletion | None:

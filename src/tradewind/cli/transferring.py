@@ -19,7 +19,7 @@ from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
 
 if TYPE_CHECKING:
     from tradewind.cli.detach import DetachedProcess
-    from tradewind.engine.client import Client
+    from tradewind.engine.engine import Engine
 
 
 #: So many sources are named in the first line of a job.
@@ -205,24 +205,21 @@ def _run(args: Namespace, options: Options, detached: DetachedProcess | None) ->
     from tradewind.cli.plan_preview import PreviewLines
     from tradewind.cli.via import agree, request_of, show_proposal
     from tradewind.engine.engine import Engine
-    from tradewind.engine.preview import preview_of
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
-        client = engine.client
         confirm_cost(args)
         request = request_of(args, options)
-        preview = PreviewLines(args, preview_of(client, request))
+        preview = PreviewLines(args, engine.preview(request))
         preview.say_before()
-        note = None if args.dry_run else _unfinished(client, args)
+        note = None if args.dry_run else _unfinished(engine, args)
         proposal = engine.propose(request)
         show_proposal(args, proposal)
         agree(args, proposal)
         with follow(args, preview.after_dry_run) as follower:
-            job = engine.start(proposal, argv=[args.verb, *args.words], keep_logs=args.keep_logs).running
-            assert job is not None
-            begun = None if detached is None else partial(detached.leave, job.id, client.store.path(job.id))
+            job = engine.start(proposal, argv=[args.verb, *args.words], keep_logs=args.keep_logs)
+            begun = None if detached is None else partial(detached.leave, job.id, job.folder)
             source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
-            return run_with_question(follower, client, job, source, destinations, yes=args.yes, note=note, begun=begun)
+            return run_with_question(follower, job, source, destinations, yes=args.yes, note=note, begun=begun)
 
 
 def shown_as_typed(sources: Sequence[str]) -> str:
@@ -232,9 +229,9 @@ def shown_as_typed(sources: Sequence[str]) -> str:
     return f"{', '.join(sources[: SOURCES_SHOWN_MAX - 1])} and {len(sources) - SOURCES_SHOWN_MAX + 1:,} more"
 
 
-def _unfinished(client: Client, args: Namespace) -> str | None:
+def _unfinished(engine: Engine, args: Namespace) -> str | None:
     """Return a note if an earlier job with this source and destination can be resumed."""
-    job = client.unfinished(args.sources, args.destinations)
+    job = engine.unfinished(args.sources, args.destinations)
     if job is None:
         return None
     return (

@@ -15,10 +15,12 @@ from tradewind.engine.running import Result, resume_hint, stopped_error
 from tradewind.errors import ERROR_BY_OUTCOME, GatewayLost, Interrupted
 from tradewind.model.event import Event, event_from_document
 
-__all__ = ["AttachedJob", "RunEnd", "result_of"]
+__all__ = ["ADOPTABLE", "AttachedJob", "RunEnd", "result_of"]
 
 #: Interval at which new events are looked for.
 LOOK_EVERY_S = 0.2
+#: States of a job whose process was killed.
+ADOPTABLE = ("running", "interrupted")
 COPIED = "its folder was copied or moved while it ran, so it may still run elsewhere"
 
 
@@ -79,6 +81,15 @@ class AttachedJob:
             event = event_from_document(json.loads(line))
             if event is not None:
                 yield event
+
+    def can_be_adopted(self) -> bool:
+        """Return whether the run that was followed to its end has lost its process, and the job can be continued."""
+        orphaned = self.end is not None and self.end.orphaned
+        return orphaned and self._store.load(self.id).state in ADOPTABLE
+
+    def is_owned(self) -> bool:
+        """Return whether a process runs the job."""
+        return self._store.is_owned(self.id)
 
     def is_orphaned(self) -> bool:
         """Return whether the process that ran the job died before it could write how the run ended."""

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tradewind.engine.aws_profile import s3_endpoint
-from tradewind.engine.client import Client
+from tradewind.engine.job_control import JobControl
+from tradewind.engine.launch_spec import local_launch
 from tradewind.engine.proposal import Request
-from tradewind.engine.request import store_spec
+from tradewind.engine.request import place_texts, store_spec
 from tradewind.errors import UsageError
 from tradewind.gateway.task import ask_task
 from tradewind.model.document import to_document
@@ -120,7 +121,7 @@ class NoPlan:
 class Preview:
     """The plan that a transfer could have. Without sides there is nothing to plan, and nothing to report."""
 
-    client: Client
+    control: JobControl
     request: Request
     sides: tuple[Side, Side] | None
 
@@ -155,7 +156,8 @@ class Preview:
         """Count what there is to move, by the rules of the transfer."""
         request = self.request
         options = replace(request.options, dry_run=True)
-        return self.client.start(request.source, request.destination, options, verb=request.verb).wait().summary
+        counted = self.control.start(request.source, request.destination, options, local_launch(), verb=request.verb)
+        return counted.wait().summary
 
     def plan(self, volume_gb: float, objects: int) -> TransferPlan | NoPlan:
         """Return the plan; no plan where the transfer is done before machines have started.
@@ -198,22 +200,22 @@ class Preview:
             volume_gb=volume_gb,
             max_vms=self.request.machines_per_region or MACHINES_PER_REGION,
             objects=objects or None,
-            state_dir=self.client.store.state_dir,
+            state_dir=self.control.store.state_dir,
         )
 
 
-def preview_of(client: Client, request: Request) -> Preview:
+def preview_of(control: JobControl, request: Request) -> Preview:
     """Return the plan that a transfer could have. Stores are asked for their regions only for a dry run or a goal.
 
     Raises:
         UsageError: a goal where there is nothing to plan, or regions that cannot be planned for.
     """
-    nothing = Preview(client, request, None)
+    nothing = Preview(control, request, None)
     if request.via not in (None, "local") or request.topology is not None:
         return nothing
     options, has_goal = request.options, _has_goal(request)
-    sources = (request.source,) if isinstance(request.source, (str, os.PathLike)) else tuple(request.source)
-    places = [parse_url(os.fspath(text), cwd=os.getcwd()) for text in (sources[0], *request.destinations)]
+    source = place_texts(request.source)[0]
+    places = [parse_url(text, cwd=os.getcwd()) for text in (source, *request.destinations)]
     if len(places) != 2:
         if has_goal:
             raise UsageError("a goal plans for one destination", hint="give one DST, or --topology")
@@ -223,11 +225,11 @@ def preview_of(client: Client, request: Request) -> Preview:
     known = known_region(*pairs[0]), known_region(*pairs[1])
     if not has_goal and any(place.kind not in CLOUDS and not named_region(access.region) for place, access in pairs):
         one_is_known = any(side.region for side in known)
-        return Preview(client, request, known if options.dry_run and one_is_known else None)
+        return Preview(control, request, known if options.dry_run and one_is_known else None)
     if not (options.dry_run or has_goal):
-        return Preview(client, request, known)
-    source, destination = find_regions(pairs, client.gateway)
-    preview = Preview(client, request, (source, destination))
+        return Preview(control, request, known)
+    begin, end = find_regions(pairs, control.gateway)
+    preview = Preview(control, request, (begin, end))
     preview.require_regions()
     return preview
 

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tradewind.engine.client import Client, UrlOrPath
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch, single_launch, topology_launch
-from tradewind.engine.request import Options, Via
+from tradewind.engine.request import Options, UrlOrPath, Via, place_texts
 from tradewind.engine.skies import provider_up, regions_of_sky, sky_of
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.engine.stored import KeptProposal, KeptRequest, ProposalStore, changed_prices
@@ -64,10 +64,9 @@ class Request:
     replan: bool = False
 
     @property
-    def destinations(self) -> tuple[UrlOrPath, ...]:
-        """All destinations."""
-        one = isinstance(self.destination, (str, os.PathLike))
-        return (self.destination,) if one else tuple(self.destination)  # type: ignore[arg-type,return-value]
+    def destinations(self) -> tuple[str, ...]:
+        """All destinations, as text."""
+        return place_texts(self.destination)
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Proposal:
         self.held.close()
 
 
-def propose(client: Client, request: Request) -> Proposal:
+def propose(control: JobControl, request: Request) -> Proposal:
     """Return how a request would be carried out. Lists the source where a plan depends on its volume.
 
     Raises:
@@ -115,7 +114,7 @@ def propose(client: Client, request: Request) -> Proposal:
     via = request.via or ("local" if request.sky is None else "sky")
     if via == "local":
         return _local(request)
-    client.check_filter(request.options.filter)  # Before anything is planned or started.
+    control.check_filter(request.options.filter)  # Before anything is planned or started.
     if via == "auto":
         reason = _why_local(request)
         if reason is not None:
@@ -135,12 +134,12 @@ def propose(client: Client, request: Request) -> Proposal:
             raise UsageError(f"the sky has no machine in {region}", hint=f"it has some in {', '.join(there)}")
     with ExitStack() as stack:
         try:
-            sky = stack.enter_context(sky_of(request.sky, client.store.state_dir))
+            sky = stack.enter_context(sky_of(request.sky, control.store.state_dir))
         except SkyUnavailable as error:
             if via != "auto":
                 raise
             return _local(request, f"--via auto uses this machine: {error}")
-        proposal = _planned(client, request, sky, regions)
+        proposal = _planned(control, request, sky, regions)
         return replace(proposal, held=stack.pop_all())
 
 
@@ -172,7 +171,7 @@ def _why_local(request: Request) -> str | None:
     return None if missing is None else f"the sky has no machine in {missing}"
 
 
-def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, Region]) -> Proposal:
+def _planned(control: JobControl, request: Request, sky: Sky, regions: tuple[Region, Region]) -> Proposal:
     from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
     from tradewind.engine.replan import PlanRequest
     from tradewind.planner.network import PlanningLimits
@@ -182,8 +181,8 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     options = request.options
     provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(request.sky)}
     single = single_launch(str(regions[0]), provider)
-    counted = client.start(
-        request.source, request.destination, replace(options, dry_run=True), launch=single, verb=request.verb
+    counted = control.start(
+        request.source, request.destination, replace(options, dry_run=True), single, verb=request.verb
     ).wait()
     volume_bytes, objects = counted.progress.bytes_total, counted.progress.objects_total
     volume_gb = volume_bytes / 1e9
@@ -191,7 +190,7 @@ def _planned(client: Client, request: Request, sky: Sky, regions: tuple[Region, 
     if volume_bytes <= 0:
         return made
     network = read_sky_file(request.sky)
-    catalog = _catalog_of_sky(client, request.sky)
+    catalog = _catalog_of_sky(control, request.sky)
     limits = PlanningLimits(machines_per_region=request.machines_per_region or len(sky.machines))
     ceiling_usd = _ceiling_usd(request, volume_gb)
     goal = request.goal or (Fastest() if ceiling_usd is None else MaxCost(ceiling_usd))
@@ -236,12 +235,12 @@ def kept_proposal(proposal: Proposal) -> KeptProposal:
     return KeptProposal(kept, options, proposal.launch, proposal.volume_bytes, proposal.objects, proposal.notes)
 
 
-def proposal_again(client: Client, proposal_id: str) -> Proposal:
+def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
     """Return a proposal that any process has made. A sky that is down by now is brought up for it.
 
     Raises UsageError if there is none, it was started, has expired, or has other prices by now; StateError, SkyError.
     """
-    kept = ProposalStore(client.store.database).load(proposal_id)
+    kept = ProposalStore(control.store.database).load(proposal_id)
     request = Request(**{name: getattr(kept.request, name) for name in KeptRequest.__dataclass_fields__})
     if request.options.files_from == STANDARD_INPUT:
         raise UsageError(
@@ -250,13 +249,13 @@ def proposal_again(client: Client, proposal_id: str) -> Proposal:
         )
     launch = kept.launch
     if launch.plan_request is not None and request.sky is not None:
-        now = _catalog_of_sky(client, request.sky)
+        now = _catalog_of_sky(control, request.sky)
         if changed := changed_prices(launch.plan, launch.plan_request.catalog, now):
             raise UsageError(
                 f"proposal {proposal_id} has prices that changed since: {', '.join(changed)}", hint="propose again"
             )
     with ExitStack() as stack:
-        provider = stack.enter_context(provider_up(launch.provider, client.store.state_dir))
+        provider = stack.enter_context(provider_up(launch.provider, control.store.state_dir))
         launch = replace(launch, provider=provider or launch.provider)
         return Proposal(
             proposal_id,
@@ -273,9 +272,7 @@ def proposal_again(client: Client, proposal_id: str) -> Proposal:
 
 def _absolute(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
     """Return places as they are understood in any directory. A slash at the end stays. Raises UrlError."""
-    several = (places,) if isinstance(places, (str, os.PathLike)) else places
-    texts = [os.fspath(place) for place in several]
-    return tuple(os.path.join(os.getcwd(), text) if _is_path(text) else text for text in texts)
+    return tuple(os.path.join(os.getcwd(), text) if _is_path(text) else text for text in place_texts(places))
 
 
 def _is_path(text: str) -> bool:
@@ -302,12 +299,12 @@ def _with_path(access: Access) -> Access:
     return replace(access, ca_file=_absolute_path(access.ca_file))
 
 
-def _catalog_of_sky(client: Client, file: str) -> Catalog:
+def _catalog_of_sky(control: JobControl, file: str) -> Catalog:
     from tradewind.catalog.load import catalog_folder, load_catalog
     from tradewind.fleet.sky_catalog import sky_catalog
     from tradewind.sky.file import read_sky_file
 
-    return sky_catalog(read_sky_file(file), load_catalog(catalog_folder(client.store.state_dir)))
+    return sky_catalog(read_sky_file(file), load_catalog(catalog_folder(control.store.state_dir)))
 
 
 def _region(access: Access, flag: str) -> Region:
@@ -353,7 +350,7 @@ def _chunk_bytes(request: Request, plan: Plan, scale: float) -> int:
 
     if request.options.chunk_bytes != DEFAULT_CHUNK_BYTES:
         return request.options.chunk_bytes
-    any_size = parse_url(os.fspath(request.destinations[0]), cwd="/").kind in ("file", "mem")
+    any_size = parse_url(request.destinations[0], cwd="/").kind in ("file", "mem")
     return chunk_bytes_for(plan, scale, MIN_FILE_CHUNK_BYTES if any_size else MIN_CHUNK_BYTES)
 
 

@@ -9,8 +9,8 @@ import os
 import time
 from typing import Any
 
-from tradewind.engine.client import Client
 from tradewind.engine.event_store import read_events
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.report import job_cost
 from tradewind.model.document import to_document
 from tradewind.state.database import Database
@@ -21,15 +21,15 @@ __all__ = ["RECEIPT_VERSION", "receipt_of"]
 RECEIPT_VERSION = 1
 
 
-def receipt_of(client: Client, job_id: str) -> dict[str, Any]:
+def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
     """Return the receipt of a job as a JSON document, also while it runs; `complete` says whether it is done.
 
     Times are Unix times in ms, sizes in bytes, costs in USD. Raises JobNotFound, JobUnreadable.
     """
-    record = client.job(job_id)
+    record = control.job(job_id)
     spec, topology = record.document["spec"], record.document["topology"]
-    plan = client.plan(record)
-    cost = job_cost(client.ledger(record), plan, record.progress, spec.get("ceiling_usd_per_gb"), time.time())
+    plan = control.plan_of(record)
+    cost = job_cost(control.ledger(record), plan, record.progress, spec.get("ceiling_usd_per_gb"), time.time())
     return {
         "receipt": RECEIPT_VERSION,
         "job_id": record.id,
@@ -41,7 +41,7 @@ def receipt_of(client: Client, job_id: str) -> dict[str, Any]:
         "created_unix_ms": record.created_unix_ms,
         "progress": to_document(record.progress),
         "summary": None if record.summary is None else to_document(record.summary),
-        "runs": _runs(client.store.database, job_id),
+        "runs": _runs(control.store.database, job_id),
         "cost": cost.document(),
         "ceiling": record.document.get("ceiling"),
         "plan": topology,

@@ -35,6 +35,8 @@ from tradewind.model.plan import Plan
 from tradewind.model.store import Access, StoreSpec
 from tradewind.model.url import Location, parse_url
 
+#: A URL or a local path.
+UrlOrPath = str | os.PathLike[str]
 #: Who moves the bytes: this machine; a sky; or the sky where it can.
 Via = Literal["local", "sky", "auto"]
 #: Most destinations of one job; each chunk is held until all have it.
@@ -96,6 +98,12 @@ class Options:
     report_file: str | None = None
     source: Access = field(default_factory=Access)
     destination: Access | tuple[Access, ...] = field(default_factory=Access)
+
+
+def place_texts(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
+    """Return one place or several as text."""
+    several = (places,) if isinstance(places, (str, os.PathLike)) else places
+    return tuple(os.fspath(place) for place in several)
 
 
 def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options: Options, plan: Plan) -> JobSpec:

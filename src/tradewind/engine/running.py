@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -168,6 +168,9 @@ class RunningJob:
         #: Set when the processes are gone and nothing happens any more.
         self._over = Latch()
         self._closing_error: TradewindError | OSError | None = None
+        #: What lives as long as the job's machines; None once they are gone.
+        self._held: list[ExitStack] | None = []
+        self._holding = threading.Lock()
         self._draining: threading.Thread | None = None
         self._restarting: threading.Thread | None = None
         self._supervisor = Supervisor(
@@ -256,6 +259,28 @@ class RunningJob:
         if self._closing_error is not None:
             error, self._closing_error = self._closing_error, None
             raise error
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether its processes are gone and its record is complete."""
+        return self._over.is_set()
+
+    def hold(self, held: ExitStack) -> None:
+        """Close `held` once the machines are gone: it is what was started for this job alone."""
+        with self._holding:
+            if self._held is not None:
+                self._held.append(held)
+                return
+        held.close()
+
+    def _release(self) -> None:
+        with self._holding:
+            released, self._held = self._held or [], None
+        for held in released:
+            try:
+                held.close()
+            except (TradewindError, OSError) as error:
+                self._closing_error = self._closing_error or error
 
     def _leave(self) -> None:
         self._leaving.set()
@@ -432,6 +457,7 @@ class RunningJob:
         finally:
             self._ledger.save()
             self._end_events(finish)
+            self._release()
             self._lock.release()
             self._over.set()
             _unclosed.discard(self)

@@ -1,0 +1,167 @@
+"""A job as the engine's callers see it: running in this process, in another one, or ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from tradewind.engine.attach import AttachedJob, result_of
+from tradewind.engine.job_control import JobControl
+from tradewind.engine.jobs import JobRecord, RecordedState
+from tradewind.engine.receipt import receipt_of
+from tradewind.engine.running import EventCallback, Result, RunningJob
+from tradewind.engine.skies import provider_again
+from tradewind.errors import JobFailed, UsageError
+from tradewind.model.event import Event, ToDelete
+from tradewind.model.job import Deletion
+from tradewind.model.ledger import Ledger
+from tradewind.model.plan import Plan
+
+__all__ = ["Job"]
+
+
+class Job:
+    """A job: running in this process, in another one, or ended. Any thread may use it."""
+
+    def __init__(
+        self,
+        control: JobControl,
+        job_id: str,
+        running: RunningJob | None,
+        on_resume: Callable[[RunningJob], None],
+    ) -> None:
+        self.id = job_id
+        self._control, self._running, self._on_resume = control, running, on_resume
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}>"
+
+    @property
+    def running(self) -> RunningJob | None:
+        """The job as this process runs it; None if another one does, or none."""
+        return self._running
+
+    def require_running(self) -> RunningJob:
+        """Return the job as this process runs it. Raises UsageError if it does not."""
+        if self._running is None:
+            raise UsageError(f"job {self.id} does not run in this process")
+        return self._running
+
+    @property
+    def folder(self) -> str:
+        """Path of its folder: locks, journal, logs, and the list of its objects."""
+        return self._control.store.path(self.id)
+
+    @property
+    def state(self) -> RecordedState:
+        """`running`, `done`, `failed`, `interrupted`, `paused` or `cancelled`. Raises JobNotFound."""
+        return self._control.store.load(self.id).state
+
+    @property
+    def record(self) -> JobRecord:
+        """Its record, with its cost until now. Raises JobNotFound, JobUnreadable."""
+        return self._control.job(self.id)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Cost of the job so far, line by line, over all its runs. Raises JobNotFound, JobUnreadable."""
+        return self._control.ledger(self._control.store.load(self.id))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that it began with, to which its predicted figures belong. Raises JobNotFound, TopologyError."""
+        return self._control.plan_of(self._control.store.load(self.id))
+
+    def events(self, since: int = 0) -> Iterator[Event]:
+        """Yield the events of the latest run from its start, without the first `since`, and each as it comes, to the
+        end of the run. Only the newest progress is kept. Raises GatewayLost if the lead of this process is lost.
+        """
+        source = self.follow().events() if self._running is None else self._running.events()
+        for number, event in enumerate(source):
+            if number >= since:
+                yield event
+
+    def follow(self) -> AttachedJob:
+        """Return a follower of the events that any process records; it says how the run ended."""
+        return AttachedJob(self._control.store, self.id)
+
+    def wait(self, on_event: EventCallback | None = None) -> Job:
+        """Return itself once the job is done. Raises the TransferError of any other outcome.
+
+        On KeyboardInterrupt a job of this process is drained, so that it can be resumed; one of another process is left
+        alone.
+        """
+        if self._running is not None:
+            self._running.wait(on_event)
+            return self
+        attached = self.follow()
+        for event in attached.events():
+            if on_event is not None:
+                on_event(event)
+        result_of(self.record, attached.end)
+        return self
+
+    def result(self) -> Result:
+        """Return counts and proofs of a job that is done. Raises the TransferError of any other outcome."""
+        return result_of(self.record)
+
+    def pause(self) -> Job:
+        """Stop at the next checkpoint, and return once the machines are gone. Raises UsageError if it does not run."""
+        self._control.pause(self.id)
+        self._close()
+        return self
+
+    def require_resumable(self) -> JobRecord:
+        """Return its record. Raises JobBusy if it runs, UsageError if it has nothing left to do; JobNotFound."""
+        record = self.record
+        self._control.require_resumable(record)
+        return record
+
+    def resume(
+        self,
+        *,
+        keep_logs: bool = False,
+        provider: Mapping[str, Any] | None = None,
+        deletion: Deletion | None = None,
+    ) -> Job:
+        """Continue a paused, interrupted or failed job in this process, on machines of its old provider unless another
+        is given. A sky that is down by now is started for it.
+
+        `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
+        objects are deleted; this confirms a job with `ask_delete`.
+
+        Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
+        its ceiling.
+        """
+        record = self.require_resumable()
+        self._close()
+        with ExitStack() as stack:
+            if provider is None:
+                provider = stack.enter_context(provider_again(record, self._control.store.state_dir))
+            self._running = self._control.resume(self.id, keep_logs=keep_logs, provider=provider, deletion=deletion)
+            self._running.hold(stack.pop_all())
+        self._on_resume(self._running)
+        return self
+
+    def deletion_to_confirm(self, failed: JobFailed) -> ToDelete | None:
+        """Return what a job of this process with `ask_delete` would delete, if it failed for want of a confirmation."""
+        spec = self.require_running().spec
+        asks = spec.delete is not None and spec.delete.ask and not spec.dry_run
+        return failed.summary.to_delete if asks and failed.summary is not None else None
+
+    def cancel(self) -> Job:
+        """Stop for good, and abort unfinished uploads; objects that were copied stay."""
+        self._control.cancel(self.id)
+        self._close()
+        return self
+
+    def receipt(self) -> dict[str, Any]:
+        """Return what moved, how it was proven, each run, the cost line by line, and the plan, as a JSON document."""
+        return receipt_of(self._control, self.id)
+
+    def _close(self) -> None:
+        """End the processes of a run of this process."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None

@@ -1,0 +1,371 @@
+"""Job control: start, resume, pause and cancel jobs, and read their records, plans and ledgers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from tradewind.engine.gateways import end_abandoned, has_fleet
+from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
+from tradewind.engine.launch_spec import LaunchSpec, stored_launch
+from tradewind.engine.ledger import JobLedger, LedgerBook
+from tradewind.engine.own_files import refuse_own_files
+from tradewind.engine.request import Options, UrlOrPath, place_texts, resolve
+from tradewind.engine.running import (
+    OVER_CEILING,
+    RunningJob,
+)
+from tradewind.engine.runs import RunStarter
+from tradewind.engine.sources import keep_list, opened_list
+from tradewind.engine.stored import ProposalStore, plan_document, plan_from_document
+from tradewind.engine.topology import plan_of
+from tradewind.errors import (
+    CeilingReached,
+    GatewayError,
+    GatewayLost,
+    Interrupted,
+    JobBusy,
+    JobUnreadable,
+    UsageError,
+)
+from tradewind.fleet.home import drain_home
+from tradewind.fleet.journal import FleetJournal
+from tradewind.gateway.binary import find_gateway
+from tradewind.gateway.task import run_task, try_task
+from tradewind.model.document import to_document
+from tradewind.model.files import private_folder, state_folder
+from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter
+from tradewind.model.ledger import Ledger
+from tradewind.model.locks import FileLock
+from tradewind.model.plan import Plan
+from tradewind.model.units import format_count, format_usd
+from tradewind.model.url import parse_url
+
+#: The lead of a killed process drains, and its gateway ends, within so long.
+ORPHAN_DRAIN_S = 30.0
+
+
+class JobControl:
+    """Start, resume, pause, cancel and look up the jobs of a state folder.
+
+    `state_dir` defaults to `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the
+    gateway program, or None to find it automatically. It holds no connection and may be shared by threads.
+    """
+
+    def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:
+        self.store = JobStore(state_dir)
+        self._gateway = gateway
+
+    @property
+    def gateway(self) -> str:
+        """Path of the gateway program. Raises GatewayError if it is missing."""
+        return self._gateway or find_gateway()
+
+    def start(
+        self,
+        source: UrlOrPath | Sequence[UrlOrPath],
+        destination: UrlOrPath | Sequence[UrlOrPath],
+        options: Options,
+        launch: LaunchSpec,
+        *,
+        verb: str = "cp",
+        argv: Sequence[str] = (),
+        keep_logs: bool = False,
+        proposal: str | None = None,
+    ) -> RunningJob:
+        """Start a job and return at once. `argv` and the id of its proposal are kept in its record.
+
+        Raises UsageError, GatewayError.
+        """
+        sources, destinations = place_texts(source), place_texts(destination)
+        self.check_filter(options.filter)
+        spec = resolve(sources, destinations, options, launch.plan)
+        refuse_own_files(spec, self.store.state_dir)
+        job_id = new_job_id()
+        settings = {
+            "concurrency": options.concurrency,
+            "store_work_s": options.store_work_s,
+            "seal": options.seal,
+        }
+        with opened_list(options.files_from) as names:
+            folder = self.store.make_folder(job_id)
+            lock = None
+            try:
+                lock = self.store.hold(job_id)
+                if names is not None and isinstance(spec.selection, ListSelection):
+                    spec = replace(spec, selection=replace(spec.selection, list_file=keep_list(names, folder)))
+                if not options.dry_run:
+                    report = spec.report_file or os.path.join(folder, OBJECTS_FILE)
+                    spec = replace(spec, state_dir=folder, report_file=report)
+                    request = {
+                        "verb": verb,
+                        "source": shown_sources(sources),
+                        "destinations": [shown(destination) for destination in destinations],
+                        "argv": list(argv),
+                        "settings": settings,
+                        "provider": dict(launch.provider),
+                        "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
+                    }
+                    plan = plan_document(launch.plan)
+                    self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
+                    self.store.prune()
+                overlay = launch.plan.overlay
+                ledger = Ledger(launch.prices, None if overlay is None else overlay.cost.total_usd)
+                return self._run(job_id, spec, launch, settings, ledger, lock, folder=folder, keep_logs=keep_logs)
+            except BaseException as error:
+                if lock is not None:
+                    lock.release()
+                # Unless a lead has begun to work, there is no upload to abort, and only a paused job to resume.
+                if not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted):
+                    self.store.forget(job_id)
+                raise
+
+    def check_filter(self, filter: ObjectFilter) -> None:
+        """Raise UsageError if a rule is not a valid glob, GatewayError if the gateway program cannot be run."""
+        if filter.rules:
+            try_task(self.gateway, {"task": "explain", "name": "any", "filter": to_document(filter)})
+
+    def resume(
+        self,
+        job_id: str,
+        *,
+        keep_logs: bool = False,
+        provider: Mapping[str, Any] | None = None,
+        deletion: Deletion | None = None,
+    ) -> RunningJob:
+        """Resume an interrupted job, on machines of its old provider unless another is given.
+
+        `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
+        objects are deleted; this confirms a job with `ask_delete`.
+
+        Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
+        its ceiling.
+        """
+        self.require_resumable(self.store.load(job_id))
+        lock = self.store.hold(job_id)
+        try:
+            return self._resume(job_id, lock, keep_logs, provider, deletion)
+        except BaseException:
+            lock.release()
+            raise
+
+    def _resume(
+        self,
+        job_id: str,
+        lock: FileLock,
+        keep_logs: bool,
+        provider: Mapping[str, Any] | None,
+        deletion: Deletion | None,
+    ) -> RunningJob:
+        record = self.store.load(job_id)
+        self.require_resumable(record)
+        # Their machines are charged until now, so they end before the ledger is read.
+        end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
+        document = record.document
+        ledger = self.ledger(record)
+        spec = replace(JobSpec.from_document(document["spec"]), resume=True)
+        if deletion is not None and spec.delete is not None:
+            spec = replace(spec, delete=deletion)
+        is_ours = spec.report_file == os.path.join(self.store.path(job_id), OBJECTS_FILE)
+        refuse_own_files(replace(spec, report_file=None) if is_ours else spec, self.store.state_dir)
+        ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
+        now_s = time.time()
+        if ceiling_usd is not None and self.book(job_id).is_damaged():
+            raise JobUnreadable(
+                f"job {job_id} is not resumed: its ledger cannot be read, so its ceiling could not be kept",
+                hint="start a new job",
+            )
+        if ceiling_usd is not None and (spent_usd := ledger.total_usd(now_s)) >= ceiling_usd:
+            raise CeilingReached(
+                f"job {job_id} is not resumed: {OVER_CEILING}",
+                hint=f"it has cost {format_usd(spent_usd)} of {format_usd(ceiling_usd)}; copied objects stay",
+                job_id=job_id,
+            )
+        launch = stored_launch(
+            document["topology"],
+            provider or document.get("provider"),
+            ceiling_usd,
+            plan=self.plan_of(record, latest=True),
+            proposed=ProposalStore(self.store.database).launch_of(job_id),
+        )
+        self.store.reopen(job_id)
+        folder = self.store.path(job_id)
+        settings, ended = document["settings"], ledger.ended(now_s)
+        earlier_s = max(0.0, now_s - record.created_unix_ms / 1000)
+        return self._run(
+            job_id, spec, launch, settings, ended, lock, folder=folder, keep_logs=keep_logs, earlier_s=earlier_s
+        )
+
+    def ledger(self, record: JobRecord) -> Ledger:
+        """Return the cost of a job so far, line by line, also while it runs in another process."""
+        return self.book(record.id).present(record.document, record.progress)
+
+    def plan_of(self, record: JobRecord, *, latest: bool = False) -> Plan:
+        """Return the plan of a job with all that the planner said of it: the first one, to which its predicted figures
+        belong, or the latest. Raises TopologyError.
+        """
+        document = self.store.plan(record.id, latest=latest)
+        with suppress(ValueError):  # Jobs of older versions have a topology alone.
+            if document is not None:
+                return plan_from_document(document)
+        return plan_of(record.document["topology"])
+
+    def book(self, job_id: str) -> LedgerBook:
+        """Return the recorded ledger of a job."""
+        return LedgerBook(self.store.database, job_id, self.store.path(job_id))
+
+    def require_resumable(self, record: JobRecord) -> None:
+        """Raise JobBusy if the job runs, UsageError if it has nothing left to do.
+
+        The lead of a job whose process was killed drains first; it is waited for.
+        """
+        if not self.store.is_owned(record.id):
+            with suppress(JobBusy):
+                self.store.wait_lead_ended(record.id, ORPHAN_DRAIN_S)
+            record = self.store.load(record.id)
+        self.store.require_no_lead(record.id)
+        if record.state in ("done", "cancelled"):
+            raise UsageError(f"job {record.id} is {record.state}; there is nothing to resume")
+
+    def pause(self, job_id: str) -> JobRecord:
+        """Stop a running job at its next checkpoint, whichever process runs it; `resume` continues it.
+
+        Returns when its machines are gone. Raises JobNotFound, JobBusy, UsageError if it does not run.
+        """
+        record = self.store.load(job_id)
+        if record.state != "running":
+            raise UsageError(f"job {job_id} is {record.state}; there is nothing to pause")
+        self.store.set_paused(job_id, True)
+        try:
+            self._stop_running(job_id)
+        except BaseException:
+            self.store.set_paused(job_id, False)
+            raise
+        record = self.store.load(job_id)
+        if record.state != "paused":
+            self.store.set_paused(job_id, False)
+            raise UsageError(f"job {job_id} is {record.state}; it ended before it could be paused")
+        return record
+
+    def cancel(self, job_id: str) -> JobRecord:
+        """Stop a job if it runs, and abort its unfinished uploads. Copied objects stay. Raises JobNotFound."""
+        record = self.store.load(job_id)
+        if record.state in ("done", "cancelled"):
+            raise UsageError(f"job {job_id} is {record.state}; there is nothing to cancel")
+        with cancelling(self.store.path(job_id)):
+            self._cancel(record)
+        return self.store.load(job_id)
+
+    def _cancel(self, record: JobRecord) -> None:
+        job_id = record.id
+        if record.state == "running":
+            self._stop_running(job_id)
+        lock = self.store.hold(job_id)
+        try:
+            self._abort(record)
+        finally:
+            lock.release()
+
+    def _abort(self, record: JobRecord) -> None:
+        """End the machines and uploads that a job has left behind."""
+        job_id = record.id
+        journal = FleetJournal(self.store.state_dir)
+        end_abandoned(journal, self.gateway, job_id)
+        if not has_fleet(journal, job_id):
+            self.book(job_id).end_machines(time.time())
+        if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
+            self.store.set_cancelled(job_id)  # No lead has begun, so there is nothing else to end.
+            return
+        stores = [target["store"] for target in record.document["spec"]["targets"]]
+        task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
+        code = run_task(self.gateway, task)
+        if code != 0:
+            raise GatewayError(f"job {job_id} could not be cancelled completely (exit code {code})")
+        self.store.settle(job_id)
+
+    def jobs(self) -> list[JobRecord]:
+        """Return all jobs of the state folder, oldest first."""
+        return [self._with_cost(record) for record in self.store.records()]
+
+    def unfinished(
+        self, source: UrlOrPath | Sequence[UrlOrPath], destination: UrlOrPath | Sequence[UrlOrPath]
+    ) -> JobRecord | None:
+        """Return the latest interrupted job with this source and destination. Raises UsageError.
+
+        Only the last jobs are searched.
+        """
+        return self.store.unfinished(
+            shown_sources(place_texts(source)), [shown(place) for place in place_texts(destination)]
+        )
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return one job. Raises JobNotFound."""
+        return self._with_cost(self.store.load(job_id))
+
+    def _with_cost(self, record: JobRecord) -> JobRecord:
+        """With the sum of the job's ledger as its cost, as its events report it."""
+        usd = self.ledger(record).total_usd(time.time())
+        progress = replace(record.progress, cost_usd=usd)
+        summary = record.summary
+        if summary is not None:
+            summary = replace(summary, progress=replace(summary.progress, cost_usd=usd))
+        return replace(record, progress=progress, summary=summary)
+
+    def _run(
+        self,
+        job_id: str,
+        spec: JobSpec,
+        launch: LaunchSpec,
+        settings: Mapping[str, Any],
+        counted: Ledger,
+        lock: FileLock,
+        *,
+        folder: str,
+        keep_logs: bool,
+        earlier_s: float = 0.0,
+    ) -> RunningJob:
+        state_folder(self.store.state_dir)
+        private_folder(self.store.folder)
+        private_folder(folder)
+        ledger = JobLedger(
+            counted,
+            None if spec.state_dir is None else self.book(job_id),
+            usd_max=launch.ceiling_usd,
+            destinations=len(spec.targets),
+            chunk_bytes=spec.chunk_bytes,
+            moves=spec.delete_source,
+            compares=spec.compare is not None or spec.delete is not None,
+        )
+        starter = RunStarter(
+            self.store, self.gateway, job_id, spec, launch, settings, ledger, folder=folder, earlier_s=earlier_s
+        )
+        return starter.start(lock, keep_logs=keep_logs)
+
+    def _stop_running(self, job_id: str) -> None:
+        """Return when no process works on the job any more. Who runs it sees by itself that it is to stop."""
+        self._drain_running(job_id)
+        self.store.wait_lead_ended(job_id)
+        self.store.wait_unowned(job_id)
+
+    def _drain_running(self, job_id: str) -> None:
+        try:
+            run = self.store.lead(job_id) or {}
+            drain_home(FleetJournal(self.store.state_dir).path(run["fleet"]), run["lead"])
+        except (OSError, KeyError, GatewayLost):
+            if self.store.has_lead(job_id) and not self.store.is_owned(job_id):
+                raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None
+
+
+def shown(place: str) -> str:
+    """Return a place as job lists show it: local paths absolute, pasted addresses by their store."""
+    return str(parse_url(place, cwd=os.getcwd()))
+
+
+def shown_sources(sources: Sequence[str]) -> str:
+    """Return the sources of a job as job lists show them: the first, and how many more."""
+    first = shown(sources[0])
+    return first if len(sources) == 1 else f"{first} and {format_count(len(sources) - 1, 'more source')}"

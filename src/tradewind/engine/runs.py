@@ -1,0 +1,189 @@
+"""Start a run of a job: its machines, their programs, and the supervisor that follows it."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.compile import RunSettings, compile_programs
+from tradewind.engine.event_log import EventLog
+from tradewind.engine.event_store import EventStore
+from tradewind.engine.gateways import JobGateways
+from tradewind.engine.jobs import JobStore
+from tradewind.engine.launch_spec import LaunchSpec
+from tradewind.engine.learning import EMULATED
+from tradewind.engine.ledger import JobLedger
+from tradewind.engine.running import OVER_CEILING, RunningJob, kill_unclosed, stopped_error
+from tradewind.engine.stored import plan_document
+from tradewind.engine.topology import topology_document
+from tradewind.errors import CeilingReached, GatewayError, ProviderRefused
+from tradewind.fleet.fleet import LEASE_S_MIN
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.process import STOP_S
+from tradewind.model.document import to_document
+from tradewind.model.job import JobSpec
+from tradewind.model.locks import FileLock
+from tradewind.model.plan import Plan
+
+if TYPE_CHECKING:
+    from tradewind.engine.adapt import Adaptation
+
+__all__ = ["RunStarter"]
+
+#: Maximum plans of a job before it begins, each without the machines that regions refused for the one before.
+LAUNCH_PLANS_MAX = 4
+#: Relative; a fleet that was given as long as the ceiling allows ends a little before.
+CEILING_ROUNDING = 1e-3
+
+
+class RunStarter:
+    """Starts one run of a job, and its lead again if that dies.
+
+    `settings` are those of the job's record; `ledger` has what earlier runs have cost. `earlier_s` is how long ago the
+    job began [s].
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        gateway: str,
+        job_id: str,
+        spec: JobSpec,
+        launch: LaunchSpec,
+        settings: Mapping[str, Any],
+        ledger: JobLedger,
+        *,
+        folder: str,
+        earlier_s: float = 0.0,
+    ) -> None:
+        self._store, self._gateway, self._folder = store, gateway, folder
+        self._job_id, self._spec, self._launch, self._settings = job_id, spec, launch, settings
+        self._ledger = ledger
+        self._is_recorded = spec.state_dir is not None
+        self._events = EventStore(store.database, job_id, folder) if self._is_recorded else None
+        self._log = EventLog(store=self._events)
+        self._adaptation = self._make_adaptation(earlier_s)
+
+    def start(self, lock: FileLock, *, keep_logs: bool) -> RunningJob:
+        """Start the run. With it, `lock` is released when its machines are gone. Raises GatewayError, CeilingReached,
+        Interrupted for a job that was to stop meanwhile.
+        """
+        emulated = self._launch.provider["kind"] in EMULATED
+        gateways: JobGateways | None = None
+        try:
+            gateways, spec, plan = self._deploy_first()
+            return RunningJob(
+                self._job_id,
+                spec,
+                plan,
+                gateways,
+                self._log,
+                # Without a journal there is nothing to resume from.
+                restart=self._deploy_again if self._is_recorded else None,
+                keep_logs=keep_logs,
+                catalog_folder=None if emulated else Path(self._store.state_dir) / "catalog",
+                ledger=self._ledger,
+                lock=lock,
+                adaptation=self._adaptation,
+                store=self._store,
+                events=self._events,
+            )
+        except BaseException as error:
+            if gateways is not None:
+                kill_unclosed(self._job_id)
+                gateways.kill()
+            self._log.end(error)  # Nothing may be written behind the last event.
+            if self._events is not None:
+                self._events.end("failed", str(error))
+            raise
+
+    def _deploy_first(self) -> tuple[JobGateways, JobSpec, Plan]:
+        """Deploy; where regions refuse machines, plan without these."""
+        spec, plan = self._spec, self._launch.plan
+        for _ in range(LAUNCH_PLANS_MAX - 1):
+            try:
+                return self._deploy(spec, plan), spec, plan
+            except ProviderRefused as error:
+                if self._adaptation is None or not self._adaptation.plan_without(error):
+                    raise
+                self._log.notice(f"{error}; planned again without")
+                spec, plan = self._adaptation.spec, self._adaptation.plan
+        return self._deploy(spec, plan), spec, plan
+
+    def _deploy_again(self, spec: JobSpec, plan: Plan) -> JobGateways:
+        return self._deploy(replace(spec, resume=True), plan)
+
+    def _deploy(self, spec: JobSpec, plan: Plan) -> JobGateways:
+        """Start the machines of a plan and give them their programs, within what the ceiling leaves."""
+        self._ledger.begin_run()
+        gateways = self._start_machines(plan)
+        if self._is_recorded and self._store.is_to_stop(self._job_id):
+            gateways.kill()
+            raise stopped_error(self._job_id, None, cancelled=self._store.is_cancelled(self._job_id))
+        run = RunSettings(
+            self._job_id,
+            self._settings.get("concurrency"),
+            secrets.token_hex(32) if self._settings.get("seal") and plan.stations() else None,
+            store_work_s=self._settings.get("store_work_s"),
+        )
+        self._push_programs(gateways, spec, run, plan)
+        if self._adaptation is not None:
+            self._adaptation.begin(gateways, run)
+        return gateways
+
+    def _start_machines(self, plan: Plan) -> JobGateways:
+        ledger, settings = self._ledger, self._launch.settings
+        room_s = ledger.room_s(plan)
+        ready_s = min(settings.ready_s, room_s)
+        lease_s = math.ceil(min(settings.lease_s, max(room_s - STOP_S, ready_s, LEASE_S_MIN)))
+        try:
+            return JobGateways(
+                self._gateway,
+                plan,
+                self._folder,
+                self._store.state_dir,
+                self._launch.provider,
+                replace(settings, ready_s=ready_s, lease_s=lease_s),
+                report=self._log.notice,
+                meter=ledger,
+            )
+        except GatewayError as error:
+            if room_s < settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
+                raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
+            raise
+
+    def _push_programs(self, gateways: JobGateways, spec: JobSpec, run: RunSettings, plan: Plan) -> None:
+        """Give the gateways their programs; the lead begins to work."""
+        try:
+            deployment = gateways.deployment()
+            for name, program in compile_programs(deployment, spec, run).items():
+                GatewayClient.of(deployment, name).put_program(to_document(program))
+            if self._is_recorded:
+                self._store.set_lead(self._job_id, {"lead": plan.lead, "fleet": gateways.fleet_id})
+        except BaseException:
+            gateways.kill()
+            raise
+
+    def _make_adaptation(self, earlier_s: float) -> Adaptation | None:
+        """Return the adaptation that watches a planned job, and changes its plan if that is allowed."""
+        if self._launch.plan_request is None:
+            return None
+        from tradewind.engine.adapt import Adaptation
+
+        return Adaptation(
+            self._launch.plan_request,
+            self._launch.plan,
+            self._spec,
+            replan=self._launch.replan,
+            on_change=self._record_plan,
+            ledger=self._ledger,
+            earlier_s=earlier_s,
+        )
+
+    def _record_plan(self, plan: Plan, spec: JobSpec) -> None:
+        if self._is_recorded:
+            self._store.add_plan(self._job_id, spec, topology_document(plan), plan_document(plan))
