@@ -28,11 +28,11 @@ LAYERS = {
     "gateway": 4,
     "sky": 4,
     "fleet": 5,
-    "engine": 6,
     "acceleration": 6,
     "measure": 6,
-    "cli": 7,
-    "service": 7,
+    "engine": 7,
+    "cli": 8,
+    "service": 8,
 }
 #: The nouns and the errors are one layer with two names.
 NOUNS = {"errors", "model"}

@@ -11,10 +11,9 @@ from tradewind._version import __version__
 
 if TYPE_CHECKING:
     from tradewind import errors
-    from tradewind.engine.client import Client, copy, sync
+    from tradewind.engine.client import Client, copy, frontier, plan, sync
     from tradewind.engine.engine import Engine, Job
     from tradewind.engine.jobs import JobRecord
-    from tradewind.engine.planning import frontier, plan
     from tradewind.engine.proposal import Proposal, Request
     from tradewind.engine.request import Options
     from tradewind.engine.running import Result, RunningJob
@@ -95,8 +94,8 @@ _HOMES = {
     "WouldCopy": "tradewind.model.event",
     "WouldDelete": "tradewind.model.event",
     "copy": "tradewind.engine.client",
-    "frontier": "tradewind.engine.planning",
-    "plan": "tradewind.engine.planning",
+    "frontier": "tradewind.engine.client",
+    "plan": "tradewind.engine.client",
     "sync": "tradewind.engine.client",
 }
 

@@ -16,7 +16,6 @@ from tradewind.catalog.refresh import fetch
 from tradewind.catalog.refresh.fetch import Fetcher, same_host
 from tradewind.catalog.refresh.figures import Prices, paid_tiers
 from tradewind.catalog.refresh.run import Endpoints, Refresh, RefreshOutcome, refresh
-from tradewind.cli import catalog_refresh
 from tradewind.cli.main import main
 from tradewind.errors import PriceApiError, PriceApiRefused, PriceApiUnavailable, UsageError
 from tradewind.model.origin import Origin
@@ -353,7 +352,7 @@ def at_home(server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("TRADEWIND_GCP_API_KEY", raising=False)
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
     endpoints = Endpoints(server.url, f"{server.url}/api/retail/prices", server.url)
-    monkeypatch.setattr(catalog_refresh, "ENDPOINTS", endpoints)
+    monkeypatch.setattr("tradewind.catalog.refresh.run.ENDPOINTS", endpoints)
     monkeypatch.setattr(fetch, "PAUSE_S", 0.0)
     return tmp_path / "catalog"
 
@@ -389,7 +388,7 @@ def test_offline_it_says_so_in_one_line_and_keeps_what_it_has(
 ) -> None:
     with price_server() as gone:
         address = gone.url
-    monkeypatch.setattr(catalog_refresh, "ENDPOINTS", Endpoints(address, address, address))
+    monkeypatch.setattr("tradewind.catalog.refresh.run.ENDPOINTS", Endpoints(address, address, address))
     assert main(["catalog", "refresh"]) == 5
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert len(errors) == 1
@@ -406,7 +405,7 @@ def test_a_proxy_is_asked_where_one_is_named(
     server.routes["/prices"] = recorded.azure_page([recorded.bandwidth_item(0.25)])
     monkeypatch.setenv("http_proxy", server.url)
     monkeypatch.setenv("no_proxy", "")
-    monkeypatch.setattr(catalog_refresh, "ENDPOINTS", Endpoints(azure="http://prices.invalid/prices"))
+    monkeypatch.setattr("tradewind.catalog.refresh.run.ENDPOINTS", Endpoints(azure="http://prices.invalid/prices"))
     assert main(["catalog", "refresh", "--provider", "azure"]) == 0
     assert server.asked["/prices"] == 4
 

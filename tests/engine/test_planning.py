@@ -247,8 +247,8 @@ def test_the_users_catalog_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_solver_is_loaded_by_planning_alone() -> None:
     code = (
-        "import sys, tradewind; tradewind.Options; tradewind.copy\n"
+        "import sys, tradewind; tradewind.Options; tradewind.copy; tradewind.plan\n"
         "assert 'numpy' not in sys.modules and 'highspy' not in sys.modules\n"
-        "tradewind.plan; assert 'numpy' in sys.modules"
+        "tradewind.plan('aws:us-east-1', 'gcp:us-east1', volume_gb=1, goal='cheapest'); assert 'numpy' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

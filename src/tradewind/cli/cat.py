@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_store_arguments, object_of
+from tradewind.cli.options import access, add_store_arguments
 from tradewind.cli.streams import require_output
+from tradewind.engine.tasks import write_objects
 
 USAGE = "[OPTION]… URL [URL…]"
 HELP = "Write objects to standard output, one after the other, each verified if its store states a checksum."
@@ -21,29 +22,5 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Writes."""
-    return write_objects(args, args.urls)
-
-
-def write_objects(args: Namespace, urls: list[str], *, whole: bool = False) -> int:
-    """Write objects to standard output; one task for each run of URLs in one store.
-
-    With `whole` a reader that goes away before the end is a failure.
-    """
-    from tradewind.gateway.binary import find_gateway
-    from tradewind.gateway.task import run_task
-
     require_output()
-    tasks: list[dict[str, object]] = []
-    keys: list[str] = []
-    for url in urls:
-        store, key = object_of(args, url)
-        if not tasks or tasks[-1]["store"] != store:
-            keys = []
-            tasks.append({"task": "cat", "store": store, "keys": keys, **({"whole": True} if whole else {})})
-        keys.append(key)
-    binary = args.gateway or find_gateway()
-    for task in tasks:
-        code = run_task(binary, task)
-        if code != 0:
-            return code
-    return 0
+    return write_objects(args.gateway, args.urls, access(args, "src"))

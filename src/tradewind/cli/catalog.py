@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tradewind.catalog.load import catalog_folder
 from tradewind.errors import UsageError
+
+if TYPE_CHECKING:
+    from tradewind.engine.user_catalog import UserCatalog
 
 HELP = """\
 Show regions, prices, machines and links, each figure with its origin and date; import better figures from CSV tables;
@@ -80,32 +82,30 @@ def run(args: Namespace) -> int:
     for option, action in OPTIONS_OF.items():
         if getattr(args, option) and args.action != action:
             raise UsageError(f"--{option.replace('_', '-')} goes with catalog {action}", hint="leave it out")
-    folder = catalog_folder(args.state_dir)
-    if args.action == "import":
-        return _import(args, folder)
-    if args.action == "refresh":
-        from tradewind.cli.catalog_refresh import refresh_prices
+    from tradewind.engine.engine import Engine
 
-        return refresh_prices(args, folder)
-    from tradewind.cli.catalog_show import show
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        if args.action == "import":
+            return _import(args, engine.catalog)
+        if args.action == "refresh":
+            from tradewind.cli.catalog_refresh import refresh_prices
 
-    return show(args, folder)
+            return refresh_prices(args, engine.catalog)
+        from tradewind.cli.catalog_show import show
+
+        return show(args, engine.catalog)
 
 
-def _import(args: Namespace, folder: Path) -> int:
-    from tradewind.catalog.user_files import import_table
-
+def _import(args: Namespace, catalog: UserCatalog) -> int:
     if len(args.what) != 1:
         raise UsageError("catalog import takes one file", hint="for example `tradewind catalog import links.csv`")
-    date = args.date or today().isoformat()
-    _require_date(date)
     path = Path(args.what[0])
-    done = import_table(path, folder, date=date, source=args.source or "", new_regions=args.new_regions)
+    done = catalog.import_table(path, date=args.date, source=args.source or "", new_regions=args.new_regions)
     if args.json:
         document = {"figures": done.what, "taken": done.taken, "stayed": done.stayed, "too_old": done.too_old}
         print(json.dumps(document, ensure_ascii=False))
     elif not args.quiet:
-        print(f"{done} from {path}, into {folder}")
+        print(f"{done} from {path}, into {catalog.folder}")
         if done.stayed:
             print(
                 f"not imported, because the existing figures are newer: {len(done.stayed):,}",
@@ -117,22 +117,3 @@ def _import(args: Namespace, folder: Path) -> int:
         if done.too_old:
             print(f"imported, but too old to count for their links: {done.too_old:,}")
     return 0
-
-
-def _require_date(text: str) -> None:
-    """Raises UsageError for what is no date, or has not come yet."""
-    from tradewind.catalog.tables import date_has_come
-
-    try:
-        date = datetime.date.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a date", hint="for example 2025-03-01") from None
-    if not date_has_come(date):
-        raise UsageError(f"--date {text} is in the future", hint="it is the date of the figures")
-
-
-def today() -> datetime.date:
-    """Return the date in UTC, by the clock that imports go by."""
-    from tradewind.catalog.tables import present
-
-    return present().date()

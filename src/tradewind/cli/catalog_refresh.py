@@ -6,63 +6,43 @@ import json
 import sys
 import time
 from argparse import Namespace
-from pathlib import Path
 
-from tradewind.catalog.load import load_catalog
-from tradewind.catalog.refresh.fetch import Fetcher
-from tradewind.catalog.refresh.gcp import KEY_VARIABLE
-from tradewind.catalog.refresh.run import Endpoints, Refresh, RefreshOutcome, refresh
-from tradewind.cli.catalog import today
 from tradewind.cli.streams import write_codes
 from tradewind.cli.terminal import PLAIN_EVERY_S, printable
-from tradewind.errors import PriceApiRefused, PriceApiUnavailable, UsageError
-from tradewind.model.region import parse_region
+from tradewind.engine.user_catalog import ProviderPrices, UserCatalog
+from tradewind.errors import UsageError
 from tradewind.model.units import format_bytes, format_count
 
-ENDPOINTS = Endpoints()
 
-
-def refresh_prices(args: Namespace, folder: Path) -> int:
-    """Asks and stores; the exit code is that of the first provider that failed, 0 if none did.
-
-    Google's missing key is no failure unless Google was asked for by name.
-    """
+def refresh_prices(args: Namespace, catalog: UserCatalog) -> int:
+    """Request prices and store them; the exit code is that of the first provider that failed, 0 if none did."""
     if args.what:
         raise UsageError("catalog refresh takes no arguments", hint=f"did you mean --region {args.what[0]}?")
-    regions = [parse_region(text) for text in args.region]
-    by_name = set(args.provider) | {region.provider for region in regions}
     waiting = _Waiting(quiet=args.quiet or args.json)
-    asked = Refresh(
-        load_catalog(folder), folder, today().isoformat(), Fetcher(progress=waiting.report), endpoints=ENDPOINTS
-    )
 
-    def waiter(outcome: RefreshOutcome) -> None:
+    def report(prices: ProviderPrices) -> None:
         waiting.end()
-        _report(args, outcome, left_out=_is_left_out(outcome, by_name))
+        _report(args, prices)
 
     try:
-        outcomes = refresh(asked, args.provider, regions, waiter)
+        done = catalog.refresh(args.provider, args.region, on_progress=waiting.report, on_outcome=report)
     finally:
         waiting.end()
-    _report_unavailable(args, outcomes)
-    failed = [o.error for o in outcomes if o.error is not None and not _is_left_out(o, by_name)]
+    _report_unavailable(args, done)
+    failed = [prices.failure for prices in done if prices.failure is not None]
     return failed[0].exit_code if failed else 0
 
 
-def _report_unavailable(args: Namespace, outcomes: list[RefreshOutcome]) -> None:
+def _report_unavailable(args: Namespace, done: list[ProviderPrices]) -> None:
     """One line for all that cannot be reached: mostly it is this machine that is offline."""
-    errors = [o.error for o in outcomes if isinstance(o.error, PriceApiUnavailable)]
-    if errors and not args.json:
+    errors = [prices.outcome.error for prices in done if prices.unreachable]
+    if errors and errors[0] is not None and not args.json:
         print(f"error: {'; '.join(printable(str(error)) for error in errors)}", file=sys.stderr)
         print(f"hint: {errors[0].hint}", file=sys.stderr)
 
 
-def _is_left_out(outcome: RefreshOutcome, by_name: set[str]) -> bool:
-    """Return whether a provider failed that nobody asked for by name, for want of a key alone."""
-    return isinstance(outcome.error, PriceApiRefused) and KEY_VARIABLE in (outcome.error.hint or "") and not by_name
-
-
-def _report(args: Namespace, outcome: RefreshOutcome, *, left_out: bool) -> None:
+def _report(args: Namespace, prices: ProviderPrices) -> None:
+    outcome = prices.outcome
     if args.json:
         document = {
             "provider": outcome.provider,
@@ -79,10 +59,10 @@ def _report(args: Namespace, outcome: RefreshOutcome, *, left_out: bool) -> None
         machines = format_count(outcome.machine_prices, "machine price")
         of = f"of {format_count(outcome.regions, 'region')}, into {outcome.file}"
         print(f"{outcome.provider}: {egress} and {machines} {of}", flush=True)
-    elif left_out:
+    elif prices.missing_key is not None:
         if not args.quiet:
-            print(f"note: gcp was skipped: it needs an API key in {KEY_VARIABLE}", file=sys.stderr)
-    elif outcome.error is not None and not isinstance(outcome.error, PriceApiUnavailable):
+            print(f"note: {outcome.provider} was skipped: it needs an API key in {prices.missing_key}", file=sys.stderr)
+    elif outcome.error is not None and not prices.unreachable:
         print(f"error: {printable(str(outcome.error))}", file=sys.stderr)
         if outcome.error.hint:
             print(f"hint: {outcome.error.hint}", file=sys.stderr)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tradewind.catalog.load import load_catalog
-from tradewind.cli.catalog import today
 from tradewind.cli.terminal import printable
+from tradewind.engine.user_catalog import UserCatalog
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, LinkPart
 from tradewind.model.origin import Origin
@@ -43,29 +40,27 @@ class Shown:
     """The figure as in the price list, and the traffic that its tiers count."""
 
 
-def show(args: Namespace, folder: Path) -> int:
+def show(args: Namespace, user: UserCatalog) -> int:
     """All regions, one region, or both ways between two."""
     if len(args.what) > 2:
         raise UsageError(
             "catalog show takes one region or a pair of regions",
             hint="for example `tradewind catalog show aws:us-east-1 gcp:europe-west4`",
         )
-    catalog = load_catalog(folder)
-    regions = [_known(catalog, catalog.region_named(text)) for text in args.what]
-    if len(regions) == 2 and regions[0] == regions[1]:
-        raise UsageError("both regions are the same", hint="name one region to see its machines and prices")
+    catalog = user.load()
+    regions = user.regions_named(catalog, args.what)
     if not regions:
-        _print_all(args, catalog, folder)
+        _print_all(args, catalog, user)
         return 0
     lines = list(_pair(catalog, *regions) if len(regions) == 2 else _region(catalog, regions[0]))
     if args.json:
-        _print_documents(lines)
+        _print_documents(user, lines)
         return 0
-    _print_with_notes(lines)
+    _print_with_notes(user, lines)
     return 0
 
 
-def _print_with_notes(lines: list[Shown]) -> None:
+def _print_with_notes(user: UserCatalog, lines: list[Shown]) -> None:
     """Figures with the numbers of their origins, which follow: many figures are from one place."""
     numbers: dict[Origin, int] = {}
 
@@ -81,29 +76,22 @@ def _print_with_notes(lines: list[Shown]) -> None:
             share = f"{part.weight:.0%} of it" if part.weight else "not counted"
             print(f"  {'':<{FIGURE_COLUMNS}}  {format_gbps(part.gbps)}, {share}  {note(part.origin)}")
     print()
-    now = today()
     for origin, number in numbers.items():
-        print(f"[{number}] {printable(str(origin))}{_age_words(origin, now)}")
+        print(f"[{number}] {printable(str(origin))}{_age_words(user.age_days(origin))}")
 
 
-def _age_words(origin: Origin, now: datetime.date) -> str:
-    days = _age_days(origin, now)
+def _age_words(days: int | None) -> str:
     if days is None:
         return ""
     count, unit = next((days // of, unit) for of, unit in AGES if days >= 2 * of or of == 1)
     return f" ({format_count(count, unit)} old)" if days > 0 else " (today)"
 
 
-def _age_days(origin: Origin, now: datetime.date) -> int | None:
-    """Whole days since the figure was true; None where it has no date."""
-    return max(0, (now - datetime.date.fromisoformat(origin.date)).days) if origin.date else None
-
-
-def _print_all(args: Namespace, catalog: Catalog, folder: Path) -> None:
+def _print_all(args: Namespace, catalog: Catalog, user: UserCatalog) -> None:
     places = sorted(catalog.places.values(), key=lambda place: place.region)
     if args.json:
         for place in places:
-            print(json.dumps(_place_document(place), ensure_ascii=False))
+            print(json.dumps(_place_document(user, place), ensure_ascii=False))
         return
     for place in places:
         print(f"{place.region!s:<32} {place.label}, {place.continent}")
@@ -111,71 +99,55 @@ def _print_all(args: Namespace, catalog: Catalog, folder: Path) -> None:
         return
     layers = Counter(link.origin.kind for link in catalog.grid.links.values())
     counts = ", ".join(f"{count:,} {kind}" for kind, count in layers.most_common())
-    dates = _packaged_price_dates(load_catalog())
-    tables = ", ".join(sorted(path.name for path in folder.glob("*.csv")))
+    dates, tables = user.packaged_price_dates(), ", ".join(user.table_names())
     print(f"\n{len(places)} regions, {len(catalog.grid.links):,} links ({counts})")
     print(f"prices  packaged, dated {dates[0]} to {dates[-1]}; `tradewind catalog refresh` fetches today's")
-    print(f"yours   {folder}: {tables or 'nothing yet'}")
+    print(f"yours   {user.folder}: {tables or 'nothing yet'}")
     print("`tradewind catalog show REGION [REGION]` shows the source and age of each figure")
 
 
-def _packaged_price_dates(packaged: Catalog) -> list[str]:
-    """Days of which the list prices are, the oldest first."""
-    offers = [offer.origin for of in packaged.offers.values() for offer in of]
-    origins = [*offers, *(rule.price.origin for rule in packaged.prices.rules)]
-    return sorted({origin.date for origin in origins if origin.date})
-
-
-def _place_document(place: RegionInfo) -> dict[str, Any]:
+def _place_document(user: UserCatalog, place: RegionInfo) -> dict[str, Any]:
     return {
         "region": str(place.region),
         "label": place.label,
         "continent": place.continent,
         "latitude_deg": place.latitude_deg,
         "longitude_deg": place.longitude_deg,
-        "origin": _origin_document(place.origin),
+        "origin": _origin_document(user, place.origin),
     }
 
 
-def _origin_document(origin: Origin | None) -> dict[str, Any] | None:
+def _origin_document(user: UserCatalog, origin: Origin | None) -> dict[str, Any] | None:
     if origin is None:
         return None
     said = {"layer": origin.kind, "source": origin.source, "date": origin.date, "method": origin.method}
-    return {**said, "age_days": _age_days(origin, today())}
+    return {**said, "age_days": user.age_days(origin)}
 
 
-def _print_documents(lines: list[Shown]) -> None:
+def _print_documents(user: UserCatalog, lines: list[Shown]) -> None:
     about = ""
     for line in lines:
         if line.text:
-            print(json.dumps({"about": about, **_document(line)}, ensure_ascii=False))
+            print(json.dumps({"about": about, **_document(user, line)}, ensure_ascii=False))
         else:
             about = line.figure
 
 
-def _document(line: Shown) -> dict[str, Any]:
+def _document(user: UserCatalog, line: Shown) -> dict[str, Any]:
     document = {
         "figure": line.figure,
         "value": line.value,
         "unit": line.unit,
-        "origin": _origin_document(line.origin),
+        "origin": _origin_document(user, line.origin),
     }
     if line.listed is not None:
         document["listed"] = line.listed
     if line.parts:
         document["layers"] = [
-            {"value": part.gbps, "weight": round(part.weight, 6), "origin": _origin_document(part.origin)}
+            {"value": part.gbps, "weight": round(part.weight, 6), "origin": _origin_document(user, part.origin)}
             for part in line.parts
         ]
     return document
-
-
-def _known(catalog: Catalog, region: Region) -> Region:
-    if region not in catalog.places and region not in catalog.grid.regions():
-        near = catalog.nearest_names(region)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`tradewind catalog show` lists all regions"
-        raise UsageError(f"unknown region {region}", hint=hint)
-    return region
 
 
 def _heading(text: str) -> Shown:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import finish_as, place_of
 from tradewind.cli.options import access, add_filter_arguments, add_side_arguments, object_filter
-from tradewind.engine.request import directory_place
+from tradewind.engine.tasks import become_check
 from tradewind.errors import UsageError
-from tradewind.model.document import to_document
 
 USAGE = "[OPTION]… SRC DST"
 HELP = "Compare two trees without changing them, and name all missing, extra and different objects (exit code 6)."
@@ -42,28 +39,16 @@ def run(args: Namespace) -> int:
     """Compares."""
     if args.read and args.compare in ("size", "time"):
         raise UsageError(f"--read compares the bytes, --compare {args.compare} does not", hint="leave out one of them")
-    for text in (args.source, args.destination):
-        place = place_of(text)
-        if place.kind == "file" and os.path.isfile(place.key):
-            hint = "check compares directories: name the directory, and the file with --include"
-            raise UsageError(f"{text} is a file, not a directory", hint=hint)
     links = args.follow_symlinks
-    source, source_prefix = directory_place(place_of(args.source), access(args, "src", follow_symlinks=links))
-    destination, destination_prefix = directory_place(
-        place_of(args.destination), access(args, "dst", follow_symlinks=links)
-    )
-    finish_as(
-        args,
-        {
-            "task": "check",
-            "source": to_document(source),
-            "source_prefix": source_prefix,
-            "destination": to_document(destination),
-            "destination_prefix": destination_prefix,
-            "filter": to_document(object_filter(args)),
-            "compare": args.compare,
-            "read": args.read,
-            "one_way": args.one_way,
-            "json": args.json,
-        },
+    become_check(
+        args.gateway,
+        args.source,
+        args.destination,
+        access(args, "src", follow_symlinks=links),
+        access(args, "dst", follow_symlinks=links),
+        object_filter(args),
+        compare=args.compare,
+        read=args.read,
+        one_way=args.one_way,
+        as_json=args.json,
     )

@@ -98,7 +98,7 @@ def _state_dir() -> SettingOrigin:
 
 
 def _gateway() -> SettingOrigin | None:
-    from tradewind.gateway.binary import find_gateway
+    from tradewind.engine.tasks import find_gateway
 
     try:
         return SettingOrigin(find_gateway(), "found")

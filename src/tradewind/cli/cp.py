@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.options import accesses
-from tradewind.cli.streams import require_input
+from tradewind.cli.options import access, accesses
+from tradewind.cli.streams import require_input, require_output
 from tradewind.cli.transferring import add_transfer_arguments, options_from, split_paths, transfer
 from tradewind.errors import UsageError
 
@@ -73,41 +73,26 @@ def _refuse_others(args: Namespace, own: frozenset[str], side: str, what: str) -
 
 def _put(args: Namespace) -> int:
     """Standard input to one object."""
-    import os
-    from dataclasses import replace
-
-    from tradewind.engine.request import object_place
-    from tradewind.gateway.binary import find_gateway
-    from tradewind.gateway.task import become_task
-    from tradewind.model.document import to_document
-    from tradewind.model.url import parse_url
+    from tradewind.engine.tasks import become_upload
 
     if len(args.destinations) != 1 or len(args.sources) != 1 or args.recursive:
         raise UsageError("standard input is one object and goes to one destination")
-    place = parse_url(args.destinations[0], cwd=os.getcwd())
-    if place.kind == "pipe":
-        raise UsageError("copying standard input to standard output does nothing")
-    if place.is_directory:
-        raise UsageError("standard input has no name", hint="end the destination with a name, not with /")
     (reached,) = accesses(args, "dst", args.destinations, fsync=args.fsync)
-    store, key = object_place(replace(place), reached)
-    become_task(
-        args.gateway or find_gateway(),
-        {
-            "task": "put",
-            "store": to_document(store),
-            "key": key,
-            "chunk_bytes": args.chunk_size,
-            **({"storage_class": args.storage_class} if args.storage_class else {}),
-            "json": args.json,
-        },
+    become_upload(
+        args.gateway,
+        args.destinations[0],
+        reached,
+        chunk_bytes=args.chunk_size,
+        storage_class=args.storage_class,
+        as_json=args.json,
     )
 
 
 def _write_out(args: Namespace) -> int:
     """One object to standard output."""
-    from tradewind.cli.cat import write_objects
+    from tradewind.engine.tasks import write_objects
 
     if args.destinations != ["-"] or len(args.sources) != 1 or args.recursive:
         raise UsageError("standard output takes one object", hint="`tradewind cat` writes several")
-    return write_objects(args, [args.source], whole=True)
+    require_output()
+    return write_objects(args.gateway, [args.source], access(args, "src"), whole=True)

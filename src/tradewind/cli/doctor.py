@@ -14,19 +14,14 @@ from pathlib import Path
 
 from tradewind._version import __version__
 from tradewind.cli.config import unknown_variables
-from tradewind.cli.one_store import place_of
 from tradewind.cli.options import access, add_side_arguments
 from tradewind.cli.terminal import printable
 from tradewind.engine.jobs import JobStore
-from tradewind.engine.request import directory_place, store_spec
+from tradewind.engine.tasks import clouds_findings, find_gateway, store_checks
 from tradewind.errors import ConfigError, TradewindError
-from tradewind.gateway.binary import find_gateway
-from tradewind.gateway.task import ask_task, run_task
 from tradewind.model.document import to_document
 from tradewind.model.files import private_folder, state_folder
-from tradewind.model.store import Access
 from tradewind.model.units import format_bytes
-from tradewind.model.url import Kind, Location
 
 USAGE = "[OPTION]… [URL…]"
 HELP = """\
@@ -40,16 +35,12 @@ EXAMPLES = """\
   tradewind doctor --endpoint http://127.0.0.1:9000
   tradewind doctor s3://bucket --endpoint http://127.0.0.1:9000 --json"""
 
-#: Clouds with credentials of their own; R2 takes those of S3.
-CLOUDS: tuple[Kind, ...] = ("s3", "gs", "az")
 #: Fewer open files than this hold up wide hops: 64 connections in, 64 out, files, sockets to stores.
 OPEN_FILES_MIN = 1024
 #: A gateway takes up to 512 MiB by default (docs/concepts/memory.md).
 MEMORY_BYTES_MIN = 1 << 30
 #: Journals and logs of a job of a million objects take some hundred MB.
 STATE_DISK_BYTES_MIN = 1 << 30
-#: The clouds' own time limits are 4 s for credentials and 4 s for the clock; all clouds are looked at together.
-CLOUDS_TIMEOUT_S = 20.0
 #: Smaller socket buffers than this bound a connection at 200 ms to about 160 Mbit/s.
 SOCKET_BUFFER_BYTES_MIN = 4 << 20
 
@@ -93,7 +84,7 @@ def run(args: Namespace) -> int:
         if finding.mend:
             print(f"     {'':<14} → {finding.mend}")
         sys.stdout.flush()
-    code = _stores(args) if args.urls else 0
+    code = store_checks(args.gateway, args.urls, access(args, "src"), as_json=args.json) if args.urls else 0
     return code or int(bad)
 
 
@@ -238,17 +229,8 @@ def _socket_buffers() -> Finding:
 
 def _clouds(args: Namespace) -> Iterator[Finding]:
     """Credentials and clocks, as the gateway sees them: it is the one that uses them."""
-    given = access(args, "src")
-    elsewhere = Access(anonymous=given.anonymous, ca_file=given.ca_file)  # An endpoint here is one of S3's kind.
-    clouds = [
-        to_document(
-            store_spec(f"{scheme}://", Location(scheme, f"{scheme}://", ""), given if scheme == "s3" else elsewhere)
-        )
-        for scheme in CLOUDS
-    ]
     try:
-        task = {"task": "doctor", "stores": [], "clouds": clouds, "json": True}
-        lines = ask_task(args.gateway or find_gateway(), task, timeout_s=CLOUDS_TIMEOUT_S)
+        lines = clouds_findings(args.gateway, access(args, "src"))
     except TradewindError as error:
         yield Finding("credentials", False, str(error), error.hint or "install tradewind again")
         return
@@ -259,8 +241,3 @@ def _clouds(args: Namespace) -> Iterator[Finding]:
     if not any(line["check"] == "clock" for line in lines):
         mend = "name a store: tradewind doctor URL, or --endpoint http://HOST:PORT"
         yield Finding("clock", True, "not compared: no cloud is set up here to ask", mend, absent=True)
-
-
-def _stores(args: Namespace) -> int:
-    stores = [to_document(directory_place(place_of(url), access(args, "src"))[0]) for url in args.urls]
-    return run_task(args.gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": args.json})

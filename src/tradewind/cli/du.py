@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_human, add_store_arguments, finish_as, listing_of
-from tradewind.cli.options import add_filter_arguments, object_filter
-from tradewind.model.document import to_document
+from tradewind.cli.options import access, add_filter_arguments, add_human, add_store_arguments, object_filter
+from tradewind.engine.tasks import become_sum
 
 USAGE = "[OPTION]… URL"
 HELP = "Count the objects below URL and sum their sizes. Local files count with their length, not their blocks."
@@ -27,6 +26,5 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Sums."""
-    store, prefix = listing_of(args, args.url)
-    task = {"task": "du", "store": store, "prefix": prefix, "human": args.human, "json": args.json}
-    finish_as(args, {**task, "filter": to_document(object_filter(args))})
+    rules = object_filter(args)
+    become_sum(args.gateway, args.url, access(args, "src"), rules, human=args.human, as_json=args.json)

@@ -9,11 +9,13 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tradewind.errors import StateError, TradewindError, UsageError
+from tradewind.errors import UsageError
 from tradewind.model.units import format_duration
 
 if TYPE_CHECKING:
-    from tradewind.fleet.journal import FleetJournal, FleetRecord
+    from collections.abc import Iterable
+
+    from tradewind.engine.fleets import FleetEnd, Fleets, FleetState
 
 USAGE = "list|down [ID…]|explain ID"
 HELP = """\
@@ -40,43 +42,42 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """List, end or explain fleets."""
-    from tradewind.engine.jobs import JobStore
-    from tradewind.fleet.journal import FleetJournal
+    from tradewind.engine.engine import Engine
 
-    journal = FleetJournal(JobStore(args.state_dir).state_dir)
-    if args.action == "list":
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        fleets = engine.fleets
+        if args.action == "list":
+            if args.fleets:
+                raise UsageError("`fleet list` shows all fleets and takes no ID")
+            return _list(args, fleets)
+        if args.action == "explain":
+            if len(args.fleets) != 1:
+                raise UsageError(
+                    "`fleet explain` takes one ID", hint="`tradewind fleet list` shows the fleets that run"
+                )
+            return _explain(args, fleets)
         if args.fleets:
-            raise UsageError("`fleet list` shows all fleets and takes no ID")
-        return _list(args, journal)
-    if args.action == "explain":
-        if len(args.fleets) != 1:
-            raise UsageError("`fleet explain` takes one ID", hint="`tradewind fleet list` shows the fleets that run")
-        return _explain(args, journal)
-    if not args.fleets:
-        journal.remove_remains()
-    records = [journal.load(fleet_id) for fleet_id in args.fleets]
-    chosen = records if args.fleets else [record for record in journal.records() if record.abandoned]
-    code = _down(args, journal, chosen)
-    return code if args.fleets else max(code, _tell_unreadable(args, journal))
+            return _report_ends(args, fleets.end(args.fleets))
+        return max(_report_ends(args, fleets.end_abandoned()), _report_unreadable(args, fleets))
 
 
-def _list(args: Namespace, journal: FleetJournal) -> int:
-    for record in journal.records():
-        living = _living(args, journal, record)
+def _list(args: Namespace, fleets: Fleets) -> int:
+    for fleet in fleets.states():
         if args.json:
-            print(json.dumps(_document(record, living)))
+            print(json.dumps(_document(fleet)))
             continue
-        state = _state(record)
+        record = fleet.record
         age = format_duration(max(0.0, time.time() - record.created_unix_ms / 1000))
-        alive = "machines unknown" if living is None else f"{len(living)} of {len(record.machines)} machines alive"
+        count = len(record.machines)
+        alive = "machines unknown" if fleet.alive is None else f"{len(fleet.alive)} of {count} machines alive"
         alive = alive if record.machines else "no machines"
-        print(f"{record.id}  {record.provider['kind']:<6} {alive}, {state}, {age} old, {record.purpose}")
-    return _tell_unreadable(args, journal)
+        print(f"{record.id}  {record.provider['kind']:<6} {alive}, {_use(fleet)}, {age} old, {record.purpose}")
+    return _report_unreadable(args, fleets)
 
 
-def _explain(args: Namespace, journal: FleetJournal) -> int:
+def _explain(args: Namespace, fleets: Fleets) -> int:
     """Print each attempt to launch a machine of a fleet, oldest first."""
-    for attempt in journal.attempts(args.fleets[0]):
+    for attempt in fleets.attempts(args.fleets[0]):
         if args.json:
             print(json.dumps({key: value for key, value in asdict(attempt).items() if value is not None}))
             continue
@@ -88,88 +89,56 @@ def _explain(args: Namespace, journal: FleetJournal) -> int:
     return 0
 
 
-def _state(record: FleetRecord) -> str:
-    from tradewind.fleet.owner import pid_namespace
-
+def _use(fleet: FleetState) -> str:
+    record = fleet.record
     if record.ownership == "abandoned":
         return "abandoned"
     if record.ownership == "elsewhere":
         seen = format_duration(max(0.0, time.time() - record.heartbeat_unix_s))
         return f"on host {record.owner.host_name or 'unknown'}, last heard {seen} ago"
-    where = "" if record.owner.pid_namespace == pid_namespace() else " of another PID namespace"
+    where = "" if fleet.is_of_this_pid_namespace else " of another PID namespace"
     return f"in use by process {record.owner.process.pid}{where}"
 
 
-def _tell_unreadable(args: Namespace, journal: FleetJournal) -> int:
+def _report_unreadable(args: Namespace, fleets: Fleets) -> int:
     """Report records that cannot be read: their machines may live. Returns 1 if there are any."""
-    unreadable = journal.unreadable()
+    unreadable = fleets.unreadable()
     for fleet in unreadable:
         if args.json:
             print(json.dumps({"id": fleet.id, "unreadable": fleet.because}))
         print(f"error: fleet {fleet.id} cannot be read: {fleet.because}", file=sys.stderr)
     if unreadable:
-        print(f"hint: look into {journal.folder}, and remove what is not yours", file=sys.stderr)
+        print(f"hint: look into {fleets.folder}, and remove what is not yours", file=sys.stderr)
     return 1 if unreadable else 0
 
 
-def _down(args: Namespace, journal: FleetJournal, records: list[FleetRecord]) -> int:
-    """End fleets. One that cannot be ended does not hold up the others; the exit code is then its error's."""
-    from tradewind.fleet.ending import end_fleet
-
+def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
+    """Print how each fleet ended. Returns the exit code of the last one that could not be ended, 0 if there is none."""
     code = 0
-    for record in records:
-        abandoned = record.abandoned
-        try:
-            ended = end_fleet(record, journal, args.gateway or "")
-        except TradewindError as error:
-            code = error.exit_code
-            print(f"error: fleet {record.id} could not be ended: {error}", file=sys.stderr)
-            if error.hint:
-                print(f"hint: {error.hint}", file=sys.stderr)
+    for end in ends:
+        if end.error is not None:
+            code = end.error.exit_code
+            print(f"error: fleet {end.id} could not be ended: {end.error}", file=sys.stderr)
+            if end.error.hint:
+                print(f"hint: {end.error.hint}", file=sys.stderr)
             continue
-        if abandoned:
-            _note_end(args, record)
+        if end.unbooked is not None:
+            print(f"warning: the ledger of job {end.job_id} could not be written: {end.unbooked}", file=sys.stderr)
         if args.json:
-            print(json.dumps({"id": record.id, "ended": ended}))
+            print(json.dumps({"id": end.id, "ended": end.machines}))
         else:
-            print(f"{record.id}: {ended} machines ended")
+            print(f"{end.id}: {end.machines} machines ended")
     return code
 
 
-def _note_end(args: Namespace, record: FleetRecord) -> None:
-    """Charge the job of a fleet for its machines until now. An owner that lives does this itself."""
-    from tradewind.engine.gateways import job_of
-    from tradewind.engine.jobs import JobStore
-    from tradewind.engine.ledger import LedgerBook
-
-    job_id = job_of(record)
-    if job_id is not None:
-        store = JobStore(args.state_dir)
-        try:
-            LedgerBook(store.database, job_id, store.path(job_id)).end_fleet(record.id, time.time())
-        except (StateError, OSError) as error:
-            print(f"warning: the ledger of job {job_id} could not be written: {error}", file=sys.stderr)
-
-
-def _living(args: Namespace, journal: FleetJournal, record: FleetRecord) -> list[str] | None:
-    """Names of the machines that live; None if the provider cannot say."""
-    from tradewind.fleet.provider import FLEET_TAG
-    from tradewind.fleet.providers import make_provider
-
-    try:
-        machines = make_provider(record.provider, args.gateway or "", journal).machines({FLEET_TAG: record.id})
-    except TradewindError:
-        return None
-    return [machine.name for machine in machines if not machine.ended]
-
-
-def _document(record: FleetRecord, living: list[str] | None) -> dict[str, object]:
+def _document(fleet: FleetState) -> dict[str, object]:
+    record = fleet.record
     return {
         "id": record.id,
         "provider": record.provider["kind"],
         "purpose": record.purpose,
         "machines": dict(record.machines),
-        "alive": living,
+        "alive": None if fleet.alive is None else list(fleet.alive),
         "abandoned": record.abandoned,
         "ownership": record.ownership,
         "host": record.owner.host_name,

@@ -16,9 +16,8 @@ from tradewind.cli.failures import Failures
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
-from tradewind.engine.running import RunningJob, kill_unclosed, resume_hint
+from tradewind.engine.running import RunningJob, kill_started, kill_unclosed, resume_hint
 from tradewind.errors import Interrupted, TransferError
-from tradewind.gateway.process import kill_started
 from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection
 from tradewind.model.units import format_bytes, format_count

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_human, add_store_arguments, finish_as, listing_of
-from tradewind.cli.options import add_filter_arguments, object_filter
-from tradewind.model.document import to_document
+from tradewind.cli.options import access, add_filter_arguments, add_human, add_store_arguments, object_filter
+from tradewind.engine.tasks import become_listing
 
 USAGE = "[OPTION]… URL"
 HELP = """\
@@ -31,17 +30,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Lists."""
-    store, prefix = listing_of(args, args.url)
-    finish_as(
-        args,
-        {
-            "task": "ls",
-            "store": store,
-            "prefix": prefix,
-            "recursive": args.recursive,
-            "filter": to_document(object_filter(args)),
-            "long": args.long or args.human,
-            "human": args.human,
-            "json": args.json,
-        },
+    become_listing(
+        args.gateway,
+        args.url,
+        access(args, "src"),
+        object_filter(args),
+        recursive=args.recursive,
+        long=args.long or args.human,
+        human=args.human,
+        as_json=args.json,
     )

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
 from tradewind.cli.config import parse_count
-from tradewind.errors import CeilingReached, UsageError
 from tradewind.model.units import format_count, format_duration, format_gbps, format_usd, parse_duration_s, parse_usd
 
 if TYPE_CHECKING:
-    from tradewind.measure.campaign import Campaign, MeasuredLink
+    from tradewind.engine.measuring import Measurement
+    from tradewind.measure.campaign import MeasuredLink
 
 USAGE = "[OPTION]… --sky FILE [REGION|FROM,TO]…"
 HELP = """\
@@ -51,60 +52,56 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Measures. Raises CeilingReached if the budget left links unmeasured."""
-    from tradewind.engine.skies import sky_of
-    from tradewind.measure.emulated import measure_sky, sky_campaign, write_measured
-    from tradewind.measure.probe import ProbeSettings
+    from tradewind.engine.engine import Engine
 
-    if not 1 <= args.connections <= 64:
-        raise UsageError(f"--connections must be 1 to 64, not {args.connections}")
-    if not (0 <= args.warm_up <= 60 and 0.001 <= args.lasting <= 60):
-        raise UsageError("--warm-up and --for are at most 60s")
-    settings = ProbeSettings(args.connections, args.warm_up, args.lasting)
-    campaign = sky_campaign(args.sky, args.links, settings, state_dir=args.state_dir)
-    _announce(args, campaign)
-    links: list[MeasuredLink] = []
-    try:
-        with sky_of(args.sky, args.state_dir) as sky:
-            for link in measure_sky(
-                campaign, sky, state_dir=args.state_dir, gateway=args.gateway, max_cost_usd=args.max_cost
-            ):
-                links.append(link)
-                _show(args, link)
-    finally:
-        # Also when it is stopped half-way, for it was paid for. Without anything new a file from before stays.
-        if args.out and links:
-            write_measured(args.out, links, settings, args.sky)
-        if links and not args.json:
-            egress_usd, machines_usd = sum(link.usd for link in links), campaign.machines_usd
-            print(
-                f"{format_count(len(links), 'link')} for {format_usd(egress_usd + machines_usd)}: "
-                f"{format_usd(egress_usd)} egress, {format_usd(machines_usd)} machines",
-                file=sys.stderr,
-            )
-    if len(links) < len(campaign.pairs):
-        raise CeilingReached(
-            f"{len(links)} of {format_count(len(campaign.pairs), 'link')} measured; "
-            "the next round could exceed --max-cost",
-            hint="raise it, or measure fewer links",
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        measurement = engine.measure(
+            args.sky,
+            args.links,
+            connections=args.connections,
+            warm_up_s=args.warm_up,
+            measure_s=args.lasting,
+            max_cost_usd=args.max_cost,
         )
+        _announce(args, measurement)
+        try:
+            with closing(measurement.run()) as links:
+                for link in links:
+                    _show(args, link)
+        finally:
+            # Also when it is stopped half-way, for it was paid for. Without anything new a file from before stays.
+            if measurement.measured:
+                _finish(args, measurement)
     return 0
 
 
-def _announce(args: Namespace, campaign: Campaign) -> None:
+def _finish(args: Namespace, measurement: Measurement) -> None:
+    if args.out:
+        measurement.write(args.out)
+    if not args.json:
+        egress_usd, machines_usd = measurement.egress_usd, measurement.machines_usd
+        print(
+            f"{format_count(len(measurement.measured), 'link')} for {format_usd(egress_usd + machines_usd)}: "
+            f"{format_usd(egress_usd)} egress, {format_usd(machines_usd)} machines",
+            file=sys.stderr,
+        )
+
+
+def _announce(args: Namespace, measurement: Measurement) -> None:
     """Print time and cost in advance; ask for a confirmation if the cost is high."""
     from tradewind.cli.transferring import confirm
 
-    quote = campaign.quote
+    quote = measurement.quote
     count = sum(len(of) for of in quote.rounds)
     line = (
-        f"{format_count(count, 'link')} between {len(campaign.regions)} regions "
+        f"{format_count(count, 'link')} between {len(measurement.regions)} regions "
         f"in {format_count(len(quote.rounds), 'round')}, "
         f"{format_duration(quote.seconds)}, about {format_usd(quote.usd)} and at most {format_usd(quote.usd_most)}"
     )
     if not (args.quiet or args.json):
         print(f"measure {line}", file=sys.stderr)
-        if campaign.unpriced:
-            print(f"note: no price is known for {', '.join(campaign.unpriced)}: counted as free", file=sys.stderr)
+        if measurement.unpriced:
+            print(f"note: no price is known for {', '.join(measurement.unpriced)}: counted as free", file=sys.stderr)
     if quote.usd_most <= ASK_ABOVE_USD or args.yes or args.max_cost is not None:
         return
     if sys.stdin.isatty() and sys.stderr.isatty():

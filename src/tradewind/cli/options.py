@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from tradewind.cli.arguments import add_setting, typed
 from tradewind.errors import UsageError
 from tradewind.model.job import FilterRule, ObjectFilter
 from tradewind.model.store import Access
-from tradewind.model.units import parse_bytes, parse_duration_s
+from tradewind.model.units import parse_bytes, parse_duration_s, parse_usd
 
 #: In a list of values, one per destination: this destination takes the default.
 NOT_FOR_THIS = "-"
@@ -197,3 +198,50 @@ def _access(given: dict[str, Any], fsync: bool, follow_symlinks: bool) -> Access
         fsync=fsync,
         follow_symlinks=follow_symlinks,
     )
+
+
+def add_store_arguments(parser: ArgumentParser, *, many: bool = False) -> None:
+    """URL and how to reach it."""
+    parser.add_argument("urls" if many else "url", metavar="URL", nargs="+" if many else None, help="place or path")
+    add_side_arguments(parser, "src", "how the store is reached (settings: src_*)", short=True)
+
+
+def add_human(parser: ArgumentParser) -> None:
+    """-h; for verbs with `H_IS_HELP = False`."""
+    parser.add_argument("-h", "--human", action="store_true", help="sizes in kB, MB, … (1 kB = 1000 bytes)")
+
+
+__all__ = ["COST_EXAMPLES", "parse_cost", "parse_machines", "parse_ratio"]
+
+COST_EXAMPLES = "2.50USD in all, or 0.03USD/GB on average"
+
+
+def parse_cost(text: str) -> tuple[str, float]:
+    """`2.50USD` or `$2.50` in all, `0.03USD/GB` on average. Raises UsageError."""
+    amount, slash, unit = text.partition("/")
+    if slash and unit.strip() != "GB":
+        raise UsageError(f"a ceiling is in USD, or in USD/GB, not {text!r}", hint=COST_EXAMPLES)
+    try:
+        usd = parse_usd(amount)
+    except UsageError as error:
+        what = f"a price per GB needs a number and a unit, not {text!r}" if slash else str(error)
+        raise UsageError(what, hint=COST_EXAMPLES) from None
+    return ("usd_per_gb" if slash else "usd"), usd
+
+
+def parse_machines(text: str) -> int:
+    """A number of machines, at least one. Raises UsageError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"a number of machines, at least 1, not {text!r}")
+    return int(text)
+
+
+def parse_ratio(text: str) -> float:
+    """Bytes sent per byte of data, above 0 and at most 1. Raises UsageError."""
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = math.nan
+    if not 0 < ratio <= 1:
+        raise UsageError(f"a compression ratio is above 0 and at most 1, not {text!r}", hint="for example 0.6")
+    return ratio

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tradewind.cli.amounts import COST_EXAMPLES, parse_cost, parse_machines, parse_ratio
 from tradewind.cli.arguments import typed
+from tradewind.cli.options import COST_EXAMPLES, parse_cost, parse_machines, parse_ratio
 from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import plan_document
 from tradewind.model.units import BYTES_PER_GB, parse_bytes, parse_duration_s, parse_rate_gbps, parse_volume_gb
 
 if TYPE_CHECKING:
-    from tradewind.engine.planning import Transfer
+    from tradewind.engine.engine import PlanArguments
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
 HELP = """\
@@ -164,20 +163,10 @@ def parse_plot(text: str) -> str:
 
 def run(args: Namespace) -> int:
     """Plans and shows."""
-    from tradewind.engine.planning import planned, read_question, with_effort
     from tradewind.render.plans import MulticastPlan
 
-    started_s = time.perf_counter()
-    if args.problem:
-        _refuse_beside_a_problem(args)
-        transfer, goal = read_question(Path(args.problem), f"{SAID_BY_A_PROBLEM['max_vms']} of the problem file")
-    else:
-        transfer, goal = _prepared(args), _goal(args, args.volume or VOLUME_GB)
-    transfer = with_effort(transfer, args.effort)
-    if args.topology_file and len(transfer.formulation.sinks) > 1:
-        raise UsageError("--topology takes one destination", hint="leave it out, or plan for each alone")
     try:
-        plan = planned(transfer, goal, started_s)
+        plan = _plan(args)
     except InfeasibleGoal as error:
         if not args.json:
             raise
@@ -193,6 +182,35 @@ def run(args: Namespace) -> int:
     if args.plot:
         _draw(args.plot, plan, frontier)
     return 0
+
+
+def _plan(args: Namespace) -> TransferPlan | MulticastPlan:
+    from tradewind.engine.engine import Engine
+
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        if args.problem:
+            _refuse_beside_a_problem(args)
+            setting = f"{SAID_BY_A_PROBLEM['max_vms']} of the problem file"
+            return engine.plan_problem(
+                args.problem, effort=args.effort, single=bool(args.topology_file), machines_setting=setting
+            )
+        _check_regions(args)
+        volume_gb = args.volume or VOLUME_GB
+        asked: PlanArguments = {
+            "volume_gb": volume_gb,
+            "goal": _goal(args, volume_gb),
+            "max_vms": args.max_vms,
+            "vm_types": args.vm_type,
+            "spot": args.spot,
+            "effort": args.effort,
+            "objects": args.objects,
+            "compression_ratio": 1.0 if args.compression_ratio is None else args.compression_ratio,
+            "egress_used_gb": args.egress_used or 0.0,
+        }
+        destination: str = args.destination
+        if args.more_destinations:
+            return engine.plan(args.source, [destination, *args.more_destinations], **asked)
+        return engine.plan(args.source, destination, **asked)
 
 
 def _draw(path: str, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None) -> None:
@@ -239,9 +257,8 @@ def _write_topology(path: str, plan: TransferPlan) -> None:
     print(f"gateways and routes written to {path}", file=sys.stderr)
 
 
-def _prepared(args: Namespace) -> Transfer:
-    from tradewind.engine.planning import MACHINES_PER_REGION, prepared
-
+def _check_regions(args: Namespace) -> None:
+    """Raise UsageError for missing regions, and for options that do not go with them."""
     if not args.source or not args.destination:
         raise UsageError(
             "a plan needs a source and a destination region",
@@ -249,18 +266,8 @@ def _prepared(args: Namespace) -> Transfer:
         )
     if args.exactly and args.min_throughput is None:
         raise UsageError("--exactly goes with --min-throughput", hint="for example --min-throughput 2Gbit/s --exactly")
-    return prepared(
-        args.source,
-        [args.destination, *args.more_destinations],
-        volume_gb=args.volume or VOLUME_GB,
-        max_vms=args.max_vms or MACHINES_PER_REGION,
-        vm_types=args.vm_type,
-        spot=args.spot,
-        compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
-        egress_used_gb=args.egress_used or 0.0,
-        objects=args.objects,
-        state_dir=args.state_dir,
-    )
+    if args.topology_file and args.more_destinations:
+        raise UsageError("--topology takes one destination", hint="leave it out, or plan for each alone")
 
 
 def _goal(args: Namespace, volume_gb: float) -> Goal:

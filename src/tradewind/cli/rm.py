@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.one_store import add_store_arguments, directory_of, finish_as, object_of, place_of
-from tradewind.cli.options import add_filter_arguments, object_filter
+from tradewind.cli.options import access, add_filter_arguments, add_store_arguments, object_filter
+from tradewind.engine.tasks import become_deletion, check_deletion, whole_store
 from tradewind.errors import UsageError
-from tradewind.model.document import to_document
 from tradewind.model.job import ObjectFilter
 
 USAGE = "[OPTION]… URL"
@@ -37,55 +35,28 @@ def run(args: Namespace) -> int:
     if not args.recursive and rules != ObjectFilter():
         raise UsageError("filters choose among the objects of a directory", hint="add -r")
     if args.recursive:
-        _refuse_link(args.url)
-        _refuse_state(args)
-    store, key = (directory_of if args.recursive else object_of)(args, args.url)
-    if args.recursive and not (args.yes or args.dry_run):
-        _refuse_whole(args.url)
-    if args.recursive and not (args.yes or args.dry_run) and sys.stdin.isatty() and sys.stderr.isatty():
-        from tradewind.cli.transferring import confirm
-
-        confirm(f"Delete {'what the filters take of ' if rules != ObjectFilter() else 'everything in '}{args.url}?")
-    finish_as(
-        args,
-        {
-            "task": "rm",
-            "store": store,
-            "key": key,
-            "recursive": args.recursive,
-            "filter": to_document(rules),
-            "dry_run": args.dry_run,
-            "json": args.json,
-            "allow_empty": args.allow_empty,
-        },
+        check_deletion(args.url, args.state_dir)
+        if not (args.yes or args.dry_run):
+            _confirm(args.url, is_filtered=rules != ObjectFilter())
+    become_deletion(
+        args.gateway,
+        args.url,
+        access(args, "src"),
+        rules,
+        recursive=args.recursive,
+        dry_run=args.dry_run,
+        allow_empty=args.allow_empty,
+        as_json=args.json,
         mute=args.quiet and not args.json,
     )
 
 
-def _refuse_link(url: str) -> None:
-    """A link may lead anywhere, and who removes it seldom means what it leads to. Raises UsageError."""
-    place = place_of(url)
-    if place.kind == "file" and os.path.islink(place.key):
-        raise UsageError(
-            f"{url} is a symbolic link", hint=f"to delete what is in the directory that it leads to, write {url}/"
-        )
+def _confirm(url: str, *, is_filtered: bool) -> None:
+    """Ask on a terminal; without one, only the deletion of a whole store needs -y. Raises UsageError for a no."""
+    whole = whole_store(url)
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        from tradewind.cli.transferring import confirm
 
-
-def _refuse_state(args: Namespace) -> None:
-    """Filters do not lift it: who deletes around the state folder can name what lies beside it. Raises UsageError."""
-    from tradewind.engine.own_files import refuse_deletion_of_state
-    from tradewind.model.files import state_home
-
-    place = place_of(args.url)
-    if place.kind == "file":
-        refuse_deletion_of_state(place.key, state_home(args.state_dir))
-
-
-def _refuse_whole(url: str) -> None:
-    """A bare bucket is often a prefix that a script left empty; filters do not make it safer. Raises UsageError."""
-    place = place_of(url)
-    if (place.key if place.kind != "file" else os.path.realpath(place.key)) not in ("", "/"):
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        what = "everything on this machine" if place.kind == "file" else f"the whole of {place.root}"
-        raise UsageError(f"this would delete {what}", hint="confirm with -y; --dry-run shows what would be deleted")
+        confirm(f"Delete {'what the filters take of ' if is_filtered else 'everything in '}{url}?")
+    elif whole is not None:
+        raise UsageError(f"this would delete {whole}", hint="confirm with -y; --dry-run shows what would be deleted")

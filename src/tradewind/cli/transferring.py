@@ -8,9 +8,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from tradewind.cli.amounts import COST_EXAMPLES, parse_cost, parse_machines
 from tradewind.cli.arguments import add_setting, typed
-from tradewind.cli.options import access, accesses, add_filter_arguments, add_side_arguments, object_filter
+from tradewind.cli.options import (
+    COST_EXAMPLES,
+    access,
+    accesses,
+    add_filter_arguments,
+    add_side_arguments,
+    object_filter,
+    parse_cost,
+    parse_machines,
+)
 from tradewind.cli.streams import require_input
 from tradewind.engine.request import Options
 from tradewind.engine.sources import STANDARD_INPUT
@@ -241,22 +249,9 @@ def _unfinished(engine: Engine, args: Namespace) -> str | None:
 
 def explain(args: Namespace, options: Options) -> NoReturn:
     """Says why a key is taken or left and, for sync, how the destinations compare. Ends here. Raises UsageError."""
-    from tradewind.engine.launch_spec import local_launch
-    from tradewind.engine.request import resolve
-    from tradewind.gateway.binary import find_gateway
-    from tradewind.gateway.task import become_task
-    from tradewind.model.document import to_document
+    from tradewind.engine.tasks import become_explanation
 
-    job = resolve(args.sources, tuple(args.destinations), options, local_launch().plan)
-    become_task(
-        args.gateway or find_gateway(),
-        {
-            "task": "explain",
-            "name": args.explain,
-            "filter": to_document(options.filter),
-            "job": to_document(job),
-        },
-    )
+    become_explanation(args.gateway, args.explain, args.sources, args.destinations, options)
 
 
 def confirm_cost(args: Namespace) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tradewind.engine.engine import Engine
 from tradewind.engine.jobs import JobRecord, JobStore
@@ -21,7 +21,13 @@ from tradewind.model.job import Deletion, ObjectFilter
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan
 
-__all__ = ["Client", "copy", "sync"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tradewind.engine.engine import LimitArguments, PlanArguments
+    from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
+
+__all__ = ["Client", "copy", "frontier", "plan", "sync"]
 
 
 class Client:
@@ -183,3 +189,21 @@ def sync(
 ) -> Result:
     """Sync with a default Client; see Client.sync."""
     return Client().sync(source, destination, options, topology=topology, on_event=on_event)
+
+
+@overload
+def plan(source: str, destination: str, **asked: Unpack[PlanArguments]) -> TransferPlan: ...
+@overload
+def plan(source: str, destination: list[str] | tuple[str, ...], **asked: Unpack[PlanArguments]) -> MulticastPlan: ...
+def plan(
+    source: str, destination: str | list[str] | tuple[str, ...], **asked: Unpack[PlanArguments]
+) -> TransferPlan | MulticastPlan:
+    """Plan with a default Engine; see Engine.plan."""
+    return Engine().plan(source, destination, **asked)
+
+
+def frontier(
+    source: str, destination: str | list[str] | tuple[str, ...], **limits: Unpack[LimitArguments]
+) -> TransferFrontier:
+    """Trace the frontier with a default Engine; see Engine.frontier."""
+    return Engine().frontier(source, destination, **limits)

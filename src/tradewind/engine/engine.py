@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Literal, overload
 from weakref import WeakSet
 
 from tradewind.engine.attach import ADOPTABLE
@@ -27,7 +29,46 @@ from tradewind.engine.running import RunningJob
 from tradewind.engine.stored import ProposalStore
 from tradewind.errors import CeilingReached, JobBusy, JobUnreadable, SkyError, UsageError
 
-__all__ = ["Engine", "Job"]
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection
+    from typing import TypedDict
+
+    from typing_extensions import Required, Unpack
+
+    from tradewind.engine.fleets import Fleets
+    from tradewind.engine.measuring import Measurement
+    from tradewind.engine.user_catalog import UserCatalog
+    from tradewind.model.catalog import Catalog
+    from tradewind.model.goal import Goal
+    from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
+
+    class LimitArguments(TypedDict, total=False):
+        """Arguments of `plan` beside the regions; those that `frontier` has too."""
+
+        volume_gb: Required[float]
+        max_vms: int | None
+        vm_types: Collection[str] | None
+        spot: bool
+        objects: int | None
+        compression_ratio: float
+        egress_used_gb: float
+        catalog: Catalog | str | os.PathLike[str] | None
+
+    class PlanArguments(LimitArguments, total=False):
+        """Arguments of `plan` beside the regions."""
+
+        goal: GoalName | Goal
+        min_throughput_gbps: float | None
+        exactly: bool
+        max_cost_usd: float | None
+        deadline_s: float | None
+        effort: float
+
+
+__all__ = ["Engine", "GoalName", "Job"]
+
+GoalName = Literal["soonest", "cheapest", "fastest"]
 
 #: A job that another process adopts is looked at again after this time.
 LOOK_AGAIN_S = 0.2
@@ -43,6 +84,7 @@ class Engine:
 
     def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:
         self.control = JobControl(state_dir=state_dir, gateway=gateway)
+        self._gateway = gateway
         self._running: WeakSet[RunningJob] = WeakSet()
         #: The proposals that can be started, by id.
         self._open: dict[str, Proposal] = {}
@@ -66,6 +108,148 @@ class Engine:
     def gateway(self) -> str:
         """Path of the gateway program. Raises GatewayError if it is missing."""
         return self.control.gateway
+
+    @overload
+    def plan(self, source: str, destination: str, **asked: Unpack[PlanArguments]) -> TransferPlan: ...
+    @overload
+    def plan(
+        self, source: str, destination: list[str] | tuple[str, ...], **asked: Unpack[PlanArguments]
+    ) -> MulticastPlan: ...
+    def plan(
+        self,
+        source: str,
+        destination: str | list[str] | tuple[str, ...],
+        *,
+        volume_gb: float,
+        goal: GoalName | Goal = "soonest",
+        min_throughput_gbps: float | None = None,
+        exactly: bool = False,
+        max_cost_usd: float | None = None,
+        deadline_s: float | None = None,
+        max_vms: int | None = None,
+        vm_types: Collection[str] | None = None,
+        spot: bool = False,
+        effort: float = 1.0,
+        objects: int | None = None,
+        compression_ratio: float = 1.0,
+        egress_used_gb: float = 0.0,
+        catalog: Catalog | str | os.PathLike[str] | None = None,
+    ) -> TransferPlan | MulticastPlan:
+        """Plan a transfer between two regions, or from one to several. Starts no machine and contacts no cloud.
+
+        Args:
+            source: region, e.g. `aws:us-east-1`.
+            destination: region; or a list of regions, two to eight, each of which receives everything. The plan is a
+                `TransferPlan` for one, a `MulticastPlan` for a list.
+            volume_gb: volume to move [GB, 1e9 bytes].
+            goal: `soonest` (including the machines' start), `cheapest` or `fastest`; or one of the next three instead.
+            min_throughput_gbps: cheapest at this minimum rate [Gbit/s].
+            exactly: with `min_throughput_gbps`: at exactly this rate.
+            max_cost_usd: fastest within this budget [USD].
+            deadline_s: cheapest within this time [s].
+            max_vms: maximum machines in one region; None: 8.
+            vm_types: only these machine types; None for all.
+            spot: also use spot machines.
+            effort: work to spend on proving the plan best, in units of about 3 CPU-s; 0.1 to 100.
+            objects: number of objects, which decides the cost of requests; None assumes objects of 16 MiB.
+            compression_ratio: bytes sent per byte of data, above 0 and at most 1.
+            egress_used_gb: volume that was sent this month already [GB]; volume tiers start from there.
+            catalog: a catalog, or the folder of the user's tables; None for that of the state folder.
+
+        Raises:
+            UsageError: an unknown region or machine type, or an invalid goal.
+            InfeasibleGoal: no plan meets the goal; the message says which limit, the hint the nearest goal that works.
+        """
+        from tradewind.engine.planning import plan_transfer
+
+        return plan_transfer(
+            source,
+            destination,
+            volume_gb=volume_gb,
+            goal=goal,
+            min_throughput_gbps=min_throughput_gbps,
+            exactly=exactly,
+            max_cost_usd=max_cost_usd,
+            deadline_s=deadline_s,
+            max_vms=max_vms,
+            vm_types=vm_types,
+            spot=spot,
+            effort=effort,
+            objects=objects,
+            compression_ratio=compression_ratio,
+            egress_used_gb=egress_used_gb,
+            catalog=catalog,
+            state_dir=self.state_dir,
+        )
+
+    def plan_problem(
+        self, path: str, *, effort: float = 1.0, single: bool = False, machines_setting: str = "vm_limit"
+    ) -> TransferPlan | MulticastPlan:
+        """Plan what a problem file describes. With `single` it must have one destination; hints call the limit on
+        machines `machines_setting`.
+
+        Raises UsageError, ConfigError, InfeasibleGoal.
+        """
+        from tradewind.engine.planning import plan_problem
+
+        return plan_problem(Path(path), machines_setting=machines_setting, effort=effort, single=single)
+
+    def frontier(
+        self, source: str, destination: str | list[str] | tuple[str, ...], **limits: Unpack[LimitArguments]
+    ) -> TransferFrontier:
+        """Return every efficient pair of cost and rate; arguments and errors are those of `plan`."""
+        from tradewind.engine.planning import trace_frontier
+
+        return trace_frontier(source, destination, **limits, state_dir=self.state_dir)
+
+    def measure(
+        self,
+        sky: str,
+        links: Sequence[str] = (),
+        *,
+        connections: int = 64,
+        warm_up_s: float = 4.0,
+        measure_s: float = 5.0,
+        max_cost_usd: float | None = None,
+    ) -> Measurement:
+        """Return a measurement of links with its cost in advance; its `run` starts the machines.
+
+        Args:
+            sky: path of a sky file.
+            links: regions (`aws:us-east-1`), of which all ordered pairs are measured, and pairs (`FROM,TO`); none: all.
+            connections: connections of each probe, 1 to 64.
+            warm_up_s, measure_s: time that is not counted, and that is [s]; each at most 60 s.
+            max_cost_usd: the measurement ends before a round that could exceed this [USD].
+
+        Raises:
+            UsageError: a word that is neither a region nor a pair, a region that the sky does not have, or a figure
+                out of range.
+            SkyFileError: the file is not a sky file.
+        """
+        from tradewind.engine.measuring import Measurement, probe_settings
+
+        return Measurement(
+            sky,
+            links,
+            probe_settings(connections, warm_up_s, measure_s),
+            max_cost_usd=max_cost_usd,
+            state_dir=self.state_dir,
+            gateway=self.control.gateway,
+        )
+
+    @property
+    def catalog(self) -> UserCatalog:
+        """The catalog of the state folder: read, imported and refreshed."""
+        from tradewind.engine.user_catalog import UserCatalog
+
+        return UserCatalog(self.state_dir)
+
+    @property
+    def fleets(self) -> Fleets:
+        """The fleets of the state folder."""
+        from tradewind.engine.fleets import Fleets
+
+        return Fleets(self.control.store, self._gateway)
 
     def preview(self, request: Request) -> Preview:
         """Return the plan that a transfer through this machine could have instead. Errors: see `preview_of`."""

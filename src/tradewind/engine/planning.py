@@ -1,4 +1,4 @@
-"""`tradewind.plan` and `tradewind.frontier`: planning for programs and notebooks."""
+"""Planning for a goal: from regions, volume and limits to a plan or to every efficient pair of cost and rate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, overload
+from typing import Any, get_args
 
 from tradewind.catalog.load import catalog_folder, load_catalog
+from tradewind.engine.engine import GoalName
 from tradewind.engine.topology import topology_document
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
@@ -29,21 +30,20 @@ __all__ = [
     "Transfer",
     "TransferFrontier",
     "TransferPlan",
-    "frontier",
     "goal_of_direct",
     "outruns_boot",
-    "plan",
+    "plan_problem",
+    "plan_transfer",
     "planned",
     "planned_multicast",
     "planned_overlay",
     "prepared",
     "read_question",
     "topology_of",
-    "trace",
+    "trace_frontier",
     "with_effort",
 ]
 
-GoalName = Literal["soonest", "cheapest", "fastest"]
 _NAMED: Mapping[str, Goal] = {"soonest": Soonest(), "cheapest": Cheapest(), "fastest": Fastest()}
 
 MACHINES_PER_REGION = 8
@@ -56,114 +56,45 @@ ONE_GOAL = "leave one of them out; `frontier` has every efficient pair of cost a
 EXAMPLES = {"volume_gb": 500, "min_throughput_gbps": 5, "max_cost_usd": 50, "deadline_s": 1800}
 """Plausible figures, for hints."""
 
-if TYPE_CHECKING:
-    from typing_extensions import Required, Unpack
 
-    class _Limits(TypedDict, total=False):
-        """Arguments of `plan` beside the regions; those that `frontier` has too."""
-
-        volume_gb: Required[float]
-        max_vms: int
-        vm_types: Collection[str] | None
-        spot: bool
-        objects: int | None
-        catalog: Catalog | str | os.PathLike[str] | None
-
-    class _Goals(_Limits, total=False):
-        goal: GoalName
-        min_throughput_gbps: float | None
-        exactly: bool
-        max_cost_usd: float | None
-        deadline_s: float | None
-        effort: float
-
-
-@overload
-def plan(source: str, destination: str, **asked: Unpack[_Goals]) -> TransferPlan: ...
-@overload
-def plan(source: str, destination: list[str] | tuple[str, ...], **asked: Unpack[_Goals]) -> MulticastPlan: ...
-def plan(
+def plan_transfer(
     source: str,
-    destination: str | list[str] | tuple[str, ...],
+    destination: str | Sequence[str],
     *,
     volume_gb: float,
-    goal: GoalName = "soonest",
+    goal: GoalName | Goal = "soonest",
     min_throughput_gbps: float | None = None,
     exactly: bool = False,
     max_cost_usd: float | None = None,
     deadline_s: float | None = None,
-    max_vms: int = MACHINES_PER_REGION,
-    vm_types: Collection[str] | None = None,
-    spot: bool = False,
     effort: float = 1.0,
-    objects: int | None = None,
-    catalog: Catalog | str | os.PathLike[str] | None = None,
+    **limits: Any,
 ) -> TransferPlan | MulticastPlan:
-    """Plan a transfer between two regions, or from one to several. Starts no machine and contacts no cloud.
-
-    Args:
-        source: region, e.g. `aws:us-east-1`.
-        destination: region; or a list of regions, two to eight, each of which receives everything. The plan is a
-            `TransferPlan` for one, a `MulticastPlan` for a list.
-        volume_gb: volume to move [GB, 1e9 bytes].
-        goal: `soonest` (including the machines' start), `cheapest` or `fastest`; or one of the next three instead.
-        min_throughput_gbps: cheapest at this minimum rate [Gbit/s].
-        exactly: with `min_throughput_gbps`: at exactly this rate.
-        max_cost_usd: fastest within this budget [USD].
-        deadline_s: cheapest within this time [s].
-        max_vms: maximum machines in one region.
-        vm_types: only these machine types; None for all.
-        spot: also use spot machines.
-        effort: work to spend on proving the plan best, in units of about 3 CPU-s; 0.1 to 100.
-        objects: number of objects, which decides the cost of requests; None assumes objects of 16 MiB.
-        catalog: a catalog, or the folder of the user's tables; None for the user's own folder.
-
-    Raises:
-        UsageError: an unknown region or machine type, or an invalid goal.
-        InfeasibleGoal: no plan meets the goal; the message says which limit, the hint the nearest goal that works.
-    """
+    """Return the plan of a transfer; arguments and errors are those of `Engine.plan`, `limits` those of `prepared`."""
+    started_s = time.perf_counter()
     _refuse_single(destination)
     wanted = _goal(goal, min_throughput_gbps, exactly, max_cost_usd, deadline_s)
+    transfer = prepared(source, destination, volume_gb=volume_gb, **limits)
+    return planned(with_effort(transfer, effort), wanted, started_s)
+
+
+def plan_problem(
+    path: Path, *, machines_setting: str, effort: float = 1.0, single: bool = False
+) -> TransferPlan | MulticastPlan:
+    """Return the plan of a problem file; arguments and errors are those of `Engine.plan_problem`."""
     started_s = time.perf_counter()
-    transfer = prepared(
-        source,
-        destination,
-        volume_gb=volume_gb,
-        max_vms=max_vms,
-        vm_types=vm_types,
-        spot=spot,
-        objects=objects,
-        catalog=catalog,
-    )
-    transfer = with_effort(transfer, effort)
-    return planned(transfer, wanted, started_s)
+    transfer, goal = read_question(path, machines_setting)
+    if single and len(transfer.formulation.sinks) > 1:
+        raise UsageError("--topology takes one destination", hint="leave it out, or plan for each alone")
+    return planned(with_effort(transfer, effort), goal, started_s)
 
 
-def frontier(
-    source: str,
-    destination: str | list[str] | tuple[str, ...],
-    *,
-    volume_gb: float,
-    max_vms: int = MACHINES_PER_REGION,
-    vm_types: Collection[str] | None = None,
-    spot: bool = False,
-    objects: int | None = None,
-    catalog: Catalog | str | os.PathLike[str] | None = None,
+def trace_frontier(
+    source: str, destination: str | Sequence[str], *, volume_gb: float, **limits: Any
 ) -> TransferFrontier:
-    """Every efficient pair of cost and rate; arguments and errors are those of `plan`."""
+    """Return every efficient pair of cost and rate; arguments and errors are those of `Engine.frontier`."""
     _refuse_single(destination)
-    return trace(
-        prepared(
-            source,
-            destination,
-            volume_gb=volume_gb,
-            max_vms=max_vms,
-            vm_types=vm_types,
-            spot=spot,
-            objects=objects,
-            catalog=catalog,
-        )
-    )
+    return trace(prepared(source, destination, volume_gb=volume_gb, **limits))
 
 
 def planned(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan | MulticastPlan:
@@ -228,7 +159,11 @@ def goal_of_direct(transfer: Transfer) -> Goal:
 
 
 def _goal(
-    name: str, min_throughput_gbps: float | None, exactly: bool, max_cost_usd: float | None, deadline_s: float | None
+    name: GoalName | Goal,
+    min_throughput_gbps: float | None,
+    exactly: bool,
+    max_cost_usd: float | None,
+    deadline_s: float | None,
 ) -> Goal:
     figures = {"min_throughput_gbps": min_throughput_gbps, "max_cost_usd": max_cost_usd, "deadline_s": deadline_s}
     given = {key: value for key, value in figures.items() if value is not None}
@@ -240,6 +175,8 @@ def _goal(
         raise UsageError(
             "exactly goes with min_throughput_gbps", hint="for example min_throughput_gbps=5, exactly=True"
         )
+    if isinstance(name, Goal) and not given:
+        return name
     if name not in get_args(GoalName):
         raise UsageError(
             f"goal is one of {', '.join(get_args(GoalName))}, not {name!r}",
@@ -251,7 +188,7 @@ def _goal(
         return MinThroughput(min_throughput_gbps, exactly)
     if max_cost_usd is not None:
         return MaxCost(max_cost_usd)
-    return Deadline(deadline_s) if deadline_s is not None else _NAMED[name]
+    return Deadline(deadline_s) if deadline_s is not None else _NAMED[str(name)]
 
 
 def with_effort(transfer: Transfer, effort: float) -> Transfer:
@@ -270,7 +207,7 @@ def prepared(
     destination: str | Sequence[str],
     *,
     volume_gb: float,
-    max_vms: int = MACHINES_PER_REGION,
+    max_vms: int | None = None,
     vm_types: Collection[str] | None = None,
     spot: bool = False,
     compression_ratio: float = 1.0,
@@ -279,13 +216,16 @@ def prepared(
     catalog: Catalog | str | os.PathLike[str] | None = None,
     state_dir: str | None = None,
 ) -> Transfer:
-    """The transfer, ready for any goal; arguments and errors are those of `plan`. Several destinations: multicast.
+    """Return the transfer, ready for any goal; arguments and errors are those of `Engine.plan`.
+
+    Several destinations: multicast.
 
     Without a catalog, that of `state_dir` is loaded.
     """
     _refuse_figure("volume_gb", volume_gb)
     if objects is not None and (isinstance(objects, bool) or not isinstance(objects, int) or objects < 1):
         raise UsageError(f"at least one object is moved, not {objects!r}", hint="None assumes objects of 16 MiB")
+    max_vms = MACHINES_PER_REGION if max_vms is None else max_vms
     if isinstance(max_vms, bool) or not isinstance(max_vms, int) or max_vms < 1:
         raise UsageError(
             f"at least one machine per region is needed, in whole numbers, not {max_vms!r}",

@@ -191,14 +191,14 @@ class Preview:
         return request.goal if request.ceiling_usd is None else MaxCost(request.ceiling_usd)
 
     def _prepared(self, volume_gb: float, objects: int | None = None) -> Transfer:
-        from tradewind.engine.planning import MACHINES_PER_REGION, prepared
+        from tradewind.engine.planning import prepared
 
         assert self.sides is not None
         return prepared(
             str(self.sides[0].region),
             str(self.sides[1].region),
             volume_gb=volume_gb,
-            max_vms=self.request.machines_per_region or MACHINES_PER_REGION,
+            max_vms=self.request.machines_per_region,
             objects=objects or None,
             state_dir=self.control.store.state_dir,
         )

@@ -56,7 +56,7 @@ from tradewind.errors import (
     TransferError,
 )
 from tradewind.gateway.client import GatewayClient
-from tradewind.gateway.process import STOP_S
+from tradewind.gateway.process import STOP_S, kill_started
 from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec
 from tradewind.model.latch import Latch
@@ -74,6 +74,7 @@ __all__ = [
     "Restarter",
     "Result",
     "RunningJob",
+    "kill_started",
     "kill_unclosed",
     "resume_hint",
     "stopped_error",

@@ -15,7 +15,7 @@ from tradewind.errors import PriceApiError, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region
 
-__all__ = ["PROVIDERS", "Endpoints", "Refresh", "RefreshOutcome", "refresh"]
+__all__ = ["ENDPOINTS", "PROVIDERS", "Endpoints", "Refresh", "RefreshOutcome", "refresh"]
 
 PROVIDERS = ("aws", "azure", "gcp")
 
@@ -27,6 +27,10 @@ class Endpoints:
     aws: str = aws.ENDPOINT
     azure: str = azure.ENDPOINT
     gcp: str = gcp.ENDPOINT
+
+
+#: Where prices are requested.
+ENDPOINTS = Endpoints()
 
 
 @dataclass(frozen=True, slots=True)

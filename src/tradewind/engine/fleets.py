@@ -1,0 +1,111 @@
+"""Fleets of a state folder: what runs, how it was launched, and its end, with the costs of its job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tradewind.engine.gateways import job_of
+from tradewind.engine.jobs import JobStore
+from tradewind.engine.ledger import LedgerBook
+from tradewind.errors import StateError, TradewindError
+from tradewind.fleet.ending import end_fleet
+from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, UnreadableFleet
+from tradewind.fleet.owner import pid_namespace
+from tradewind.fleet.provider import FLEET_TAG
+from tradewind.fleet.providers import make_provider
+
+__all__ = ["FleetEnd", "FleetState", "Fleets"]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """A fleet that was not closed. `alive` has the names of its machines that run; None if the provider cannot say."""
+
+    record: FleetRecord
+    alive: tuple[str, ...] | None
+    is_of_this_pid_namespace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEnd:
+    """How the end of a fleet went: how many machines were ended, or why it failed.
+
+    `unbooked` says why the ledger of its job could not be written.
+    """
+
+    id: str
+    machines: int = 0
+    error: TradewindError | None = None
+    job_id: str | None = None
+    unbooked: str | None = None
+
+
+class Fleets:
+    """The fleets of one state folder."""
+
+    def __init__(self, store: JobStore, gateway: str | None) -> None:
+        self._store, self._gateway = store, gateway or ""
+        self._journal = FleetJournal(store.state_dir)
+
+    @property
+    def folder(self) -> str:
+        """Path of the folder of the fleets."""
+        return str(self._journal.folder)
+
+    def states(self) -> Iterator[FleetState]:
+        """Yield each fleet that was not closed, oldest first. Raises ConfigError."""
+        here = pid_namespace()
+        for record in self._journal.records():
+            yield FleetState(record, self._alive(record), record.owner.pid_namespace == here)
+
+    def unreadable(self) -> Sequence[UnreadableFleet]:
+        """Return the records that cannot be read: their machines may run. Raises ConfigError."""
+        return self._journal.unreadable()
+
+    def attempts(self, fleet_id: str) -> Sequence[Attempt]:
+        """Return each attempt to launch a machine of a fleet, oldest first. Raises UsageError if it is unknown."""
+        return self._journal.attempts(fleet_id)
+
+    def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
+        """End these fleets, whoever uses them; one that cannot be ended does not hold up the others.
+
+        Raises UsageError before anything ends, if one is unknown.
+        """
+        return self._end([self._journal.load(fleet_id) for fleet_id in fleet_ids])
+
+    def end_abandoned(self) -> Iterator[FleetEnd]:
+        """End all fleets whose command is gone, and remove what killed commands have left. Raises ConfigError."""
+        self._journal.remove_remains()
+        return self._end([record for record in self._journal.records() if record.abandoned])
+
+    def _end(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
+        for record in records:
+            abandoned = record.abandoned
+            try:
+                machines = end_fleet(record, self._journal, self._gateway)
+            except TradewindError as error:
+                yield FleetEnd(record.id, error=error)
+                continue
+            job_id = job_of(record)
+            # An owner that lives charges its job itself.
+            unbooked = self._book_end(record, job_id) if abandoned and job_id is not None else None
+            yield FleetEnd(record.id, machines, job_id=job_id, unbooked=unbooked)
+
+    def _book_end(self, record: FleetRecord, job_id: str) -> str | None:
+        """Charge the job of a fleet for its machines until now; return why that failed."""
+        try:
+            book = LedgerBook(self._store.database, job_id, self._store.path(job_id))
+            book.end_fleet(record.id, time.time())
+        except (StateError, OSError) as error:
+            return str(error)
+        return None
+
+    def _alive(self, record: FleetRecord) -> tuple[str, ...] | None:
+        try:
+            provider = make_provider(record.provider, self._gateway, self._journal)
+            machines = provider.machines({FLEET_TAG: record.id})
+        except TradewindError:
+            return None
+        return tuple(machine.name for machine in machines if not machine.ended)

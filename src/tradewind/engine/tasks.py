@@ -1,0 +1,289 @@
+"""Work on stores that needs no job: list, sum up, delete, print, write, compare, explain, and check access.
+
+Each function makes a task of the gateway program. Most replace this process by it, so that output, exit code and
+signals are the user's own; these return only by an error. `gateway` is the path of the program, None to find it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from tradewind.engine.request import Options, directory_place, listing_place, object_place, resolve, store_spec
+from tradewind.errors import UsageError
+from tradewind.model.document import to_document
+from tradewind.model.job import Comparison, ObjectFilter
+from tradewind.model.plan import local_plan
+from tradewind.model.store import Access
+from tradewind.model.url import Kind, Location, parse_url
+
+__all__ = [
+    "become_check",
+    "become_deletion",
+    "become_explanation",
+    "become_listing",
+    "become_sum",
+    "become_upload",
+    "clouds_findings",
+    "find_gateway",
+    "parse_place",
+    "store_checks",
+    "write_objects",
+]
+
+#: Clouds with credentials of their own; R2 takes those of S3.
+CLOUDS: tuple[Kind, ...] = ("s3", "gs", "az")
+#: The clouds' own time limits are 4 s for credentials and 4 s for the clock; all clouds are looked at together.
+CLOUDS_TIMEOUT_S = 20.0
+
+
+def find_gateway() -> str:
+    """Return the path of the gateway program. Raises GatewayError if it is missing."""
+    from tradewind.gateway.binary import find_gateway
+
+    return find_gateway()
+
+
+def parse_place(text: str) -> Location:
+    """Return a place that is no pipe. Raises UrlError, UsageError."""
+    place = parse_url(text, cwd=os.getcwd())
+    if place.kind == "pipe":
+        raise UsageError("standard input and output are not stores", hint="only `tradewind cp` takes -")
+    return place
+
+
+def become_listing(
+    gateway: str | None,
+    url: str,
+    access: Access,
+    rules: ObjectFilter,
+    *,
+    recursive: bool,
+    long: bool,
+    human: bool,
+    as_json: bool,
+) -> NoReturn:
+    """List an object or what is below a directory. Raises UsageError, GatewayError."""
+    store, prefix = listing_place(parse_place(url), access)
+    _become(
+        gateway,
+        {
+            "task": "ls",
+            "store": to_document(store),
+            "prefix": prefix,
+            "recursive": recursive,
+            "filter": to_document(rules),
+            "long": long,
+            "human": human,
+            "json": as_json,
+        },
+    )
+
+
+def become_sum(
+    gateway: str | None, url: str, access: Access, rules: ObjectFilter, *, human: bool, as_json: bool
+) -> NoReturn:
+    """Count objects and sum their sizes. Raises UsageError, GatewayError."""
+    store, prefix = listing_place(parse_place(url), access)
+    task = {"task": "du", "store": to_document(store), "prefix": prefix, "human": human, "json": as_json}
+    _become(gateway, {**task, "filter": to_document(rules)})
+
+
+def become_deletion(
+    gateway: str | None,
+    url: str,
+    access: Access,
+    rules: ObjectFilter,
+    *,
+    recursive: bool,
+    dry_run: bool,
+    allow_empty: bool,
+    as_json: bool,
+    mute: bool,
+) -> NoReturn:
+    """Delete one object, or what is below a directory. `mute` leaves out what it prints, not its errors.
+
+    Raises UsageError, GatewayError.
+    """
+    store, key = (directory_place if recursive else object_place)(parse_place(url), access)
+    _become(
+        gateway,
+        {
+            "task": "rm",
+            "store": to_document(store),
+            "key": key,
+            "recursive": recursive,
+            "filter": to_document(rules),
+            "dry_run": dry_run,
+            "json": as_json,
+            "allow_empty": allow_empty,
+        },
+        mute=mute,
+    )
+
+
+def check_deletion(url: str, state_dir: str | None) -> None:
+    """Refuse to delete through a symbolic link, or what holds the state folder. Raises UsageError.
+
+    A link may lead anywhere, and who removes it seldom means what it leads to. Filters do not lift either: who deletes
+    around the state folder can name what lies beside it.
+    """
+    from tradewind.engine.own_files import refuse_deletion_of_state
+    from tradewind.model.files import state_home
+
+    place = parse_place(url)
+    if place.kind != "file":
+        return
+    if os.path.islink(place.key):
+        raise UsageError(
+            f"{url} is a symbolic link", hint=f"to delete what is in the directory that it leads to, write {url}/"
+        )
+    refuse_deletion_of_state(place.key, state_home(state_dir))
+
+
+def whole_store(url: str) -> str | None:
+    """Return what a recursive deletion would empty if it is a whole store: `the whole of s3://bucket`; else None.
+
+    A bare bucket is often a prefix that a script left empty; filters do not make it safer.
+    """
+    place = parse_place(url)
+    if (place.key if place.kind != "file" else os.path.realpath(place.key)) not in ("", "/"):
+        return None
+    return "everything on this machine" if place.kind == "file" else f"the whole of {place.root}"
+
+
+def become_check(
+    gateway: str | None,
+    source: str,
+    destination: str,
+    source_access: Access,
+    destination_access: Access,
+    rules: ObjectFilter,
+    *,
+    compare: Comparison,
+    read: bool,
+    one_way: bool,
+    as_json: bool,
+) -> NoReturn:
+    """Compare two trees. Raises UsageError, GatewayError."""
+    sides = []
+    for text, access in ((source, source_access), (destination, destination_access)):
+        place = parse_place(text)
+        if place.kind == "file" and os.path.isfile(place.key):
+            hint = "check compares directories: name the directory, and the file with --include"
+            raise UsageError(f"{text} is a file, not a directory", hint=hint)
+        sides.append(directory_place(place, access))
+    (left, left_prefix), (right, right_prefix) = sides
+    _become(
+        gateway,
+        {
+            "task": "check",
+            "source": to_document(left),
+            "source_prefix": left_prefix,
+            "destination": to_document(right),
+            "destination_prefix": right_prefix,
+            "filter": to_document(rules),
+            "compare": compare,
+            "read": read,
+            "one_way": one_way,
+            "json": as_json,
+        },
+    )
+
+
+def become_upload(
+    gateway: str | None,
+    destination: str,
+    access: Access,
+    *,
+    chunk_bytes: int,
+    storage_class: str | None,
+    as_json: bool,
+) -> NoReturn:
+    """Write standard input to one object. Raises UsageError, GatewayError."""
+    place = parse_url(destination, cwd=os.getcwd())
+    if place.kind == "pipe":
+        raise UsageError("copying standard input to standard output does nothing")
+    if place.is_directory:
+        raise UsageError("standard input has no name", hint="end the destination with a name, not with /")
+    store, key = object_place(place, access)
+    _become(
+        gateway,
+        {
+            "task": "put",
+            "store": to_document(store),
+            "key": key,
+            "chunk_bytes": chunk_bytes,
+            **({"storage_class": storage_class} if storage_class else {}),
+            "json": as_json,
+        },
+    )
+
+
+def write_objects(gateway: str | None, urls: Sequence[str], access: Access, *, whole: bool = False) -> int:
+    """Write objects to standard output, one task for each run of URLs in one store; return the exit code.
+
+    With `whole` a reader that goes away before the end is a failure. Raises UsageError, GatewayError.
+    """
+    from tradewind.gateway.task import run_task
+
+    tasks: list[dict[str, object]] = []
+    keys: list[str] = []
+    for url in urls:
+        spec, key = object_place(parse_place(url), access)
+        store = to_document(spec)
+        if not tasks or tasks[-1]["store"] != store:
+            keys = []
+            tasks.append({"task": "cat", "store": store, "keys": keys, **({"whole": True} if whole else {})})
+        keys.append(key)
+    binary = gateway or find_gateway()
+    for task in tasks:
+        code = run_task(binary, task)
+        if code != 0:
+            return code
+    return 0
+
+
+def become_explanation(
+    gateway: str | None, name: str, sources: Sequence[str], destinations: Sequence[str], options: Options
+) -> NoReturn:
+    """Explain why a key is taken or left and, for sync, how the destinations compare. Raises UsageError."""
+    job = resolve(tuple(sources), tuple(destinations), options, local_plan())
+    task = {"task": "explain", "name": name, "filter": to_document(options.filter), "job": to_document(job)}
+    _become(gateway, task)
+
+
+def clouds_findings(gateway: str | None, access: Access) -> list[dict[str, Any]]:
+    """Return credentials and clocks of each cloud, as the gateway sees them: it is the one that uses them.
+
+    Raises GatewayError.
+    """
+    from tradewind.gateway.task import ask_task
+
+    elsewhere = Access(anonymous=access.anonymous, ca_file=access.ca_file)  # An endpoint here is one of S3's kind.
+    clouds = [
+        to_document(
+            store_spec(f"{scheme}://", Location(scheme, f"{scheme}://", ""), access if scheme == "s3" else elsewhere)
+        )
+        for scheme in CLOUDS
+    ]
+    task = {"task": "doctor", "stores": [], "clouds": clouds, "json": True}
+    return ask_task(gateway or find_gateway(), task, timeout_s=CLOUDS_TIMEOUT_S)
+
+
+def store_checks(gateway: str | None, urls: Sequence[str], access: Access, *, as_json: bool) -> int:
+    """Print whether stores answer, with which credentials, and their clocks; return the exit code.
+
+    Raises UsageError, GatewayError.
+    """
+    from tradewind.gateway.task import run_task
+
+    stores = [to_document(directory_place(parse_place(url), access)[0]) for url in urls]
+    return run_task(gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": as_json})
+
+
+def _become(gateway: str | None, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
+    from tradewind.gateway.task import become_task
+
+    become_task(gateway or find_gateway(), task, mute=mute)
