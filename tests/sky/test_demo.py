@@ -10,7 +10,7 @@ import pytest
 from testbed.drive import Command
 from testbed.sky import unavailable
 from tradewind.catalog.load import load_catalog
-from tradewind.cli.demo_sky import REGIONS, SCALE
+from tradewind.engine.demonstration import REGIONS, SCALE
 from tradewind.fleet.sky_catalog import sky_catalog
 from tradewind.fleet.sky_world import sky_world
 from tradewind.model.region import Region

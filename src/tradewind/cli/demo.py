@@ -5,7 +5,6 @@ It uses an emulated WAN if the host permits it (`demo_sky`), otherwise gateways 
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tempfile
@@ -14,15 +13,15 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tradewind.cli.arguments import typed
-from tradewind.cli.demo_sample import SampleFiles, affordable_bytes, choose_sample, require_same, trees_of
 from tradewind.cli.terminal import Terminal
-from tradewind.engine.client import Client
+from tradewind.engine.demonstration import LOCAL_RATE_BYTES_PER_S, LOCAL_VICTIM, start_local
 from tradewind.engine.report import summary_lines
-from tradewind.engine.request import Options
 from tradewind.engine.running import RunningJob
-from tradewind.errors import JobFailed, SkyError
+from tradewind.engine.sample_files import SampleFiles, affordable_bytes, choose_sample, compare, trees_of
+from tradewind.engine.skies import why_no_sky
+from tradewind.errors import JobFailed
 from tradewind.model.event import Progress, Summary
-from tradewind.model.units import format_bytes, format_rate, parse_bytes
+from tradewind.model.units import format_bytes, format_count, format_rate, parse_bytes
 
 USAGE = "[OPTION]…"
 HELP = """\
@@ -39,26 +38,10 @@ EXAMPLES = """\
 
 #: Taken by the demo without a sky unless told otherwise; less where the disk has too little room.
 DEFAULT_BYTES = 1_200_000_000
-#: The rate is limited so that the middle of the job can be watched.
-RATE_BYTES_PER_S = 150_000_000
+#: Differences that are named, of all.
+DIFFERENCES_NAMED_MAX = 10
 #: A relay is killed when this part of the bytes has arrived.
 KILL_AT = 0.35
-
-TOPOLOGY = {
-    "description": "two routes from one source to one sink, each through its own relay",
-    "gateways": {
-        "source": {"role": "source"},
-        "north": {"role": "relay"},
-        "south": {"role": "relay"},
-        "sink": {"role": "sink"},
-    },
-    "routes": [
-        {"nodes": ["source", "north", "sink"], "share": 0.6, "usd_per_gb": 0.02},
-        {"nodes": ["source", "south", "sink"], "share": 0.4, "usd_per_gb": 0.05},
-    ],
-    "connections": 8,
-}
-VICTIM = "north"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -87,7 +70,7 @@ def run(args: Namespace) -> int:
 def _in_sky_or_here(args: Namespace, place: Path) -> int:
     terminal = Terminal(quiet=args.quiet)
     if not args.local:
-        reason = _no_sky()
+        reason = why_no_sky()
         if reason is None:
             from tradewind.cli.demo_sky import run_in_sky
 
@@ -96,35 +79,16 @@ def _in_sky_or_here(args: Namespace, place: Path) -> int:
     return _story(args, place, terminal)
 
 
-def _no_sky() -> str | None:
-    """Return why no sky can run here, in the emulator's words, or None if one can. Tries a sky of one machine."""
-    from tradewind.sky.file import network_from_document
-    from tradewind.sky.running import Sky, find_emulator
-
-    try:
-        find_emulator()
-        with Sky.up(network_from_document({"regions": {"site:here": {}}}, Path())):
-            return None
-    except SkyError as error:
-        return str(error)
-
-
 def _story(args: Namespace, place: Path, terminal: Terminal) -> int:
     sample = choose_sample(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=1))
     terminal.say(f"1. Files: {sample}.")
-    (place / "files").write_text("".join(f"{name}\n" for name in sample.names), encoding="utf-8")
-    (place / "topology.json").write_text(json.dumps(TOPOLOGY), encoding="utf-8")
-    options = Options(
-        recursive=True, files_from=str(place / "files"), limit_bytes_per_s=RATE_BYTES_PER_S, verify="read"
-    )
-    client = Client(state_dir=str(place / "state"), gateway=args.gateway)
     copy = place / "copy"
-    job = client.start("/", f"{copy}/", options, topology=str(place / "topology.json"), verb="demo")
+    job = start_local(place, sample, copy, args.gateway)
     try:
         terminal.say(
             "2. Routes: source → north → sink (60%) and source → south → sink (40%), mutual TLS 1.3 on every hop,",
             f"   by a CA made for this run. {len(job.gateways)} processes: {', '.join(job.gateways)}.",
-            f"   The rate is held to {format_rate(RATE_BYTES_PER_S)} so that there is something to watch.",
+            f"   The rate is held to {format_rate(LOCAL_RATE_BYTES_PER_S)} so that there is something to watch.",
         )
         _watch(job, sample, terminal)
     except KeyboardInterrupt:
@@ -144,10 +108,10 @@ def _watch(job: RunningJob, sample: SampleFiles, terminal: Terminal) -> None:
             break
         if isinstance(event, Progress) and not killed and event.bytes_done >= KILL_AT * sample.bytes:
             killed = True
-            job.crash(VICTIM)
+            job.crash(LOCAL_VICTIM)
             terminal.say(
-                f"3. At {format_bytes(event.bytes_done)}: the relay {VICTIM} is killed. The other route takes over its"
-                " share."
+                f"3. At {format_bytes(event.bytes_done)}: the relay {LOCAL_VICTIM} is killed. The other route takes"
+                " over its share."
             )
         terminal.event(event)
     if not killed and job.summary is not None and job.summary.outcome == "done":
@@ -165,3 +129,13 @@ def _end(job: RunningJob, sample: SampleFiles, copy: Path, terminal: Terminal) -
         f" extra file ({time.monotonic() - began:.1f} s)."
     )
     return 0
+
+
+def require_same(sample: SampleFiles, copy: Path, terminal: Terminal, whose: str = "") -> None:
+    """Raises JobFailed if anything differs, after the first differences have been named."""
+    differences = list(compare(sample, copy))
+    for difference in differences[:DIFFERENCES_NAMED_MAX]:
+        terminal.warn(f"   DIFFERENT: {difference}")
+    if differences:
+        of = format_count(len(sample.names), "file")
+        raise JobFailed(f"{whose}{len(differences)} of {of} differ from their originals")

@@ -6,75 +6,29 @@ import queue
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tradewind.catalog.load import load_catalog
-from tradewind.cli.demo_sample import SampleFiles, affordable_bytes, choose_sample, require_same, trees_of
+from tradewind.cli.demo import require_same
 from tradewind.cli.terminal import Terminal
-from tradewind.engine.job_control import JobControl
-from tradewind.engine.launch_spec import planned_launch
-from tradewind.engine.provisioning import chunk_bytes_for, pace_bytes_per_s, plan_beside_direct, with_memory_for
+from tradewind.engine.demonstration import REGIONS, SINK, SOURCE, Racer, SkyRace
 from tradewind.engine.report import proof_words
-from tradewind.engine.request import Options
-from tradewind.engine.running import RunningJob
+from tradewind.engine.sample_files import SampleFiles, affordable_bytes, choose_sample, trees_of
 from tradewind.errors import JobFailed, TradewindError
-from tradewind.fleet.sky_catalog import sky_catalog
-from tradewind.fleet.sky_world import sky_world
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, Summary
-from tradewind.model.job import MIN_FILE_CHUNK_BYTES
-from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan
-from tradewind.model.region import Region
 from tradewind.model.units import format_bytes, format_duration, format_gbps, format_rate, format_usd
-from tradewind.sky.file import network_from_document
-from tradewind.sky.network import EmulatedNetwork
-from tradewind.sky.running import Sky
 
 __all__ = ["run_in_sky"]
 
-#: The route of the Skyplane paper's first figure, its two relays, and one of a third cloud.
-SOURCE, SINK = Region.parse("azure:canadacentral"), Region.parse("gcp:asia-northeast1")
-REGIONS = {
-    SOURCE: "toronto",
-    SINK: "tokyo",
-    Region.parse("azure:japaneast"): "saitama",
-    Region.parse("azure:westus2"): "quincy",
-    Region.parse("aws:us-west-2"): "oregon",
-}
-#: 4 Gbit/s become 40 Mbit/s: two such skies at once stay far below what two busy cores can emulate.
-SCALE = 0.01
 #: At the direct path's rate this takes about a minute.
 DEFAULT_BYTES = 240_000_000
-#: The overlay may cost so many times what the direct path costs.
-COST_FACTOR = 1.8
 #: The busiest relay is killed when this part of the bytes has come over the overlay.
 KILL_AT = 0.35
 BAR_CHARACTERS = 24
 #: Threads that follow jobs end within so long after their jobs.
 FOLLOWER_S = 10.0
-
-
-@dataclass
-class Racer:
-    """One of the two transfers."""
-
-    name: str
-    plan: Plan
-    job: RunningJob
-    sky: Sky
-    copy: Path
-    progress: Progress = field(default_factory=Progress)
-    ended: bool = False
-
-    @property
-    def overlay(self) -> UnicastOverlay:
-        """The plan by region."""
-        assert self.plan.overlay is not None
-        return self.plan.overlay
 
 
 #: A transfer and what it says; None when it has no more to say, an error if it broke.
@@ -88,80 +42,34 @@ def run_in_sky(args: Namespace, place: Path, terminal: Terminal) -> int:
         SkyUnavailable: this host cannot run a sky; nothing was said or done yet.
         TransferError: a transfer failed, or a copy differs.
     """
-    catalog = load_catalog()
-    network = network_from_document(sky_world(catalog, list(REGIONS), SCALE, names=REGIONS), place)
-    with ExitStack() as stack:
-        skies = [stack.enter_context(Sky.up(network)) for _ in range(2)]
+    with SkyRace(place, args.gateway) as race:
         sample = choose_sample(trees_of(args.tree), affordable_bytes(args.size or DEFAULT_BYTES, place, copies=2))
         terminal.say(f"1. Files: {sample}.")
-        plans = _plans(network, sample)
-        _introduce(network, plans, terminal)
-        racers = stack.enter_context(_started(args, place, sample, skies, plans))
-        try:
-            _watch(racers, sample, terminal)
-        finally:
-            terminal.end()
-        late = [reason for sky in skies if (reason := sky.stats().invalid) is not None]
-        return _end(racers, sample, late, terminal)
+        plans = race.plans(sample.bytes)
+        _introduce(race, plans, terminal)
+        with race.started(sample, plans) as racers:
+            try:
+                _watch(racers, sample, terminal)
+            finally:
+                terminal.end()
+            return _end(racers, sample, race.late(), terminal)
 
 
-def _plans(network: EmulatedNetwork, sample: SampleFiles) -> tuple[Plan, Plan]:
-    """Direct with one machine at each end, and the fastest overlay for COST_FACTOR times its price."""
-    catalog, volume_gb = sky_catalog(network, load_catalog()), sample.bytes / 1e9
-    return plan_beside_direct(catalog, SOURCE, SINK, volume_gb, cost_factor=COST_FACTOR, machines_per_region=1)
-
-
-def _introduce(network: EmulatedNetwork, plans: tuple[Plan, Plan], terminal: Terminal) -> None:
+def _introduce(race: SkyRace, plans: Mapping[str, Plan], terminal: Terminal) -> None:
     clouds = sorted({region.provider for region in REGIONS})
-    ends = {network.machines.index(machine): machine.region for machine in network.machines}
-    rtt_ms = next(path.delay_us * 2e-3 for path in network.paths if (ends[path.src], ends[path.dst]) == (SOURCE, SINK))
     terminal.say(
         f"2. Sky: {len(REGIONS)} regions of {len(clouds)} clouds ({', '.join(clouds)}) as namespaces of this host,"
         " real TCP between them,",
-        f"   {SOURCE} → {SINK} {rtt_ms:.0f} ms; round trips are real, rates scaled by {network.scale:g}. There"
-        " are two such skies, one for each transfer.",
+        f"   {SOURCE} → {SINK} {race.rtt_ms:.0f} ms; round trips are real, rates scaled by {race.network.scale:g}."
+        " There are two such skies, one for each transfer.",
     )
-    for name, plan in zip(("direct", "overlay"), plans, strict=True):
+    for name, plan in plans.items():
         overlay = plan.overlay
         assert overlay is not None
         terminal.say(
             f"   {name:<8} planned {format_gbps(overlay.throughput_gbps)} for {format_usd(overlay.cost.total_usd)}:",
             *(f"            {route.share:4.0%}  {' → '.join(route.nodes)}" for route in plan.routes),
         )
-
-
-@contextmanager
-def _started(
-    args: Namespace, place: Path, sample: SampleFiles, skies: Sequence[Sky], plans: tuple[Plan, Plan]
-) -> Iterator[list[Racer]]:
-    """Both transfers, under way; ended with the block, at once if it is left early."""
-    (place / "files").write_text("".join(f"{name}\n" for name in sample.names), encoding="utf-8")
-    control = JobControl(state_dir=str(place / "state"), gateway=args.gateway)
-    racers: list[Racer] = []
-    try:
-        for name, plan, sky in zip(("direct", "overlay"), plans, skies, strict=True):
-            chunk_bytes = chunk_bytes_for(plan, SCALE, MIN_FILE_CHUNK_BYTES)
-            roomy = with_memory_for(plan, chunk_bytes)
-            options = Options(
-                recursive=True,
-                files_from=str(place / "files"),
-                verify="read",
-                chunk_bytes=chunk_bytes,
-                limit_bytes_per_s=pace_bytes_per_s(plan),
-            )
-            launch = planned_launch(roomy, {"kind": "sky", "sky": str(sky.folder)})
-            copy = place / "copy" / name
-            job = control.start("/", f"{copy}/", options, launch, verb="demo")
-            racers.append(Racer(name, plan, job, sky, copy))
-        yield racers
-    except BaseException:
-        # Nothing is to be resumed, and nothing may be written any more into what is removed next.
-        for racer in racers:
-            racer.job.kill()
-        raise
-    finally:
-        for racer in racers:
-            racer.job.close()
 
 
 def _watch(racers: Sequence[Racer], sample: SampleFiles, terminal: Terminal) -> None:
@@ -213,17 +121,12 @@ def _follow(racer: Racer, updates: queue.SimpleQueue[Update]) -> None:
 
 
 def _kill_busiest(racer: Racer, terminal: Terminal) -> None:
-    carried = {
-        relay: sum(route.share for route in racer.plan.routes if relay in route.nodes[1:-1])
-        for route in racer.plan.routes
-        for relay in route.nodes[1:-1]
-    }
-    victim = max(sorted(carried), key=lambda relay: carried[relay])
+    victim, share = racer.busiest_relay()
     racer.job.crash(victim)
     so_far = format_gbps(racer.progress.bytes_per_s * 8e-9)
     terminal.say(
         f"3. At {format_bytes(racer.progress.bytes_done)} of the overlay, {so_far} so far: the relay",
-        f"   {victim} is killed. It carried {carried[victim]:.0%}; the other routes take that over.",
+        f"   {victim} is killed. It carried {share:.0%}; the other routes take that over.",
     )
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import SkyError, UsageError
+from tradewind.engine.skies import change_sky, running_sky, start_sky
+from tradewind.errors import UsageError
 from tradewind.model.units import format_count
-from tradewind.sky.control import SkyControl
-from tradewind.sky.folders import sky_folder
-from tradewind.sky.running import Sky
 
 if TYPE_CHECKING:
+    from tradewind.sky.running import Sky
     from tradewind.sky.statistics import SkyStats
 
 USAGE = "[OPTION]… up FILE | down FILE | status FILE | exec FILE MACHINE -- COMMAND… | set FILE CHANGE…"
@@ -56,34 +54,24 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Does the action."""
-    file = Path(args.file)
-    folder = sky_folder(args.state_dir, file)
     if args.action in ("up", "down", "status") and args.rest:
         raise UsageError(f"sky {args.action} takes no {args.rest[0]!r}", hint="`tradewind sky --help` shows the usage")
     if args.action == "up":
-        return _up(args, file, folder)
+        return _up(args)
+    sky = running_sky(args.file, args.state_dir)
     if args.action == "down":
-        _attached(file, folder).down()
+        sky.down()
         return 0
     if args.action == "status":
-        return _status(args, _attached(file, folder))
+        return _status(args, sky)
     if args.action == "exec":
-        return _exec(args, _attached(file, folder))
-    from tradewind.sky.change import apply_change
-
-    apply_change(_attached(file, folder), args.rest)
+        return _exec(args, sky)
+    change_sky(sky, args.rest)
     return 0
 
 
-def _attached(file: Path, folder: Path) -> Sky:
-    # One that crashed leaves its socket, which nobody listens at.
-    if not SkyControl(str(folder / "control.sock")).is_answered():
-        raise SkyError(f"the sky of {file} is not up", hint=f"`tradewind sky up {file}`")
-    return Sky.attach(folder)
-
-
-def _up(args: Namespace, file: Path, folder: Path) -> int:
-    sky = Sky.up(file, folder=folder, detached=not args.foreground)
+def _up(args: Namespace) -> int:
+    sky = start_sky(args.file, args.state_dir, detached=not args.foreground)
     if not args.quiet:
         _print_machines(args, sky)
     if not args.foreground:

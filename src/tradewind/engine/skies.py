@@ -1,30 +1,86 @@
-"""The emulated WAN of a job: as it is if it is up, else started for as long as it is needed."""
+"""Emulated WANs: started, found, changed and ended, and the one of a job, started for as long as it is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import SkyError
 
 if TYPE_CHECKING:
     from tradewind.engine.jobs import JobRecord
     from tradewind.sky.running import Sky
 
-__all__ = ["provider_again", "provider_up", "regions_of_sky", "sky_of"]
+__all__ = [
+    "change_sky",
+    "provider_again",
+    "provider_up",
+    "regions_of_sky",
+    "running_sky",
+    "sky_of",
+    "start_sky",
+    "why_no_sky",
+]
+
+
+def start_sky(path: str, state_dir: str | None, *, detached: bool) -> Sky:
+    """Start the sky of a file; detached, it stays until it is ended. Raises SkyError, SkyFileError."""
+    from tradewind.sky.folders import sky_folder
+    from tradewind.sky.running import Sky
+
+    file = Path(path)
+    return Sky.up(file, folder=sky_folder(state_dir, file), detached=detached)
+
+
+def running_sky(path: str, state_dir: str | None) -> Sky:
+    """Return the sky of a file. Raises SkyError if it is not up."""
+    sky = _attached(Path(path), state_dir)
+    if sky is None:
+        raise SkyError(f"the sky of {path} is not up", hint=f"`tradewind sky up {path}`")
+    return sky
+
+
+def change_sky(sky: Sky, words: Sequence[str]) -> None:
+    """Change a sky that is up, as `tradewind sky set` describes. Raises UsageError, SkyError."""
+    from tradewind.sky.change import apply_change
+
+    apply_change(sky, list(words))
+
+
+def why_no_sky() -> str | None:
+    """Return why no sky can run here, in the emulator's words, or None if one can. Tries a sky of one machine."""
+    from tradewind.sky.file import network_from_document
+    from tradewind.sky.running import Sky, find_emulator
+
+    try:
+        find_emulator()
+        with Sky.up(network_from_document({"regions": {"site:here": {}}}, Path())):
+            return None
+    except SkyError as error:
+        return str(error)
+
+
+def _attached(file: Path, state_dir: str | None) -> Sky | None:
+    from tradewind.sky.control import SkyControl
+    from tradewind.sky.folders import sky_folder
+    from tradewind.sky.running import Sky
+
+    folder = sky_folder(state_dir, file)
+    # One that crashed leaves its socket, which nobody listens at.
+    return Sky.attach(folder) if SkyControl(str(folder / "control.sock")).is_answered() else None
 
 
 @contextmanager
 def sky_of(path: str, state_dir: str | None) -> Iterator[Sky]:
     """The sky of a file: as it is if it is up, else for as long as the block lasts. Raises SkyError, SkyFileError."""
-    from tradewind.sky.control import SkyControl
-    from tradewind.sky.folders import sky_folder
     from tradewind.sky.running import Sky
 
     file = Path(path)
-    folder = sky_folder(state_dir, file)
-    if SkyControl(str(folder / "control.sock")).is_answered():
-        yield Sky.attach(folder)
+    running = _attached(file, state_dir)
+    if running is not None:
+        yield running
         return
     with Sky.up(file) as sky:
         yield sky

@@ -10,13 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tradewind.cli.terminal import Terminal
-from tradewind.errors import JobFailed, UsageError
-from tradewind.model.units import format_bytes, format_count
+from tradewind.errors import UsageError
+from tradewind.model.units import format_bytes
 
-__all__ = ["SampleFiles", "affordable_bytes", "choose_sample", "compare", "require_same", "trees_of"]
-
-DIFFERENCES_NAMED_MAX = 10
+__all__ = ["SampleFiles", "affordable_bytes", "choose_sample", "compare", "trees_of"]
 
 #: Large files may fill this part of it, so that thousands of small ones find room.
 LARGE_PART = 0.7
@@ -82,16 +79,6 @@ def compare(sample: SampleFiles, copy: Path) -> Iterator[str]:
             name = os.path.relpath(os.path.join(folder, file), copy)
             if name not in expected:
                 yield f"{name}: not among the originals"
-
-
-def require_same(sample: SampleFiles, copy: Path, terminal: Terminal, whose: str = "") -> None:
-    """Raises JobFailed if anything differs, after the first differences have been named."""
-    differences = list(compare(sample, copy))
-    for difference in differences[:DIFFERENCES_NAMED_MAX]:
-        terminal.warn(f"   DIFFERENT: {difference}")
-    if differences:
-        of = format_count(len(sample.names), "file")
-        raise JobFailed(f"{whose}{len(differences)} of {of} differ from their originals")
 
 
 def _same(one: Path, other: Path) -> bool:
