@@ -1,4 +1,4 @@
-"""Follows one job from the command line: signals, events, the end."""
+"""Follows one job from the command line: signals, events, the question before it deletes, the end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from types import FrameType, TracebackType
 
 from tradewind.cli.failures import Failures
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
-from tradewind.cli.terminal import Terminal
+from tradewind.cli.terminal import Terminal, can_ask, confirm
+from tradewind.engine.job import Job
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
 from tradewind.engine.running import RunningJob, kill_started, kill_unclosed, resume_hint
-from tradewind.errors import Interrupted, TransferError
+from tradewind.errors import Interrupted, JobFailed, TransferError
 from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection
 from tradewind.model.units import format_bytes, format_count
@@ -219,3 +220,30 @@ def _cost(job: RunningJob, progress: Progress) -> JobCost:
 def follow(args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> Follower:
     """A follower as a context: the signals are its own within. `after_dry_run` is called before its last line."""
     return Follower(args, after_dry_run)
+
+
+def run_with_question(
+    follower: Follower,
+    job: Job,
+    source: str,
+    destinations: tuple[str, ...],
+    *,
+    yes: bool,
+    note: str | None = None,
+    begun: Callable[[], None] | None = None,
+) -> int:
+    """Shows the job to its end, asks if it waits for a confirmation, and resumes it with a yes. Returns the exit code.
+
+    Raises UsageError for a no, and the job's TransferError, also where nobody can be asked.
+    """
+    try:
+        return follower.run(job.require_running(), source, destinations, note, begun)
+    except JobFailed as failed:
+        waiting = job.deletion_to_confirm(failed)
+        if waiting is None or not (yes or can_ask()):
+            raise
+    if not yes:
+        follower.rest()
+        objects = format_count(waiting.objects, "object")
+        confirm(f"Delete {objects} ({format_bytes(waiting.bytes)}) that the source does not have?")
+    return follower.run(job.confirm_deletion(waiting).require_running(), source, destinations)

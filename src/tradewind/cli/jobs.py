@@ -135,8 +135,7 @@ def _show(args: Namespace, job: Job) -> int:
 
 
 def _resume(args: Namespace, job: Job) -> int:
-    from tradewind.cli.deleting import run_with_question
-    from tradewind.cli.follow import follow
+    from tradewind.cli.follow import follow, run_with_question
 
     record = job.require_resumable()
     args.verb = record.verb

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
 from tradewind.cli.config import parse_count
+from tradewind.cli.terminal import can_ask, confirm
 from tradewind.model.units import format_count, format_duration, format_gbps, format_usd, parse_duration_s, parse_usd
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ EXAMPLES = """\
   tradewind measure --sky world.json
   tradewind measure --sky world.json aws:us-east-1 gcp:europe-west4 --out links.csv
   tradewind measure --sky world.json aws:us-east-1,azure:westus --for 10s --max-cost 0.50USD"""
-
-#: A campaign that costs more than this is asked about on a terminal, unless -y or --max-cost was given.
-ASK_ABOVE_USD = 1.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -89,8 +87,6 @@ def _finish(args: Namespace, measurement: Measurement) -> None:
 
 def _announce(args: Namespace, measurement: Measurement) -> None:
     """Print time and cost in advance; ask for a confirmation if the cost is high."""
-    from tradewind.cli.transferring import confirm
-
     quote = measurement.quote
     count = sum(len(of) for of in quote.rounds)
     line = (
@@ -102,9 +98,7 @@ def _announce(args: Namespace, measurement: Measurement) -> None:
         print(f"measure {line}", file=sys.stderr)
         if measurement.unpriced:
             print(f"note: no price is known for {', '.join(measurement.unpriced)}: counted as free", file=sys.stderr)
-    if quote.usd_most <= ASK_ABOVE_USD or args.yes or args.max_cost is not None:
-        return
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if measurement.needs_confirmation and not args.yes and can_ask():
         confirm(f"Spend up to {format_usd(quote.usd_most)}?")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.options import access, add_filter_arguments, add_store_arguments, object_filter
@@ -53,10 +52,10 @@ def run(args: Namespace) -> int:
 
 def _confirm(url: str, *, is_filtered: bool) -> None:
     """Ask on a terminal; without one, only the deletion of a whole store needs -y. Raises UsageError for a no."""
-    whole = whole_store(url)
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        from tradewind.cli.transferring import confirm
+    from tradewind.cli.terminal import can_ask, confirm
 
+    whole = whole_store(url)
+    if can_ask():
         confirm(f"Delete {'what the filters take of ' if is_filtered else 'everything in '}{url}?")
     elif whole is not None:
         raise UsageError(f"this would delete {whole}", hint="confirm with -y; --dry-run shows what would be deleted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 
-from tradewind.cli.deleting import asks_before_deleting
+from tradewind.cli.terminal import can_ask
 from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
 
 USAGE = "[OPTION]… SRC DST | SRC --to DST [--to DST]…"
@@ -47,6 +47,12 @@ def run(args: Namespace) -> int:
         delete=args.delete,
         max_delete=args.max_delete if args.delete else None,
         delete_over_half=args.yes or "max_delete" in args.typed,
-        ask_delete=args.delete and asks_before_deleting(args),
+        ask_delete=args.delete and _asks_before_deleting(args),
     )
     return transfer(args, options)
+
+
+def _asks_before_deleting(args: Namespace) -> bool:
+    """Return whether somebody can be asked at a terminal before `--delete` deletes."""
+    silent = args.yes or args.json or args.quiet or args.dry_run or args.detach
+    return not silent and can_ask()

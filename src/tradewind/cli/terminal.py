@@ -10,6 +10,7 @@ from typing import TextIO
 from tradewind.cli.failures import Failures
 from tradewind.cli.streams import write_codes
 from tradewind.engine.report import ProgressLines, plain_line
+from tradewind.errors import UsageError
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 from tradewind.model.units import format_bytes
 
@@ -115,3 +116,15 @@ def _escape(character: str) -> str:
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
     code = ord(character)
     return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def can_ask() -> bool:
+    """Return whether somebody sits at a terminal who can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal. Raises UsageError unless the answer is yes."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was done", hint="-y skips the question")

@@ -20,6 +20,7 @@ from tradewind.cli.options import (
     parse_machines,
 )
 from tradewind.cli.streams import require_input
+from tradewind.cli.terminal import can_ask, confirm
 from tradewind.engine.request import Options
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.errors import UsageError
@@ -28,8 +29,9 @@ from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
 if TYPE_CHECKING:
     from tradewind.cli.detach import DetachedProcess
     from tradewind.engine.engine import Engine
+    from tradewind.engine.proposal import Proposal, Request
 
-
+GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
 #: So many sources are named in the first line of a job.
 SOURCES_SHOWN_MAX = 3
 
@@ -208,14 +210,11 @@ def transfer(args: Namespace, options: Options) -> int:
 
 
 def _run(args: Namespace, options: Options, detached: DetachedProcess | None) -> int:
-    from tradewind.cli.deleting import run_with_question
-    from tradewind.cli.follow import follow
+    from tradewind.cli.follow import follow, run_with_question
     from tradewind.cli.plan_preview import PreviewLines
-    from tradewind.cli.via import agree, request_of, show_proposal
     from tradewind.engine.engine import Engine
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
-        confirm_cost(args)
         request = request_of(args, options)
         preview = PreviewLines(args, engine.preview(request))
         preview.say_before()
@@ -254,25 +253,68 @@ def explain(args: Namespace, options: Options) -> NoReturn:
     become_explanation(args.gateway, args.explain, args.sources, args.destinations, options)
 
 
-def confirm_cost(args: Namespace) -> None:
-    """On a terminal, asks before routes with prices are used without a ceiling. Raises UsageError for a no."""
-    if args.topology is None or args.max_cost is not None or args.yes or args.dry_run:
+def goal_options(args: Namespace) -> list[str]:
+    """Return the options given that set a goal; more than one contradict each other."""
+    given = {"--max-cost": args.max_cost, "--min-throughput": args.min_throughput, "--deadline": args.deadline}
+    return [name for name, value in given.items() if value is not None]
+
+
+def request_of(args: Namespace, options: Options) -> Request:
+    """Return the request of a transfer's arguments. Raises UsageError for options that exclude each other."""
+    from tradewind.engine.proposal import Request
+    from tradewind.model.goal import Deadline, MinThroughput
+
+    goals = goal_options(args)
+    if args.via == "local":
+        if args.sky is not None or args.replan:
+            raise UsageError(f"--{'replan' if args.sky is None else 'sky'} goes with --via sky")
+        if args.topology is not None:
+            others = [name for name in (*goals, *(["--max-vms"] if args.max_vms else [])) if name != "--max-cost"]
+            if others:
+                raise UsageError(f"{others[0]} and --topology cannot be combined", hint="leave one of them out")
+        elif goals and len(args.destinations) != 1:
+            raise UsageError(f"{goals[0]} plans for one destination", hint="give one DST, or --topology")
+    if len(goals) > 1:
+        raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
+    goal = None if args.min_throughput is None else MinThroughput(args.min_throughput)
+    kind, usd = args.max_cost or (None, None)
+    return Request(
+        args.sources,
+        args.destinations,
+        options,
+        args.verb,
+        args.topology,
+        args.sky,
+        args.via,
+        goal=goal if args.deadline is None else Deadline(args.deadline),
+        ceiling_usd=usd if kind == "usd" else None,
+        ceiling_usd_per_gb=usd if kind == "usd_per_gb" else None,
+        machines_per_region=args.max_vms,
+        replan=args.replan,
+    )
+
+
+def show_proposal(args: Namespace, proposal: Proposal) -> None:
+    """Say what was decided without having been asked for; of a dry run also the plan."""
+    if args.quiet or args.json:
         return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
-    from tradewind.engine.topology import read_topology
+    for note in proposal.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if args.dry_run and proposal.plan.overlay is not None:
+        print(f"plan    {proposal.plan.overlay}", file=sys.stderr)
+
+
+def agree(args: Namespace, proposal: Proposal) -> None:
+    """On a terminal, ask before money is spent that no ceiling bounds. Raises UsageError for a no."""
     from tradewind.model.units import format_usd
 
-    price = read_topology(args.topology).plan.mean_usd_per_gb
-    if price > 0:
-        confirm(f"This costs {format_usd(price)} per GB sent, without a ceiling (--max-cost). Continue?")
-
-
-def confirm(question: str) -> None:
-    """Asks on the terminal. Raises UsageError unless the answer is yes."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was done", hint="-y skips the question")
+    if not proposal.needs_confirmation or args.yes or not can_ask():
+        return
+    if proposal.plan.overlay is not None:
+        confirm(f"{proposal}. Spend {format_usd(proposal.cost_usd)}?")
+        return
+    price = format_usd(proposal.plan.mean_usd_per_gb)
+    confirm(f"This costs {price} per GB sent, without a ceiling (--max-cost). Continue?")
 
 
 def _tag(text: str) -> tuple[str, str]:

@@ -150,6 +150,10 @@ class Job:
         asks = spec.delete is not None and spec.delete.ask and not spec.dry_run
         return failed.summary.to_delete if asks and failed.summary is not None else None
 
+    def confirm_deletion(self, waiting: ToDelete) -> Job:
+        """Continue a job that waits for a confirmation; it deletes as many objects as it has announced."""
+        return self.resume(deletion=Deletion(keys_max=waiting.objects, over_half=True))
+
     def cancel(self) -> Job:
         """Stop for good, and abort unfinished uploads; objects that were copied stay."""
         self._control.cancel(self.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from tradewind.engine.proposal import CONFIRM_ABOVE_USD
 from tradewind.engine.skies import sky_of
 from tradewind.errors import CeilingReached, UsageError
 from tradewind.measure.campaign import MeasuredLink, Quote
@@ -44,6 +45,11 @@ class Measurement:
     def quote(self) -> Quote:
         """Rounds, time and cost in advance."""
         return self._campaign.quote
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Return whether it may cost more than CONFIRM_ABOVE_USD, without a budget."""
+        return self._max_cost_usd is None and self.quote.usd_most > CONFIRM_ABOVE_USD
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
 
 
+#: A plan that costs more than this needs a confirmation, unless there is a ceiling.
+CONFIRM_ABOVE_USD = 1.0
+
+
 @dataclass(frozen=True)
 class Request:
     """A transfer as a user wants it.
@@ -91,6 +95,15 @@ class Proposal:
     def cost_usd(self) -> float:
         """Predicted cost [USD]: egress, machines and requests; 0 without a planned overlay."""
         return 0.0 if self.plan.prediction is None else self.plan.prediction.cost_usd
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Return whether it spends money that no ceiling bounds: a user should be asked before it starts."""
+        request = self.request
+        bounded = request.ceiling_usd is not None or request.ceiling_usd_per_gb is not None
+        if bounded or self.options.dry_run:
+            return False
+        return self.cost_usd > CONFIRM_ABOVE_USD if self.plan.overlay is not None else self.plan.mean_usd_per_gb > 0
 
     def __str__(self) -> str:
         if self.plan.overlay is not None:
