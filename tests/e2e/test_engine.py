@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,44 @@ def test_a_proposal_is_started_once_and_by_its_own_engine_while_that_is_open(
     with pytest.raises(UsageError, match="started or dropped"):
         engine.start(left)
     assert len(engine.jobs()) == 1
+
+
+def test_a_job_is_looked_up_as_it_is(engine: tradewind.Engine, source: Path) -> None:
+    done = engine.start(engine.propose(request(source))).wait()
+    job = engine.job(done.id)
+    assert job.running is None and job.record.state == "done" and not job.plan.stations()
+    assert job.ledger.total_usd(time.time()) == 0.0
+    with pytest.raises(UsageError, match="does not run in this process"):
+        job.require_running()
+    with pytest.raises(JobNotFound):
+        engine.job("20250131-120000-k3f9t")
+
+
+def test_the_client_and_the_engine_have_the_same_jobs(engine: tradewind.Engine, source: Path) -> None:
+    client = tradewind.Client(state_dir=engine.state_dir, gateway=engine.gateway)
+    job_id = client.copy(source, source.parent / "copy", tradewind.Options(recursive=True)).job_id
+    assert [job.id for job in engine.jobs()] == [record.id for record in client.jobs()] == [job_id]
+    assert client.plan(client.job(job_id)) == engine.job(job_id).plan
+
+
+def test_what_is_held_for_a_job_ends_when_its_machines_are_gone(engine: tradewind.Engine, source: Path) -> None:
+    running = engine.start(engine.propose(request(source, limit_bytes_per_s=500_000))).require_running()
+    ended: list[list[str]] = []
+
+    def end() -> None:
+        ended.append(os.listdir(Path(engine.state_dir) / "fleets"))
+
+    held = ExitStack()
+    held.callback(end)
+    running.hold(held)
+    before = running.is_over, list(ended)
+    running.drain_to_end()
+    running.close()
+    assert before == (False, []) and running.is_over and ended == [[]]
+    late = ExitStack()
+    late.callback(end)
+    running.hold(late)
+    assert ended == [[], []], "nothing would end it later"
 
 
 PROPOSER = """

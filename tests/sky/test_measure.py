@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tradewind
 from testbed.drive import Command
 from testbed.sky import valid
 from tests.sky.world import SINK, SOURCE, WORLD, write_world
@@ -51,6 +52,18 @@ def test_a_budget_is_not_passed(command: Command, tmp_path: Path) -> None:
     assert table.read_text() == "from before"
     one = command.run("measure", "--sky", str(file), f"{SOURCE},{SINK}", "--for", "1s", "--warm-up", "1s")
     assert one.code == 0 and one.stdout.startswith(f"{SOURCE} → {SINK}  ")
+
+
+def test_links_are_measured_from_python(command: Command, tmp_path: Path) -> None:
+    file, table = str(write_world(tmp_path)), tmp_path / "links.csv"
+    with tradewind.Engine(state_dir=str(command.state)) as engine:
+        measurement = engine.measure(file, [f"{SOURCE},{SINK}"], connections=8, warm_up_s=1.0, measure_s=1.0)
+        (link,) = measurement.run()
+        assert (str(link.src), str(link.dst)) == (str(SOURCE), str(SINK)) and link.result.gbps > 0
+        assert measurement.egress_usd == link.usd > 0 and measurement.machines_usd > 0
+        assert measurement.egress_usd + measurement.machines_usd <= measurement.quote.usd_most
+        measurement.write(str(table))
+    assert [(str(src), str(dst)) for (src, dst), _ in read_links(table)] == [(str(SOURCE), str(SINK))]
 
 
 def test_what_was_measured_before_a_signal_is_kept(command: Command, tmp_path: Path) -> None:

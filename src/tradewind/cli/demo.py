@@ -13,15 +13,16 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.demo_sky import require_same, run_in_sky
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.demonstration import LOCAL_RATE_BYTES_PER_S, LOCAL_VICTIM, start_local
 from tradewind.engine.report import summary_lines
 from tradewind.engine.running import RunningJob
-from tradewind.engine.sample_files import SampleFiles, affordable_bytes, choose_sample, compare, trees_of
+from tradewind.engine.sample_files import SampleFiles, affordable_bytes, choose_sample, trees_of
 from tradewind.engine.skies import why_no_sky
 from tradewind.errors import JobFailed
 from tradewind.model.event import Progress, Summary
-from tradewind.model.units import format_bytes, format_count, format_rate, parse_bytes
+from tradewind.model.units import format_bytes, format_rate, parse_bytes
 
 USAGE = "[OPTION]…"
 HELP = """\
@@ -38,8 +39,6 @@ EXAMPLES = """\
 
 #: Taken by the demo without a sky unless told otherwise; less where the disk has too little room.
 DEFAULT_BYTES = 1_200_000_000
-#: Differences that are named, of all.
-DIFFERENCES_NAMED_MAX = 10
 #: A relay is killed when this part of the bytes has arrived.
 KILL_AT = 0.35
 
@@ -72,8 +71,6 @@ def _in_sky_or_here(args: Namespace, place: Path) -> int:
     if not args.local:
         reason = why_no_sky()
         if reason is None:
-            from tradewind.cli.demo_sky import run_in_sky
-
             return run_in_sky(args, place, terminal)
         terminal.say(f"No emulated WAN here ({reason}): the demo runs on this machine alone.")
     return _story(args, place, terminal)
@@ -129,13 +126,3 @@ def _end(job: RunningJob, sample: SampleFiles, copy: Path, terminal: Terminal) -
         f" extra file ({time.monotonic() - began:.1f} s)."
     )
     return 0
-
-
-def require_same(sample: SampleFiles, copy: Path, terminal: Terminal, whose: str = "") -> None:
-    """Raises JobFailed if anything differs, after the first differences have been named."""
-    differences = list(compare(sample, copy))
-    for difference in differences[:DIFFERENCES_NAMED_MAX]:
-        terminal.warn(f"   DIFFERENT: {difference}")
-    if differences:
-        of = format_count(len(sample.names), "file")
-        raise JobFailed(f"{whose}{len(differences)} of {of} differ from their originals")

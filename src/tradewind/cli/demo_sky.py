@@ -10,22 +10,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tradewind.cli.demo import require_same
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.demonstration import REGIONS, SINK, SOURCE, Racer, SkyRace
 from tradewind.engine.report import proof_words
-from tradewind.engine.sample_files import SampleFiles, affordable_bytes, choose_sample, trees_of
+from tradewind.engine.sample_files import SampleFiles, affordable_bytes, choose_sample, compare, trees_of
 from tradewind.errors import JobFailed, TradewindError
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, Summary
 from tradewind.model.plan import Plan
-from tradewind.model.units import format_bytes, format_duration, format_gbps, format_rate, format_usd
+from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_rate, format_usd
 
-__all__ = ["run_in_sky"]
+__all__ = ["require_same", "run_in_sky"]
 
 #: At the direct path's rate this takes about a minute.
 DEFAULT_BYTES = 240_000_000
 #: The busiest relay is killed when this part of the bytes has come over the overlay.
 KILL_AT = 0.35
+#: Differences that are named, of all.
+DIFFERENCES_NAMED_MAX = 10
 BAR_CHARACTERS = 24
 #: Threads that follow jobs end within so long after their jobs.
 FOLLOWER_S = 10.0
@@ -179,3 +180,13 @@ def _middle(route: str) -> str:
     """The relays of a route, by the name that the lead gives it."""
     between = route.split(" → ")[1:-1]
     return " → ".join(between) or "direct"
+
+
+def require_same(sample: SampleFiles, copy: Path, terminal: Terminal, whose: str = "") -> None:
+    """Raises JobFailed if anything differs, after the first differences have been named."""
+    differences = list(compare(sample, copy))
+    for difference in differences[:DIFFERENCES_NAMED_MAX]:
+        terminal.warn(f"   DIFFERENT: {difference}")
+    if differences:
+        of = format_count(len(sample.names), "file")
+        raise JobFailed(f"{whose}{len(differences)} of {of} differ from their originals")

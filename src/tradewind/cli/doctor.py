@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import resource
-import subprocess
+import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-from tradewind._version import __version__
 from tradewind.cli.config import unknown_variables
 from tradewind.cli.options import access, add_side_arguments
 from tradewind.cli.terminal import printable
-from tradewind.engine.jobs import JobStore
-from tradewind.engine.tasks import clouds_findings, find_gateway, store_checks
-from tradewind.errors import ConfigError, TradewindError
+from tradewind.engine.diagnosis import Finding, check_installation
+from tradewind.engine.tasks import store_checks
 from tradewind.model.document import to_document
-from tradewind.model.files import private_folder, state_folder
-from tradewind.model.units import format_bytes
 
 USAGE = "[OPTION]… [URL…]"
 HELP = """\
@@ -35,34 +25,6 @@ EXAMPLES = """\
   tradewind doctor --endpoint http://127.0.0.1:9000
   tradewind doctor s3://bucket --endpoint http://127.0.0.1:9000 --json"""
 
-#: Fewer open files than this hold up wide hops: 64 connections in, 64 out, files, sockets to stores.
-OPEN_FILES_MIN = 1024
-#: A gateway takes up to 512 MiB by default (docs/concepts/memory.md).
-MEMORY_BYTES_MIN = 1 << 30
-#: Journals and logs of a job of a million objects take some hundred MB.
-STATE_DISK_BYTES_MIN = 1 << 30
-#: Smaller socket buffers than this bound a connection at 200 ms to about 160 Mbit/s.
-SOCKET_BUFFER_BYTES_MIN = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line. `mend` describes the remedy if something does not work, or could work better.
-
-    `absent`: nothing is set up, which is not a fault.
-    """
-
-    name: str
-    good: bool
-    what: str
-    mend: str | None = None
-    absent: bool = False
-
-    @property
-    def mark(self) -> str:
-        """First word of the line."""
-        return "none" if self.absent else "ok" if self.good else "BAD"
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     """URLs."""
@@ -72,172 +34,26 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Looks, and prints what it found. Exit code 1 if something does not work."""
-    bad = False
-    for finding in _findings(args):
+    reached, bad = access(args, "src"), False
+    for finding in check_installation(
+        gateway=args.gateway,
+        state_dir=args.state_dir,
+        settings_file=args.configuration.path,
+        unknown_variables=unknown_variables(),
+        access=None if args.urls else reached,
+    ):
         bad = bad or not finding.good
         if args.json:
-            import json
-
             print(json.dumps(to_document(finding)))
             continue
-        print(printable(f"{finding.mark:<4} {finding.name:<14} {finding.what}"))
+        print(printable(f"{_mark(finding):<4} {finding.name:<14} {finding.what}"))
         if finding.mend:
             print(f"     {'':<14} → {finding.mend}")
         sys.stdout.flush()
-    code = store_checks(args.gateway, args.urls, access(args, "src"), as_json=args.json) if args.urls else 0
+    code = store_checks(args.gateway, args.urls, reached, as_json=args.json) if args.urls else 0
     return code or int(bad)
 
 
-def _findings(args: Namespace) -> Iterator[Finding]:
-    yield Finding("tradewind", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
-    yield _gateway(args)
-    yield _state_folder(args)
-    yield _settings(args.configuration.path)
-    yield from _variables()
-    yield _processors()
-    if sys.platform == "linux":
-        yield _memory()
-    yield _open_files()
-    if sys.platform == "linux":
-        yield _congestion_control()
-        yield _socket_buffers()
-    if not args.urls:
-        yield from _clouds(args)
-
-
-def _gateway(args: Namespace) -> Finding:
-    try:
-        binary = args.gateway or find_gateway()
-        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30, check=True)
-    except TradewindError as error:
-        return Finding("gateway", False, str(error), error.hint)
-    except (OSError, subprocess.SubprocessError) as error:
-        return Finding("gateway", False, f"does not run: {error}", "install tradewind again")
-    said = done.stdout.strip()
-    if said.split()[-1:] != [__version__]:
-        return Finding("gateway", False, f"{said} at {binary}", f"install version {__version__} of both")
-    return Finding("gateway", True, f"{said} at {binary}")
-
-
-def _state_folder(args: Namespace) -> Finding:
-    folder = JobStore(args.state_dir).folder
-    try:
-        state_folder(Path(folder).parent)
-        private_folder(folder)
-    except ConfigError as error:
-        return Finding("jobs", False, str(error), error.hint)
-    except OSError as error:
-        return Finding("jobs", False, f"{folder}: {error.strerror}", "set TRADEWIND_STATE_DIR to a folder of yours")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return Finding("jobs", False, f"{folder} cannot be written", "set TRADEWIND_STATE_DIR to a folder of yours")
-    disk = os.statvfs(folder)
-    free = disk.f_bavail * disk.f_frsize
-    what = f"{folder}, {format_bytes(free)} free"
-    if free < STATE_DISK_BYTES_MIN or (disk.f_files and not disk.f_favail):
-        return Finding("jobs", False, what, "free some space, or set TRADEWIND_STATE_DIR to a folder on another disk")
-    return Finding("jobs", True, what)
-
-
-def _settings(path: str) -> Finding:
-    if os.path.exists(path):
-        return Finding("settings", True, path)  # It was read before this line.
-    folder = os.path.dirname(path)
-    while not os.path.exists(folder):
-        folder = os.path.dirname(folder)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        mend = "set XDG_CONFIG_HOME or TRADEWIND_CONFIG to a folder of your own, or use no settings"
-        return Finding("settings", True, f"{path} (does not exist, and cannot be created)", mend)
-    return Finding("settings", True, f"{path} (does not exist; using defaults)")
-
-
-def _variables() -> Iterator[Finding]:
-    """Variables that are ours by name and mean nothing, and files of the clouds that are named and missing."""
-    for line in unknown_variables():
-        what, _, mend = line.removeprefix("warning: ").partition("; ")
-        yield Finding("settings", False, what, mend)
-    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "GOOGLE_APPLICATION_CREDENTIALS"):
-        path = os.environ.get(variable)
-        if path and not os.path.exists(path):
-            yield Finding(
-                "settings", False, f"{variable} names {path}, which does not exist", f"unset {variable} or correct it"
-            )
-
-
-def _processors() -> Finding:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Finding("processors", True, f"{usable} usable of {os.cpu_count()}")
-
-
-def _memory() -> Finding:
-    try:
-        rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        total, free = (int(rows[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
-    except (OSError, KeyError, ValueError):
-        return Finding("memory", True, "unknown")
-    limit = _control_group_bytes()
-    what = f"{format_bytes(free)} available of {format_bytes(total)}"
-    if limit is not None and limit < total:
-        what += f", {format_bytes(limit)} allowed by the control group"
-    if min(free, limit or free) < MEMORY_BYTES_MIN:
-        return Finding("memory", False, what, "close other programs, or raise the limit: a gateway takes up to 512 MiB")
-    return Finding("memory", True, what)
-
-
-def _control_group_bytes() -> int | None:
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            return int(Path(path).read_text())
-        except (OSError, ValueError):  # Not there, or "max".
-            continue
-    return None
-
-
-def _open_files() -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    what = f"{soft} now, {'unlimited' if hard == resource.RLIM_INFINITY else hard} at most"
-    if soft < OPEN_FILES_MIN:
-        return Finding("open files", False, what, f"ulimit -n {OPEN_FILES_MIN * 8}")
-    return Finding("open files", True, what)
-
-
-def _congestion_control() -> Finding:
-    folder = Path("/proc/sys/net/ipv4")
-    try:
-        available = (folder / "tcp_available_congestion_control").read_text().split()
-        chosen = (folder / "tcp_congestion_control").read_text().strip()
-    except OSError as error:
-        return Finding("kernel tcp", True, f"unknown: {error.strerror}")
-    if "bbr" in available:
-        return Finding("kernel tcp", True, f"{chosen} by default, bbr is available")
-    mend = "for long, lossy links: modprobe tcp_bbr, as root"
-    return Finding("kernel tcp", True, f"no bbr; {chosen} is used", mend)
-
-
-def _socket_buffers() -> Finding:
-    sizes = {}
-    for name in ("rmem_max", "wmem_max"):
-        try:
-            sizes[name] = int(Path(f"/proc/sys/net/core/{name}").read_text())
-        except (OSError, ValueError):
-            return Finding("kernel buffers", True, "unknown")
-    what = ", ".join(f"{name} {size >> 10} KiB" for name, size in sizes.items())
-    if min(sizes.values()) < SOCKET_BUFFER_BYTES_MIN:
-        mend = f"for long links: sysctl -w net.core.rmem_max={16 << 20} net.core.wmem_max={16 << 20}, as root"
-        return Finding("kernel buffers", True, what, mend)
-    return Finding("kernel buffers", True, what)
-
-
-def _clouds(args: Namespace) -> Iterator[Finding]:
-    """Credentials and clocks, as the gateway sees them: it is the one that uses them."""
-    try:
-        lines = clouds_findings(args.gateway, access(args, "src"))
-    except TradewindError as error:
-        yield Finding("credentials", False, str(error), error.hint or "install tradewind again")
-        return
-    for line in lines:
-        name = f"{line['url'].removesuffix('://')} {line['check']}"
-        level = line["level"]
-        yield Finding(name, level != "fail", line["message"], line.get("hint"), absent=level == "absent")
-    if not any(line["check"] == "clock" for line in lines):
-        mend = "name a store: tradewind doctor URL, or --endpoint http://HOST:PORT"
-        yield Finding("clock", True, "not compared: no cloud is set up here to ask", mend, absent=True)
+def _mark(finding: Finding) -> str:
+    """Return the first word of the line."""
+    return "none" if finding.absent else "ok" if finding.good else "BAD"

@@ -213,6 +213,8 @@ def add_human(parser: ArgumentParser) -> None:
 
 __all__ = ["COST_EXAMPLES", "parse_cost", "parse_machines", "parse_ratio"]
 
+#: Options that set a goal.
+GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
 COST_EXAMPLES = "2.50USD in all, or 0.03USD/GB on average"
 
 
@@ -245,3 +247,9 @@ def parse_ratio(text: str) -> float:
     if not 0 < ratio <= 1:
         raise UsageError(f"a compression ratio is above 0 and at most 1, not {text!r}", hint="for example 0.6")
     return ratio
+
+
+def goal_options(args: Namespace) -> list[str]:
+    """Return the options given that set a goal; more than one contradict each other."""
+    given = {"--max-cost": args.max_cost, "--min-throughput": args.min_throughput, "--deadline": args.deadline}
+    return [name for name, value in given.items() if value is not None]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tradewind.cli.transferring import GOAL_OPTIONS, goal_options
+from tradewind.cli.options import GOAL_OPTIONS, goal_options
 from tradewind.engine.preview import NoPlan, Preview
 from tradewind.model.event import Summary
 

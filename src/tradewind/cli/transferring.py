@@ -15,6 +15,7 @@ from tradewind.cli.options import (
     accesses,
     add_filter_arguments,
     add_side_arguments,
+    goal_options,
     object_filter,
     parse_cost,
     parse_machines,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tradewind.engine.engine import Engine
     from tradewind.engine.proposal import Proposal, Request
 
-GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
 #: So many sources are named in the first line of a job.
 SOURCES_SHOWN_MAX = 3
 
@@ -251,12 +251,6 @@ def explain(args: Namespace, options: Options) -> NoReturn:
     from tradewind.engine.tasks import become_explanation
 
     become_explanation(args.gateway, args.explain, args.sources, args.destinations, options)
-
-
-def goal_options(args: Namespace) -> list[str]:
-    """Return the options given that set a goal; more than one contradict each other."""
-    given = {"--max-cost": args.max_cost, "--min-throughput": args.min_throughput, "--deadline": args.deadline}
-    return [name for name, value in given.items() if value is not None]
 
 
 def request_of(args: Namespace, options: Options) -> Request:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, overload
 from weakref import WeakSet
 
 from tradewind.engine.attach import ADOPTABLE
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tradewind.engine.measuring import Measurement
     from tradewind.engine.user_catalog import UserCatalog
     from tradewind.model.catalog import Catalog
-    from tradewind.model.goal import Goal
+    from tradewind.model.goal import Goal, GoalName
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
     class LimitArguments(TypedDict, total=False):
@@ -66,9 +66,7 @@ if TYPE_CHECKING:
         effort: float
 
 
-__all__ = ["Engine", "GoalName", "Job"]
-
-GoalName = Literal["soonest", "cheapest", "fastest"]
+__all__ = ["Engine", "Job"]
 
 #: A job that another process adopts is looked at again after this time.
 LOOK_AGAIN_S = 0.2

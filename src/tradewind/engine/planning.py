@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tradewind.catalog.load import catalog_folder, load_catalog
-from tradewind.engine.engine import GoalName
 from tradewind.engine.topology import topology_document
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
-from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, GoalName, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.planner.baseline import direct, gridftp
@@ -25,11 +24,6 @@ from tradewind.planner.plan import Transfer, prepare, solve_overlay
 from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan, trace
 
 __all__ = [
-    "GoalName",
-    "MulticastPlan",
-    "Transfer",
-    "TransferFrontier",
-    "TransferPlan",
     "goal_of_direct",
     "outruns_boot",
     "plan_problem",

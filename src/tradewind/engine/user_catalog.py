@@ -72,14 +72,16 @@ class UserCatalog:
         """Return the whole days since a figure was true, by the clock of imports; None where it has no date."""
         return max(0, (_today() - datetime.date.fromisoformat(origin.date)).days) if origin.date else None
 
-    def import_table(self, path: Path, *, date: str | None, source: str = "", new_regions: bool = False) -> Imported:
+    def import_table(
+        self, path: str | Path, *, date: str | None = None, source: str = "", new_regions: bool = False
+    ) -> Imported:
         """Import a table; see `import_table`. Without a date its figures are of today.
 
         Raises UsageError for what is no date, or has not come yet; ConfigError.
         """
         date = date or _today().isoformat()
         _require_date(date)
-        return import_table(path, self.folder, date=date, source=source, new_regions=new_regions)
+        return import_table(Path(path), self.folder, date=date, source=source, new_regions=new_regions)
 
     def refresh(
         self,

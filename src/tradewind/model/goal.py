@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tradewind.model.units import format_duration, format_gbps, format_usd
 
@@ -69,3 +70,5 @@ class Soonest:
 
 
 Goal = MinThroughput | Deadline | MaxCost | Cheapest | Fastest | Soonest
+#: Goals without a number.
+GoalName = Literal["soonest", "cheapest", "fastest"]
