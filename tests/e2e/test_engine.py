@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import tradewind
 from testbed.drive import Command, find_binary
+from tradewind.engine.jobs import JobStore
 from tradewind.errors import JobBusy, JobNotFound, UsageError
 
 OBJECTS, OBJECT_BYTES = 20, 100_000
@@ -201,23 +204,35 @@ def test_a_job_is_cancelled_or_paused_before_its_lead_works(command: Command, so
     """While its gateways start, which takes seconds elsewhere."""
     for verb, state in (("cancel", "cancelled"), ("pause", "paused")):
         before = {job["id"] for job in command.jobs()}
-        command.environment["TRADEWIND_GATEWAY"] = str(slow_gateway(source.parent))
+        go = source.parent / f"go-{verb}"
+        command.environment["TRADEWIND_GATEWAY"] = str(waiting_gateway(source.parent, go))
         running = command.start("cp", "-r", source, source.parent / f"copy-{verb}")
         (job_id,) = wait_for_job(command, before)
-        command.run("jobs", verb, job_id).expect(0)
+        stopping = command.start("jobs", verb, job_id)
+        until(partial(JobStore(str(command.state)).is_to_stop, job_id))
+        go.touch()
+        assert stopping.finish().code == 0
         assert running.finish().code == 130
         assert next(job for job in command.jobs() if job["id"] == job_id)["state"] == state
         assert not (source.parent / f"copy-{verb}").exists(), "nothing was copied"
         command.wait_until_alone()
 
 
-def slow_gateway(folder: Path) -> Path:
-    """A gateway program that takes three seconds to start serving."""
-    script = folder / "slow-gateway"
+def waiting_gateway(folder: Path, go: Path) -> Path:
+    """Return a gateway program that serves once a file is there."""
+    script = folder / "waiting-gateway"
     real = find_binary("tradewind-gateway")
-    script.write_text(f'#!/bin/sh\n[ "$1" = serve ] && sleep 3\nexec {real} "$@"\n')
+    script.write_text(f'#!/bin/sh\n[ "$1" = serve ] && while [ ! -e {go} ]; do sleep 0.05; done\nexec {real} "$@"\n')
     script.chmod(0o755)
     return script
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return when the condition holds; fail after 30 s."""
+    deadline_s = time.monotonic() + 30.0
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never held"
+        time.sleep(0.05)
 
 
 def wait_for_job(command: Command, before: set[str]) -> set[str]:
