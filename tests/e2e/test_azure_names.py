@@ -117,5 +117,5 @@ def test_what_stands_in_the_way_is_named(
     assert kinds(done) == ["occupied"]
     assert words in done.failures[0]["message"] and code in done.failures[0]["message"]
     assert done.failures[0]["hint"]
-    # Three parts may be under way when the first is refused.
+    # Three parts may be in flight when the first is refused.
     assert rule.strikes <= 3

@@ -120,13 +120,13 @@ def test_the_ledger_covers_what_left_whoever_is_killed(command: Command, tmp_pat
             done = running.finish()
             command.wait_until_alone()
             words = ("jobs", "resume", only_job_id(command), "--json")
-            told = [event["cost_usd"] for event in done.events if event["event"] == "progress"]
-            shrinks = [(one, next_) for one, next_ in itertools.pairwise(told) if next_ < one * (1 - 1e-9)]
+            costs = [event["cost_usd"] for event in done.events if event["event"] == "progress"]
+            shrinks = [(one, next_) for one, next_ in itertools.pairwise(costs) if next_ < one * (1 - 1e-9)]
             assert not shrinks, f"{victims}: the cost shrank while the job ran"
-            assert not told or told[0] >= spent_usd * 0.999, f"{victims}: what earlier runs spent was forgotten"
+            assert not costs or costs[0] >= spent_usd * 0.999, f"{victims}: what earlier runs spent was forgotten"
             shown = json.loads(command.run("jobs", "show", only_job_id(command), "--json").expect(0).stdout)
             assert egress_usd(shown) * FRAMING >= between.bytes_forward / 1e9 * USD_PER_GB, f"{victims}: too little"
-            assert shown["cost"]["metered_usd"] >= max([spent_usd, *told]) * 0.999, f"{victims}: the ledger shrank"
+            assert shown["cost"]["metered_usd"] >= max([spent_usd, *costs]) * 0.999, f"{victims}: the ledger shrank"
             spent_usd = shown["cost"]["metered_usd"]
             if done.code == 0:
                 break

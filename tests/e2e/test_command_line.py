@@ -294,8 +294,8 @@ def test_a_long_listing_is_in_the_order_of_the_keys(command: Command, s3: S3Plac
     listed = command.run("ls", "-r", f"{s3.url}/many", *s3.flags("src")).expect(0).stdout.splitlines()
     assert len(listed) == 4000
     assert listed == sorted(listed)
-    told = command.run("du", "-h", f"{s3.url}/many", *s3.flags("src")).expect(0).stdout
-    assert told.split("\t")[:2] == ["4.00 kB", "4000"]
+    said = command.run("du", "-h", f"{s3.url}/many", *s3.flags("src")).expect(0).stdout
+    assert said.split("\t")[:2] == ["4.00 kB", "4000"]
 
 
 def test_globs_are_those_of_gitignore(command: Command, tree: Path) -> None:
@@ -425,7 +425,7 @@ def topology(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_topology_is_announced_and_its_cost_is_told(command: Command, tree: Path, tmp_path: Path) -> None:
+def test_a_topology_is_announced_with_its_cost(command: Command, tree: Path, tmp_path: Path) -> None:
     done = command.run("cp", "-r", tree, tmp_path / "copy", "--topology", topology(tmp_path), "--seal", "--keep-logs")
     assert "via     3 gateways (1 relaying) on 2 routes; $0.05 per GB" in done.expect(0).stderr
     (job,) = command.jobs()

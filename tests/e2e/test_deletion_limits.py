@@ -86,8 +86,8 @@ def test_a_dry_run_totals_what_would_be_deleted(command: Command, sides: tuple[F
     source, there = sides
     said = command.run("sync", "--delete", "-y", "--dry-run", source.url, there.url).expect(0)
     assert "would delete 3 objects, 30 B" in said.stdout + said.stderr
-    told = command.run("sync", "--delete", "-y", "--dry-run", "--json", source.url, there.url).expect(0)
-    assert told.summary["to_delete"] == {"objects": 3, "bytes": 30}
+    said = command.run("sync", "--delete", "-y", "--dry-run", "--json", source.url, there.url).expect(0)
+    assert said.summary["to_delete"] == {"objects": 3, "bytes": 30}
     assert set(there.sizes()) == set("abcde")
 
 
@@ -202,8 +202,8 @@ def test_a_dry_run_shows_what_needs_consent(
         assert f"{there.folder}/{name}" in said.stdout + said.stderr
     assert "would delete 3 objects, 30 B" in said.stdout + said.stderr
     assert "-y" in said.stderr or "--max-delete" in said.stderr
-    told = command.run(*words, "--json").expect(0)
-    assert told.summary["to_delete"] == {"objects": 3, "bytes": 30}
+    said = command.run(*words, "--json").expect(0)
+    assert said.summary["to_delete"] == {"objects": 3, "bytes": 30}
     assert set(there.sizes()) == set("abcde")
 
 

@@ -204,9 +204,9 @@ def test_counts_add_up_where_names_are_refused(command: Command, bucket: S3Place
     done = command.run(*words, "--json").expect(4 if good else 1)
     progress = done.summary["progress"]
     assert [progress[name] for name in ("objects_done", "objects_failed", "objects_total")] == [good, 6, good + 6]
-    told = errors(command.run(*words))
-    assert told[-1] == f"error: 6 of {good + 6} objects failed"
-    assert len(told) == 5, "three are named, three counted"
+    said = errors(command.run(*words))
+    assert said[-1] == f"error: 6 of {good + 6} objects failed"
+    assert len(said) == 5, "three are named, three counted"
     moved = "0 objects" if good == 0 else f"{good} objects"
     tried = command.run(*words, "--dry-run")
     assert f"would move {moved}, 6 cannot be moved; nothing was done" in tried.stderr

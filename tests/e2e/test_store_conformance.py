@@ -71,7 +71,7 @@ def test_the_suite_passes_on(
     store = {"name": server.name, **describe(server), "lacks": CANNOT[server.name]}
     environment = {**os.environ, **server.environment, "TRADEWIND_TEST_STORES": json.dumps([store])}
     for name in ("AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST"):
-        environment.pop(name, None)  # The suite is told endpoints, not left to find them.
+        environment.pop(name, None)  # The suite gets its endpoints as arguments.
     done = subprocess.run(
         ["cargo", "test", "--workspace", "--locked", "--test", "conformance", "--", "--nocapture"],
         cwd=ROOT,

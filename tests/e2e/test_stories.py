@@ -92,7 +92,7 @@ def test_an_endpoint_with_a_private_ca_works_and_without_it_is_refused(command: 
         assert "certificate" in refused.stderr.lower()
 
 
-def test_sync_copies_only_what_changed_and_deletes_only_when_told(command: Command, place: MakePlace) -> None:
+def test_sync_copies_only_what_changed_and_deletes_only_on_request(command: Command, place: MakePlace) -> None:
     source, bucket = place("file"), place("versitygw")
     fill(source, {"a": 1_000, "b": 2_000, "c/d": 3_000})
     command.run("sync", *between(source, bucket)).expect(0)

@@ -35,7 +35,7 @@ def test_a_filter_by_name_does_not_hide_a_folder_that_cannot_be_listed(command: 
     assert not (copy / "extra.log").exists()
 
 
-def test_a_folder_of_the_destination_that_cannot_be_listed_is_told(command: Command, tmp_path: Path) -> None:
+def test_a_folder_of_the_destination_that_cannot_be_listed_is_reported(command: Command, tmp_path: Path) -> None:
     copy, source = trees(tmp_path)
     (source / "extra.log").unlink()
     (copy / "old.log").write_bytes(b"1")
@@ -81,7 +81,7 @@ def test_a_destination_that_cannot_be_made_is_no_missing_source(command: Command
     command.run("cp", tmp_path / "one", "/proc/nope").expect(1)
 
 
-def test_names_that_no_listing_can_show_are_told_so_that_a_shell_takes_them(command: Command, tmp_path: Path) -> None:
+def test_names_that_no_listing_can_show_are_quoted_for_a_shell(command: Command, tmp_path: Path) -> None:
     source, _ = trees(tmp_path)
     for words in (("ls", "-r"), ("du",), ("rm", "-r", "--dry-run"), ("rm", "-r")):
         done = command.run(*words, source).expect(4)

@@ -53,7 +53,7 @@ def direct() -> Plan:
 
 
 class Transfer:
-    """A transfer under way: an `Adaptation`, a real `Fleet`, and the lead's progress as the test wants it."""
+    """A transfer that runs: an `Adaptation`, a real `Fleet`, and the lead's progress as the test wants it."""
 
     def __init__(
         self, folder: Path, plan: Plan, gateways: FakeGateways, rng: random.Random, usd_max: float | None = None
@@ -141,7 +141,7 @@ def test_a_change_of_the_plan_is_whole_or_is_taken_back(tmp_path: Path, direct: 
         assert present <= transfer.living(), "a machine of the present plan is gone"
         assert transfer.living() <= present | retired, "a machine that no plan wants lives on"
         if changed and not failing:
-            told_in_order(transfer.adaptation.plan, gateways)
+            pushed_in_order(transfer.adaptation.plan, gateways)
         transfer.adaptation.end()
         transfer.fleet.close()
         assert transfer.provider.names(transfer.fleet.id) == set()
@@ -251,8 +251,8 @@ def test_a_plan_whose_relay_cannot_be_had_is_planned_without_it_before_the_job_b
     assert changes == [adaptation.plan], "without a source there is no plan"
 
 
-def told_in_order(plan: Plan, gateways: FakeGateways) -> None:
+def pushed_in_order(plan: Plan, gateways: FakeGateways) -> None:
     """The first word to each gateway comes from the far end to the near end, the lead last."""
-    first = list(dict.fromkeys(name for name, path, _ in gateways.told if path in ("/v1/routes", "/v1/program")))
+    first = list(dict.fromkeys(name for name, path, _ in gateways.asked if path in ("/v1/routes", "/v1/program")))
     assert first == [name for name in push_order(plan) if name in first]
     assert first[-1] == plan.lead

@@ -81,7 +81,7 @@ def test_stores_and_key_go_only_where_they_are_needed() -> None:
     assert all(KEY not in repr(program) for program in programs.values())
 
 
-def test_sources_and_sinks_are_told_which_keys_the_job_is_about() -> None:
+def test_sources_and_sinks_know_which_keys_the_job_is_about() -> None:
     targets = (Target(StoreSpec("gs://one"), "a/"), Target(StoreSpec("gs://two"), ""))
     tree = compile_programs(
         two_routes(), JobSpec(StoreSpec("az://account/source"), PrefixSelection("x/"), targets), RunSettings("job-1")
@@ -96,7 +96,7 @@ def test_sources_and_sinks_are_told_which_keys_the_job_is_about() -> None:
     assert programs["dst"].writes == (ObjectScope("y"),)
 
 
-def test_sinks_are_told_first_and_the_lead_last() -> None:
+def test_sinks_get_programs_first_and_the_lead_last() -> None:
     order = push_order(two_routes().plan)
     assert order == ("dst", "north", "south", "src", "lead")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ import tradewind
 from tests.sky.world import write_world
 from tradewind.engine.proposal import CONFIRM_ABOVE_USD
 from tradewind.errors import SkyFileError, UsageError
+from tradewind.model.goal import Deadline, Fastest, MinThroughput
 
 
 @pytest.fixture
@@ -96,3 +98,24 @@ def test_a_proposal_needs_a_confirmation_where_it_spends_without_a_ceiling(
     request = tradewind.Request("/a", "/b", made, topology=file, ceiling_usd=ceiling_usd)
     assert engine.propose(request).needs_confirmation == needed
     assert not engine.propose(tradewind.Request("/a", "/b", made)).needs_confirmation
+
+
+@pytest.mark.parametrize(
+    ("settings", "because"),
+    [
+        ({"via": "local", "sky": "world.json"}, "--sky goes with --via sky"),
+        ({"replan": True}, "--replan goes with --via sky"),
+        ({"topology": "t.json", "goal": MinThroughput(1.0)}, "--min-throughput and --topology cannot be combined"),
+        ({"topology": "t.json", "goal": Fastest()}, "a goal and --topology cannot be combined"),
+        ({"topology": "t.json", "machines_per_region": 2}, "--max-vms and --topology cannot be combined"),
+        ({"destination": ("/b", "/c"), "goal": Deadline(60.0)}, "--deadline plans for one destination"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_refused(settings: dict[str, Any], because: str) -> None:
+    with pytest.raises(UsageError, match=because):
+        tradewind.Request(**{"source": "/a", "destination": "/b", **settings})
+
+
+def test_a_ceiling_goes_with_a_topology_and_with_several_destinations() -> None:
+    tradewind.Request("/a", ["/b", "/c"], topology="t.json", ceiling_usd=1.0)
+    assert tradewind.Request("/a", "/b", sky="world.json", replan=True, goal=Fastest()).moved_by == "sky"

@@ -54,7 +54,7 @@ def test_the_error_of_the_end_comes_after_what_is_left() -> None:
         next(lines)
 
 
-def test_beyond_the_bound_the_oldest_lines_go_and_a_reader_is_told_how_many() -> None:
+def test_beyond_the_bound_the_oldest_lines_go_and_a_reader_learns_how_many() -> None:
     log = EventLog(bytes_max=100)
     for number in range(50):
         log.append(b"%09d\n" % number)

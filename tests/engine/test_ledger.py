@@ -173,7 +173,7 @@ def test_machines_cost_what_they_lived_whatever_happens(tmp_path: Path, block: i
                     plan = plan_over(job.rng.sample(RELAYS, job.rng.randrange(4)))
                     with suppress(GatewayError):
                         fleet.grow(plan)
-                        job.clock.now_s += job.rng.uniform(0, 100)  # What is under way drains.
+                        job.clock.now_s += job.rng.uniform(0, 100)  # What was sent drains.
                         fleet.shrink(plan)
                     real_s = job.provider.lived_s + sum(
                         job.clock.now_s - since_s for since_s in job.provider.since_s.values()
@@ -233,7 +233,7 @@ def test_egress_is_counted_once_though_each_lead_tells_the_sum_of_all_runs(tmp_p
     assert [line.usd for line in second.ledger.lines(0.0)] == pytest.approx([0.5, 0.25])
 
 
-def test_egress_is_told_by_edge_with_what_arrived(tmp_path: Path) -> None:
+def test_egress_is_shown_by_edge_with_what_arrived(tmp_path: Path) -> None:
     edge = EdgePrice("aws:a → gcp:b", 0.1, "list")
     clock = Clock()
     ledger = JobLedger(Ledger(JobPrices(routes={"a → b": (edge,)})), None, clock=clock, unix_s=0.0)
@@ -279,7 +279,7 @@ def killed_job(folder: Path, seed: int) -> None:
     store = RequestPrices(get_usd_per_1000=1000.0, put_usd_per_1000=0.0)
     prices = JobPrices({}, store, "list", store, "list")
     job = Job(folder, seed)
-    told_usd, moved, journalled, gets = 0.0, 0, 0, 0
+    seen_usd, moved, journalled, gets = 0.0, 0, 0, 0
     ledger = JobLedger(Ledger(prices), job.book, clock=job.clock, unix_s=job.clock.now_s)
     ledger.begin_run()
     sent_usd = 0.0
@@ -301,13 +301,13 @@ def killed_job(folder: Path, seed: int) -> None:
             if rng.random() < 0.3:
                 job.status("running", cost_usd=sent_usd * rng.random(), objects_done=journalled)
             job.clock.now_s += rng.uniform(0, 4)
-            assert ledger.spent_usd() >= told_usd * (1 - 1e-9), f"seed {seed}: the sum shrank"
-            told_usd = ledger.spent_usd()
+            assert ledger.spent_usd() >= seen_usd * (1 - 1e-9), f"seed {seed}: the sum shrank"
+            seen_usd = ledger.spent_usd()
         moved = journalled  # What was not journalled is moved again.
         if rng.random() < 0.5:  # The client is killed too.
             stored = job.book.read() or Ledger(prices)
             ledger = JobLedger(stored.ended(job.clock.now_s), job.book, clock=job.clock, unix_s=job.clock.now_s)
-            told_usd = 0.0
+            seen_usd = 0.0
         ledger.begin_run()
         egress_usd = ledger.ledger.usd_of("egress", job.clock.now_s)
         assert egress_usd >= sent_usd - 1e-9, f"seed {seed}: what was sent was forgotten"

@@ -29,7 +29,7 @@ class FakeGateways:
     unready: float = 0.0
     over: threading.Event = field(default_factory=threading.Event)
     #: Name, path and body of each request that was answered with a success, in order.
-    told: list[tuple[str, str, Any]] = field(default_factory=list)
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     servers: dict[str, socketserver.ThreadingUnixStreamServer] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ def _handler(gateways: FakeGateways, name: str) -> type[BaseHTTPRequestHandler]:
                 self.reply(503, {"error": "too busy"})
                 return
             with gateways.lock:
-                gateways.told.append((name, self.path, json.loads(body) if body else None))
+                gateways.asked.append((name, self.path, json.loads(body) if body else None))
             self.reply(200, {})
 
         do_PUT = do_POST = answer  # noqa: N815

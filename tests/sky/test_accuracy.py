@@ -1,4 +1,4 @@
-"""The emulator shows the network it was told to show. A run that it was too late for is made again, then skipped."""
+"""The emulator shows the network of its file. A run that it was too late for is made again, then skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sky files: what is read from them, and how mistakes are told. No root needed."""
+"""Sky files: what is read from them, and how mistakes are reported. No root needed."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_regions_without_a_link_cannot_reach_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"regoins": {}}, "unknown entry 'regoins'"),
         ({"regions": {}}, "regions: between 1 and"),
@@ -116,8 +116,8 @@ def test_regions_without_a_link_cannot_reach_each_other() -> None:
         ({"grid": {"rates": "nowhere.csv"}}, "nowhere.csv: no such file"),
     ],
 )
-def test_mistakes_are_told(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(SkyFileError, match=told):
+def test_mistakes_are_reported(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SkyFileError, match=message):
         network(**changes)
 
 

@@ -109,8 +109,8 @@ def test_what_a_slow_link_does_not_carry_goes_over_the_others_within_seconds(sta
     # Had the slow link a window of 64 MiB, the others would have ended a minute before it.
     assert reports[-1]["elapsed_s"] - last_relayed_s < 10.0
     assert carried(reports[-1], "") - carried(before, "") < VOLUME_BYTES * 0.15
-    told = [line for line in notices(done) if "--replan would plan again" in line]
-    assert len(told) <= 1 and not any(map(is_replanned, done.events))
+    said = [line for line in notices(done) if "--replan would plan again" in line]
+    assert len(said) <= 1 and not any(map(is_replanned, done.events))
 
 
 def test_with_replan_a_slow_link_is_left_for_a_relay_that_the_first_plan_did_not_have(

@@ -259,15 +259,6 @@ def request_of(args: Namespace, options: Options) -> Request:
     from tradewind.model.goal import Deadline, MinThroughput
 
     goals = goal_options(args)
-    if args.via == "local":
-        if args.sky is not None or args.replan:
-            raise UsageError(f"--{'replan' if args.sky is None else 'sky'} goes with --via sky")
-        if args.topology is not None:
-            others = [name for name in (*goals, *(["--max-vms"] if args.max_vms else [])) if name != "--max-cost"]
-            if others:
-                raise UsageError(f"{others[0]} and --topology cannot be combined", hint="leave one of them out")
-        elif goals and len(args.destinations) != 1:
-            raise UsageError(f"{goals[0]} plans for one destination", hint="give one DST, or --topology")
     if len(goals) > 1:
         raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
     goal = None if args.min_throughput is None else MinThroughput(args.min_throughput)

@@ -19,7 +19,7 @@ from tradewind.engine.skies import provider_up, regions_of_sky, sky_of
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.engine.stored import KeptProposal, KeptRequest, ProposalStore, changed_prices
 from tradewind.errors import SkyUnavailable, UsageError
-from tradewind.model.goal import Fastest, Goal, MaxCost
+from tradewind.model.goal import Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
 from tradewind.model.plan import Plan
 from tradewind.model.region import Region
@@ -52,6 +52,8 @@ class Request:
     - `ceiling_usd`, `ceiling_usd_per_gb`: the most that all runs of the job may cost together [USD]; one of them
     - `machines_per_region`: the most machines in each region; None: as many as the sky has
     - `replan`: plan again while the job runs, when a route falls clearly short of its planned rate
+
+    Raises UsageError for settings that exclude each other.
     """
 
     source: UrlOrPath | Sequence[UrlOrPath]
@@ -66,6 +68,25 @@ class Request:
     ceiling_usd_per_gb: float | None = None
     machines_per_region: int | None = None
     replan: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for settings that exclude each other."""
+        if self.moved_by != "local":
+            return
+        if self.sky is not None or self.replan:
+            raise UsageError(f"--{'replan' if self.sky is None else 'sky'} goes with --via sky")
+        options = [*_goal_options(self), *(["--max-vms"] if self.machines_per_region else [])]
+        if self.topology is not None:
+            others = [option for option in options if option != "--max-cost"]
+            if others:
+                raise UsageError(f"{others[0]} and --topology cannot be combined", hint="leave one of them out")
+        elif _goal_options(self) and len(self.destinations) != 1:
+            raise UsageError(f"{options[0]} plans for one destination", hint="give one DST, or --topology")
+
+    @property
+    def moved_by(self) -> Via:
+        """Who moves the bytes: `via`, or else the sky if one is given, else this machine."""
+        return self.via or ("local" if self.sky is None else "sky")
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -124,7 +145,7 @@ def propose(control: JobControl, request: Request) -> Proposal:
         UsageError: regions, a sky or a goal are missing, or contradict each other.
         TradewindError: no plan meets the goal; the sky cannot be started.
     """
-    via = request.via or ("local" if request.sky is None else "sky")
+    via = request.moved_by
     if via == "local":
         return _local(request)
     control.check_filter(request.options.filter)  # Before anything is planned or started.
@@ -158,8 +179,6 @@ def propose(control: JobControl, request: Request) -> Proposal:
 
 def _local(request: Request, note: str | None = None) -> Proposal:
     """This machine, or the gateways of a topology file on it."""
-    if request.replan and note is None:
-        raise UsageError("--replan goes with --via sky")
     launch = local_launch() if request.topology is None else topology_launch(request.topology)
     notes = () if note is None else (note,)
     return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=notes)
@@ -281,6 +300,17 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
             kept.notes,
             held=stack.pop_all(),
         )
+
+
+def _goal_options(request: Request) -> list[str]:
+    """Return what the request sets of its goal, by the command line's names."""
+    ceilings = request.ceiling_usd, request.ceiling_usd_per_gb
+    names = ["--max-cost"] if any(ceiling is not None for ceiling in ceilings) else []
+    if isinstance(request.goal, MinThroughput):
+        names.append("--min-throughput")
+    elif request.goal is not None:
+        names.append("--deadline" if isinstance(request.goal, Deadline) else "a goal")
+    return names
 
 
 def _absolute(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
