@@ -14,8 +14,8 @@ NOTE = "<!-- Made by docs/generate.py from the code; `make docs` writes it anew.
 
 def cli_page() -> str:
     """Every verb's help, as it is printed at 100 columns."""
+    from tradewind.cli import EXIT_CODES, VERBS
     from tradewind.cli.arguments import build_parser
-    from tradewind.cli.main import EXIT_CODES, VERBS
 
     parts = [
         NOTE,

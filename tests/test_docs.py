@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from testbed.sky import unavailable
+from tradewind.cli import VERBS
 from tradewind.cli.arguments import build_parser
-from tradewind.cli.main import VERBS, _leading_flags
+from tradewind.cli.main import _leading_flags
 from tradewind.errors import TradewindError
 
 ROOT = Path(__file__).parents[1]

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.cli import cp
+from tradewind.cli import VERBS, cp
 from tradewind.cli.arguments import parse
 from tradewind.cli.cp import run as run_cp
-from tradewind.cli.main import VERBS
 from tradewind.cli.options import access, accesses, object_filter, parse_cost, parse_time_ms, read_rules
 from tradewind.cli.transferring import options_from, split_paths
 from tradewind.engine.launch_spec import local_launch

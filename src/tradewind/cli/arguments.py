@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from tradewind.cli import EXIT_CODES
 from tradewind.cli.config import SETTINGS, Configuration, unknown_variables
 from tradewind.errors import UsageError
 
@@ -128,8 +129,6 @@ def _unmarked(value: Any) -> Any:
 
 def build_parser(verb: str, module: ModuleType) -> VerbParser:
     """The parser of one verb; also the source of its reference page and of shell completion."""
-    from tradewind.cli.main import EXIT_CODES
-
     parser = VerbParser(
         prog=f"tradewind {verb}",
         usage=f"tradewind {verb} {module.USAGE}",
@@ -186,7 +185,7 @@ class Switch(argparse.BooleanOptionalAction):
 
 
 def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None, repeated: bool = False) -> None:
-    """Adds the flag of a setting: `--limit-rate VALUE`, or `--seal/--no-seal` for a switch.
+    """Add the flag of a setting: `--limit-rate VALUE`, or `--seal/--no-seal` for a switch.
 
     With `repeated` a flag with a value gives a list of them.
     """

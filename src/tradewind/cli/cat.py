@@ -21,6 +21,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Writes."""
+    """Write objects to standard output."""
     require_output()
     return write_objects(args.gateway, args.urls, access(args, "src"))

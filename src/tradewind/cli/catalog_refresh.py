@@ -93,7 +93,7 @@ class _Waiting:
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Takes the line away."""
+        """Remove the line."""
         if self._shown:
             write_codes(sys.stderr, "\r\x1b[K")
             sys.stderr.flush()

@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Compares."""
+    """Compare two trees."""
     if args.read and args.compare in ("size", "time"):
         raise UsageError(f"--read compares the bytes, --compare {args.compare} does not", hint="leave out one of them")
     links = args.follow_symlinks

@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Prints the script."""
+    """Print the script."""
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](), end="")
     return 0
 
@@ -28,8 +28,8 @@ def _verbs() -> dict[str, tuple[str, list[Action]]]:
     """Verb → what it does, and its arguments."""
     from importlib import import_module
 
+    from tradewind.cli import VERBS
     from tradewind.cli.arguments import build_parser
-    from tradewind.cli.main import VERBS
 
     return {
         verb: (what, build_parser(verb, import_module(f"tradewind.cli.{verb}"))._actions)

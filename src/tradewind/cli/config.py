@@ -270,7 +270,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Prints the settings on standard output."""
+    """Print the settings on standard output."""
     configuration: Configuration = args.configuration
     for name in SETTINGS:
         configuration.value(name)

@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Copies."""
+    """Copy."""
     split_paths(args)
     pipes = "-" in args.sources or "-" in args.destinations
     if pipes and args.detach:

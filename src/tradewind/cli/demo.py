@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Tells the story. Exit code 0 only if every file arrived and both trees are the same."""
+    """Run the demo. Exit code 0 only if every file arrived and both trees are the same."""
     place = Path(tempfile.mkdtemp(prefix="tradewind-demo-"))
     try:
         return _in_sky_or_here(args, place)

@@ -37,7 +37,7 @@ Update = tuple[Racer, Event | TradewindError | None]
 
 
 def run_in_sky(args: Namespace, place: Path, terminal: Terminal) -> int:
-    """Tells the story. Exit code 0 only if every file arrived both ways and all trees are the same.
+    """Run the demo. Exit code 0 only if every file arrived both ways and all trees are the same.
 
     Raises:
         SkyUnavailable: this host cannot run a sky; nothing was said or done yet.
@@ -111,7 +111,7 @@ def _watch(racers: Sequence[Racer], sample: SampleFiles, terminal: Terminal) -> 
 
 
 def _follow(racer: Racer, updates: queue.SimpleQueue[Update]) -> None:
-    """Hands the events of one job on, and last None or its error."""
+    """Pass on the events of one job, and last None or its error."""
     try:
         for event in racer.job.events():
             updates.put((racer, event))
@@ -183,7 +183,7 @@ def _middle(route: str) -> str:
 
 
 def require_same(sample: SampleFiles, copy: Path, terminal: Terminal, whose: str = "") -> None:
-    """Raises JobFailed if anything differs, after the first differences have been named."""
+    """Raise JobFailed if anything differs, after the first differences have been named."""
     differences = list(compare(sample, copy))
     for difference in differences[:DIFFERENCES_NAMED_MAX]:
         terminal.warn(f"   DIFFERENT: {difference}")

@@ -1,7 +1,7 @@
 """`--detach`: the command returns as soon as its job runs; a process in the background stays with the job to its end.
 
 That process is the command itself, which continues in its own session: it keeps the machines of the job alive and
-ends them, as it would have in the foreground. Until the job runs it may ask and complain on the terminal.
+ends them, as it would have in the foreground. Until the job runs it may ask, and report errors, on the terminal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["OUTPUT_FILE", "DetachedProcess", "detach"]
 
-#: In the job's folder: what the command would have said from the moment at which it was left alone.
+#: In the job's folder: what the command prints after it was detached.
 OUTPUT_FILE = "output.log"
 #: A job's id is no longer than this.
 ID_BYTES_MAX = 256
@@ -29,7 +29,7 @@ class DetachedProcess:
     """A pipe to the process that waits."""
 
     def leave(self, job_id: str, folder: str) -> None:
-        """The job runs: lets go of the terminal, and says so to the process that waits. Raises OSError."""
+        """Release the terminal, as the job runs, and notify the process that waits. Raises OSError."""
         sys.stdout.flush()
         sys.stderr.flush()
         output = os.open(Path(folder) / OUTPUT_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -44,10 +44,11 @@ class DetachedProcess:
 
 
 def detach(*, say: bool, as_json: bool) -> DetachedProcess | int:
-    """Goes on as two processes: in the new one a Keeper, in this one, once the job runs or has ended, the exit code.
+    """Continue as two processes. Return a DetachedProcess in the new one; in this one the exit code, once the job runs
+    or has ended.
 
-    The id goes to standard output, unless `as_json`, where the event `started` has said it; `say` adds what to do with
-    it. Call this before anything was started. Raises KeyboardInterrupt, with the new process stopped.
+    The id goes to standard output, unless `as_json`, where the event `started` has it; `say` adds what to do with it.
+    Call this before anything was started. Raises KeyboardInterrupt, with the new process stopped.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -25,6 +25,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Sums."""
+    """Sum up."""
     rules = object_filter(args)
     become_sum(args.gateway, args.url, access(args, "src"), rules, human=args.human, as_json=args.json)

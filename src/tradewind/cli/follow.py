@@ -58,7 +58,7 @@ class Follower(StopHandlers):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Gives the signals back. A job that was started and never handed over, because of a signal, is ended."""
+        """Restore the signal handlers. A job that was started and never passed on, because of a signal, is ended."""
         kill_unclosed()
         if self._signals is not None:
             self._signals.close()
@@ -72,7 +72,7 @@ class Follower(StopHandlers):
         note: str | None = None,
         begun: Callable[[], None] | None = None,
     ) -> int:
-        """Shows the job to its end and returns its exit code. Raises TradewindError for all but a good end.
+        """Show the job to its end and return its exit code. Raises TradewindError for all but a good end.
 
         `begun` is called when all has been said that there is to say before the start.
         """
@@ -232,7 +232,7 @@ def run_with_question(
     note: str | None = None,
     begun: Callable[[], None] | None = None,
 ) -> int:
-    """Shows the job to its end, asks if it waits for a confirmation, and resumes it with a yes. Returns the exit code.
+    """Show the job to its end, ask if it waits for a confirmation, and resume it with a yes. Return the exit code.
 
     Raises UsageError for a no, and the job's TransferError, also where nobody can be asked.
     """

@@ -50,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Does the action."""
+    """Do the action."""
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         if args.action == "list":
             if args.id is not None:

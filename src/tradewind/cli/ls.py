@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Lists."""
+    """List."""
     become_listing(
         args.gateway,
         args.url,

@@ -49,7 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Measures. Raises CeilingReached if the budget left links unmeasured."""
+    """Measure. Raises CeilingReached if the budget left links unmeasured."""
     from tradewind.engine.engine import Engine
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:

@@ -23,6 +23,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Moves."""
+    """Move."""
     recursive = args.recursive or args.files_from is not None
     return transfer(args, replace(options_from(args, recursive=recursive), delete_source=True))

@@ -80,7 +80,7 @@ def object_filter(args: Namespace) -> ObjectFilter:
 
 
 def read_rules(path: str) -> list[FilterRule]:
-    """Rules of a file, in order: `+ GLOB` or `- GLOB`; empty lines and lines with # are skipped. Raises UsageError."""
+    """Return the rules of a file, `+ GLOB` or `- GLOB`, in order, no empty lines or comments. Raises UsageError."""
     rules = []
     try:
         with open(path, encoding="utf-8") as file:
@@ -103,7 +103,7 @@ def read_rules(path: str) -> list[FilterRule]:
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since the Unix epoch of `2025-01-31`, `2025-01-31T12:00:00Z`, or of `7d` ago. Raises UsageError.
+    """Return the Unix time [ms] of `2025-01-31`, `2025-01-31T12:00:00Z`, or of `7d` ago. Raises UsageError.
 
     A time without a zone is local.
     """

@@ -162,7 +162,7 @@ def parse_plot(text: str) -> str:
 
 
 def run(args: Namespace) -> int:
-    """Plans and shows."""
+    """Plan, and show the plan."""
     from tradewind.render.plans import MulticastPlan
 
     try:
@@ -214,7 +214,7 @@ def _plan(args: Namespace) -> TransferPlan | MulticastPlan:
 
 
 def _draw(path: str, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None) -> None:
-    """Writes the picture and says so. Raises UsageError if the file cannot be written."""
+    """Write the picture and say so. Raises UsageError if the file cannot be written."""
     plan.plot(path, frontier=frontier)
     print(f"drawn to {path}", file=sys.stderr)
 
@@ -246,7 +246,7 @@ def frontier_document(frontier: TransferFrontier) -> dict[str, object]:
 
 
 def _write_topology(path: str, plan: TransferPlan) -> None:
-    """Raises TopologyError if the plan has more routes or connections than gateways take."""
+    """Write the topology. Raises TopologyError if the plan has more routes or connections than gateways take."""
     from tradewind.engine.planning import topology_of
 
     document = topology_of(plan)
@@ -282,7 +282,7 @@ def _goal(args: Namespace, volume_gb: float) -> Goal:
 
 
 def _refuse_beside_a_problem(args: Namespace) -> None:
-    """Raises UsageError for the first option that the file would say, or that no file can say."""
+    """Raise UsageError for the first option that the file would say, or that no file can say."""
     for name, key in SAID_BY_A_PROBLEM.items():
         given = getattr(args, name)
         if given is None or given is False:

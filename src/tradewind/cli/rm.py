@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Deletes."""
+    """Delete."""
     rules = object_filter(args)
     if not args.recursive and rules != ObjectFilter():
         raise UsageError("filters choose among the objects of a directory", hint="add -r")

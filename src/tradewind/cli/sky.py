@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Does the action."""
+    """Do the action."""
     if args.action in ("up", "down", "status") and args.rest:
         raise UsageError(f"sky {args.action} takes no {args.rest[0]!r}", hint="`tradewind sky --help` shows the usage")
     if args.action == "up":

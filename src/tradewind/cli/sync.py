@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Syncs."""
+    """Sync."""
     options = replace(
         options_from(args, recursive=True),
         compare=args.compare,

@@ -46,7 +46,7 @@ class Terminal:
         self._write(lines)
 
     def event(self, event: Event) -> None:
-        """Shows one event; the summary is not its business."""
+        """Show one event, but no summary."""
         if isinstance(event, Progress):
             self.live(self._lines.update(event), plain_line(event))
         elif isinstance(event, ObjectFailed):
@@ -69,7 +69,7 @@ class Terminal:
             self._write((plain,))
 
     def end(self, final_message: str | None = None) -> None:
-        """Takes the live lines away and tells what is left of the failures, unless `final_message` do."""
+        """Remove the live lines, and show the failures that are left, unless `final_message` does."""
         self._erase()
         self._fail(self.failures.end(final_message))
         self._stream.flush()

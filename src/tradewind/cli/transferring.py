@@ -153,7 +153,7 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
 
 
 def split_paths(args: Namespace) -> None:
-    """Sets `sources`, `source` (the first) and `destinations` of the arguments. Raises UsageError."""
+    """Set `sources`, `source` (the first) and `destinations` of the arguments. Raises UsageError."""
     if not args.paths:
         raise UsageError("no source", hint=f"`tradewind {args.verb} SRC… DST`, or SRC… --to DST [--to DST]…")
     sources, destinations = (args.paths, args.to) if args.to else (args.paths[:-1], args.paths[-1:])
@@ -196,7 +196,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
 
 
 def transfer(args: Namespace, options: Options) -> int:
-    """Runs the job and returns its exit code; with --detach as soon as it runs."""
+    """Run the job and return its exit code; with --detach as soon as it runs."""
     if args.explain is not None:
         explain(args, options)
     if not args.detach:
@@ -247,7 +247,7 @@ def _unfinished(engine: Engine, args: Namespace) -> str | None:
 
 
 def explain(args: Namespace, options: Options) -> NoReturn:
-    """Says why a key is taken or left and, for sync, how the destinations compare. Ends here. Raises UsageError."""
+    """Explain why a key is taken or left and, for sync, how the destinations compare. Ends here. Raises UsageError."""
     from tradewind.engine.tasks import become_explanation
 
     become_explanation(args.gateway, args.explain, args.sources, args.destinations, options)

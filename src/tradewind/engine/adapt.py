@@ -137,7 +137,7 @@ class Adaptation:
         self._follow(0.0)
 
     def stop(self) -> None:
-        """Lets no change begin any more, and takes back one that is in progress. Returns at once."""
+        """Let no change begin any more, and roll back one that is in progress. Return at once."""
         with self._adopting:
             self._ended = True
 
@@ -335,7 +335,7 @@ class Adaptation:
         return True
 
     def _change(self, found: RevisedPlan, replaced: Mapping[str, str] | None = None) -> None:
-        """Starts what the plan needs, and gives all gateways their routes, the lead last."""
+        """Start what the plan needs, and give all gateways their routes, the lead last."""
         before, plan = self.plan, found.plan
         gone = frozenset(self._dead) | frozenset(replaced or ())
         self._ledger.add_prices(plan_prices(plan, self._plan_request.catalog))

@@ -55,7 +55,7 @@ def config_file() -> str:
 
 
 def read_sections(path: str) -> dict[str, _Section]:
-    """Sections by name, `profile work` say; a file that is not there, or is no text, has none.
+    """Return sections by name, `profile work` say; a file that is not there, or is no text, has none.
 
     Indented lines below `s3 =` are entries of `s3`. What cannot be understood is passed over, as AWS's tools do.
     """

@@ -1,4 +1,4 @@
-"""Starts the gateways of a job as a fleet, and ends them. Their logs go to the job's folder."""
+"""The gateways of a job, as a fleet. Their logs go to the job's folder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class JobGateways:
 
     @property
     def fleet_id(self) -> str:
-        """Under which the fleet is written down."""
+        """The id under which the fleet is recorded."""
         return self._fleet.id
 
     @property
@@ -63,22 +63,22 @@ class JobGateways:
         return tuple(gateway.name for gateway in self._fleet.plan.gateways)
 
     def living(self) -> set[str]:
-        """Gateways whose machines are alive."""
+        """Return the gateways whose machines are alive."""
         return self._fleet.living()
 
     def grow(self, plan: Plan, ready_s_max: float, replaced: Collection[str] = ()) -> Deployment:
-        """Starts what another plan has beside the running gateways, ready within `ready_s_max`; see Fleet.grow.
+        """Start what another plan has beside the running gateways, ready within `ready_s_max`; see Fleet.grow.
 
         Raises GatewayError, with nothing more running.
         """
         return self._fleet.grow(plan, ready_s_max, replaced)
 
     def shrink(self, plan: Plan) -> None:
-        """Ends the gateways that a plan does not have."""
+        """End the gateways that a plan does not have."""
         self._fleet.shrink(plan)
 
     def deployment(self) -> Deployment:
-        """The plan with the addresses that the gateways reported."""
+        """Return the plan with the addresses that the gateways reported."""
         return self._fleet.deployment()
 
     def ending(self, name: str, timeout_s: float) -> str:
@@ -90,22 +90,22 @@ class JobGateways:
         self._fleet.crash(name)
 
     def stop(self, *, keep_logs: bool, grace_s: float) -> None:
-        """Ends all within `grace_s` and removes what they leave; the logs too unless they are kept."""
+        """End all within `grace_s` and remove what they leave; the logs too unless they are kept."""
         self._fleet.close(grace_s=grace_s)
         if not keep_logs:
             shutil.rmtree(self._logs, ignore_errors=True)
 
     def kill(self) -> None:
-        """Ends all at once. The journal survives it."""
+        """End all at once. The journal survives."""
         self._fleet.close(grace_s=0.0)
 
     def remove(self) -> None:
-        """Removes the job's folder itself, of a run that keeps nothing."""
+        """Remove the job's folder itself, of a run that keeps nothing."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
-    """Ends the fleets that earlier runs of a job left when they were killed. Raises GatewayError."""
+    """End the fleets that earlier runs of a job left when they were killed. Raises GatewayError."""
     for record in journal.records():
         if record.purpose == _purpose(job_id) and record.abandoned:
             end_fleet(record, journal, binary)
@@ -117,7 +117,7 @@ def has_fleet(journal: FleetJournal, job_id: str) -> bool:
 
 
 def job_of(record: FleetRecord) -> str | None:
-    """The job whose fleet it is; None for a fleet of something else."""
+    """Return the job whose fleet it is; None for a fleet of something else."""
     job_id = record.purpose.removeprefix(_purpose(""))
     return job_id if record.purpose == _purpose(job_id) and job_id == os.path.basename(job_id) else None
 

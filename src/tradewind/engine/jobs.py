@@ -104,7 +104,7 @@ class JobStore:
         return os.path.join(self.folder, job_id)
 
     def make_folder(self, job_id: str) -> str:
-        """Makes a new job's folder, empty, and returns its path. Raises ConfigError, OSError."""
+        """Make a new job's folder, empty, and return its path. Raises ConfigError, OSError."""
         state_folder(self.state_dir)
         private_folder(self.folder)
         os.mkdir(self.path(job_id), mode=FOLDER_MODE)
@@ -120,7 +120,7 @@ class JobStore:
         plan: str | None = None,
         proposal: str | None = None,
     ) -> None:
-        """Records a new job. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider` and
+        """Record a new job. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider` and
         `ceiling`, without secrets; `plan` is the whole plan as JSON, `proposal` the id of the one that it is made of.
 
         Raises UsageError if another job was made of the proposal, StateError.
@@ -299,7 +299,7 @@ class JobStore:
             raise JobBusy(f"job {job_id} still runs {timeout_s:.0f} s after it was asked to stop")
 
     def require_no_lead(self, job_id: str) -> None:
-        """Raises JobBusy if a lead works on it."""
+        """Raise JobBusy if a lead works on it."""
         if self.has_lead(job_id):
             # The lead of a command that was killed drains first.
             hint = f"if its command was killed, resume it in 10 s; `tradewind jobs cancel {job_id}` stops it for good"
@@ -316,7 +316,7 @@ class JobStore:
         return lock
 
     def prune(self) -> int:
-        """Removes the oldest finished jobs beyond FINISHED_JOBS_MAX; returns how many.
+        """Remove the oldest finished jobs beyond FINISHED_JOBS_MAX; return how many.
 
         Also removes what is left of jobs whose client was killed before they were recorded, uncounted.
         """

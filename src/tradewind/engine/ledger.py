@@ -85,7 +85,7 @@ class JobLedger:
 
     @property
     def usd_per_gb_max(self) -> float:
-        """Egress of one GB over the most expensive route [USD]."""
+        """Return the egress of one GB over the most expensive route [USD]."""
         with self._lock:
             routes = self._ledger.prices.routes.values()
         return max((sum(edge.usd_per_gb for edge in edges) for edges in routes), default=float("inf"))
@@ -249,7 +249,7 @@ class JobLedger:
             self._change_machines(as_ended)
 
     def see(self, document: Mapping[str, Any]) -> None:
-        """Progress of the present run's lead, by line or at its end. An older line changes nothing."""
+        """Take in the progress of the present run's lead, by line or at its end. An older line changes nothing."""
         progress = Progress.from_document(document)
         with self._lock:
             if not self._ledger.runs:
@@ -276,7 +276,7 @@ class JobLedger:
                 self._save()
 
     def save(self) -> None:
-        """Writes the ledger."""
+        """Write the ledger."""
         with self._lock:
             self._save()
 

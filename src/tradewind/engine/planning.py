@@ -131,7 +131,7 @@ def _refuse_figure(name: str, value: float) -> None:
 
 
 def _region(known: Catalog, region: str) -> Region:
-    """Raises UsageError."""
+    """Return the region of that name. Raises UsageError."""
     if not isinstance(region, str):
         raise UsageError(
             f"a region is a string like aws:us-east-1, not {region!r}",
@@ -278,7 +278,7 @@ def topology_of(plan: TransferPlan) -> dict[str, Any]:
 
 
 def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:
-    """Raises UsageError for a machine type that the catalog does not know."""
+    """Raise UsageError for a machine type that the catalog does not know."""
     known = {o.machine.name for of in catalog.offers.values() for o in of}
     for name in names:
         if name not in known:

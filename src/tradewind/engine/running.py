@@ -485,7 +485,7 @@ class RunningJob:
         return None if self._supervisor.over_ceiling else self._died(finish.lost or "")
 
     def _learn(self, folder: Path) -> None:
-        """Keeps the rates of hops between known regions for later plans. A transfer does not fail for want of it."""
+        """Keep the rates of hops between known regions for later plans. A transfer does not fail for want of it."""
         today = datetime.now(timezone.utc).date().isoformat()
         plan, teaching = self.plan, self._measurable
         if self._adaptation is not None:
@@ -495,7 +495,7 @@ class RunningJob:
             record_samples(folder, self.id, self.spec, plan, teaching, self._watch, date=today)
 
     def _forget(self) -> None:
-        """Removes where the lead could be reached; all of it for a run that keeps nothing."""
+        """Remove where the lead could be reached; all of it for a run that keeps nothing."""
         if self.spec.state_dir is None:
             self._gateways.remove()
             return

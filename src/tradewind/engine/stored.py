@@ -121,7 +121,7 @@ class ProposalStore:
         return None
 
     def _kept(self, proposal_id: str) -> KeptProposal:
-        """Raises ValueError."""
+        """Return the stored proposal. Raises ValueError."""
         found = self._database.row(
             "SELECT proposals.document, catalogs.document FROM proposals LEFT JOIN catalogs ON catalog = digest"
             " WHERE id = ?",

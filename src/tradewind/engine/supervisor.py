@@ -154,7 +154,7 @@ class Budget(Protocol):
 
     @property
     def usd_per_gb_max(self) -> float:
-        """Egress of one GB over the most expensive route."""
+        """Return the egress of one GB over the most expensive route."""
         ...
 
     @property

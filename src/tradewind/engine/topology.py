@@ -36,7 +36,7 @@ class Topology:
 
 
 def read_topology(path: str) -> Topology:
-    """Reads and checks a topology file. Raises TopologyError."""
+    """Read and check a topology file. Raises TopologyError."""
     try:
         with open(path, encoding="utf-8") as file:
             document = parse_json(file.read())
