@@ -31,7 +31,7 @@ class MachineAllocator:
         self._limit = formulation.machine_max * (1 + FITS)
 
     def cheapest_for(self, flow_gbps: FloatArray, machines: FloatArray) -> FloatArray | None:
-        """Whole machines that carry these flows, each region's as cheap as can be.
+        """Return the cheapest whole machines of each region that carry these flows.
 
         Args:
             flow_gbps: per flow column.
@@ -68,7 +68,7 @@ class MachineAllocator:
         return float(sum(self._prices(options, needed).min(initial=np.inf) for options in ends))
 
     def strongest(self) -> IntArray | None:
-        """All machines of the type that carries most, per region; ``None`` where no type does in all respects."""
+        """Return all machines of the strongest type per region; ``None`` if no type is strongest in all respects."""
         regions = self._formulation.network.region_of_option
         machines = np.zeros(len(regions), dtype=np.int64)
         row, option, capacity = self._capacity
@@ -85,7 +85,7 @@ class MachineAllocator:
         return machines
 
     def _needed(self, load: FloatArray) -> FloatArray:
-        """Per option how many of its machines alone carry what each row asks of its region, at least one."""
+        """Return per option how many of its machines alone would carry its region's load, at least one."""
         row, option, capacity = self._capacity
         needed = np.ones(self._formulation.option_count)
         np.maximum.at(needed, option, np.ceil(load[row] * (1 - FITS) / np.maximum(capacity, CAPACITY_MIN) - WHOLE))

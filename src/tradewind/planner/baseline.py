@@ -23,18 +23,18 @@ __all__ = ["Alternative", "compare", "direct", "gridftp", "ron", "ron_relay"]
 
 
 def direct(transfer: Transfer, *, machines_max: int | None = None) -> UnicastOverlay | None:
-    """The direct link with all machines allowed; ``None`` where there is no such link."""
+    """Plan the direct link with all allowed machines; return ``None`` if the link does not exist."""
     formulation = transfer.formulation
     return _along(transfer, (formulation.source, formulation.sink), machines_max)
 
 
 def gridftp(transfer: Transfer) -> UnicastOverlay | None:
-    """The direct link with one machine at each end."""
+    """Plan the direct link with one machine at each end."""
     return direct(transfer, machines_max=1)
 
 
 def ron(transfer: Transfer) -> UnicastOverlay | None:
-    """The path that RON would take: one relay or none, whichever has the fastest tightest link."""
+    """Plan the path that RON would take: at most one relay, chosen for the fastest bottleneck link."""
     formulation = transfer.formulation
     relay = ron_relay(formulation)
     middle = () if relay is None else (relay,)
@@ -42,7 +42,7 @@ def ron(transfer: Transfer) -> UnicastOverlay | None:
 
 
 def ron_relay(formulation: Formulation) -> int | None:
-    """The region over which the lesser of the two links is fastest; ``None`` if the direct link is faster still."""
+    """Return the relay whose slower link is fastest; ``None`` if the direct link is faster still."""
     network, links = formulation.network, formulation.links
     from_source = {
         int(network.head[e]): float(network.link_gbps[e]) for e in links if network.tail[e] == formulation.source
@@ -55,7 +55,7 @@ def ron_relay(formulation: Formulation) -> int | None:
 
 
 def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) -> UnicastOverlay | None:
-    """The fastest use of one path, with as few as needed of the fastest machines (the cheapest of these)."""
+    """Plan the fastest use of one path, with as few as possible of the fastest machines (the cheapest of these)."""
     network = transfer.network
     edges = [network.link_between(u, v) for u, v in itertools.pairwise(path)]
     links = np.array([e for e in edges if e is not None], dtype=np.int64)
@@ -96,15 +96,15 @@ class Alternative:
     """One line of the comparison."""
 
     name: str
-    """Baselines: `gridftp (direct, 1 machine)`, `direct`, `ron`. The paper's rows of these names, held against direct:
+    """Baselines: `gridftp (direct, 1 machine)`, `direct`, `ron`. Rows of the paper, compared with direct:
     `cost optimised`, `throughput optimised`. Others: `this plan`, `cheapest at any rate`, `fastest at any cost`."""
     plan: UnicastOverlay
     remark: str = ""
-    """What it is asked for, where the name does not say it."""
+    """The goal of this line, if its name does not state it."""
 
 
 def compare(transfer: Transfer, chosen: UnicastOverlay) -> list[Alternative]:
-    """The baselines, the chosen plan, what betters direct, and the two ends of what the planner can do."""
+    """Return the baselines, the chosen plan, two plans that improve on direct, and the cheapest and fastest plans."""
     straight = direct(transfer)
     baselines = [("gridftp (direct, 1 machine)", gridftp(transfer)), ("direct", straight), ("ron", ron(transfer))]
     lines = [Alternative(name, plan) for name, plan in baselines if plan is not None]

@@ -1,11 +1,10 @@
-"""The best point for a goal over all boot times and volume tiers: where costs are not linear, it is branched over.
+"""The best point for a goal over all boot times and volume tiers. Branches where costs are not linear.
 
-Boot times: one part per time that a plan may wait (`transfer.by_boot_time`); the best of their answers is the best.
+Boot times: the problem has one part per time that a plan may wait (`transfer.by_boot_time`). The best answer of all
+parts is the best.
 
-Volume tiers (`tiers.py`): first every billing count has one line, and nearly always that is its true price for all that
-a plan can send. Where it is not, spans of volumes are branched over, the least bound first: a span's line promises no
-more than is true, an answer is judged by what it truly costs, and where the two differ most the span is cut at a tier's
-beginning. In spans of one price both agree. What is left when the work is spent is the answer's gap.
+Volume tiers (`tiers.py`): at first each billing count has one line. Nearly always it is the true price of every volume
+that a plan can send. Otherwise the search branches over spans of volumes, lowest bound first. A span's line never
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from tradewind.planner.transfer import Transfer, by_boot_time, solve_goal
 __all__ = ["solve_over_boot_times"]
 
 RATE_TIE = 1e-8
-"""Relative; of two plans whose rates differ by less the cheaper one is taken."""
+"""Relative; of two plans whose rates differ by less, the cheaper one wins."""
 TIER_WORK = 2.0
 """Share of the work of a question for branching over volume tiers."""
 TIER_WORK_SEVERAL = 0.5
-"""The same with several destinations, where a question has twelve times the work: some 20 CPU-s."""
+"""The same with several destinations, where a question has twelve times the work limit: about 20 CPU-s."""
 AGREES = 1e-7
-"""Relative; a cost that is missed by less is met."""
+"""Relative; a cost counts as reached if the difference is smaller."""
 CEILING_SLACK = 1e-9
-"""Relative; a ceiling that is passed by less is kept."""
+"""Relative; a ceiling counts as kept if it is exceeded by less."""
 
 
 def solve_over_boot_times(transfer: Transfer, goal: Goal) -> tuple[Transfer, Point] | None:
@@ -78,7 +77,7 @@ def _best_part(parts: Sequence[Transfer], goal: Goal) -> tuple[int, Point] | Non
 
 
 def _deadline_of_soonest(parts: Sequence[Transfer]) -> Goal:
-    """The deadline that stands for `Soonest`: what is later by less than it is as soon as the soonest."""
+    """Return the deadline that stands for `Soonest`: within it, a plan counts as finishing as early as the earliest."""
     ends_s = []
     for part in parts:
         top = fastest(part.formulation, part.demand, part.settings, cheapest_too=False)
@@ -90,7 +89,7 @@ def _deadline_of_soonest(parts: Sequence[Transfer]) -> Goal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """A point of one part, with what it truly costs."""
+    """A point of one part, with its true cost."""
 
     number: int
     """Number of the part."""
@@ -102,7 +101,7 @@ class _Found:
 
 @dataclass(order=True, slots=True)
 class _Node:
-    """One part with a span of volumes per count. The least bound is the most promising: USD, or less Gbit/s."""
+    """One part with a span of volumes per count. The node of lowest bound (USD, or negative Gbit/s) is first."""
 
     bound: float
     sequence: int
@@ -126,7 +125,7 @@ class _Tiers:
         """Return the best point, and the transfer in which it was found, with the prices that hold there."""
         spans = self._reach(self._ceiling_usd)
         if not isinstance(self._goal, MaxCost):
-            # A guess, checked against the cost of the answer: hardly any plan sends everything twice.
+            # A guess, checked against the cost of the answer: hardly any plan sends every byte twice.
             most_gb = self._transfer.demand.volume_gb * self._copies
             spans = tuple((low, min(high, most_gb)) for low, high in spans)
         lines = self._under(spans)
@@ -139,12 +138,12 @@ class _Tiers:
         return self._search(found)
 
     def _reach(self, usd: float) -> tuple[Span, ...]:
-        """Volumes that the counts can see in a plan that costs no more than ``usd``."""
+        """Return the volumes that the counts can reach in a plan that costs no more than ``usd``."""
         most_gb = self._transfer.demand.volume_gb * self._copies
         return tuple((0.0, min(most_gb * count.sources, count.volume_gb(usd))) for count in self._counts)
 
     def _agrees(self, found: _Found, lines: Sequence[Line]) -> bool:
-        """Return whether these lines hold: no plan as good for the goal costs less, nor the point more."""
+        """Return whether these lines hold: no equally good plan costs less than they say, nor this point more."""
         if isinstance(self._goal, MaxCost):
             return found.usd <= self._ceiling_usd * (1 + CEILING_SLACK)
         counted = zip(self._counts, lines, self._reach(found.usd), strict=True)
@@ -180,7 +179,7 @@ class _Tiers:
         return self._answer(first, min([closed, *(node.bound for node in nodes)]))
 
     def _plain_goal(self, first: _Found) -> Goal:
-        """The goal as a ceiling, or as a bound under which the cheapest is wanted."""
+        """Return the goal as a ceiling, or as a bound at which the cheapest plan is wanted."""
         if isinstance(self._goal, Fastest):
             return MinThroughput(first.point.rate_gbps * (1 - RATE_TIE))
         return _deadline_of_soonest(self._parts) if isinstance(self._goal, Soonest) else self._goal
@@ -188,7 +187,7 @@ class _Tiers:
     def _solved(
         self, node: _Node, reach: Sequence[Span], goal: Goal, shared: WorkBudget
     ) -> tuple[float, tuple[int, float] | None]:
-        """Return a node's bound, and at which volume of which count to cut it; `None` where that gains nothing."""
+        """Return a node's bound, and which count to cut at which volume; `None` if a cut gains nothing."""
         lines = self._under(node.spans)
         kept = [None if span == most else span for span, most in zip(node.spans, reach, strict=True)]
         part = self._with(self._parts[node.number], lines, kept, shared)
@@ -212,7 +211,7 @@ class _Tiers:
         return bound, None if met or self._beaten(bound) else self._cut(found, lines, node.spans)
 
     def _cut(self, found: _Found, lines: Sequence[Line], spans: Sequence[Span]) -> tuple[int, float] | None:
-        """The beginning of a tier inside the span of the count whose line is furthest below the truth."""
+        """Return where a tier begins inside a span, for the count whose line is furthest below the true cost."""
         wrong = [c.usd(x) - line.at(x) for c, x, line in zip(self._counts, found.volumes_gb, lines, strict=True)]
         for place in sorted(range(len(wrong)), key=lambda place: -wrong[place]):
             (low, high), volume_gb = spans[place], found.volumes_gb[place]
@@ -222,7 +221,7 @@ class _Tiers:
         return None
 
     def _dive(self, found: _Found, goal: Goal, shared: WorkBudget | None) -> None:
-        """Take the best under the ceiling at the prices that the last GB of an answer has."""
+        """Try the best plan under the ceiling at the prices of the last GB of an answer."""
         part = self._at(self._parts[found.number], found.volumes_gb, shared)
         with suppress(SolverLimitReached):
             point = solve_goal(part, goal)
@@ -231,7 +230,7 @@ class _Tiers:
                 self._take(_Found(found.number, point, self._true_usd(part, point), volumes))
 
     def _take(self, found: _Found) -> None:
-        """Keep what is better than the best so far; nothing above the ceiling is."""
+        """Keep a point that is within the ceiling and better than the incumbent."""
         best = self._best
         if found.usd > self._ceiling_usd * (1 + CEILING_SLACK):
             return
@@ -242,7 +241,7 @@ class _Tiers:
         self._best = found if better else best
 
     def _beaten(self, bound: float) -> bool:
-        """Return whether nothing below this bound is worth looking for."""
+        """Return whether no point with this bound can improve on the incumbent."""
         if self._best is None:
             return False
         if isinstance(self._goal, MaxCost):
@@ -250,7 +249,7 @@ class _Tiers:
         return bound >= self._best.usd * (1 - BOOT_GAP)
 
     def _answer(self, first: _Found, bound: float) -> tuple[Transfer, Point] | None:
-        """The best with its gap; ``bound`` is the least of what was not searched."""
+        """Return the incumbent with its gap; ``bound`` is the lowest bound that was not searched."""
         best = self._best
         if best is None:
             if bound == math.inf:
@@ -279,7 +278,7 @@ class _Tiers:
     def _with(
         self, part: Transfer, lines: Sequence[Line], spans: Sequence[Span | None] = (), shared: WorkBudget | None = None
     ) -> Transfer:
-        """The part with these lines as its prices; where a price rises its volume is kept in its span."""
+        """Return the part with these lines as prices; a count whose price rises keeps its volume in its span."""
         formulation = priced(part.formulation, part.demand, lines)
         if self._rows and spans:
             rising = [None if count.falls else span for count, span in zip(self._counts, spans, strict=True)]
@@ -288,7 +287,7 @@ class _Tiers:
         return replace(part, formulation=formulation, settings=settings)
 
     def _at(self, part: Transfer, volumes: Sequence[float], shared: WorkBudget | None) -> Transfer:
-        """The part with the prices of the last GB of these volumes."""
+        """Return the part with the prices of the last GB of these volumes."""
         settings = part.settings if shared is None else replace(part.settings, shared_budget=shared)
         return replace(part, formulation=priced_at(part.formulation, part.demand, volumes), settings=settings)
 
@@ -301,15 +300,15 @@ class _Tiers:
         return _Found(number, point, point.cost_usd + wrong, volumes)
 
     def _true_usd(self, part: Transfer, point: Point) -> float:
-        """Return the cost of a point, whatever lines its part has."""
+        """Return the true cost of a point, independent of the lines of its part."""
         at = self._at(part, volumes_gb(part.formulation, part.demand, point.solution.flow_gbps), None)
         return Point.of(at.formulation, at.demand, point.solution).cost_usd
 
 
 def _relaxed_usd(part: Transfer, goal: Goal) -> float | None:
-    """No plan of a part costs less, by one linear program with fractions of machines; ``None`` if there is none.
+    """Return a lower bound on the cost of a part's plans, from one linear program with fractional machines.
 
-    Nothing is known of a ceiling, nor with several destinations: minus infinity.
+    ``None`` if the part has no plan. Minus infinity for a ceiling, or with several destinations: no bound is known.
     """
     demand = part.demand
     if isinstance(goal, MaxCost) or part.formulation.shared is not None:

@@ -1,10 +1,10 @@
 """Branch and bound over machine counts, with HiGHS for the linear programs below.
 
-The relaxation is nearly whole: what is a fraction is the few machines that are not fully used, and where a region has
-several types to choose from, a mixture of them. One relaxation takes
-some ten milliseconds, the next one below it, from the same basis, one. HiGHS's own branch and bound pays for presolve,
-cuts and searches for a first answer what these models do not need: rounding machines up gives answers at once.
-Where the work of a question (`linear.WorkBudget`) does not suffice, the answer has a gap, and says so.
+The relaxation is nearly integral. Fractions remain only for the few machines that are not fully used, and where a
+region mixes several types. One relaxation takes about ten milliseconds; the next one below it, from the same basis,
+takes one. HiGHS's own branch and bound spends time on presolve, cuts and heuristics that these models do not need:
+rounding machines up gives answers at once. If the work limit of a question (`linear.WorkBudget`) is reached, the
+answer reports a gap.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tradewind.planner.network import FloatArray, IntArray
 __all__ = ["Search", "search_machines"]
 
 ITERATIONS_MAX = 3000
-"""Simplex iterations of one of them, against cycling: a first one takes some hundreds, the next ones some."""
+"""Maximum simplex iterations of one relaxation, against cycling. The first takes hundreds, later ones a few."""
 WHOLE = 1e-7
 """Machines nearer than this to a whole number are that number."""
 REDUCED_COST_MIN = 1e-9
 SMALLER = 0.7
-"""Part of the links below which the model is written anew without the regions that cannot matter."""
+"""Share of remaining links below which the model is rebuilt without the regions that cannot matter."""
 DECIDED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
 GAP_MIN = 1e-7
 """Absolute, in the units of the model (milli-USD/s or Gbit/s)."""
@@ -38,19 +38,19 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Search:
-    """What a search found, in the units of the model: to be minimised."""
+    """Result of a search, in the units of the model, which is minimised."""
 
     machines: IntArray | None
-    """The best machines; ``None`` if none beat what had to be beaten."""
+    """The best machines; ``None`` if none are better than the cutoff."""
     objective: float
     bound: float
     complete: bool
-    """True if the bound is within the gap of the best, or of what had to be beaten."""
+    """True if the bound is within the gap of the best answer or of the cutoff."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, order=False)
 class _Node:
-    """A part of the choices, and its relaxation."""
+    """A subset of the choices, and its relaxation."""
 
     bound: float
     number: int
@@ -89,7 +89,7 @@ class _Tree:
     _open: list[_Node] = field(default_factory=list)
 
     def search(self) -> Search:
-        """Best bound first; both sides of a branch are relaxed at once."""
+        """Search best bound first; relax both sides of a branch at once."""
         none = np.zeros(self.formulation.option_count)
         self._begin()
         self._add(none, self.formulation.machine_max, None)
@@ -124,13 +124,13 @@ class _Tree:
         return self.relaxations >= self.settings.relaxations_max or self.settings.budget.spent
 
     def _worth(self) -> float:
-        """Only what is below this is worth looking at."""
+        """Return the objective below which a node is worth exploring."""
         if not np.isfinite(self.best):
             return np.inf
         return self.best - max(self.settings.relative_gap * abs(self.best), GAP_MIN)
 
     def _add(self, lower: FloatArray, upper: FloatArray, parent: _Node | None) -> None:
-        """Relax a part, round its machines up, and keep it if it may hold something better."""
+        """Relax a part, round its machines up, and keep it if it may contain a better answer."""
         relaxed = self._relax(lower, upper, parent)
         if relaxed is None or relaxed.bound >= self._worth():
             return
@@ -146,14 +146,14 @@ class _Tree:
             highs.setBasis(parent.basis)
         self._run()
         if highs.getModelStatus() not in DECIDED:
-            # Numbers went astray from that basis: begin anew, with the presolve that may scale them better.
+            # Numerically unstable from that basis: start again with presolve, which may scale the model better.
             highs.clearSolver()
             highs.setOptionValue("presolve", "on")
             self._run()
             highs.setOptionValue("presolve", "off")
         status = highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
-            if status != highspy.HighsModelStatus.kInfeasible:  # Nothing is known of this part but what its whole says.
+            if status != highspy.HighsModelStatus.kInfeasible:  # Only the parent's bound is known for this part.
                 self._unresolved = min(self._unresolved, -np.inf if parent is None else parent.bound)
             return None
         solution = highs.getSolution()
@@ -170,7 +170,7 @@ class _Tree:
         self.settings.budget.count(iterations, self.formulation.link_count)
 
     def _round_up(self, node: _Node) -> None:
-        """Whole machines that carry the same flows; with a ceiling on cost they must be asked."""
+        """Try whole machines that carry the same flows; a cost ceiling needs another solve."""
         machines = self._allocator.cheapest_for(node.flows, node.machines)
         if machines is None:
             return
@@ -196,9 +196,9 @@ class _Tree:
         return limits
 
     def _parted(self, node: _Node, upper: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-        """Bounds of two parts: where a region's type is open, this type or another; else fewer machines or more.
+        """Return the bounds of two parts: this machine type or another if a region's type is open; else fewer or more.
 
-        What is split is what is worth most. Nothing if all machines are whole, and of one type in each region.
+        Splits at the largest cost. Returns nothing if all machines are whole and each region has one type.
         """
         prices = np.maximum(self.formulation.machine_usd_per_s, REDUCED_COST_MIN)
         used = np.where(node.machines > WHOLE, node.machines, 0.0)
@@ -229,7 +229,7 @@ class _Tree:
         return found
 
     def _alone(self, option: int, upper: FloatArray) -> FloatArray:
-        """These limits, with no other type in the region of ``option``."""
+        """Return these limits without other types in the region of ``option``."""
         limits: FloatArray = upper.copy()
         for options in self._choices:
             if option in options:

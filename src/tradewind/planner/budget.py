@@ -1,6 +1,6 @@
-"""Counted work of one question: the same on every machine and at any load, unlike time.
+"""Counted work of one question. Unlike time, it is the same on every machine and at any load.
 
-Every loop of the planner either ends after a named number of steps, or counts its work here and ends when it is spent.
+Every loop of the planner either ends after a named number of steps, or counts its work here and stops at the limit.
 The answer is then the best that was found, with the remaining gap.
 """
 
@@ -13,12 +13,11 @@ __all__ = ["WORK_MAX", "WORK_PER_CPU_S", "WorkBudget", "checks_work", "search_wo
 WORK_MAX = 50_000
 """Work of one question with one destination: about 3 CPU-s."""
 WORK_PER_CPU_S = 15_000
-"""Work that a processor of 2024 does in a second. Estimates the work of a search that was ended before it reported it.
-"""
+"""Work that a 2024 processor does in a second. Estimates the work of a search that was killed before it reported."""
 RELAXATION_WORK = 200
 """Overhead of a relaxation beside its simplex iterations, in iterations of the same model."""
 COLUMNS_MIN = 2000
-"""Smaller models cost no less: handing them over takes longer than solving them."""
+"""Smaller models count as this many columns: for them, handing the model to HiGHS takes longer than solving it."""
 COLUMNS_OF_WORK = 1e4
 """A simplex iteration of a model with this many columns is one unit of work."""
 
@@ -31,7 +30,7 @@ SEARCH_ITERATION_WORK = 7
 """Cost of a simplex iteration within a branch and bound, in iterations of a linear program alone: cuts, heuristics
 and several rows per column make it more expensive. Measured: 90 µs at 2,000 columns."""
 SEARCH_CHECK_WORK = 150
-"""Cost of the rest between two checks of a branch and bound, without its iterations. Measured: 2 ms there."""
+"""Cost of the remaining work between two checks of a branch and bound. Measured: 2 ms there."""
 RUNNING_CHECK_WORK = 400
 """Both together per check, while the iterations are unknown."""
 
@@ -59,18 +58,18 @@ class WorkBudget:
             self.parent._add(work)
 
     def count_search(self, work: float) -> None:
-        """Count one branch and bound, which did so much work (`search_work`)."""
+        """Count one branch and bound with this much work (`search_work`)."""
         self._add(work)
 
     @property
     def left(self) -> float:
-        """Work that may still be done."""
+        """Return the work that may still be done."""
         left = max(0.0, self.work_max - self.done)
         return left if self.parent is None else min(left, self.parent.left)
 
     @property
     def spent(self) -> bool:
-        """True if what has been found by now must do."""
+        """True if the limit is reached."""
         return self.done >= self.work_max or (self.parent is not None and self.parent.spent)
 
 

@@ -1,6 +1,6 @@
-"""An independent check of a plan: plain arithmetic on the plan and the catalog, nothing from the solver.
+"""An independent check of a plan: plain arithmetic on the plan and the catalog, without the solver.
 
-Every plan that is printed has passed it, and so has every plan that the tests make.
+Every printed plan has passed it, and so has every plan that the tests make.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["multicast_violations", "violations"]
 TOLERANCE = 1e-9
 """Relative. Floating point sums of some ten terms stay far below it."""
 GOAL_TOLERANCE = 1e-6
-"""Relative; a goal met to a millionth is met."""
+"""Relative; a goal counts as met within a millionth."""
 
 
 def violations(
@@ -28,7 +28,7 @@ def violations(
 ) -> list[str]:
     """Return the faults of a plan, one line each; an empty list for a valid plan.
 
-    ``boot_s`` is how long machines take to start where that was given, whatever the catalog says.
+    ``boot_s`` is the start time of machines if it was given; it replaces the catalog's.
     """
     return [
         *_conservation(plan),
@@ -103,7 +103,7 @@ def _routes(plan: UnicastOverlay) -> Iterator[str]:
 
 
 def _trees(plan: MulticastOverlay) -> Iterator[str]:
-    """Each tree reaches every destination once and nothing in vain; together they are the edges and the rate."""
+    """Check that trees reach every destination once without idle hops, and that they sum up to edges and rate."""
     if _differ(math.fsum(t.share for t in plan.trees), 1.0):
         yield "the trees' shares do not add up to one"
     if _differ(math.fsum(t.gbps for t in plan.trees), plan.throughput_gbps):
@@ -194,20 +194,20 @@ def _connections(plan: Overlay) -> Iterator[str]:
 
 
 def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:
-    """A plan waits for, and pays, the start of the slowest machine that it uses."""
+    """Check that a plan waits, and pays, until its slowest machine has started."""
     slowest_s = max((m.offer.machine.boot_s for m in plan.machines), default=0.0) if boot_s is None else boot_s
     if _differ(plan.boot_s, slowest_s):
         yield f"waits {plan.boot_s} s for machines to start, the slowest takes {slowest_s} s"
 
 
 def _cost(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
-    """Egress by billing count, each edge at the mean price of its count; machines from launch, or the minimum."""
+    """Check egress by billing count (each edge at its mean price), and machines from launch or their minimum."""
     ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
     volumes_gb = {(edge.src, edge.dst): edge.gbps * part * ratio for edge in plan.edges}
     try:
         charges = catalog.egress_charges(volumes_gb, limits.monthly_egress_used_gb, limits.egress_sent_gb)
     except KeyError:
-        return  # `_links` says which has no price.
+        return  # `_links` reports the missing price.
     of_count = {pair: charge.usd_per_gb * ratio for charge in charges for pair in charge.pairs}
     for edge in plan.edges:
         if _differ(edge.usd_per_gb, of_count[edge.src, edge.dst]):

@@ -1,8 +1,7 @@
-"""Why a plan is as it is: which limits bind, in words, and what loosening them would buy.
+"""Why a plan looks as it does: the limits that bind, in words, and the gain from loosening them.
 
-Every constraint row has a name. A row without slack binds; its dual in the flow model with the plan's machines says
-how much, which gives the order. Machines are whole, so what one more machine or more money buys is not read from duals
-but solved for.
+Every constraint row has a name. A row without slack binds; rows are ranked by their duals in the flow model with the
+plan's machines. Machines are whole, so the gain from one more machine or more money takes another solve.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ class Tightness:
     family: str
     region_index: int
     used: float
-    """Part of the capacity in use."""
+    """Share of the capacity in use."""
     dual: float
 
 
 def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) -> list[Tightness]:
-    """Capacity rows that are used to ``at_least`` this part, the most costly first."""
+    """Return the capacity rows whose use is ``at_least`` this share, the most costly first."""
     rows = formulation.rows
     values = np.concatenate([point.solution.flow_gbps, point.solution.machines.astype(np.float64)])
     terms = rows.value * values[rows.column]
@@ -119,7 +118,7 @@ def _machines_per_region(formulation: Formulation, point: Point) -> dict[int, in
 
 
 def bottlenecks(formulation: Formulation, point: Point) -> set[BottleneckPlace]:
-    """Return which parts of the plan are used above 99%: Fig. 8 of the Skyplane paper."""
+    """Return the parts of the plan that are more than 99% used: Fig. 8 of the Skyplane paper."""
     places: set[BottleneckPlace] = set()
     for tight in tight_rows(formulation, point, BOTTLENECK_UTILISATION):
         place = (

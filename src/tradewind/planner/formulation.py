@@ -1,10 +1,9 @@
 """The MILP of one source and one destination; `multicast.py` has that of several.
 
-Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option, of which a region has one: side by side,
-machines of different strength would each have to be filled by the links that suit them, and the rows below, which add
-a region's machines up, would promise what no machine carries. Each function below writes one family of rows;
-docs/concepts/planner.md shows equation, function and symbols side by side. Machine time enters the cost with a factor
-(``machine_factor``) through which machines paid while booting are accounted for.
+Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option. A region uses a single option: the rows
+below add up a region's machines, and with mixed strengths that sum would promise more than the links can fill. Each
+function below writes one family of rows; docs/concepts/planner.md shows equation, function and symbols side by side.
+The cost of machine time has a factor (``machine_factor``), which accounts for machines that are paid while they boot.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ CAPACITY_FAMILIES = (
     "object-store read rate at",
     "object-store write rate at",
 )
-"""Names of the rows that stand for what machines can do, each followed by its region."""
+"""Names of the rows for machine capacity, each followed by its region."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +56,7 @@ class Rows:
     upper: FloatArray
 
     def joined(self, more: Rows) -> Rows:
-        """These rows, then ``more``."""
+        """Return these rows followed by ``more``."""
         return Rows(
             self.names + more.names,
             np.concatenate([self.row, more.row + len(self.names)]),
@@ -70,25 +69,25 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeFlows:
-    """The best distribution trees for machines that are given."""
+    """The best distribution trees for given machines."""
 
     trees: tuple[tuple[Tree, float], ...]
     """Trees and their rates [Gbit/s]."""
     flow_gbps: FloatArray
     """Sum of the tree rates on each flow column."""
     bound: float
-    """No trees are better for these machines: USD/s, or Gbit/s when the rate was maximised."""
+    """Bound for these machines: no trees cost less [USD/s] or, when the rate was maximised, carry more [Gbit/s]."""
     complete: bool
-    """True if the trees are the best. They are not where the work was spent before."""
+    """True if the trees are optimal; false if the work limit was reached first."""
     duals: FloatArray
     """Per row of the model, then of the rate and, if any, of the ceiling."""
 
 
 class SharedFlows(Protocol):
-    """What a model with several destinations has beside its rows (`multicast.py`)."""
+    """The part of a model that exists only with several destinations (`multicast.py`)."""
 
     def rows(self) -> Rows | None:
-        """Constraints too many to be written down, as far as answers were found to violate them."""
+        """Return the lazily added constraints: those that earlier answers violated."""
 
     def add_violated(
         self,
@@ -104,7 +103,7 @@ class SharedFlows(Protocol):
         """Return the same with other prices: per Gbit/s on each shared column, and per Gbit/s of the rate."""
 
     def relax(self, subproblem: Subproblem, budget: WorkBudget) -> RelaxedTrees:
-        """A bound, and where the machines of the relaxation are."""
+        """Return a bound, and the machines of the relaxation."""
 
     def flows(
         self, formulation: Formulation, subproblem: Subproblem, machines: IntArray, budget: WorkBudget
@@ -112,7 +111,7 @@ class SharedFlows(Protocol):
         """The best trees for these machines; ``None`` if there are none. Raises SolverLimitReached."""
 
     def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
-        """The model of these regions alone, and which flow columns of the whole one are its own."""
+        """Return the model of these regions alone, and which flow columns of the whole model it keeps."""
 
     def direct(self, formulation: Formulation) -> tuple[Formulation, IntArray]:
         """The same for the links from the source to each destination, and no others."""
@@ -122,8 +121,8 @@ class SharedFlows(Protocol):
 class BootWindow:
     """Bounds on the price W of all machines [USD/s] in a window of rates [l, u], where their boot is paid too.
 
-    Boot adds βWT to R. Under W·T lie the planes l·W + w·T − l·w and u·W + w'·T − u·w' (McCormick), w and w' being the
-    least and the most that machines cost there; at both ends of the window the higher of them is W·T itself.
+    Boot adds βWT to R. The planes l·W + w·T − l·w and u·W + w'·T − u·w' lie under W·T (McCormick); w and w' are the
+    lowest and the highest price of the machines in the window. At both ends the higher plane equals W·T.
     """
 
     per_gbit: float
@@ -157,7 +156,7 @@ class Subproblem:
     ceiling_usd_per_gbit: float | None = None
     """R ≤ ceiling · T."""
     boot: BootWindow | None = None
-    """Boot time, if ``machine_factor`` does not stand for it: R is then counted as low as it may be in the window."""
+    """Boot time, if not part of ``machine_factor``: R is then the lowest that is possible in the window."""
 
     def boot_usd_per_s(self, machines_usd_per_s: float, rate_gbps: float) -> float:
         """Return the minimum that boot adds to R."""
@@ -172,7 +171,7 @@ class RelaxedTrees:
     """The answer of a relaxation in which machines may be fractions."""
 
     bound: float
-    """No plan is better: USD/s less than which none costs, or Gbit/s more than which none moves."""
+    """Bound: no plan costs less [USD/s] or moves more [Gbit/s]."""
     feasible: bool
     machines: FloatArray
     """Per option, not whole."""
@@ -180,7 +179,7 @@ class RelaxedTrees:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Formulation:
-    """Everything but goal and bounds on the rate, which each solve sets."""
+    """The model without goal and rate bounds, which each solve sets."""
 
     network: FlowNetwork
     source: int
@@ -221,12 +220,12 @@ class Formulation:
         return tuple(np.flatnonzero(regions == region) for region in np.flatnonzero(counts > 1))
 
     def rows_so_far(self) -> Rows:
-        """All rows that are written down, late ones included."""
+        """Return all rows, including lazily added ones."""
         late = self.shared.rows() if self.shared else None
         return self.rows if late is None else self.rows.joined(late)
 
     def with_machines_only_at(self, machines: IntArray) -> tuple[Formulation, IntArray]:
-        """The model without the links that these machines cannot serve, and the positions of the links kept."""
+        """Return the model without the links that these machines cannot serve, and the positions of the links kept."""
         options = self.network.options
         manned = np.zeros(len(self.network.regions), dtype=bool)
         manned[[options[k].region_index for k in np.flatnonzero(machines)]] = True
@@ -406,7 +405,7 @@ def _share_incoming_connections(writer: RowWriter, network: FlowNetwork, links: 
 
 
 def _limit_machines(writer: RowWriter, network: FlowNetwork) -> None:
-    """Σ_k N_vk ≤ limit_v (4j), a row only where a region has several options; else it is the column's bound."""
+    """Σ_k N_vk ≤ limit_v (4j): a row only for a region with several options; otherwise a column bound."""
     regions = network.region_of_option
     for v in np.flatnonzero(np.bincount(regions, minlength=len(network.regions)) > 1):
         of_region = np.flatnonzero(regions == v)
@@ -421,9 +420,9 @@ def _limit_machines(writer: RowWriter, network: FlowNetwork) -> None:
 
 
 def write_store_row(writer: RowWriter, network: FlowNetwork, flows: IntArray, region: int, verb: str) -> None:
-    """Σ F ≤ Σ_k rate_k N_k over the columns ``flows``, which sum to what a region's object store reads or writes.
+    """Σ F ≤ Σ_k rate_k N_k over the columns ``flows``, whose sum a region's object store reads or writes.
 
-    Nothing is written where the store's limits are not known. ``verb`` is ``read`` or ``write``.
+    Writes nothing if the store's limits are unknown. ``verb`` is ``read`` or ``write``.
     """
     options = np.flatnonzero(network.region_of_option == region)
     rates = np.array(

@@ -1,4 +1,4 @@
-"""The whole frontier: every rate that no cheaper plan reaches, not samples of it.
+"""The complete frontier, not samples of it: every rate that no cheaper plan reaches.
 
 With a set of machines N fixed, the least rate of cost R_N(T) is the value of a linear program in its right-hand side:
 convex and piecewise linear, found exactly from values and duals. With boot time b, R_N(T) + T·b·vm·N/8V is still
@@ -6,11 +6,11 @@ piecewise linear, and the cost of the transfer is 8V times its slope seen from t
 
 1. keep a pool of machine sets, at first those of the cheapest and of the fastest plan;
 2. take the lower envelope of their functions and its efficient part: a few straight pieces in the plane (T, R);
-3. ask for each piece, in one mixed-integer solve, whether *any* machines get below it within its window of rates.
-   If so they join the pool and step 2 is repeated there; if not, the piece is proven.
+3. for each piece, one mixed-integer solve decides whether *any* machines get below it within its window of rates.
+   If so, they join the pool and step 2 is repeated there; if not, the piece is proven.
 
-Between the pieces lie rates that are dominated: a faster plan is as cheap. They are proven in the same way, against the
-straight line through the origin that stands for the faster plan's cost.
+Rates between the pieces are dominated: a faster plan costs no more. They are proven in the same way, against the
+straight line through the origin that represents the faster plan's cost.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ SOLVES_MAX = 400
 COST_TOLERANCE = 1e-7
 """Relative: improvements smaller than this are rounding."""
 END_STEPS_MAX = 8
-"""Attempts to evaluate a function at the very end of its range, each a billionth further inside."""
+"""Attempts to evaluate a function at the end of its range, each a billionth further inside."""
 START_BELOW = 1e-3
-"""Relative; functions are traced from a little below the cheapest plan's rate, so that it is inside them."""
+"""Relative; functions are traced from slightly below the cheapest plan's rate, so that it is inside the range."""
 EDGE = 1e-5
 """Relative width of the sliver behind a jump that is not examined."""
 WINDOW_MIN = 1e-6
 """Relative width below which a window of rates is a point."""
 
 PROVEN_GAP = 1e-6
-"""Relative; a piece that nothing beats by more than this is called proven."""
+"""Relative; a piece is proven if nothing beats it by more than this."""
 BOOT_GAP = 1e-3
 """Relative gap of the first proof if machines are paid while they start, before `PROVEN_GAP` is required."""
 CUTOFF_WORK = WORK_MAX / 2
 """Work limit of one solve (`budget.WorkBudget`)."""
 BOOT_CUTOFF_WORK = WORK_MAX / 5
-"""The same if machines are paid while they start: there are many pieces then, and more work seldom proves them."""
+"""The same if machines are paid while they start: then pieces are many, and more work seldom proves them."""
 BOUND_ROUNDING = 1e-3
 """Share of the required gap by which a solver's bound may miss the value to beat."""
 
@@ -60,9 +60,9 @@ Line = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrontierFormulations:
-    """The models to trace: one, or one per choice of tiers if volume tiers make costs other than linear.
+    """The models to trace: one, or one per choice of tiers if volume tiers make costs nonlinear.
 
-    For every plan the least cost over ``prices`` is its own or more, and that over ``bounds`` its own or less.
+    For every plan, the minimum over ``prices`` is at least its cost, and the minimum over ``bounds`` at most its cost.
     """
 
     prices: tuple[Formulation, ...]
@@ -71,7 +71,7 @@ class FrontierFormulations:
     def bounds_by_boot(self, demand: Demand) -> tuple[tuple[Formulation, Demand], ...]:
         """Return each bound once per time that a plan may wait, with the machines that start within it.
 
-        A machine set is charged the start of its slowest machine, so nothing is charged too much in all of them.
+        A machine set is charged until its slowest machine has started, so no bound overcharges.
         """
         if demand.boot_given:
             return tuple((bound, demand) for bound in self.bounds)
@@ -142,11 +142,11 @@ class Frontier:
         return best
 
     def elbows(self) -> tuple[tuple[float, float], ...]:
-        """(rate, cost) where the way changes: ends of segments where machines or the price of the next Gbit/s do."""
+        """Return (rate, cost) where the machines or the marginal price change."""
         return tuple((s.rate_to_gbps, s.cost_to_usd) for s in self.segments)
 
     def point(self, rate_gbps: float, settings: SolverSettings) -> Point | None:
-        """The plan at a rate of the frontier."""
+        """Return the plan at a rate of the frontier."""
         for segment in self.segments:
             if rate_gbps <= segment.rate_to_gbps * (1 + WINDOW_MIN):
                 rate = min(max(rate_gbps, segment.rate_from_gbps), segment.rate_to_gbps)
@@ -181,7 +181,7 @@ def trace_frontier(
     solves_max: int = SOLVES_MAX,
     known: Sequence[IntArray] = (),
 ) -> Frontier | None:
-    """Trace it; ``None`` if the sink cannot be reached. No use of the machines in ``known`` is above it."""
+    """Return the frontier; ``None`` if the sink is unreachable. Plans with the machines in ``known`` never beat it."""
     tops = [
         _charged(of, demand, top) for of in formulations.prices if (top := fastest(of, demand, settings)) is not None
     ]
@@ -209,14 +209,14 @@ def trace_frontier(
 
 
 def _boot_s(formulation: Formulation, demand: Demand, machines: IntArray) -> float:
-    """Until the slowest of these machines answers."""
+    """Return the seconds until the slowest of these machines answers."""
     options = formulation.network.options
     boots_s = (options[k].offer.machine.boot_s for k in np.flatnonzero(machines))
     return demand.boot_s if demand.boot_given else max(boots_s, default=0.0)
 
 
 def _charged(formulation: Formulation, demand: Demand, point: Point) -> Point:
-    """The point with the start of its own machines, whatever the longest that a plan may wait."""
+    """Return the point charged for the boot of its own machines, not for the longest permitted wait."""
     own = replace(demand, boot_s=_boot_s(formulation, demand, point.solution.machines))
     return Point.of(formulation, own, point.solution, point.gap)
 
@@ -248,7 +248,7 @@ class _Tracer:
         self._relative = COST_TOLERANCE
 
     def add(self, machines: IntArray) -> bool:
-        """Take a machine set into the pool; ``False`` if it is there."""
+        """Add a machine set to the pool; return ``False`` if the pool has it."""
         key = tuple(int(n) for n in machines)
         if key in self._pool:
             return False
@@ -256,7 +256,7 @@ class _Tracer:
         return True
 
     def prove(self, solves_max: int) -> None:
-        """Look for better machines below each piece until none is left unproven."""
+        """Look for better machines below each piece until every piece is proven."""
         self._solves_max = solves_max
         for relative in (BOOT_GAP, PROVEN_GAP) if self.demand.boot_s > 0.0 else (COST_TOLERANCE,):
             self._relative = relative
@@ -292,7 +292,7 @@ class _Tracer:
         return next((gap for gap in gaps if self._is_proven(window, gap)), math.inf)
 
     def _is_proven(self, window: tuple[float, float, Line], gap: float) -> bool:
-        """Proven windows cover it: on each, nothing lies below a line that is nowhere below this one."""
+        """Return whether proven windows cover this one: each has a proven line that is nowhere below this one."""
         low, high, line = window
         slack = 2 * COST_TOLERANCE * high * abs(line[1])
         reached = low
@@ -311,9 +311,9 @@ class _Tracer:
         return any(start <= high and end >= low for start, end in self._given_up)
 
     def _solve_with_cutoff(self, low: float, high: float, line: Line) -> None:
-        """Ask whether any machines get below ``line`` between two rates."""
+        """Search for machines that get below ``line`` between two rates."""
         intercept, slope = line
-        # Cost is R / T: what is below the line by this much is cheaper by no more than the gap anywhere in the window.
+        # Cost is R / T: a point this far below the line saves no more than the gap anywhere in the window.
         tolerance = self._relative * min(intercept + slope * low, intercept + slope * high)
         cutoff = intercept - tolerance
         for formulation, demand in self._bounds:
@@ -331,10 +331,10 @@ class _Tracer:
         self._proven.append((low, high, line, self._relative))
 
     def _narrow(self, low: float, high: float, line: Line, rate: float) -> None:
-        """Known machines seem better at ``rate``: they end at the window's lower edge, or their boot was undercounted.
+        """Handle known machines that seem better at ``rate``: they end at the low edge, or boot is undercounted.
 
-        At an edge the frontier jumps, and what ends there hides what begins behind it: look past it. Otherwise boot was
-        counted as at the lower edge, and halves of the window count it more truly.
+        At an edge the frontier jumps, and the machines that end there hide those that begin behind it: continue there.
+        Otherwise boot was counted as at the lower edge; halving the window makes that bound tighter.
         """
         past = low * (1 + EDGE)
         if self.solves >= self._solves_max:
@@ -351,7 +351,7 @@ class _Tracer:
             self._given_up.append((low, high))
 
     def _targets(self) -> Iterator[tuple[float, float, Line]]:
-        """Windows with the line that nothing may get below: the efficient pieces, and rays over the gaps."""
+        """Yield windows with the line to beat: the efficient pieces, and rays over the gaps."""
         reached = self.low
         for piece in self._efficient():
             if piece.low > reached * (1 + WINDOW_MIN):
@@ -360,7 +360,7 @@ class _Tracer:
             reached = piece.high
 
     def _efficient(self) -> list[_Piece]:
-        """Pieces of the envelope on which cost rises with rate and no faster point is as cheap."""
+        """Return the pieces of the envelope where cost rises with rate and no faster point costs the same or less."""
         kept: list[_Piece] = []
         cheapest_beyond = float("inf")
         for piece in reversed(list(self._envelope())):
@@ -389,7 +389,7 @@ class _Tracer:
                 yield from _lowest(over, low, high)
 
     def _pieces(self, formulation: Formulation, machines: IntArray, key: tuple[int, ...]) -> Iterator[_Piece]:
-        """The machine set's function between ``low`` and the rate that it reaches."""
+        """Yield the machine set's function between ``low`` and its maximum rate."""
         subproblem = Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
         top = solve_flows(formulation, subproblem, machines, self.settings)
         if top is None or top.objective <= self.low:
@@ -400,7 +400,7 @@ class _Tracer:
             yield from self._between(formulation, machines, key, left, right)
 
     def _value(self, formulation: Formulation, machines: IntArray, rate: float) -> _Tangent | None:
-        """A machine set's function and its slope at one rate; at its end, as near to it as the solver gets."""
+        """Return a machine set's function and slope at one rate; at the end of its range, as near as possible."""
         for _ in range(END_STEPS_MAX):
             solution = solve_flows(formulation, Subproblem(rate, rate), machines, self.settings)
             if solution is not None and solution.duals is not None:

@@ -1,7 +1,7 @@
 """From a plan by region to a plan by gateway: the type that `transfer` compiles into programs.
 
-Each machine runs one gateway. Every route of the overlay is cut so that all gateways of a region carry the same part of
-it: a gateway's load is then the region's divided by its machines, in flows, links and connections alike.
+Each machine runs one gateway. Every route of the overlay is cut so that all gateways of a region carry the same share
+of it: a gateway's load is the region's load divided by its machines, in flows, links and connections.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tradewind.planner.routes import region_name
 __all__ = ["assign_gateways"]
 
 CUT_SLACK = 1e-9
-"""Shares of routes closer together than this are one cut."""
+"""Route boundaries closer together than this share are one cut."""
 
 
 def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local") -> Plan:
-    """Gateways, hops and routes with shares for an overlay.
+    """Return gateways, hops and routes with shares for an overlay.
 
     Args:
         overlay: the planner's answer.

@@ -5,17 +5,16 @@ With T the rate, R the rate of cost [USD/s] and boot time b, a transfer of V GB 
     C = R · 8V/T + b · Σ N vm + requests.
 
 - *exactly a rate*: T is a constant, so C is linear: one solve (the paper's reformulation).
-- *at least a rate, cheapest*: minimise R/T by Dinkelbach's method: min R − λT, then λ ← R/T, until nothing is gained.
+- *at least a rate, cheapest*: minimise R/T by Dinkelbach's method: min R − λT, then λ ← R/T, until R/T stops falling.
 - *a cost ceiling*: R · 8V/T ≤ budget ⇔ R ≤ (budget / 8V) · T, linear; maximise T: one solve.
-- *boot time* adds b·W·T to R·8V, W = vm·N being the price of all machines, and that is not linear.
+- *boot time* adds b·W·T to R·8V, where W = vm·N is the price of all machines. That is not linear.
 
 With one destination, boot time is handled in windows of rates [l, u] in which machines cost w to w'. Two planes lie
-under W·T there (`formulation.BootWindow`), and with them in its place one solve shows whether anything in the
-window beats the incumbent. If not, the window is proven. If so, the machines found are used as well as they can be,
-at their true cost, and the window is cut in two where they were found: at its ends the planes are W·T itself. With
-several destinations boot time is counted as at the lower end of a window, every solution is evaluated at its true
-cost, and windows are halved until bound and incumbent meet. Work that runs out before the proof is complete leaves
-a gap.
+under W·T there (`formulation.BootWindow`). With these planes, one solve shows whether anything in the window beats the
+incumbent. If not, the window is proven. If so, the machines found are evaluated at their best use and true cost, and
+the window is cut in two at their rate: at the ends of a window the planes equal W·T. With several destinations, boot
+time is counted as at the lower end of a window, every solution is evaluated at its true cost, and windows are halved
+until bound and incumbent meet. If the work limit is reached before the proof is complete, the answer has a gap.
 """
 
 from __future__ import annotations
@@ -77,12 +76,12 @@ class Demand:
     boot_s: float = 0.0
     requests_usd: float = 0.0
     objects: ObjectSet | None = None
-    """The objects for which requests are counted."""
+    """The objects whose requests are charged."""
     boot_given: bool = False
-    """True if all machines take ``boot_s`` to start; otherwise ``boot_s`` is the longest wait that a plan may have."""
+    """True if all machines take ``boot_s`` to start; otherwise ``boot_s`` is the longest permitted wait of a plan."""
 
     def boot_of(self, machines: Iterable[RegionMachines]) -> float:
-        """Seconds until the slowest of these machines answers."""
+        """Return the seconds until the slowest of these machines answers."""
         return self.boot_s if self.boot_given else max((m.offer.machine.boot_s for m in machines), default=0.0)
 
     @property
@@ -96,13 +95,13 @@ class Demand:
         return None if self.objects is None else self.objects.count
 
     def machine_factor(self, rate_gbps: float) -> float:
-        """Weight of machine prices in R that pays boot time too, at one rate."""
+        """Return the weight of machine prices in R that also pays for boot time at one rate."""
         return 1.0 + rate_gbps * self.boot_s / self.gbit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """An answer with its true rate and cost, and its maximum gap to the best."""
+    """An answer with its true rate and cost, and its maximum gap to the optimum."""
 
     solution: Solution
     rate_gbps: float
@@ -111,12 +110,12 @@ class Point:
 
     @property
     def proven(self) -> bool:
-        """True if nothing better exists: the search says so, and so does the gap."""
+        """True if the answer is proven optimal: complete search and closed gap."""
         return self.solution.optimal and self.gap <= PROVEN_GAP
 
     @classmethod
     def of(cls, formulation: Formulation, demand: Demand, solution: Solution, gap: float = 0.0) -> Point:
-        """Evaluate an answer as it truly is."""
+        """Evaluate an answer at its true rate and cost."""
         rate = float(solution.flow_gbps[formulation.out_of_source].sum())
         machines_usd_per_s = float(formulation.machine_usd_per_s @ solution.machines)
         egress_usd_per_s = float(formulation.egress_usd_per_s @ solution.flow_gbps)
@@ -163,20 +162,20 @@ def fastest_for_machines(
 
 
 BOOT_GAP = 5e-7
-"""Relative; what is better by less is not looked for."""
+"""Relative; smaller improvements are not searched for."""
 CUT_MIN = 1e-3
-"""Relative distance from both ends of a window at which it is cut."""
+"""Minimum relative distance between a cut and both ends of its window."""
 RATE_TRIES = 7
-"""Rates tried for a first answer under a ceiling, each halving what is left."""
+"""Rates tried for a first answer under a ceiling; each halves the remaining interval."""
 RATE_TRY_RELAXATIONS_MAX = 12
 WIDE = 1.5
-"""Ratio of the ends of a window from which it is cut before anything is asked: boot is counted too low in it."""
+"""Ratio of a window's ends above which it is cut before any solve: boot would be counted too low in it."""
 RELAXATIONS_MAX = 60
-"""Of one window: what has not been decided by then is easier in two parts of it."""
+"""Share for one window: if it is undecided by then, two halves of it are easier."""
 WINDOW_MIN = 1e-9
 """Relative width of a window that is not cut any further."""
 POLISH_ROUNDS_MAX = 6
-"""Turns between the best machines for a rate and the best rate for machines, from a first answer."""
+"""Alternations between the best machines for a rate and the best rate for machines, from a first answer."""
 
 
 def cheapest_with_boot(
@@ -266,7 +265,7 @@ def fastest_within_with_boot(
 
 
 class RelaxationBounds:
-    """What no plan goes below, from relaxations and from the ends of the transfer."""
+    """Lower and upper bounds for all plans, from relaxations and from the ends of the transfer."""
 
     def __init__(self, formulation: Formulation, demand: Demand, settings: SolverSettings) -> None:
         self._formulation = formulation
@@ -276,24 +275,24 @@ class RelaxationBounds:
         fastest = least_relaxed(formulation, Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True), settings)
         self.rate_max = (fastest or 0.0) * (1 + BOOT_GAP)
         """No plan is faster [Gbit/s]."""
-        # No machines are paid, and what carries anything carries this: no link is slower.
+        # With machines free of charge, every flow carries at least this much: no plan needs a slower link.
         free = least_relaxed(formulation, Subproblem(GBPS_MIN, GBPS_MIN, machine_factor=0.0), settings)
         self.egress_usd = max(0.0, (free or 0.0) * (1 - BOOT_GAP)) / GBPS_MIN * demand.gbit
         """No plan pays less for egress."""
 
     def rate_min(self, cost_usd: float) -> float:
-        """No plan that costs at most this is slower: C ≥ egress + W · (8V/T + b)."""
+        """Return the minimum rate of plans that cost at most this: C ≥ egress + W · (8V/T + b)."""
         machines = self._allocator.endpoints_usd_per_s(GBPS_MIN)
         left_usd = cost_usd - self._demand.requests_usd - self.egress_usd - machines * self._demand.boot_s
         return self._demand.gbit * machines / left_usd if left_usd > 0.0 else GBPS_MIN
 
     def cost_usd(self, machines_usd_per_s: float, rate_gbps: float) -> float:
-        """No plan with machines at this price or more, and no faster, costs less."""
+        """Return a lower bound on the cost of plans with machines at this price or more, no faster than this rate."""
         time_s = self._demand.boot_s + self._demand.gbit / rate_gbps
         return self._demand.requests_usd + self.egress_usd + machines_usd_per_s * time_s
 
     def relaxed_usd(self, rate_gbps: float) -> float:
-        """No plan that is at least as fast costs less: with fractions of machines, R is convex and zero at zero."""
+        """Return a lower bound on the cost of plans at least this fast: relaxed R is convex, and zero at zero."""
         subproblem = Subproblem(rate_gbps, rate_gbps, machine_factor=self._demand.machine_factor(rate_gbps))
         relaxed = least_relaxed(self._formulation, subproblem, self._settings)
         return (
@@ -303,7 +302,7 @@ class RelaxationBounds:
         )
 
     def window(self, low: float, high: float, cost_usd: float) -> BootWindow | None:
-        """Least and most that machines cost in a window of rates; ``None`` if none is within ``cost_usd``."""
+        """Return the price range of machines in a window of rates; ``None`` if no plan costs at most ``cost_usd``."""
         relaxed = least_relaxed(self._formulation, Subproblem(low, low, machines_only=True), self._settings)
         if relaxed is None:
             return None
@@ -314,7 +313,7 @@ class RelaxationBounds:
 
 
 def all_machines(formulation: Formulation) -> IntArray | None:
-    """All machines of the type that carries most, per region; ``None`` where none does in all respects."""
+    """Return every machine of the strongest type per region; ``None`` if none is strongest in all respects."""
     return MachineAllocator(formulation).strongest()
 
 
@@ -388,12 +387,12 @@ def _with_gap(point: Point, gap: float) -> Point:
 
 
 RATE_SMALL_GBPS = 1e-2
-"""Lower than any requested rate."""
+"""Below any requested rate."""
 RATE_SLACK = 1e-9
 """Relative; lets a second solve reach the rate of a first one in spite of rounding."""
 SOONEST_TIE_S = 2.0
 SOONEST_TIE = 0.02
-"""A plan that ends later by two seconds, or by this share of the whole time, counts as equally early."""
+"""A plan that ends up to two seconds later, or this share of the whole time, counts as equally early."""
 MULTICAST_BOOT_GAP = 1e-3
 """Relative gap at which, with several destinations, the windows of boot time stop being halved."""
 MULTICAST_WINDOW_GAP = MULTICAST_BOOT_GAP / 2
@@ -414,14 +413,14 @@ def cheapest_exactly(
 def fastest(
     formulation: Formulation, demand: Demand, settings: SolverSettings, *, cheapest_too: bool = True
 ) -> Point | None:
-    """The highest rate there is, and the cheapest way to it; ``None`` if the sink cannot be reached."""
+    """Return the cheapest plan at the highest possible rate; ``None`` if the sink is unreachable."""
     settings = settings.with_new_budget()
     everything = Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
     machines = None if _too_wide(formulation) else all_machines(formulation)
     if machines is None:
         top = solve_machines(formulation, everything, settings)
     else:
-        # No machine slows a plan down: all that are allowed give the highest rate, and that is a linear program.
+        # Additional machines never slow a plan: all allowed machines give the highest rate, by a linear program.
         top = solve_flows(formulation, everything, machines, settings)
     if top is None or top.objective <= 0.0:
         return None
@@ -434,7 +433,7 @@ def fastest(
 
 
 def soonest(formulation: Formulation, demand: Demand, settings: SolverSettings) -> Point | None:
-    """The cheapest of those that are done as soon as can be, or so little later that it is not worth paying for."""
+    """Return the cheapest of the plans that end earliest, or too little later to pay for the difference."""
     top = fastest(formulation, demand, settings, cheapest_too=False)
     if top is None:
         return None
@@ -452,7 +451,7 @@ def soonest(formulation: Formulation, demand: Demand, settings: SolverSettings) 
 
 
 def _too_wide(formulation: Formulation) -> bool:
-    """Return whether flows for machines everywhere take as long as choosing regions first, or longer."""
+    """Return whether a solve with machines in every region takes at least as long as choosing regions first."""
     return formulation.shared is not None and formulation.link_count > WHOLE_COLUMNS_MAX
 
 
@@ -483,7 +482,7 @@ def cheapest(
         except SolverLimitReached:
             if best is None:
                 raise
-            bound = min(bound, lower_bound)  # what may be there is part of the gap
+            bound = min(bound, lower_bound)  # a plan that was not found there is part of the gap
             continue
         if ratio is None:
             continue
@@ -533,14 +532,14 @@ def fastest_within(
             relaxed = solve_machines(formulation, subproblem, rough, start=start)
         except SolverLimitReached:
             if best is not None:
-                highest = max(highest, high)  # what may be there is part of the gap
+                highest = max(highest, high)  # a plan that was not found there is part of the gap
                 continue
             if formulation.shared is None:
                 raise
             best = cheapest(formulation, demand, settings)
             if best is None or best.cost_usd > ceiling_usd:
                 raise
-            # Looked at again with a plan to begin with, under what no plan passes.
+            # Solve again from a known plan, below the rate that no plan exceeds.
             windows.append((low, min(high, formulation.shared.relax(subproblem, settings.budget).bound)))
             continue
         if relaxed is None or relaxed.objective <= 0.0:
@@ -566,7 +565,7 @@ def fastest_within(
 def _least_ratio(
     formulation: Formulation, demand: Demand, settings: SolverSettings, low: float, high: float
 ) -> tuple[Solution, float] | None:
-    """Dinkelbach: the least R/T in a window of rates, boot time counted as at its lower end; and a bound.
+    """Minimise R/T in a window of rates by Dinkelbach, with boot time as at its lower end; return also a bound.
 
     ``None`` if there is no plan.
     """
@@ -593,7 +592,7 @@ def _least_ratio(
 
 
 def _relaxed_ratio(formulation: Formulation, low: float, factor: float, settings: SolverSettings) -> float:
-    """A bound on R/T from `low` on, where there is a relaxation: its R is convex and zero at zero, so R/T rises."""
+    """Return a lower bound on R/T from `low` on, if relaxed: R is convex and zero at zero, so R/T rises."""
     if formulation.shared is None:
         return 0.0
     rate = max(low, RATE_SMALL_GBPS)

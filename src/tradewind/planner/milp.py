@@ -1,10 +1,10 @@
-"""HiGHS's branch and bound of one MILP, ended when its work or its CPU time is spent.
+"""HiGHS's branch and bound of one MILP, with limits on work and CPU time.
 
-HiGHS does not check its limits everywhere: between two nodes, and within one, it can calculate on without looking.
-A model with `CHILD_COLUMNS_MIN` columns or more is therefore solved by a child process, which the kernel ends
-when its CPU time is spent. The child reports each better point and bound, so the best is known when it is ended. It
-is kept for the next model. It dies with its parent, however that ends: the kernel signals it when the other end of
-its life line closes.
+HiGHS does not check its limits everywhere: it can run on for long between two nodes, or within one. Therefore a child
+process solves models with `CHILD_COLUMNS_MIN` columns or more, and the kernel kills it when its CPU time is used up.
+The child reports each better point and bound, so that the best is known when it is killed. It is kept for the next
+model. It dies with its parent, however the parent ends: the kernel signals it when the other end of its life line
+closes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class MilpStatus(enum.Enum):
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
     STOPPED = "stopped"
-    """Its work or time was spent."""
+    """Its limit on work or time was reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def solve_milp(
             checks += 1
             if float(out.mip_dual_bound) > best.bound:
                 best = MilpProgress(float(out.mip_dual_bound), best.objective, best.values)
-            spent = checks_work(checks, limits.columns) >= limits.work  # iterations are known only afterwards
+            spent = checks_work(checks, limits.columns) >= limits.work  # HiGHS reports iterations only at the end
             if spent or time.process_time() - began >= limits.cpu_s:
                 solution.user_interrupt = True
         if report is not None and best is not before:
@@ -151,7 +151,7 @@ def solve_milp(
 
 
 STARTS_MAX = 2
-"""A child that ends for another reason than its CPU time (memory, a signal from outside) is replaced once."""
+"""A child that ends for any other reason than its CPU time (memory, a signal from outside) is replaced once."""
 PROGRAM = "import sys; sys.path[:] = sys.argv[3:]; from tradewind.planner import milp; milp.serve_child(*sys.argv[1:3])"
 
 
@@ -172,7 +172,7 @@ class _Child:
             )
 
     def wait(self) -> int:
-        """Wait for its own end, and return its exit code: negative if a signal ended it."""
+        """Wait until the child ends, and return its exit code: negative if a signal ended it."""
         return self._process.wait()
 
     def end(self) -> None:
@@ -184,16 +184,16 @@ class _Child:
 
 
 _free: list[_Child] = []
-"""Children that wait for a model."""
+"""Idle children, waiting for a model."""
 
 
 def solve_in_child(model: MilpModel, start: FloatArray | None, limits: MilpLimits) -> MilpResult:
-    """Do the same as `mixed.solve_milp` in a child process; if it is ended, return the best point and bound so far."""
+    """Run `solve_milp` in a child process; if the child is killed, return its best point and bound so far."""
     best = MilpProgress()
     for _ in range(STARTS_MAX):
         try:
             child = _free.pop() if _free else _Child()
-        except OSError:  # No process available: use what is known without the search.
+        except OSError:  # No process available: use the result without the search.
             continue
         try:
             child.line.send((model, start, limits))
@@ -227,8 +227,8 @@ os.register_at_fork(after_in_child=_free.clear)
 
 
 def serve_child(line_fd: str, life_fd: str) -> None:
-    """Solve what comes through the line, until it closes. The child's whole life."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends the child
+    """Solve the models that arrive on the line, until it closes. The main loop of a child."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C, and ends the child
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _die_when_closed(int(life_fd))
     with Connection(int(line_fd)) as line, suppress(EOFError, OSError):
@@ -245,7 +245,7 @@ def _die_when_closed(fd: int) -> None:
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
     watch = select.poll()
     watch.register(fd, 0)
-    if watch.poll(0):  # it closed before
+    if watch.poll(0):  # the pipe closed before
         sys.exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Plans for several destinations: the front door, the plan out of an answer, and what the same costs otherwise."""
+"""Plans for several destinations: entry points, the plan from an answer, and the alternatives it is compared with."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
 __all__ = ["MulticastAlternative", "compare_multicast", "prepare_multicast", "solve_multicast", "trace_multicast"]
 
 SETTINGS = SolverSettings(time_limit_s=20.0, windows_max=6, work_max=12 * WORK_MAX)
-"""A question takes longer here, some 40 CPU-s at most; what has been found by then is shown with its gap."""
+"""A question takes up to 40 CPU-s here; the best answer by then is shown with its gap."""
 SAMPLES = 4
-"""Plans between the cheapest and the fastest with which a large frontier begins."""
+"""Number of plans between the cheapest and the fastest whose machines start a large frontier."""
 RIVAL_SOLVE_S = 3.0
-"""Of one solve for a plan to a single destination, which is only compared with."""
+"""Limit of one solve for a plan to a single destination, which is only a comparison."""
 RIVAL_WORK = 1 / 12
-"""Share of the work of a plan for each plan that it is only compared with: that of one destination."""
+"""Share of a plan's work for each plan that is only a comparison: that of one destination."""
 SEPARATE_WORK = 1 / 4
-"""The same for all plans to single destinations together, however many they are."""
+"""The same for all plans to single destinations together."""
 RIVAL_GAP_SAID = 5e-3
-"""A plan that is only compared with and may be dearer than need be by more than this says so."""
+"""A comparison states its gap if it may cost more than this above the best."""
 
 
 def prepare_multicast(
@@ -63,7 +63,7 @@ def prepare_multicast(
     settings: SolverSettings | None = None,
     objects: int | None = None,
 ) -> Transfer:
-    """Set a transfer to several destinations up; arguments as in `plan.prepare`.
+    """Prepare a transfer to several destinations; arguments as in `plan.prepare`.
 
     Raises:
         UsageError: unknown region, a destination named twice, or too many.
@@ -87,7 +87,7 @@ def prepare_multicast(
 
 
 def solve_multicast(transfer: Transfer, goal: Goal) -> MulticastOverlay:
-    """The plan for one goal, checked. ``transfer`` comes from `prepare_multicast`.
+    """Return the plan for one goal, checked. ``transfer`` comes from `prepare_multicast`.
 
     Raises:
         InfeasibleGoal: no plan meets the goal.
@@ -99,10 +99,10 @@ def solve_multicast(transfer: Transfer, goal: Goal) -> MulticastOverlay:
 def trace_multicast(
     transfer: Transfer, *, solves_max: int = SOLVES_MAX, known: Sequence[MulticastOverlay] = ()
 ) -> Frontier:
-    """The frontier between cost and rate, as `plan.trace_transfer` has it.
+    """Return the frontier between cost and rate, as `plan.trace_transfer` does.
 
-    Beyond the size at which pieces are proven it begins with the machines of some plans along the way: what a proof
-    would find one by one, these have at once.
+    If the model is too large to prove pieces, the frontier starts with the machines of some plans between cheapest and
+    fastest: a proof would find these machines one by one.
 
     Raises:
         InfeasibleGoal: a destination cannot be reached.
@@ -110,7 +110,7 @@ def trace_multicast(
     samples: list[MulticastOverlay] = []
     if transfer.formulation.link_count > WHOLE_COLUMNS_MAX:
         low, high = (solve_multicast(transfer, goal).cost.total_usd for goal in (Cheapest(), Fastest()))
-        # Squares: what money buys changes most near the cheapest plan.
+        # Squares: additional money has the largest effect near the cheapest plan.
         parts = [(number / (SAMPLES + 1)) ** 2 for number in range(1, SAMPLES + 1)]
         for part in parts:
             with suppress(SolverLimitReached):
@@ -127,7 +127,7 @@ def _checked(transfer: Transfer, goal: Goal, point: Point) -> MulticastOverlay:
 
 
 def _build_overlay(transfer: Transfer, goal: Goal, point: Point) -> MulticastOverlay:
-    """Write an answer as trees; all figures are those of the trees."""
+    """Write an answer as trees; all figures are calculated from the trees."""
     formulation, demand = transfer.formulation, transfer.demand
     name = formulation.network.regions
     trees = point.solution.trees
@@ -159,7 +159,7 @@ def _build_overlay(transfer: Transfer, goal: Goal, point: Point) -> MulticastOve
 
 
 def _outwards(tree: Tree, source: int) -> list[Edge]:
-    """The hops in an order in which each region is reached before it is left."""
+    """Return the hops in an order that reaches each region before leaving it."""
     out: dict[int, list[int]] = defaultdict(list)
     for u, v in sorted(tree):
         out[u].append(v)
@@ -173,16 +173,16 @@ def _outwards(tree: Tree, source: int) -> list[Edge]:
 
 @dataclass(frozen=True)
 class MulticastAlternative:
-    """One way to serve all destinations, for the comparison."""
+    """One alternative for serving all destinations, for the comparison."""
 
     name: str
     throughput_gbps: float
-    """What each destination receives."""
+    """Rate at which each destination receives."""
     average_gbps: float
-    """The same over the time until the last destination has everything, machines' start left out: less than
-    ``throughput_gbps`` where plans are carried out one after another."""
+    """Average rate until the last destination has everything, without the start of machines. It is below
+    ``throughput_gbps`` if plans run one after another."""
     time_s: float
-    """Until the last destination has everything."""
+    """Time until the last destination has everything."""
     cost_usd: float
     machines: int
     source_machines: int
@@ -190,7 +190,7 @@ class MulticastAlternative:
 
 
 def compare_multicast(transfer: Transfer, plan: MulticastOverlay) -> list[MulticastAlternative]:
-    """The plan beside direct copies to each destination and beside one plan per destination, at the plan's rate."""
+    """Return the plan, direct copies to each destination, and one plan per destination, all at the plan's rate."""
     lines = [_line("one plan, shared links", plan)]
     straight = _direct_copies(transfer, plan)
     if straight is not None:
@@ -211,7 +211,7 @@ def _line(name: str, plan: MulticastOverlay) -> MulticastAlternative:
 
 
 def _direct_copies(transfer: Transfer, plan: MulticastOverlay) -> MulticastOverlay | None:
-    """Every destination over its own link from the source, all at once; as fast as the plan, or as fast as it goes."""
+    """Plan all direct links from the source at once, at the plan's rate or the highest possible one below it."""
     network, formulation = transfer.network, transfer.formulation
     links = np.flatnonzero((network.tail == formulation.source) & np.isin(network.head, formulation.sinks))
     star = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
@@ -232,7 +232,7 @@ def _rival_settings(transfer: Transfer, share: float = RIVAL_WORK) -> SolverSett
 
 
 def _separate_plans(transfer: Transfer, plan: MulticastOverlay) -> MulticastAlternative | None:
-    """The cheapest plan per destination, each as fast as the shared one, and each with all the machines allowed."""
+    """Return the cheapest plan per destination, each at the shared plan's rate, and each with all allowed machines."""
     goal = MinThroughput(plan.throughput_gbps * (1 - 1e-9))
     settings = _rival_settings(transfer, min(RIVAL_WORK, SEPARATE_WORK / len(plan.destinations)))
     plans = []

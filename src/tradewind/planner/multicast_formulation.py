@@ -1,14 +1,14 @@
 """The MILP of one source and several destinations.
 
-Columns: y_uv [Gbit/s], what crosses a link, paid once however many destinations it serves; then x_uv^d, what of it
-serves destination d; then N_vk. Per destination x^d is a flow of the rate T, and y ≥ x^d. Relays and destinations
-duplicate, so y need not be conserved. All that bounds machines bounds y.
+Columns: y_uv [Gbit/s], the traffic of a link, paid once for all destinations that it serves; then x_uv^d, the part of
+it that serves destination d; then N_vk. Per destination x^d is a flow of the rate T, and y ≥ x^d. Relays and
+destinations duplicate, so y need not be conserved. Machine limits apply to y.
 
-This alone is a relaxation: y has to be a packing of distribution trees (`steiner.py`). By linear programming duality it
-is one if and only if Σ w y ≥ T for all weights w under which every tree weighs at least one. With machines fixed the
-best trees are found column by column (`tree_columns.py`), and their duals are such weights: where the model
-promised more for these machines than trees carry, its flows violate that row. `Trees` adds such rows until model
-and trees agree: the answer is then exact, and before that the model is a bound.
+This alone is a relaxation: y has to be a packing of distribution trees (`steiner.py`). By linear programming duality
+it is one if and only if Σ w y ≥ T for all weights w under which every tree weighs at least one. For fixed machines
+the best trees are found by column generation (`tree_columns.py`), and their duals are such weights: if the model
+promises more for these machines than trees carry, its flows violate that row. `Trees` adds such rows until model
+and trees agree. The answer is then exact; until then the model is a bound.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tradewind.planner.tree_columns import TreeColumns
 __all__ = ["Trees", "build_multicast_formulation", "flow_columns", "shared_links"]
 
 SPARE_MACHINES = (1e-3, 1e-5, 1e-7, 1e-9)
-"""Fractions of a machine that each region may have in addition, tried in turn, when weights for a row are sought."""
+"""Fractions of a machine that each region may have in addition, tried in turn, when searching weights for a row."""
 VIOLATED = 1e-7
 """Relative; flows that violate a row by less are rounding of the solver."""
 
 
 class Trees:
-    """Known trees of one model: rows Σ w y − T ≥ 0 that answers violated, and columns of a bound."""
+    """Known trees of one model: violated rows Σ w y − T ≥ 0, and columns of a bound."""
 
     def __init__(self, network: FlowNetwork, links: IntArray, source: int, sinks: tuple[int, ...]) -> None:
         self._rows: Rows | None = None
@@ -60,13 +60,13 @@ class Trees:
         return trees
 
     def relax(self, subproblem: Subproblem, budget: WorkBudget) -> RelaxedTrees:
-        """A bound, and where the machines of the relaxation are."""
+        """Return a bound, and the machines of the relaxation."""
         return self._columns.relax(subproblem, budget)
 
     def flows(
         self, formulation: Formulation, subproblem: Subproblem, machines: IntArray, budget: WorkBudget
     ) -> TreeFlows | None:
-        """The best trees for these machines; ``None`` if there are none. Raises SolverLimitReached."""
+        """Return the best trees for these machines; ``None`` if none exist. Raises SolverLimitReached."""
         closed = formulation.flow_max[: len(shared_links(formulation))] <= 0.0
         found = self._columns.flows(subproblem, machines, closed, budget)
         if found is None:
@@ -77,7 +77,7 @@ class Trees:
         return TreeFlows(found.trees, columns, found.bound, found.complete, np.array([*duals, *tail]))
 
     def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
-        """The model of these regions alone, and which flow columns of the whole one are its own."""
+        """Return the model of these regions alone, and which flow columns of the whole model it keeps."""
         if regions not in self._within:
             network, every = formulation.network, shared_links(formulation)
             inside = np.isin(network.tail[every], list(regions)) & np.isin(network.head[every], list(regions))
@@ -107,7 +107,7 @@ class Trees:
         return small, columns
 
     def rows(self) -> Rows | None:
-        """Those found so far."""
+        """Return the rows found so far."""
         return self._rows
 
     def add_violated(
@@ -118,7 +118,7 @@ class Trees:
         flow_gbps: FloatArray,
         budget: WorkBudget,
     ) -> bool:
-        """Keep the row that the best trees for these machines prove and these flows violate."""
+        """Add the row that these flows violate, proven by the best trees for these machines."""
         rate = float(flow_gbps[formulation.out_of_source].sum())
         shared_gbps = flow_gbps[: len(shared_links(formulation))]
         for spare in SPARE_MACHINES:
@@ -146,12 +146,12 @@ def _tree_row(formulation: Formulation, weights: FloatArray) -> Rows:
 
 
 def shared_links(formulation: Formulation) -> IntArray:
-    """Positions in the network of the columns y, which are the first."""
+    """Return the positions in the network of the columns y, which come first."""
     return formulation.links[: len(formulation.links) // (1 + len(formulation.sinks))]
 
 
 def flow_columns(formulation: Formulation, trees: Sequence[tuple[Tree, float]]) -> FloatArray:
-    """Return what trees put on each column: shared, and per destination along its path."""
+    """Return the flow of trees on each column: shared, and per destination along its path."""
     network, links = formulation.network, shared_links(formulation)
     column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(links)}
     flow = np.zeros(formulation.link_count)
@@ -213,7 +213,7 @@ def build_multicast_formulation(
 def _conserve_flow_to(
     writer: RowWriter, network: FlowNetwork, links: IntArray, source: int, sink: int, first: int
 ) -> None:
-    """Σ_u x_uv^d − Σ_w x_vw^d = 0 for every v but source and d; what d sends on is zero by its bound."""
+    """Σ_u x_uv^d − Σ_w x_vw^d = 0 for every v except source and d; the outflow of d is zero by its bound."""
     relays = [v for v in range(len(network.regions)) if v not in (source, sink)]
     position = np.full(len(network.regions), -1)
     position[relays] = np.arange(len(relays))

@@ -25,7 +25,7 @@ IntArray = NDArray[np.int64]
 
 
 GBPS_MIN = 1e-3
-"""Links below 1 Mbit/s are left out: they carry nothing worth a machine and only worsen the numbers' scaling."""
+"""Minimum rate of a link. Slower ones are not worth a machine and worsen the model's numerical scaling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +35,20 @@ class PlanningLimits:
     machines_per_region: int = 8
     """Upper limit in every region; quotas of the catalog lower it."""
     per_region: Mapping[Region, int] = field(default_factory=dict)
-    """Limits of single regions, below or above the general one."""
+    """Limits of single regions; they replace the general one."""
     connections_per_machine: int = 64
     spot: bool = False
     """True if machines may be spot machines, which their provider can reclaim."""
     machine_types: Collection[str] | None = None
     """Names of the machine types that may be used; ``None`` for all."""
     store_limits: bool = True
-    """True if the object stores' rates per machine limit source and destination, if they are known."""
+    """True if the known rates of object stores per machine limit source and destination."""
     compression_ratio: float = 1.0
     """Bytes on the wire per byte of data, at most 1."""
     monthly_egress_used_gb: float = 0.0
-    """Egress of each billing count this month: its tiers continue from there."""
+    """Egress of each billing count this month; its tiers continue from there."""
     egress_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
-    """Volume that the same transfer has already sent between regions; it counts in the billing counts too."""
+    """Volume that this transfer has already sent between regions; it counts towards the tiers too."""
     machines_setting: str = "--max-vms"
     """Name of the setting for `machines_per_region`, for hints."""
 
@@ -83,7 +83,7 @@ class FlowNetwork:
     """Maximum machines per region."""
     connections_per_machine: int
     boot_s: float
-    """Time until the slowest offered machine type answers: no plan waits longer."""
+    """Longest start time of the offered machine types: no plan waits longer."""
     counts: tuple[TierCount, ...] = ()
     """Billing counts of the links whose price has tiers."""
     held_by_quota: frozenset[int] = frozenset()
@@ -96,20 +96,20 @@ class FlowNetwork:
 
     @property
     def boot_times_s(self) -> tuple[float, ...]:
-        """Every time that a machine type on offer takes to start, the shortest first."""
+        """Return all start times of the offered machine types, shortest first."""
         return tuple(sorted({option.offer.machine.boot_s for option in self.options}))
 
     def boots_at(self, region: int) -> tuple[float, ...]:
-        """The same of one region."""
+        """Return the same for one region."""
         return tuple(sorted(o.offer.machine.boot_s for o in self.options if o.region_index == region))
 
     def with_boot_within(self, boot_s: float) -> FlowNetwork:
-        """This network with the machine types alone that start within ``boot_s``; links are numbered as here."""
+        """Return this network with only the machine types that start within ``boot_s``; link numbers stay the same."""
         options = tuple(o for o in self.options if o.offer.machine.boot_s <= boot_s)
         return replace(self, options=options, boot_s=boot_s)
 
     def link_between(self, src: int, dst: int) -> int | None:
-        """Position of the link between two regions, if there is one."""
+        """Return the position of the link between two regions, if it exists."""
         found = np.flatnonzero((self.tail == src) & (self.head == dst))
         return int(found[0]) if found.size else None
 
@@ -120,11 +120,11 @@ def build_network(
     *,
     regions: Collection[Region] | None = None,
 ) -> FlowNetwork:
-    """Cut a network out of ``catalog``: the regions with a grid, a price and a machine.
+    """Build a network from ``catalog``: the regions with a grid, a price and a machine.
 
     Args:
-        catalog: what is known.
-        limits: what is allowed.
+        catalog: source of all figures.
+        limits: the user's and the account's limits.
         regions: restricts the overlay to these; ``None`` for all of the grid.
     """
     names = catalog.grid.regions() if regions is None else tuple(sorted(regions))
@@ -179,7 +179,7 @@ def build_network(
 
 
 def _offers(catalog: Catalog, region: Region, limits: PlanningLimits) -> list[MachineOffer]:
-    """Return the offers, without those that another offer beats in every respect: no plan gets worse without them."""
+    """Return the offers, without those that another offer beats in every respect: they never improve a plan."""
     allowed = [
         offer
         for offer in catalog.machine_offers(region)
@@ -194,7 +194,7 @@ def _offers(catalog: Catalog, region: Region, limits: PlanningLimits) -> list[Ma
 
 
 def _beats(other: MachineOffer, offer: MachineOffer, first: bool) -> bool:
-    """Return whether ``other`` costs no more, carries no less and starts no later; of equal offers the first stays."""
+    """Return whether ``other`` costs no more, carries no less and starts no later; of equal offers the first wins."""
     theirs = (-other.usd_per_hour, other.machine.egress_gbps, other.machine.ingress_gbps, -other.machine.boot_s)
     ours = (-offer.usd_per_hour, offer.machine.egress_gbps, offer.machine.ingress_gbps, -offer.machine.boot_s)
     return all(a >= b for a, b in zip(theirs, ours, strict=True)) and (theirs != ours or first)
@@ -206,7 +206,7 @@ def _machines_max(catalog: Catalog, region: Region, limits: PlanningLimits) -> i
 
 
 def _allowed(region: Region, limits: PlanningLimits) -> int:
-    """By the user, whatever the account's quota."""
+    """Return the user's limit, independent of the account's quota."""
     return limits.per_region.get(region, limits.machines_per_region)
 
 

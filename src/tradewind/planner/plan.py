@@ -1,6 +1,4 @@
-"""The planner's entry point: a catalog, two regions, a volume and a goal in; one plan, or the reason for having none,
-out.
-"""
+"""The planner's entry point: plans one transfer from a catalog, two regions, a volume and a goal, or says why not."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ __all__ = [
 ]
 
 ROUNDING = 1e-8
-"""Relative; a solver's figure that is closer to a round figure than this is rounded to it."""
+"""Relative; a solver's figure that is closer than this to a round figure is rounded to it."""
 CEILINGS_MAX = 6
 """Maximum attempts, each with a lower ceiling, for a plan whose machines are billed their provider's minimum."""
 CEILING_STEP = 1e-6
@@ -68,18 +66,18 @@ def prepare(
     settings: SolverSettings | None = None,
     objects: int | None = None,
 ) -> Transfer:
-    """Set a transfer up.
+    """Prepare a transfer for planning.
 
     Args:
-        catalog: what is known.
-        source: where the bytes are.
-        destination: where they go.
-        volume_gb: how many, in GB.
-        limits: what is allowed.
-        network: made from the same catalog and limits before, to save making it again.
+        catalog: regions, prices and links.
+        source: region of the source.
+        destination: region of the destination.
+        volume_gb: volume in GB.
+        limits: the user's and the account's limits.
+        network: a network of the same catalog and limits, to avoid building it again.
         boot_s: seconds until machines answer, instead of the catalog's.
         settings: of the solver.
-        objects: how many, which decides the number of requests; ``None``: objects of 16 MiB.
+        objects: number of objects, for the cost of requests; ``None``: objects of 16 MiB.
 
     Raises:
         UsageError: unknown region, or nothing to plan.
@@ -100,7 +98,7 @@ def refuse_ends(
     volume_gb: float,
     limits: PlanningLimits,
 ) -> None:
-    """Raise UsageError for ends between which there is nothing to plan."""
+    """Raise UsageError for an empty volume, an unknown region, or equal ends."""
     if not volume_gb > 0:
         raise UsageError(f"a volume to move must be more than zero, not {volume_gb:g} GB")
     for region in (source, destination):
@@ -122,7 +120,7 @@ def demand_of(
     boot_s: float | None,
     objects: int | None,
 ) -> Demand:
-    """Return the part of a transfer beside flows and machines: volume, boot time and requests."""
+    """Return the demand of a transfer: volume, boot time and requests."""
     volume_bytes = volume_gb * BYTES_PER_GB
     moved = ObjectSet.of_chunk_size(volume_bytes) if objects is None else ObjectSet(objects, volume_bytes)
     requests_usd = _requests_usd(catalog, source, destinations, moved)
@@ -131,7 +129,7 @@ def demand_of(
 
 
 def _refuse_region(catalog: Catalog, region: Region, limits: PlanningLimits) -> None:
-    """Raise UsageError for a region that no network has: says whether the user, the account or the catalog is why."""
+    """Raise UsageError for a region that no network has, and name the cause: user, account or catalog."""
     known = f"`tradewind catalog show {region}` shows what is known about it"
     if catalog.quotas.get(region) == 0:
         raise UsageError(f"the account's quota at {region} is 0 machines", hint=known)
@@ -148,7 +146,7 @@ def _refuse_region(catalog: Catalog, region: Region, limits: PlanningLimits) -> 
 
 
 def _requests_usd(catalog: Catalog, source: Region, destinations: Sequence[Region], objects: ObjectSet) -> float:
-    """Each object is read once, and written once per destination."""
+    """Return the cost of requests: one read per object, and one write per destination."""
     read = catalog.stores.get(source.provider)
     usd = request_usd(objects.at_source(), read.request_prices) if read else 0.0
     for destination in destinations:
@@ -177,7 +175,7 @@ def plan_transfer(
 def trace_transfer(
     transfer: Transfer, *, solves_max: int = SOLVES_MAX, known: Sequence[UnicastOverlay | MulticastOverlay] = ()
 ) -> Frontier:
-    """The whole frontier between cost and rate. No plan in ``known`` is above it, even where it is not proven.
+    """Return the complete frontier between cost and rate. No plan in ``known`` beats it, even where it is unproven.
 
     Raises:
         InfeasibleGoal: the destination cannot be reached.
@@ -195,13 +193,13 @@ def trace_transfer(
 
 
 def _machines_of(plan: UnicastOverlay | MulticastOverlay, network: FlowNetwork) -> IntArray:
-    """Per machine option of the network."""
+    """Return the plan's machines per machine option of the network."""
     count = {(machines.region, machines.offer): machines.count for machines in plan.machines}
     return np.array([count.get((network.regions[o.region_index], o.offer), 0) for o in network.options], dtype=np.int64)
 
 
 def solve_overlay(transfer: Transfer, goal: Goal) -> UnicastOverlay:
-    """The plan for one goal, checked.
+    """Return the plan for one goal, checked.
 
     Raises:
         InfeasibleGoal: no plan meets the goal.
@@ -216,8 +214,8 @@ AnyPlan = TypeVar("AnyPlan", UnicastOverlay, MulticastOverlay)
 def solve_checked(transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Point], AnyPlan]) -> AnyPlan:
     """Answer a goal with a plan that ``write`` makes and checks. Raises InfeasibleGoal, InvalidPlan.
 
-    The search does not know the least that a provider bills for a machine, so it may take a plan for cheaper than it
-    is, never for dearer. A ceiling that such a plan passes is lowered by what it lacks, and asked for again.
+    The search does not know the minimum charge of a machine, so it may underestimate a plan's cost, but never
+    overestimates it. If a plan exceeds the ceiling, the ceiling is lowered by the excess and the goal is solved again.
     """
     asked, rate_max_gbps = goal, math.inf
     for _ in range(CEILINGS_MAX):
@@ -228,7 +226,7 @@ def solve_checked(transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goa
         point = drop_small_flows(started.formulation, started.demand, asked, point, started.settings)
         if not isinstance(asked, MaxCost) or not isinstance(goal, MaxCost):
             return _with_minimum(write(started, goal, point))
-        if asked == goal:  # Plans under a lowered ceiling bound nothing.
+        if asked == goal:  # A bound under a lowered ceiling is no bound for the goal.
             rate_max_gbps = point.rate_gbps * (1 + point.gap)
         plan = write(started, Cheapest(), point)
         lacking_usd = plan.cost.total_usd - goal.usd * (1 + NEAREST_SLACK)
@@ -248,7 +246,7 @@ def solve_checked(transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goa
 
 
 def _with_minimum(plan: AnyPlan) -> AnyPlan:
-    """The plan with the gap that it has by its true cost, where that is what the goal asks for."""
+    """Return the plan with the gap by its true cost, if the goal is about cost."""
     if plan.minimum_usd == 0 or isinstance(plan.goal, (Fastest, Soonest)):
         return plan
     lower_bound_usd = (plan.cost.total_usd - plan.minimum_usd) * (1 - plan.gap)
@@ -269,7 +267,7 @@ def build_checked(transfer: Transfer, goal: Goal, point: Point) -> UnicastOverla
 def infeasible(
     transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goal, Point], UnicastOverlay | MulticastOverlay]
 ) -> InfeasibleGoal:
-    """Say which limit, and find the nearest goal that works; ``write`` makes a plan of a point."""
+    """Name the limit, and find the nearest goal that works; ``write`` makes a plan of a point."""
     if isinstance(goal, MaxCost):
         found = solve_over_boot_times(transfer, Cheapest())
         if found is None:
@@ -314,14 +312,14 @@ def infeasible(
 
 
 def _earliest(transfer: Transfer) -> tuple[Transfer, Point] | None:
-    """The fastest point over all boot times that is done first, the start of its machines included."""
+    """Return the point that finishes first over all boot times, including the start of its machines."""
     solved = [(part, solve_goal(part, Fastest())) for part in by_boot_time(transfer)]
     found = [(part, point) for part, point in solved if point is not None]
     return min(found, key=lambda of: of[0].demand.boot_s + of[0].demand.gbit / of[1].rate_gbps, default=None)
 
 
 def _rounded_down(gbps: float) -> str:
-    """Four digits that are never more than the figure, so that asking for them can be had."""
+    """Return four digits, rounded down, so that a request for this rate can be met."""
     digits = 3 - math.floor(math.log10(gbps))
     return f"{math.floor(gbps * (1 + ROUNDING) * 10**digits) / 10**digits:.10g}"
 

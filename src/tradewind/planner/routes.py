@@ -1,8 +1,7 @@
 """From flows to a plan: routes with shares, whole connections, and gateways.
 
-Flows become routes by taking, again and again, a path from source to sink and as much as its tightest edge carries.
-What is left over (cycles) is dropped, and the edges are written anew as sums of routes, so that conservation holds to
-the last bit that floating point has.
+Repeatedly takes a path from source to sink with the rate of its tightest edge. The remainder (cycles) is dropped, and
+each edge becomes the sum of its routes, so that flow is conserved up to floating-point precision.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def build_overlay(
     solve_s: float = 0.0,
     binding: tuple[str, ...] = (),
 ) -> UnicastOverlay:
-    """Write an answer of the solver as a plan. All its figures are those of the rounded plan."""
+    """Write a solver's answer as a plan. All its figures are calculated from the rounded plan."""
     name = formulation.network.regions
     paths = decompose(formulation, point.solution.flow_gbps)
     wanted = sum(gbps for _, gbps in paths)
@@ -70,9 +69,9 @@ def build_overlay(
 def figures(
     formulation: Formulation, demand: Demand, point: Point, decomposition: Sequence[tuple[Iterable[Edge], float]]
 ) -> tuple[float, tuple[OverlayEdge, ...], tuple[RegionMachines, ...], Cost]:
-    """Rate, edges with whole connections, machines, and the cost of a transfer over routes or trees with rates.
+    """Return rate, edges with whole connections, machines, and cost of a transfer over routes or trees with rates.
 
-    Machines of the answer that no flow passes, of solves that end before the best is proven, are left out.
+    Leaves out machines without flow; a search that ended before its proof may leave some.
     """
     rate = math.fsum(gbps for _, gbps in decomposition)
     flows: dict[Edge, float] = defaultdict(float)
@@ -103,7 +102,7 @@ def figures(
 
 
 def _prices(network: FlowNetwork, volumes_gb: Mapping[int, float]) -> dict[int, float]:
-    """Price per GB of data on each link: where it has tiers, the mean of all that its billing count sees."""
+    """Return the price per GB of data on each link; with tiers, the mean over all traffic of its billing count."""
     prices = {link: float(network.usd_per_gb[link]) for link in volumes_gb}
     for count in network.counts:
         links = [link for link in count.links.tolist() if link in volumes_gb]
@@ -113,7 +112,7 @@ def _prices(network: FlowNetwork, volumes_gb: Mapping[int, float]) -> dict[int, 
 
 
 def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tuple[int, ...], float]]:
-    """Routes and their rates, the greatest first. Each takes what its tightest edge has left."""
+    """Return routes and their rates, the highest first. Each takes the remaining rate of its tightest edge."""
     network = formulation.network
     rate = float(flow_gbps[formulation.out_of_source].sum())
     left: dict[int, dict[int, float]] = defaultdict(dict)
@@ -132,7 +131,7 @@ def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tup
 
 
 def _widest_path(left: Mapping[int, Mapping[int, float]], source: int, sink: int) -> tuple[int, ...] | None:
-    """The path whose tightest edge is widest (Dijkstra on widths); `None` if the sink is not reached."""
+    """Return the path with the widest bottleneck (Dijkstra on widths); `None` if the sink is unreachable."""
     width = {source: math.inf}
     before: dict[int, int] = {}
     done: set[int] = set()
@@ -165,7 +164,7 @@ def _flow_columns(formulation: Formulation, paths: list[tuple[tuple[int, ...], f
 
 
 def fitting_part(formulation: Formulation, point: Point, flow_gbps: FloatArray) -> float:
-    """The part of these flows that fits into the machines: one, or less by the solver's tolerance."""
+    """Return the fraction of these flows that fits the machines: one, or less by the solver's tolerance."""
     values = np.concatenate([flow_gbps, point.solution.machines.astype(np.float64)])
     rows = formulation.rows
     count = len(rows.names)
@@ -191,9 +190,9 @@ def _per_region(network: FlowNetwork, counts: Mapping[int, int]) -> dict[int, in
 def round_connections(
     flows: Mapping[Edge, float], link: Mapping[Edge, float], limit: Mapping[int, int], connections_per_machine: int
 ) -> dict[Edge, int]:
-    """Whole connections per edge: rounded up, at least one, and never more at a region than its machines may have.
+    """Return whole connections per edge: rounded up, at least one, and within the limit of each region's machines.
 
-    Where rounding up passes a region's limit, the edges that lose least by it get one less.
+    If rounding up exceeds a region's limit, the edges that lose least by it get one less.
     """
     exact = {edge: connections_per_machine * gbps / link[edge] for edge, gbps in flows.items()}
     whole = {edge: max(1, math.ceil(count - 1e-6)) for edge, count in exact.items()}
@@ -210,5 +209,5 @@ def round_connections(
 
 
 def region_name(region: Region) -> str:
-    """A region as part of a gateway's name: letters, digits and dashes."""
+    """Return a region as part of a gateway's name: letters, digits and dashes."""
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in str(region))

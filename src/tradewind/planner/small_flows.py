@@ -1,9 +1,9 @@
-"""Drops routes that carry next to nothing from a plan, where it is as good without them.
+"""Drop routes with a tiny share from a plan if it is as good without them.
 
-Exact flows use every link that saves a cent. A route with a thousandth of the bytes costs each gateway on it
-connections and queues, and is worth nothing; so the links that only such routes use are closed, the flows for the same
-machines are solved again, and the answer is taken if it meets the goal and costs no more. Trees to several destinations
-are treated as routes are.
+Exact flows use every link that saves a cent. A route with a thousandth of the bytes gains nothing and costs each of its
+gateways connections and queues. The links that only such routes use are closed, and the flows for the same machines are
+solved again. The result is accepted if it meets the goal at no higher cost. Trees to several destinations are treated
+like routes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tradewind.planner.steiner import Edge
 __all__ = ["SMALL_FLOW_SHARE", "drop_small_flows"]
 
 SMALL_FLOW_SHARE = 0.005
-"""A route or tree that carries a smaller part of the bytes is a small flow."""
+"""A route or tree with a smaller share of the bytes is a small flow."""
 AS_GOOD = 1e-6
 """Relative; a plan whose cost is higher by less counts as equally cheap."""
 SLACK = 1e-4
@@ -63,7 +63,7 @@ def drop_small_flows(
 def _flows(
     formulation: Formulation, demand: Demand, goal: Goal, point: Point, settings: SolverSettings
 ) -> Point | None:
-    """The cheapest flows for the machines of ``point``; ``None`` where they are not as good for the goal."""
+    """Return the cheapest flows for the machines of ``point``; ``None`` if they do not meet the goal as well."""
     low, high = _rates(demand, goal, point)
     ratio = cost_rate(formulation, point.solution, 1.0) / point.rate_gbps
     try:
@@ -86,7 +86,7 @@ def _flows(
 
 
 def _rates(demand: Demand, goal: Goal, point: Point) -> tuple[float, float]:
-    """Between which the goal is met as well as by ``point``."""
+    """Return the lowest and highest rate at which the goal is met as well as by ``point``."""
     if isinstance(goal, Cheapest):
         return 0.0, RATE_UNBOUNDED_GBPS
     if isinstance(goal, MinThroughput):

@@ -1,9 +1,9 @@
 """One solve of the model, and the clean-up of its answer.
 
-A solve asks for the best flows and machines with the rate T inside a window, under one of two objectives. The goals
-(`goals.py`) are sequences of such solves. With one destination machines are searched for (`branch.py`), with several
-HiGHS's branch and bound finds them. Then the flows are solved once more with whole machines fixed, so that no tolerance
-of either reaches a plan.
+A solve returns the best flows and machines with the rate T inside a window, for one of two objectives. The goals
+(`goals.py`) are sequences of solves. `branch.py` searches machines for one destination; for several, HiGHS's branch
+and bound finds them. Then the flows are solved again with whole machines fixed, so that no tolerance of either search
+reaches a plan.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ __all__ = [
 FEASIBILITY_TOLERANCE = 1e-9
 INTEGRALITY_SLACK = 1e-5
 TREE_RATE_SLACK = 1e-7
-"""Relative; trees that miss the promised rate by less keep the promise."""
+"""Relative; trees that miss the promised rate by less count as reaching it."""
 TINY = 1e-9
 WINDOW_SLACK = 1e-8
-"""Relative; within it a known answer is inside a window of rates."""
+"""Relative; tolerance for a known answer at the ends of a window of rates."""
 WINDOW_SLACK_MAX = 1e-6
-"""The same if the search's tolerance accepted more than its machines can carry."""
+"""The same if the search's tolerance accepted more flow than its machines can carry."""
 WHOLE_COLUMNS_MAX = 20_000
-"""Flow columns up to which a model with several destinations is solved whole. On 71 regions with one machine type,
-two to three destinations take seconds and prove optimality; beyond, regions are chosen and a gap remains."""
+"""Maximum flow columns of a model with several destinations that is solved whole. On 71 regions with one machine type,
+two to three destinations take seconds and are proven optimal; beyond, regions are chosen first and a gap remains."""
 FULL_TRY_S = 5.0
 """Time limit for a larger model if the chosen regions have no answer. It seldom finds one in an acceptable time."""
 REGIONS_OF_INTEREST_MAX = 14
 LATE_ROUNDS_MAX = 12
-"""Maximum solves after each of which late rows may be added; after that the best answer is returned with its gap."""
+"""Maximum solves that may each add late rows; then the best answer is returned with its gap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,22 +71,22 @@ class Solution:
     """Machines per option column."""
     objective: float
     bound: float
-    """No point is better than this (USD/s, or Gbit/s when the rate was maximised)."""
+    """Bound: no point is better (USD/s, or Gbit/s when the rate was maximised)."""
     optimal: bool
     duals: FloatArray | None = None
-    """Dual per row of the flow model with fixed machines; the last two belong to rate window and ceiling."""
+    """Dual per row of the flow model with fixed machines; the last two are of rate window and ceiling."""
     trees: tuple[tuple[Tree, float], ...] = ()
     """With several destinations: distribution trees with their rates [Gbit/s], which make up the flows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutoffResult:
-    """Result of a search for a better answer."""
+    """Result of a search below a cutoff."""
 
     solution: Solution | None
     """``None`` if nothing better was found."""
     bound: float
-    """Nothing is better than this. If no better answer exists, this is the value to beat (proven)."""
+    """Bound on all answers. If no better answer exists, the cutoff itself (proven)."""
 
 
 def solve_machines(
@@ -97,14 +97,14 @@ def solve_machines(
     start: Solution | None = None,
     cutoff: float | None = None,
 ) -> Solution | None:
-    """Best flows and machines for ``subproblem``; ``None`` if there are none (proven).
+    """Return the best flows and machines for ``subproblem``; ``None`` if none exist (proven).
 
     Args:
         formulation: what can be used.
         subproblem: the question.
         settings: limits of the solve.
-        start: a known answer, which another must beat or be.
-        cutoff: objective that an answer must be better than; ``None`` then also means that none is (one destination).
+        start: a known answer, returned if no other is better.
+        cutoff: objective that an answer must beat (one destination); ``None`` is then also returned if none does.
 
     Raises:
         SolverLimitReached: if time ran out before anything was found.
@@ -129,7 +129,7 @@ def solve_with_cutoff(
 
 
 def least_relaxed(formulation: Formulation, subproblem: Subproblem, settings: SolverSettings) -> float | None:
-    """The objective with fractions of machines, which no plan beats; ``None`` if there is no plan."""
+    """Return the objective with fractional machines, a bound for all plans; ``None`` if no plan exists."""
     highs = new_highs(settings)
     highs.setOptionValue("presolve", "off")
     pass_model(highs, formulation, subproblem, relax=True)
@@ -147,7 +147,7 @@ def _search(
     start: Solution | None,
     cutoff: float | None,
 ) -> Solution | None:
-    """One destination."""
+    """Solve for one destination."""
     known = None if start is None else _reevaluated(formulation, subproblem, start)
     cutoffs = [] if cutoff is None else [cutoff]
     cutoffs += [] if known is None else [known.objective]
@@ -169,7 +169,7 @@ def _search(
 def _clean_flows(
     formulation: Formulation, subproblem: Subproblem, machines: IntArray, settings: SolverSettings
 ) -> Solution:
-    """Best flows for machines that the search found, in a window as wide as its tolerance if they need that."""
+    """Return the best flows for the machines of the search; widen the window by its tolerance if necessary."""
     for slack in (0.0, WINDOW_SLACK, WINDOW_SLACK_MAX):
         wide = replace(
             subproblem,
@@ -183,7 +183,7 @@ def _clean_flows(
 
 
 def _reevaluated(formulation: Formulation, subproblem: Subproblem, start: Solution) -> Solution | None:
-    """A known answer as one to this question; ``None`` if it is none."""
+    """Return a known answer evaluated for this question; ``None`` if it does not fit."""
     rate = float(start.flow_gbps[formulation.out_of_source].sum())
     if not subproblem.rate_min_gbps * (1 - WINDOW_SLACK) <= rate <= subproblem.rate_max_gbps * (1 + WINDOW_SLACK):
         return None
@@ -201,7 +201,7 @@ def _solve_with_trees(
     settings: SolverSettings,
     start: Solution | None,
 ) -> Solution | None:
-    """Several destinations: a bound and a first answer from the relaxation, then the exact search."""
+    """Solve for several destinations: a bound and a first answer from the relaxation, then the exact search."""
     relaxed = shared.relax(subproblem, settings.budget)
     if not relaxed.feasible:
         return None
@@ -218,7 +218,7 @@ def _solve_with_trees(
 def _bounded(
     solution: Solution | None, relaxed: RelaxedTrees, subproblem: Subproblem, settings: SolverSettings
 ) -> Solution | None:
-    """An answer with the better of its own bound and the relaxation's."""
+    """Return an answer with the better of its own bound and the relaxation's."""
     if solution is None:
         return None
     bound = min(solution.bound, relaxed.bound) if subproblem.maximise_rate else max(solution.bound, relaxed.bound)
@@ -234,7 +234,7 @@ def _solve_around_relaxation(
     settings: SolverSettings,
     start: Solution | None,
 ) -> Solution | None:
-    """Exact within the regions that the relaxation uses; the relaxation's bound says how good that is for all."""
+    """Solve exactly within the regions that the relaxation uses; its bound gives the gap for all regions."""
     regions = _regions_of_interest(formulation, relaxed.machines, start)
     small, kept = shared.within(formulation, regions)
     small_start = None
@@ -254,9 +254,9 @@ def _solve_around_relaxation(
 def _rounded_up(
     formulation: Formulation, relaxed: RelaxedTrees, subproblem: Subproblem, settings: SolverSettings
 ) -> Solution | None:
-    """A first answer: whole machines where the relaxation has parts of them; all of the strongest where it mixes types.
+    """Return a first answer: the relaxation's machines rounded up; all of the strongest type where it mixes types.
 
-    ``None`` where these do not do, as under a ceiling that they pass.
+    ``None`` if they fail, for example by exceeding a ceiling.
     """
     machines = np.ceil(relaxed.machines - INTEGRALITY_SLACK).astype(np.int64)
     for options in formulation.choices:
@@ -273,7 +273,7 @@ def _rounded_up(
 def _direct(
     formulation: Formulation, shared: SharedFlows, subproblem: Subproblem, settings: SolverSettings
 ) -> Solution | None:
-    """A first answer: the best over the links from the source to each destination. ``None`` if these do not do."""
+    """Return a first answer: the best over the links from the source to each destination. ``None`` if they fail."""
     small, kept = shared.direct(formulation)
     try:
         found = _solve_with_late_rows(small, subproblem, settings, None)
@@ -287,13 +287,13 @@ def _direct(
 
 
 def _duals_by_name(formulation: Formulation, small: Formulation, duals: FloatArray) -> FloatArray:
-    """Those of a part of the model, per row of the whole: rows are numbered otherwise, but named alike."""
-    of_name = dict(zip(small.rows.names, duals, strict=False))  # late rows, rate window and ceiling come after them
+    """Return the duals of a part of the model, per row of the whole: row numbers differ, but names are the same."""
+    of_name = dict(zip(small.rows.names, duals, strict=False))  # late rows, rate window and ceiling come last
     return np.array([of_name.get(name, 0.0) for name in formulation.rows.names])
 
 
 def _regions_of_interest(formulation: Formulation, machines: FloatArray, start: Solution | None) -> frozenset[int]:
-    """The ends, where a known answer has machines, and where the relaxation has most."""
+    """Return the ends, the regions of a known answer, and those with most machines in the relaxation."""
     used: dict[int, float] = {}
     for k, option in enumerate(formulation.network.options):
         known = float(start.machines[k]) if start is not None else 0.0
@@ -339,7 +339,7 @@ class _Round:
     """Result of one branch and bound."""
 
     solution: Solution | None
-    """Answer after clean-up; ``None`` if its machines violate late rows."""
+    """Cleaned answer; ``None`` if its machines violate late rows."""
     bound: float
     feasible: bool
     complete: bool
@@ -360,7 +360,7 @@ def _is_better(solution: Solution, than: float, subproblem: Subproblem) -> bool:
 def _branch_and_bound(
     formulation: Formulation, subproblem: Subproblem, settings: SolverSettings, start: Solution | None
 ) -> _Round:
-    """One mixed-integer solve with the rows known so far, and the best flows for the machines it chose."""
+    """Run one mixed-integer solve with the rows known so far, and find the best flows for its machines."""
     model = build_model(formulation, subproblem, relax=False)
     limits = MilpLimits(settings.budget.left, settings.time_limit_s, settings.relative_gap, formulation.link_count)
     point = None if start is None else _columns_of(formulation, start)
@@ -401,7 +401,7 @@ class _MilpPoint:
 def _with_trees(
     formulation: Formulation, subproblem: Subproblem, settings: SolverSettings, machines: IntArray, promise: _MilpPoint
 ) -> _Round:
-    """The best trees for the machines of a branch and bound; where they carry less than it promised, a row more."""
+    """Return the best trees for a branch and bound's machines; add a row if they carry less than it promised."""
     bound, complete, shared = promise.bound, promise.complete, formulation.shared
     try:
         clean = solve_flows(formulation, subproblem, machines, settings)
@@ -420,10 +420,10 @@ def _with_trees(
 def solve_flows(
     formulation: Formulation, subproblem: Subproblem, machines: IntArray, settings: SolverSettings
 ) -> Solution | None:
-    """Best flows for ``subproblem`` with the machines given; a small linear program. ``None`` if there are none.
+    """Return the best flows for ``subproblem`` with given machines, by a small linear program; ``None`` if none exist.
 
     Raises:
-        SolverLimitReached: with several destinations, if the work was spent before any trees were found.
+        SolverLimitReached: with several destinations, if the work limit was reached before any trees were found.
     """
     if formulation.shared is None:
         return _flows_once(formulation, subproblem, machines, settings)
@@ -456,6 +456,6 @@ def _flows_once(
 
 
 def _columns_of(formulation: Formulation, start: Solution) -> FloatArray:
-    """A known answer as a point of the model."""
+    """Return a known answer as a point of the model."""
     chosen = start.machines[chosen_options(formulation)] > 0
     return np.concatenate([start.flow_gbps, start.machines.astype(np.float64), chosen.astype(np.float64)])

@@ -1,9 +1,9 @@
 """Distribution trees: the cheapest one for given link weights.
 
-A tree leads from the source to every destination; each byte that takes it crosses each of its links once and is
-duplicated where it branches. What can be sent at all is a packing of trees (`tree_columns.py`). Flows per destination
-that share links (max instead of sum) promise more at times: the butterfly network carries 2 that way and 1.5 with
-trees, because relays forward bytes and do not add them up.
+A tree leads from the source to every destination; each byte crosses each link of its tree once and is duplicated where
+the tree branches. A feasible transfer is a packing of trees (`tree_columns.py`). Flows per destination that share links
+(max instead of sum) sometimes promise more: the butterfly network carries 2 with them and 1.5 with trees, because
+relays forward bytes and do not add them up.
 
 The cheapest tree is found by dynamic programming over sets of destinations (Dreyfus and Wagner 1971, directed), in
 O(3^k n + 2^k n² + n³) for k destinations and n regions.
@@ -18,14 +18,14 @@ from tradewind.planner.network import FloatArray, IntArray
 __all__ = ["SINKS_MAX", "Edge", "Tree", "cheapest_tree"]
 
 SINKS_MAX = 8
-"""Destinations of one plan. 3^8 steps of the dynamic program are some ten milliseconds."""
+"""Maximum destinations of one plan. 3^8 steps of the dynamic program take some ten milliseconds."""
 
 Edge = tuple[int, int]
 Tree = frozenset[Edge]
 
 
 def cheapest_tree(weights: FloatArray, root: int, sinks: tuple[int, ...]) -> tuple[float, Tree] | None:
-    """The tree of least weight from ``root`` to all ``sinks``; ``None`` if one of them is out of reach.
+    """Return the tree of least weight from ``root`` to all ``sinks``; ``None`` if one of them is unreachable.
 
     Args:
         weights: matrix over regions, at least zero; infinite where there is no link.
@@ -76,7 +76,7 @@ def _parts(group: int) -> list[int]:
 
 
 def _shortest_paths(weights: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Floyd and Warshall: distances, and the next region on the way."""
+    """Return distances and the next region on each shortest path (Floyd and Warshall)."""
     count = len(weights)
     distance = weights.copy()
     np.fill_diagonal(distance, 0.0)
@@ -90,7 +90,7 @@ def _shortest_paths(weights: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 def _as_tree(edges: set[Edge], root: int, sinks: tuple[int, ...]) -> Tree:
-    """One way to each destination within ``edges``: paths of equal weight may have met twice."""
+    """Return one path to each destination within ``edges``: paths of equal weight may have met twice."""
     out: dict[int, list[int]] = {}
     for u, v in sorted(edges):
         out.setdefault(u, []).append(v)

@@ -19,7 +19,7 @@ from tradewind.planner.transfer import Transfer
 __all__ = ["tier_formulations"]
 
 CHOICES_MAX = 8
-"""Models of one frontier. Beyond this, tiers of the counts with the least traffic are only bounded, and may stay
+"""Maximum models of one frontier. Beyond it, tiers of the counts with the least traffic are only bounded and may stay
 unproven."""
 
 
@@ -47,7 +47,7 @@ def tier_formulations(transfer: Transfer, known: Iterable[Overlay] = ()) -> Fron
         count.usd(x) - count.under((0.0, demand.volume_gb * copies)).at(x)
         for count, x in zip(counts, volumes, strict=True)
     )
-    # No plan of the frontier costs more than this one, which is as fast as any.
+    # This plan is the fastest, so no plan of the frontier costs more.
     most_gb = [
         min(demand.volume_gb * copies * count.sources, count.volume_gb(top.cost_usd + max(0.0, wrong)))
         for count in counts
@@ -69,7 +69,7 @@ def tier_formulations(transfer: Transfer, known: Iterable[Overlay] = ()) -> Fron
 
 
 def _volumes_of(transfer: Transfer, plan: Overlay) -> tuple[float, ...]:
-    """Per count what it sees of a plan [GB]."""
+    """Return the volume of a plan per count [GB]."""
     network = transfer.network
     flows = {(edge.src, edge.dst): edge.gbps for edge in plan.edges}
     volumes = []
@@ -83,7 +83,7 @@ def _volumes_of(transfer: Transfer, plan: Overlay) -> tuple[float, ...]:
 def _choices(
     counts: Sequence[TierCount], most_gb: Sequence[float], seen: Sequence[float], *, rows: bool
 ) -> tuple[list[list[_Choice]], bool]:
-    """Per count its choices: each tier that can be reached, of those counts that see most; and whether of all."""
+    """Return the choices per count: each reachable tier of the busiest counts; and whether all are included."""
     chosen: list[list[_Choice]] = [[] for _ in counts]
     total, complete = 1, True
     for place in sorted(range(len(counts)), key=lambda place: -seen[place]):

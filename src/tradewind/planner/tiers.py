@@ -1,12 +1,12 @@
-"""Volume tiers: what a billing count charges for what a plan sends, and straight lines under and over it.
+"""Volume tiers: the charge of a billing count for the traffic of a plan, and straight lines under and over it.
 
 A count adds up the egress of all links whose price fills the same tiers. Its cost G(x) is piecewise linear in the
 volume x = V · Σ F / T that the plan sends over them. In a span [l, u] of volumes the chord of G lies under it where
-prices fall, and inside one tier it is G. With a line c + p·x in the place of G the model stays linear: p is the
-price of the links, and c is paid by the rate, c/8V per Gbit/s, because C = R · 8V/T.
+prices fall, and equals G inside one tier. With a line c + p·x instead of G the model stays linear: p is the price of
+the links, and the rate pays c, c/8V per Gbit/s, because C = R · 8V/T.
 
-Where prices fall, a line continued beyond its span lies over G, so nothing keeps the flows inside. Where a price rises
-somewhere, as behind a free volume, rows keep them there (one destination).
+Where prices fall, a line continued beyond its span lies over G, so flows need no limit. Where a price rises, for
+example after a free volume, rows keep the flows inside the span (one destination).
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ class TierCount:
     links: NDArray[np.int64]
     """Positions in the network."""
     sources: int
-    """Regions that these links leave: no route uses more of them."""
+    """Regions where these links start: no route uses more of them."""
     used_gb: float = 0.0
     ratio: float = 1.0
 
     def usd(self, volume_gb: float) -> float:
-        """Return what a volume costs: G."""
+        """Return the charge for a volume: G."""
         return self.price.cost_usd(volume_gb * self.ratio, self.used_gb)
 
     @property
     def steps_gb(self) -> tuple[float, ...]:
-        """Volumes of data at which another price begins."""
+        """Return the volumes of data at which another price begins."""
         starts = ((tier.from_gb - self.used_gb) / self.ratio for tier in self.price.tiers)
         return tuple(start for start in starts if start > 0.0)
 
     @property
     def falls(self) -> bool:
-        """True if no further GB costs more than the one before."""
+        """True if the price per GB never rises with the volume."""
         prices = [tier.usd_per_gb for tier in self.price.tiers]
         ahead = prices[-1 - len(self.steps_gb) :]
         return all(later <= before for before, later in itertools.pairwise(ahead))
 
     def volume_gb(self, usd: float) -> float:
-        """Return the greatest volume that costs no more than this; infinite where it is free without end."""
+        """Return the greatest volume that costs no more than this; infinite where further volume is free."""
         low = 0.0
         for step in (*self.steps_gb, math.inf):
             slope = self._slope(low)
@@ -83,7 +83,7 @@ class TierCount:
         return math.inf
 
     def under(self, span: Span) -> Line:
-        """Return a line that lies nowhere above G in a span, and is G where that has one price."""
+        """Return a line that lies nowhere above G in a span, and equals G if the span has one price."""
         low, high = span
         if high <= low or math.isinf(high):
             slope = min(self._slope(start) for start in (low, *self.steps_gb) if start >= low)
@@ -98,7 +98,7 @@ class TierCount:
         return all(line.at(end) <= self.usd(end) * (1 + ROUNDING) + ROUNDING for end in ends)
 
     def span_of(self, volume_gb: float) -> Span:
-        """Return the span of the price that the last GB of a volume has."""
+        """Return the span of the price that applies to the last GB of a volume."""
         ends = (0.0, *self.steps_gb, math.inf)
         return next((low, high) for low, high in itertools.pairwise(ends) if volume_gb <= high)
 
@@ -108,7 +108,7 @@ class TierCount:
         return Line(0.0, max([self._slope(0.0), *(self.usd(end) / end for end in ends)]))
 
     def _slope(self, volume_gb: float) -> float:
-        """Price of the GB that follows a volume [USD per GB of data]."""
+        """Return the price of the GB after a volume [USD per GB of data]."""
         sent_gb = self.used_gb + volume_gb * self.ratio
         tiers = [tier for tier in self.price.tiers if tier.from_gb <= sent_gb * (1 + ROUNDING)]
         return tiers[-1].usd_per_gb * self.ratio

@@ -38,15 +38,15 @@ class Transfer:
 
     @property
     def boot_given_s(self) -> float | None:
-        """Start time of machines, if it does not depend on their type; else None."""
+        """Return the start time of machines if it does not depend on their type; else None."""
         return self.demand.boot_s if self.demand.boot_given else None
 
 
 def by_boot_time(transfer: Transfer) -> list[Transfer]:
-    """The transfer once per boot time that its plan can have, with the machine types that start within it.
+    """Return the transfer once per boot time that its plan can have, with the machine types that start within it.
 
-    A plan waits for the slowest machine that it uses. Among the machines that start within b seconds, all plans whose
-    slowest takes b are charged what they cost, and no other is charged too little: the best over all b is the best.
+    A plan waits for its slowest machine. Among the machines that start within b seconds, plans whose slowest takes b
+    are charged their true cost, and no other plan is undercharged: the best over all b is the best.
     """
     network, formulation, demand = transfer.network, transfer.formulation, transfer.demand
     ends = [network.boots_at(region) for region in (formulation.source, *formulation.sinks)]
@@ -59,7 +59,7 @@ def by_boot_time(transfer: Transfer) -> list[Transfer]:
 
 
 def with_boot_within(transfer: Transfer, boot_s: float) -> Transfer:
-    """The transfer with the machine types alone that start within ``boot_s``."""
+    """Return the transfer with only the machine types that start within ``boot_s``."""
     demand = replace(transfer.demand, boot_s=boot_s)
     network, formulation = transfer.network.with_boot_within(boot_s), transfer.formulation
     if len(network.options) == len(transfer.network.options):
@@ -77,7 +77,7 @@ def with_boot_within(transfer: Transfer, boot_s: float) -> Transfer:
 
 
 def solve_goal(transfer: Transfer, goal: Goal) -> Point | None:
-    """The best point for a goal; ``None`` if nothing meets it."""
+    """Return the best point for a goal; ``None`` if nothing meets it."""
     formulation, demand, settings = transfer.formulation, transfer.demand, transfer.settings
     if isinstance(goal, MinThroughput):
         if goal.exactly:

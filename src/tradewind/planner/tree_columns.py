@@ -1,12 +1,12 @@
 """Distribution trees as columns: a bound with fractions of machines, and the exact flows for machines that are given.
 
-One column per tree, made as needed: the tree that is missing most is the cheapest one under prices plus duals
-(`steiner.py`). Before the last column is found there is already a bound: what the restricted model reaches, less
-what its most promising missing tree could add at the highest rate (Lagrange). Every model and every search for a
-tree counts as work of the question (`budget.py`).
+One column per tree, generated as needed: the most promising missing tree is the cheapest under prices plus duals
+(`steiner.py`). A bound exists before the last column is found: the value of the restricted model, less the maximum
+gain from its most promising missing tree at the highest rate (Lagrange). Every model and every search for a tree
+counts as work of the question (`budget.py`).
 
-Machines may be fractions in the bound and nothing else is relaxed, so no plan is better; and the regions in which the
-relaxation puts machines are those worth a closer look. With machines fixed the answer is exact.
+The bound relaxes nothing but whole machines, so no plan is better; and the regions that have machines in the
+relaxation are worth a closer look. With machines fixed the answer is exact.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ BoolArray = NDArray[np.bool_]
 __all__ = ["ColumnFlows", "TreeColumns"]
 
 PRICINGS_MAX = 400
-"""Maximum trees generated per question; after that the answer is the best so far, and not called optimal."""
+"""Maximum trees generated per question; then the answer is the best so far, not marked as optimal."""
 POOL_MAX = 2000
 """Trees kept from one question for the next; the oldest are dropped."""
 BOUND_TOLERANCE = 1e-4
 """Relative; a bound this close to the restricted model's value is good enough."""
 FLOWS_TOLERANCE = 1e-9
-"""The same for flows of machines that are given, which end up in a plan."""
+"""The same for flows of given machines, which become part of a plan."""
 MISSED = 1e-8
-"""Relative; a rate that is missed by less is reached."""
+"""Relative; a rate missed by less counts as reached."""
 RATE_MIN_RELATIVE = 1e-7
-"""A tree that carries a smaller part of the rate is rounding of the solver."""
+"""A tree with a smaller share of the rate is rounding of the solver."""
 COST_SCALE = 1e3
 MISSING_RATE_USD = 1e3
-"""Price of a Gbit/s that no tree carries; far above any real one, so that it is paid only if no tree can carry more."""
+"""Price of a Gbit/s that no tree carries: far above real prices, so that it is used only if no tree can carry more."""
 ARTIFICIAL = 2
 """Columns after those of the machines: the missed rate, and the cost above the ceiling."""
 
@@ -55,7 +55,7 @@ class ColumnFlows:
 
     trees: tuple[tuple[Tree, float], ...]
     bound: float
-    """No trees are better for these machines (USD/s, or Gbit/s when the rate is maximised)."""
+    """Bound for these machines: no trees are better (USD/s, or Gbit/s when the rate is maximised)."""
     complete: bool
     duals: dict[str, float]
     """Per capacity row, by name."""
@@ -65,7 +65,7 @@ class ColumnFlows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Generated:
-    """A restricted model for which no more columns are generated."""
+    """A restricted model for which column generation has ended."""
 
     trees: tuple[Tree, ...]
     values: FloatArray
@@ -79,12 +79,12 @@ class _Generated:
     """Least weight of any tree; infinite if there is no tree."""
 
     def artificial(self, options: int) -> float:
-        """Return how much of rate and ceiling is missed."""
+        """Return how far rate and ceiling are missed."""
         return float(self.values[options : options + ARTIFICIAL].max())
 
 
 class TreeColumns:
-    """The relaxation of one source and its destinations; trees found for one question are kept for the next."""
+    """The relaxation of one source and its destinations; keeps the trees of one question for the next."""
 
     def __init__(self, network: FlowNetwork, links: IntArray, source: int, sinks: tuple[int, ...]) -> None:
         self._network = network
@@ -110,14 +110,14 @@ class TreeColumns:
         return columns
 
     def relax(self, subproblem: Subproblem, budget: WorkBudget) -> RelaxedTrees:
-        """Answer a question with machines in fractions."""
+        """Solve a question with fractional machines."""
         every = np.ones(len(self._tails), dtype=bool)
         most = self._machines_max()
         made = self._generate(subproblem, np.zeros(len(most)), most, every, BOUND_TOLERANCE, budget)
         options = len(self._network.options)
         reached = bool(np.isfinite(made.least_weight) and np.isfinite(made.bound))
         feasible = reached and made.artificial(options) <= 1e-6 * max(subproblem.rate_min_gbps, 1e-9)
-        if not made.complete and not feasible:  # nothing is known, and that is no proof that there is nothing
+        if not made.complete and not feasible:  # not infeasible: generation is incomplete
             rate_most = self._rate_most(subproblem)
             bound = rate_most if subproblem.maximise_rate else -subproblem.usd_per_gbit * rate_most
             return RelaxedTrees(bound, True, made.values[:options])
@@ -126,16 +126,16 @@ class TreeColumns:
     def flows(
         self, subproblem: Subproblem, machines: IntArray, closed: BoolArray, budget: WorkBudget
     ) -> ColumnFlows | None:
-        """The best trees for these machines; ``None`` if there are none.
+        """Return the best trees for these machines; ``None`` if none exist.
 
         Args:
             subproblem: the question.
             machines: per option.
             closed: per link whether it may not be used.
-            budget: of the question; when it is spent the best so far is returned.
+            budget: of the question; at its limit the best so far is returned.
 
         Raises:
-            SolverLimitReached: the work was spent before any trees were found.
+            SolverLimitReached: the work limit was reached before any trees were found.
         """
         network = self._network
         manned = np.zeros(len(network.regions), dtype=bool)
@@ -165,10 +165,10 @@ class TreeColumns:
     def tree_weights(
         self, subproblem: Subproblem, machines: IntArray, spare: float, budget: WorkBudget
     ) -> FloatArray | None:
-        """Weights per link under which every tree weighs at least one, from duals of the best trees for ``machines``.
+        """Return weights per link that give every tree at least weight one, from duals of the best trees.
 
-        Each region may also have ``spare`` machines beyond, so that links not in use get a small weight each instead of
-        the weight of a whole tree. ``None`` where trees weigh nothing.
+        Each region may also have ``spare`` additional machines, so that unused links get a small weight each instead of
+        the weight of a whole tree. ``None`` if all trees weigh nothing.
         """
         every = np.ones(len(self._tails), dtype=bool)
         low = machines.astype(np.float64)
@@ -198,7 +198,7 @@ class TreeColumns:
         tolerance: float,
         budget: WorkBudget,
     ) -> _Generated:
-        """Make columns until no missing tree would improve the objective, or the work is spent."""
+        """Generate columns until no missing tree would improve the objective, or the work limit is reached."""
         highs = self._master(subproblem, low, high)
         trees = [tree for tree in self._pool if all(usable[self._position[edge]] for edge in tree)]
         for tree in trees:
@@ -234,7 +234,7 @@ class TreeColumns:
         return _Generated(tuple(trees), values, np.array(highs.getSolution().row_dual), bound, complete, weights, least)
 
     def _cheapest(self, weights: FloatArray, usable: BoolArray, budget: WorkBudget) -> tuple[float, Tree] | None:
-        """The tree of least weight over links that may be used, among the regions that these join."""
+        """Return the tree of least weight over usable links, among the regions that these join."""
         ends = (self._source, *self._sinks)
         links = np.flatnonzero(usable)
         regions = np.unique(np.concatenate([self._tails[links], self._heads[links], ends]))
@@ -249,12 +249,12 @@ class TreeColumns:
         return found[0], frozenset((int(regions[u]), int(regions[v])) for u, v in found[1])
 
     def _rate_most(self, subproblem: Subproblem) -> float:
-        """No plan moves more: what the machines allowed at the source let out."""
+        """Return an upper bound on the rate: the egress of all machines allowed at the source."""
         caps = [o.egress_gbps for o in self._network.options if o.region_index == self._source]
         return min(subproblem.rate_max_gbps, max(caps, default=0.0) * float(self._network.machines_max[self._source]))
 
     def _master(self, subproblem: Subproblem, low: FloatArray, high: FloatArray) -> Any:
-        """Rows of the machines, of the stores, of the rate and of the ceiling; columns of the machines."""
+        """Build rows for the machines, stores, rate and ceiling, and columns for the machines."""
         network = self._network
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         highs.setOptionValue("output_flag", False)
@@ -313,12 +313,12 @@ class TreeColumns:
         highs.addCol(cost, 0.0, highspy.kHighsInf, len(rows), rows, np.array(list(coefficients.values())))
 
     def _rate_rows(self) -> range:
-        """Every tree counts once in each store's row and in the rate's."""
+        """Return the rows of stores and rate, in which every tree counts once."""
         first_store = len(self._rows.names)
         return range(first_store, first_store + len(self._sinks) + 2)
 
     def _weights(self, duals: FloatArray, subproblem: Subproblem) -> FloatArray:
-        """Per link what a tree's use of it costs: zero or more, because duals of capacity rows are zero or less."""
+        """Return the cost of a tree's use of each link: at least zero, as no dual of a capacity row is positive."""
         priced = 0.0 if subproblem.maximise_rate else COST_SCALE
         per_link = np.add.reduceat(-duals[self._link_rows] * self._link_values, self._link_start[:-1])
         weights: FloatArray = np.maximum(
@@ -327,7 +327,7 @@ class TreeColumns:
         return weights
 
     def _constant(self, duals: FloatArray, subproblem: Subproblem) -> float:
-        """Return the part of a tree's reduced cost beside its weight."""
+        """Return the part of a tree's reduced cost that does not depend on its links."""
         constant = -1.0 if subproblem.maximise_rate else (self._usd_per_gbit - subproblem.usd_per_gbit) * COST_SCALE
         constant -= float(duals[self._rate_rows()].sum())
         if subproblem.ceiling_usd_per_gbit is not None:

@@ -1,4 +1,4 @@
-"""Gain from a looser limit: one more machine where all machines are in use, or a tenth more money.
+"""Gain from a looser limit: one more machine where all are in use, or 10% more money.
 
 Machines are whole, so duals would mislead; each question is one more exact solve.
 """
@@ -39,7 +39,7 @@ class Improvement:
 
 
 def find_improvements(transfer: Transfer, plan: AnyPlan) -> list[Improvement]:
-    """Changes that would make the plan faster or cheaper, the greatest first."""
+    """Return changes that would make the plan faster or cheaper, the largest gain first."""
     offers = []
     full = [r for r in plan.machine_counts if plan.machine_counts[r] >= _limit(transfer, r)]
     asked = [(f"one more machine at {region}", [region]) for region in full[:REGIONS_ASKED_MAX]]
@@ -71,7 +71,7 @@ def _with_one_more(transfer: Transfer, plan: AnyPlan, regions: Collection[Region
 
 
 def _prepared(transfer: Transfer, plan: AnyPlan, catalog: Catalog, limits: PlanningLimits) -> Transfer:
-    """The same transfer with another catalog and other limits."""
+    """Return the same transfer with another catalog and other limits."""
     boot_s = transfer.boot_given_s
     settings = transfer.settings
     objects = transfer.demand.object_count
@@ -127,7 +127,7 @@ def _gain(plan: AnyPlan, better: AnyPlan) -> str:
 
 
 def _figures(plan: AnyPlan, better: AnyPlan, *, by_cost: bool) -> str:
-    """Rate and cost with how they change, what the goal is about first."""
+    """Return rate and cost with their changes; the figure that the goal is about comes first."""
     faster = better.throughput_gbps / plan.throughput_gbps - 1
     rate = f"{format_gbps(better.throughput_gbps)} ({faster:+.0%})" if abs(faster) >= 0.005 else "the same rate"
     more_usd = better.cost.total_usd - plan.cost.total_usd
