@@ -23,8 +23,14 @@ EXAMPLES = sorted((CONTRACT / "examples").glob("*.json"))
 #: Examples are named after the type they show: `job-status-…`, `program-…`.
 TYPES = {
     "event": "Event",
+    "gateway-entry": "GatewayEntry",
+    "gateway-states": "GatewayStates",
+    "identity-grant": "IdentityGrant",
     "job-status": "JobStatus",
+    "join": "Join",
+    "key-request": "KeyRequest",
     "lease-request": "LeaseRequest",
+    "owner-ready": "OwnerReady",
     "probe-report": "ProbeReport",
     "probe-request": "ProbeRequest",
     "program": "Program",

@@ -4,8 +4,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tradewind_contract::{
-    Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal,
-    Routes, SendReport, SendRequest, Task, Version,
+    Event, GatewayEntry, GatewayStates, IdentityGrant, JobStatus, Join, KeyRequest, LeaseRequest, OwnerReady,
+    ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal, Routes, SendReport, SendRequest,
+    Task, Version,
 };
 use tradewind_gateway::control::validate::{Setting, check_program};
 
@@ -33,6 +34,12 @@ pub(crate) fn run(data: &[u8]) {
     survives::<Refusal>(data);
     survives::<Ready>(data);
     survives::<Version>(data);
+    survives::<Join>(data);
+    survives::<KeyRequest>(data);
+    survives::<IdentityGrant>(data);
+    survives::<OwnerReady>(data);
+    survives::<GatewayEntry>(data);
+    survives::<GatewayStates>(data);
     survives::<Task>(data);
     tradewind_gateway::task::parse_task(data).ok();
 }

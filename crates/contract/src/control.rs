@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// Where the control API answers: `unix:PATH` or `ip:port`.
-    pub control: String,
+    /// Where the control API answers: `unix:PATH` or `ip:port`; null for a gateway that calls home.
+    pub control: Option<String>,
     /// Address of the data port, `ip:port`; null without one.
     pub data_address: Option<String>,
     /// Version of the gateway program.

@@ -1,10 +1,11 @@
 //! What Python and a gateway say to each other: the types behind `contract/gateway-v1.schema.json`.
 //!
 //! Every document is JSON. Units stand last in the names. Unknown fields are refused, so that a typing error in a
-//! program is an error and not a silent default. No document ever holds a cloud credential; the one secret,
-//! [`Program::seal_key_hex`], travels only over the control API and is never written to disk or logged.
+//! program is an error and not a silent default. No document ever holds a cloud credential. [`Program::seal_key_hex`]
+//! travels only over the control API and is never written to disk or logged; the token of a [`Join`] works once.
 
 mod control;
+mod enrol;
 mod event;
 mod job;
 mod program;
@@ -13,6 +14,9 @@ mod task;
 
 pub use control::{
     LeaseRequest, ProbeReport, ProbeRequest, Ready, ReceiveReport, ReceiveRequest, Refusal, SendReport, SendRequest,
+};
+pub use enrol::{
+    GatewayEntry, GatewayState, GatewayStates, IdentityGrant, Join, JoinControl, KeyRequest, OWNER_NAME, OwnerReady,
 };
 pub use event::{
     DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary,

@@ -7,7 +7,7 @@ use crate::limits::{IDENTITY_CLOCK_SKEW, IDENTITY_DAYS_MAX};
 use crate::names::check_node_name;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, PublicKeyData,
 };
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::fs::{DirBuilder, OpenOptions};
@@ -126,22 +126,73 @@ impl FleetCa {
     /// The certificate library refused the name.
     pub fn sign(&self, name: &str) -> Result<NodeCertificate, IdentityError> {
         let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(vec![name.to_owned()])?;
-        params.distinguished_name = common_name(name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        params.use_authority_key_identifier_extension = true;
+        let mut params = node_params(name)?;
         params.not_before = self.params.not_before;
         params.not_after = self.params.not_after;
-        let certificate = params.signed_by(&key, &Issuer::from_params(&self.params, &self.key))?;
+        let certificate = self.sign_params(&params, &key)?;
         Ok(NodeCertificate { certificate, key })
     }
+
+    /// A certificate for a key that stays with its gateway, valid from [`IDENTITY_CLOCK_SKEW`] before `now` until `life`
+    /// after it. It says the same as every identity of the fleet, whatever the gateway may have asked for.
+    ///
+    /// # Errors
+    /// The certificate library refused the name.
+    pub fn certify(
+        &self,
+        name: &str,
+        key: &impl PublicKeyData,
+        now: SystemTime,
+        life: Duration,
+    ) -> Result<rcgen::Certificate, IdentityError> {
+        let mut params = node_params(name)?;
+        params.not_before = (now - IDENTITY_CLOCK_SKEW).into();
+        params.not_after = (now + life).into();
+        self.sign_params(&params, key)
+    }
+
+    fn sign_params(
+        &self,
+        params: &CertificateParams,
+        key: &impl PublicKeyData,
+    ) -> Result<rcgen::Certificate, IdentityError> {
+        Ok(params.signed_by(key, &Issuer::from_params(&self.params, &self.key))?)
+    }
+}
+
+/// What every identity of a fleet says, but for its times.
+fn node_params(name: &str) -> Result<CertificateParams, IdentityError> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.distinguished_name = common_name(name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
 }
 
 fn common_name(name: &str) -> DistinguishedName {
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
     distinguished
+}
+
+/// The CA of a fleet that outlives its owner's process: the one whose key is in the folder, or a new one that is written
+/// there. Its certificate stays the one that was written first.
+///
+/// # Errors
+/// A file cannot be read or written, or is no key.
+pub fn kept_or_new(folder: &Path, now: SystemTime, life: Duration) -> Result<(FleetCa, String), IdentityError> {
+    let ca_path = folder.join("ca.pem");
+    if ca_path.exists() {
+        return Ok((kept_ca(folder, now, life)?, read(&ca_path)?));
+    }
+    let ca = FleetCa::new(now, life)?;
+    let pem = ca.certificate()?.pem();
+    create_folder(folder)?;
+    // The key first: a certificate alone would be taken for a CA whose key was dropped.
+    write_new(&folder.join(CA_KEY_FILE), &ca.key.serialize_pem(), MODE_SECRET)?;
+    write_new(&ca_path, &pem, MODE_PUBLIC)?;
+    Ok((ca, pem))
 }
 
 /// Makes what `request` asks for. In a folder with a kept CA it adds gateways to that fleet.

@@ -2,7 +2,8 @@
 //!
 //! Participants: the [`lead`] finds what is to be moved and remembers what has been; [`task`] is work that needs no
 //! gateways (`ls`, `cat`, `check`, …); [`stores`] turns the contract's description of a store into an open one.
-//! [`control`] is the API by which all of it is told what to do; [`identity`] and [`tls`] let only one fleet in.
+//! [`control`] is the API by which all of it is told what to do; [`identity`] and [`tls`] let only one fleet in. [`enrol`]
+//! is how a gateway gets its identity, and [`owner`] the process beside the client that gives it and carries control.
 //! [`node`] does the work, over the connections of [`net`]; [`program`] puts lead and node together. [`failure`] gives errors
 //! their names, outcomes and exit codes. [`retry`] limits how often stores are asked, and [`drain`] how long work goes on
 //! after a wish to stop.
@@ -14,13 +15,18 @@ mod directory_tree;
 pub mod drain;
 #[cfg(test)]
 mod drop_after;
+pub mod endings;
+pub mod enrol;
 pub mod failure;
+pub mod home;
 pub mod identity;
+mod join;
 pub mod lead;
 pub mod limits;
 pub mod names;
 pub mod net;
 pub mod node;
+pub mod owner;
 #[cfg(test)]
 mod pipes;
 pub mod program;

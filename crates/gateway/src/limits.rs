@@ -100,6 +100,56 @@ pub const IDENTITY_CLOCK_SKEW: Duration = Duration::from_secs(3600);
 /// Bytes of a certificate or key file; a larger one is refused.
 pub const PEM_FILE_BYTES_MAX: u64 = 64 << 10;
 
+/// Life of an identity that an owner signs. It is renewed when half of it has passed.
+pub const IDENTITY_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// Shortest life that `owner --identity-s` takes.
+pub const IDENTITY_S_MIN: u32 = 10;
+/// Life of the CA's certificate of a fleet with an owner. Gateways trust its key, so nothing ends with it.
+pub const FLEET_CA_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// Longest time for which an owner accepts a join token. A gateway gives up enrolling so long after its start.
+pub const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
+/// Bytes of a join document; a longer one is refused. User data has room for 16 KB on EC2.
+pub const JOIN_BYTES_MAX: u64 = 16 << 10;
+/// An enrolment that takes longer after its TLS handshake is given up and its connection closed.
+pub const ENROL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of one message of an enrolment; a longer one ends it.
+pub const ENROL_LINE_BYTES_MAX: usize = 16 << 10;
+/// Pause after an enrolment that failed; it doubles up to [`ENROL_PAUSE_MAX`].
+pub const ENROL_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause between two attempts to enrol.
+pub const ENROL_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Characters of a fleet's id.
+pub const FLEET_ID_CHARS_MAX: usize = 64;
+
+/// Gateways of one owner; a further one is refused (409).
+pub const OWNED_GATEWAYS_MAX: usize = 1024;
+/// Connections to an owner's admin socket at once; further ones wait.
+pub const ADMIN_CONNECTIONS_MAX: usize = 16;
+/// Bytes of a request's body on the admin socket; a longer one is answered 413.
+pub const ADMIN_BODY_BYTES_MAX: usize = 64 << 10;
+/// Connections that an owner carries to one gateway at once; further ones wait in the backlog of its socket.
+pub const TUNNELS_PER_GATEWAY_MAX: usize = 32;
+/// A connection to a gateway that cannot be reached is closed after this; also one to a gateway that has not enrolled.
+pub const REACH_TIMEOUT: Duration = Duration::from_secs(10);
+/// When the client has closed its side, the gateway has so long to close its own.
+pub const TUNNEL_LINGER: Duration = Duration::from_secs(10);
+/// Bytes that a tunnel reads at a time, in each direction.
+pub const TUNNEL_BUFFER_BYTES: usize = 16 << 10;
+/// Idle connections that a gateway which calls home keeps open to its owner.
+pub const IDLE_CALLS: usize = 3;
+/// Idle connections of one gateway that the owner holds; a further one is closed.
+pub const IDLE_CALLS_MAX: usize = 8;
+/// An owner asks after an idle connection so often, so that firewalls keep it open.
+pub const IDLE_CALL_INTERVAL: Duration = Duration::from_secs(15);
+/// Whoever answers no such question by then is gone; the connection is closed.
+pub const IDLE_CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a renewal of an identity that failed; a short-lived one is retried sooner.
+pub const RENEWAL_PAUSE: Duration = Duration::from_secs(60);
+/// A renewal that takes longer has failed.
+pub const RENEWAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of a gateway's answer to a renewal; a longer one is a failure.
+pub const RENEWAL_ANSWER_BYTES_MAX: usize = 64 << 10;
+
 /// Routes of one program.
 pub const ROUTES_MAX: usize = 256;
 /// Stations of one route, the lead included.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 use tradewind_gateway::limits::{BLOCKING_THREADS_MAX, IDENTITY_DAYS_DEFAULT, WORKERS_MAX, WORKERS_MIN};
 use tradewind_gateway::program::NodeRunner;
-use tradewind_gateway::{identity, schema, serve, task};
+use tradewind_gateway::{identity, owner, schema, serve, task};
 
 /// Data-plane buffers come and go in megabytes on all threads; see docs/decisions/0004-mimalloc.md.
 #[global_allocator]
@@ -30,6 +30,8 @@ struct Cli {
 enum Command {
     /// Run one gateway until it is stopped
     Serve(serve::ServeArgs),
+    /// Let gateways into a fleet, and carry control to them, until stopped
+    Owner(owner::OwnerArgs),
     /// Create a fleet's CA and one identity per gateway
     Identity {
         /// Folder to make them in
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
     start_log(tracing::Level::from(cli.log_level));
     match cli.command {
         Command::Serve(args) => run_gateway(&args, cli.workers),
+        Command::Owner(args) => run_owner(&args, cli.workers),
         Command::Identity { out, names, days, keep_ca } => {
             let request = identity::Request { out: &out, names: &names, days, keep_ca };
             match identity::make(&request, SystemTime::now()) {
@@ -131,6 +134,19 @@ fn run_gateway(args: &serve::ServeArgs, workers: Option<u16>) -> ExitCode {
         code
     });
     served.unwrap_or_else(|error| fail(&error, error.hint()))
+}
+
+fn run_owner(args: &owner::OwnerArgs, workers: Option<u16>) -> ExitCode {
+    raise_file_limit();
+    refuse_huge_pages();
+    let owned = owner::BoundOwner::new(args).and_then(|bound| {
+        let runtime = runtime(workers)?;
+        let code = runtime.block_on(bound.run());
+        // The thread on stdin may wait there for ever.
+        runtime.shutdown_background();
+        code
+    });
+    owned.unwrap_or_else(|error| fail(&error, error.hint()))
 }
 
 fn run_task(file: Option<&Path>, workers: Option<u16>) -> ExitCode {

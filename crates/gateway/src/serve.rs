@@ -11,8 +11,11 @@ use crate::control::gateway::{Equipment, Gateway};
 use crate::control::lease::Lease;
 use crate::control::runner::Runner;
 use crate::control::server::{Listener, Server};
+use crate::endings::Endings;
+use crate::enrol::{Candidate, JoinError};
+use crate::join::{self, NotJoined};
 use crate::limits::{DRAIN_AT_EXIT_TIMEOUT, LEASE_S_MAX};
-use crate::tls::{Identity, TlsError};
+use crate::tls::{Identity, TlsError, machine_clock};
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -23,16 +26,17 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
-use tradewind_contract::{Ready, Version};
+use tradewind_contract::{CONTRACT_VERSION, Join, JoinControl, OWNER_NAME, Ready};
 
 /// The options of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {
+    /// Join document, which names fleet, token and addresses; `-` reads it from the first line of standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["control", "data", "identity", "plain", "controllers"])]
+    pub join: Option<PathBuf>,
     /// Address of the control API: `unix:PATH`, or `IP:PORT` (mutual TLS; port 0 for any free one)
-    #[arg(long, value_name = "unix:PATH|IP:PORT")]
-    pub control: ControlAddress,
+    #[arg(long, value_name = "unix:PATH|IP:PORT", required_unless_present = "join")]
+    pub control: Option<ControlAddress>,
     /// Address for other gateways (port 0 for any free one)
     #[arg(long, value_name = "IP:PORT")]
     pub data: Option<SocketAddr>,
@@ -109,6 +113,12 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// The join document cannot be used.
+    #[error(transparent)]
+    Document(#[from] JoinError),
+    /// The gateway could not join its fleet.
+    #[error(transparent)]
+    Join(#[from] NotJoined),
     /// The system refused something else that a gateway needs.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -125,6 +135,8 @@ impl ServeError {
             Self::Listen { .. } => {
                 "is the address one of this machine's, the port free, and the path short and writable?"
             }
+            Self::Document(_) => "the fleet's owner makes the document; a token works for minutes",
+            Self::Join(_) => "does the owner run, and do the addresses in the join document lead there?",
             Self::Io(_) => "is the machine out of files or memory?",
         }
     }
@@ -143,6 +155,12 @@ enum BoundControl {
     Unix(UnixListener, SocketFile),
     Plain(TcpListener),
     Tls(TcpListener, Arc<Identity>),
+    /// It has no identity yet, and gets one from an owner that dials.
+    Joining(TcpListener, Candidate),
+    /// The same, from the owner at this address.
+    Calling(String, Candidate),
+    /// The same, with a socket on this machine for control.
+    Beside(UnixListener, SocketFile, String, Candidate),
 }
 
 /// Removes the socket file when the gateway ends.
@@ -162,9 +180,13 @@ impl Bound {
     /// # Errors
     /// See [`ServeError`]; nothing is then left behind.
     pub fn new(args: &ServeArgs) -> Result<Self, ServeError> {
+        if let Some(path) = &args.join {
+            return Self::joining(&join::read_document(path)?, args);
+        }
+        let control = args.control.as_ref().ok_or_else(|| io::Error::other("neither --control nor --join"))?;
         let identity = args.identity.as_deref().map(Identity::load).transpose()?.map(Arc::new);
-        let tcp_control = match args.control {
-            ControlAddress::Tcp(address) => Some(address),
+        let tcp_control = match control {
+            ControlAddress::Tcp(address) => Some(*address),
             ControlAddress::Unix(_) => None,
         };
         if identity.is_none() {
@@ -176,8 +198,11 @@ impl Bound {
             }
         }
         let data_listener = args.data.map(bind_tcp).transpose()?;
-        let control = match (&args.control, &identity) {
-            (ControlAddress::Unix(path), _) => bind_unix(path)?,
+        let control = match (control, &identity) {
+            (ControlAddress::Unix(path), _) => {
+                let (listener, file) = listen_unix(path)?;
+                BoundControl::Unix(listener, file)
+            }
             (ControlAddress::Tcp(address), None) => BoundControl::Plain(bind_tcp(*address)?),
             (ControlAddress::Tcp(address), Some(identity)) => BoundControl::Tls(bind_tcp(*address)?, identity.clone()),
         };
@@ -186,27 +211,58 @@ impl Bound {
         Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease_s: args.lease_s })
     }
 
-    /// Serves until the end, on the runtime that it is awaited on.
-    ///
-    /// # Errors
-    /// The system refused signal handlers or sockets.
-    pub async fn run(self, runner: impl Runner) -> Result<ExitCode, ServeError> {
-        let mut endings = Endings::new(self.exit_with_stdin)?;
-        let lease = self.lease_s.map(|lease_s| Lease::new(Duration::from_secs(lease_s.into())));
-        let gateway = Arc::new(Gateway::new(Box::new(runner), Equipment { lease, ..self.equipment })?);
-        let (listener, control, _socket_file) = self.control.into_listener()?;
-        let server = Server::start(listener, gateway.clone(), self.controllers);
-        let Version { gateway: version, contract, data_address } = gateway.version();
-        say_ready(&Ready { control: control.to_string(), data_address, gateway: version, contract });
-        let lapsed = async {
-            match gateway.lease() {
-                Some(lease) => lease.lapsed().await,
-                None => std::future::pending().await,
+    fn joining(document: &Join, args: &ServeArgs) -> Result<Self, ServeError> {
+        let candidate = Candidate::new(document, machine_clock())?;
+        let address = |text: &str| {
+            text.parse().map_err(|_| JoinError::Document(format!("{text:?} is not an address of the form ip:port")))
+        };
+        let data_listener = document.data.as_deref().map(|text| bind_tcp(address(text)?)).transpose()?;
+        let control = match &document.control {
+            JoinControl::Listen { address: text } => BoundControl::Joining(bind_tcp(address(text)?)?, candidate),
+            JoinControl::Call { owner } => BoundControl::Calling(owner.clone(), candidate),
+            JoinControl::Beside { owner, socket } => {
+                let (listener, file) = listen_unix(Path::new(socket))?;
+                BoundControl::Beside(listener, file, owner.clone(), candidate)
             }
         };
+        let equipment = Equipment { data_listener, ..Equipment::default() };
+        let controllers = [OWNER_NAME.to_owned()].into();
+        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease_s: args.lease_s })
+    }
+
+    /// Serves until the end, on the runtime that it is awaited on. The addresses are said before it has joined its fleet,
+    /// for the owner must know them.
+    ///
+    /// # Errors
+    /// The system refused signal handlers or sockets, or the gateway could not join its fleet.
+    pub async fn run(self, runner: impl Runner) -> Result<ExitCode, ServeError> {
+        let Self { control, equipment, controllers, exit_with_stdin, lease_s } = self;
+        let mut endings = Endings::new(exit_with_stdin)?;
+        let lease = lease_s.map(|lease_s| Lease::new(Duration::from_secs(lease_s.into())));
+        say_ready(&Ready {
+            control: control.address()?,
+            data_address: equipment.data_address()?.map(|address| address.to_string()),
+            gateway: env!("CARGO_PKG_VERSION").to_owned(),
+            contract: CONTRACT_VERSION,
+        });
+        let joined = tokio::select! {
+            joined = control.into_listener() => joined?,
+            reason = endings.first() => {
+                tracing::info!(reason, "ending before it joined its fleet");
+                return Ok(ExitCode::SUCCESS);
+            }
+            () = lapsed(lease.as_ref()) => {
+                tracing::info!("the lease lapsed before it joined its fleet");
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
+        let (listener, identity, _socket_file) = joined;
+        let identity = identity.or(equipment.identity);
+        let gateway = Arc::new(Gateway::new(Box::new(runner), Equipment { identity, lease, ..equipment })?);
+        let server = Server::start(listener, gateway.clone(), controllers);
         let reason = tokio::select! {
             reason = endings.first() => reason,
-            () = lapsed => "the lease lapsed",
+            () = lapsed(gateway.lease()) => "the lease lapsed",
         };
         tracing::info!(reason, "ending");
         let leaving = async {
@@ -227,22 +283,51 @@ impl Bound {
     }
 }
 
+async fn lapsed(lease: Option<&Lease>) {
+    match lease {
+        Some(lease) => lease.lapsed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Where control comes from, the identity that it has just got, and the file to remove at the end.
+type Listening = (Listener, Option<Arc<Identity>>, Option<SocketFile>);
+
 impl BoundControl {
-    fn into_listener(self) -> io::Result<(Listener, ControlAddress, Option<SocketFile>)> {
-        let tcp = |listener: TcpListener| {
-            let address = ControlAddress::Tcp(listener.local_addr()?);
-            Ok::<_, io::Error>((tokio::net::TcpListener::from_std(listener)?, address))
-        };
+    /// As the readiness line says it; `None` for a gateway that calls home.
+    fn address(&self) -> io::Result<Option<String>> {
+        match self {
+            Self::Unix(_, file) | Self::Beside(_, file, ..) => {
+                Ok(Some(ControlAddress::Unix(file.0.clone()).to_string()))
+            }
+            Self::Plain(listener) | Self::Tls(listener, _) | Self::Joining(listener, _) => {
+                Ok(Some(ControlAddress::Tcp(listener.local_addr()?).to_string()))
+            }
+            Self::Calling(..) => Ok(None),
+        }
+    }
+
+    /// What the control API listens to, once the gateway has an identity.
+    async fn into_listener(self) -> Result<Listening, ServeError> {
+        let tcp = tokio::net::TcpListener::from_std;
         match self {
             Self::Unix(listener, file) => {
-                let address = ControlAddress::Unix(file.0.clone());
-                Ok((Listener::Unix(tokio::net::UnixListener::from_std(listener)?), address, Some(file)))
+                Ok((Listener::Unix(tokio::net::UnixListener::from_std(listener)?), None, Some(file)))
             }
-            Self::Plain(listener) => {
-                tcp(listener).map(|(listener, address)| (Listener::Plain(listener), address, None))
+            Self::Plain(listener) => Ok((Listener::Plain(tcp(listener)?), None, None)),
+            Self::Tls(listener, identity) => Ok((Listener::Tls(tcp(listener)?, identity), None, None)),
+            Self::Joining(listener, candidate) => {
+                let listener = tcp(listener)?;
+                let identity = Arc::new(join::by_owner(candidate, &listener).await?);
+                Ok((Listener::Tls(listener, identity.clone()), Some(identity), None))
             }
-            Self::Tls(listener, identity) => {
-                tcp(listener).map(|(listener, address)| (Listener::Tls(listener, identity), address, None))
+            Self::Calling(owner, candidate) => {
+                let identity = Arc::new(join::by_call(&candidate, &owner).await?);
+                Ok((Listener::Home(owner, identity.clone()), Some(identity), None))
+            }
+            Self::Beside(listener, file, owner, candidate) => {
+                let identity = Arc::new(join::by_call(&candidate, &owner).await?);
+                Ok((Listener::Unix(tokio::net::UnixListener::from_std(listener)?), Some(identity), Some(file)))
             }
         }
     }
@@ -254,7 +339,7 @@ fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 /// Listens at a socket file that only this user may open, in the place of one that nobody answers at any more.
-fn bind_unix(path: &Path) -> Result<BoundControl, ServeError> {
+fn listen_unix(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
     remove_stale_socket(path)?;
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
@@ -262,7 +347,7 @@ fn bind_unix(path: &Path) -> Result<BoundControl, ServeError> {
     let listener = bound.map_err(|source| ServeError::Listen { address: path.display().to_string(), source })?;
     let file = SocketFile(path.to_owned());
     listener.set_nonblocking(true)?;
-    Ok(BoundControl::Unix(listener, file))
+    Ok((listener, file))
 }
 
 fn remove_stale_socket(path: &Path) -> Result<(), ServeError> {
@@ -287,65 +372,4 @@ fn say_ready(ready: &Ready) {
     if let Err(error) = said {
         tracing::warn!(%error, "nobody reads the readiness line");
     }
-}
-
-/// All that can end a gateway.
-struct Endings {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-    /// `None` without `--exit-with-stdin`, and once it has come.
-    stdin_end: Option<oneshot::Receiver<()>>,
-}
-
-impl Endings {
-    fn new(exit_with_stdin: bool) -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-            stdin_end: if exit_with_stdin { Some(watch_stdin()?) } else { None },
-        })
-    }
-
-    /// Waits for the first reason to end, and names it.
-    async fn first(&mut self) -> &'static str {
-        let stdin_end = async {
-            match self.stdin_end.take() {
-                // An error means that the watching thread is gone; its end is the end of stdin too.
-                Some(end) => drop(end.await),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.hangup.recv() => "SIGHUP",
-            () = stdin_end => "end of standard input",
-        }
-    }
-
-    /// Waits for a signal after that, and gives the exit code that shells expect of it.
-    async fn second(&mut self) -> ExitCode {
-        let signal = tokio::select! {
-            _ = self.terminate.recv() => SignalKind::terminate(),
-            _ = self.interrupt.recv() => SignalKind::interrupt(),
-            _ = self.hangup.recv() => SignalKind::hangup(),
-        };
-        ExitCode::from(128 + signal.as_raw_value() as u8)
-    }
-}
-
-/// Reads stdin to its end in a thread of its own: a read cannot be given up, and a runtime's thread that sits in one
-/// would hold up the exit.
-fn watch_stdin() -> io::Result<oneshot::Receiver<()>> {
-    let (tell, end) = oneshot::channel();
-    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-        if let Err(error) = io::copy(&mut io::stdin().lock(), &mut io::sink()) {
-            tracing::warn!(%error, "standard input cannot be read");
-        }
-        // Nobody listens any more when the gateway is ending already.
-        let _ = tell.send(());
-    })?;
-    Ok(end)
 }

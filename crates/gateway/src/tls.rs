@@ -7,6 +7,9 @@
 //! - The side that connects checks that the certificate carries the name it wanted: [`connect`].
 //! - The side that accepts learns the name from the certificate, to compare it with the peer's Hello: [`accept`].
 //!
+//! An identity is renewed in place ([`Identity::renew`]): later handshakes use the new certificate, and connections that
+//! are open go on.
+//!
 //! In TLS 1.3 the client finishes first. A server's refusal therefore reaches it with its first read, not with the
 //! handshake; [`TlsError::explain`] words such an error.
 
@@ -15,13 +18,14 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
@@ -103,9 +107,34 @@ fn explain(error: &rustls::Error) -> String {
     reason.to_owned()
 }
 
+/// The time that certificates are held against; tests set it.
+pub type Clock = Arc<dyn TimeProvider>;
+
+/// The machine's own time.
+pub fn machine_clock() -> Clock {
+    Arc::new(DefaultTimeProvider)
+}
+
 /// Who a gateway is.
 pub struct Identity {
     name: String,
+    ca: CertificateDer<'static>,
+    clock: Clock,
+    strangers: Strangers,
+    configs: RwLock<Configs>,
+}
+
+/// Whether the accepting side lets in a peer that shows no certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strangers {
+    /// A gateway does not.
+    Refused,
+    /// An owner does, for enrolment.
+    Accepted,
+}
+
+#[derive(Clone)]
+struct Configs {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
@@ -139,24 +168,75 @@ impl Identity {
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, TlsError> {
+        Self::with(ca, certificate, key, Strangers::Refused, machine_clock())
+    }
+
+    /// As [`Identity::new`], by another clock, and perhaps open to peers without a certificate.
+    ///
+    /// # Errors
+    /// As [`Identity::new`].
+    pub fn with(
+        ca: CertificateDer<'static>,
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+        strangers: Strangers,
+        clock: Clock,
+    ) -> Result<Self, TlsError> {
         let name = certificate_name(&certificate).map_err(|error| TlsError::Identity(error.to_string()))?;
+        let configs = RwLock::new(Configs::new(&ca, certificate, key, strangers, &clock)?);
+        Ok(Self { name, ca, clock, strangers, configs })
+    }
+
+    /// Another certificate and key of the same name, for all handshakes from now on.
+    ///
+    /// # Errors
+    /// They are not this gateway's, and nothing has changed.
+    pub fn renew(&self, certificate: CertificateDer<'static>, key: PrivateKeyDer<'static>) -> Result<(), TlsError> {
+        let name = certificate_name(&certificate).map_err(|error| TlsError::Identity(error.to_string()))?;
+        if name != self.name {
+            return Err(TlsError::Identity(format!("the certificate is of {name}, this gateway is {}", self.name)));
+        }
+        let fresh = Configs::new(&self.ca, certificate, key, self.strangers, &self.clock)?;
+        *self.configs.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// The gateway's name, as its certificate carries it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn configs(&self) -> Configs {
+        self.configs.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Configs {
+    fn new(
+        ca: &CertificateDer<'static>,
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+        strangers: Strangers,
+        clock: &Clock,
+    ) -> Result<Self, TlsError> {
         let unusable = |error: rustls::Error| TlsError::Identity(own_fault(&error));
-        let mut roots = RootCertStore::empty();
-        roots.add(ca).map_err(unusable)?;
-        let roots = Arc::new(roots);
-        let provider = Arc::new(provider());
+        let verifier_fault = |error: &dyn fmt::Display| TlsError::Identity(error.to_string());
+        let name = certificate_name(&certificate).map_err(|error| TlsError::Identity(error.to_string()))?;
+        let (roots, provider) = (trust(ca)?, Arc::new(provider()));
+        let now = clock.current_time().ok_or_else(|| TlsError::Identity("the clock cannot be read".to_owned()))?;
 
         let server_verifier = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
             .build()
-            .map_err(|error| TlsError::Identity(error.to_string()))?;
-        server_verifier
-            .verify_server_cert(&certificate, &[], &server_name(&name)?, &[], UnixTime::now())
-            .map_err(unusable)?;
-        let client_verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
-            .build()
-            .map_err(|error| TlsError::Identity(error.to_string()))?;
+            .map_err(|error| verifier_fault(&error))?;
+        server_verifier.verify_server_cert(&certificate, &[], &server_name(&name)?, &[], now).map_err(unusable)?;
+        let client_verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+        let client_verifier = match strangers {
+            Strangers::Refused => client_verifier,
+            Strangers::Accepted => client_verifier.allow_unauthenticated(),
+        };
+        let client_verifier = client_verifier.build().map_err(|error| verifier_fault(&error))?;
 
-        let mut client = ClientConfig::builder_with_provider(provider.clone())
+        let mut client = ClientConfig::builder_with_details(provider.clone(), clock.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(unusable)?
             .with_webpki_verifier(server_verifier)
@@ -165,22 +245,29 @@ impl Identity {
         client.resumption = rustls::client::Resumption::disabled();
         // The data plane seals records itself after the handshake, with the keys that rustls agreed on.
         client.enable_secret_extraction = true;
-        let mut server = ServerConfig::builder_with_provider(provider)
+        let mut server = ServerConfig::builder_with_details(provider, clock.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(unusable)?
             .with_client_cert_verifier(client_verifier)
             .with_single_cert(vec![certificate], key)
             .map_err(unusable)?;
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
+        without_resumption(&mut server);
         server.enable_secret_extraction = true;
-        Ok(Self { name, client: Arc::new(client), server: Arc::new(server) })
+        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
     }
+}
 
-    /// The gateway's name, as its certificate carries it.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
+/// The fleet's CA and nothing else.
+pub(crate) fn trust(ca: &CertificateDer<'static>) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.clone()).map_err(|error| TlsError::Identity(own_fault(&error)))?;
+    Ok(Arc::new(roots))
+}
+
+/// No session can be taken up again.
+pub(crate) fn without_resumption(server: &mut ServerConfig) {
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
 }
 
 fn own_fault(error: &rustls::Error) -> String {
@@ -218,7 +305,7 @@ fn one_certificate(path: &Path) -> Result<CertificateDer<'static>, TlsError> {
 /// The cheapest cipher suite that is still secure, alone, so that both sides always agree on it
 /// (`docs/decisions/0002-tls.md` has the figures), and a key exchange that today's recordings cannot be opened by a
 /// quantum computer later, with the classical one as second choice.
-fn provider() -> CryptoProvider {
+pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
         kx_groups: vec![aws_lc_rs::kx_group::X25519MLKEM768, aws_lc_rs::kx_group::X25519],
@@ -228,12 +315,12 @@ fn provider() -> CryptoProvider {
 
 /// Configuration of the side that connects. Give [`server_name`] of the wanted peer with each connection.
 pub fn client_config(identity: &Identity) -> Arc<ClientConfig> {
-    identity.client.clone()
+    identity.configs().client
 }
 
 /// Configuration of the side that accepts: a client without a certificate of the fleet is refused.
 pub fn server_config(identity: &Identity) -> Arc<ServerConfig> {
-    identity.server.clone()
+    identity.configs().server
 }
 
 /// A gateway's name as TLS wants it.
@@ -271,7 +358,21 @@ where
     Ok((stream, name))
 }
 
-async fn in_time<T>(handshake: impl Future<Output = io::Result<T>>) -> Result<T, TlsError> {
+/// As [`accept`], where a peer may also be a stranger who shows no certificate: it has no name.
+///
+/// # Errors
+/// The peer shows a certificate that is not of the fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
+pub async fn accept_any<S>(identity: &Identity, stream: S) -> Result<(server::TlsStream<S>, Option<String>), TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let stream = in_time(TlsAcceptor::from(server_config(identity)).accept(stream)).await?;
+    let certificates = stream.get_ref().1.peer_certificates();
+    let name = certificates.map(|certificates| peer_name(Some(certificates))).transpose()?;
+    Ok((stream, name))
+}
+
+pub(crate) async fn in_time<T>(handshake: impl Future<Output = io::Result<T>>) -> Result<T, TlsError> {
     match tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await {
         Ok(done) => done.map_err(TlsError::explain),
         Err(_elapsed) => Err(TlsError::Io(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))),

@@ -9,8 +9,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tradewind_contract::{
-    Event, JobStatus, LeaseRequest, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal,
-    Routes, SendReport, SendRequest, Task, Version,
+    Event, GatewayEntry, GatewayStates, IdentityGrant, JobStatus, Join, KeyRequest, LeaseRequest, OwnerReady,
+    ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal, Routes, SendReport, SendRequest,
+    Task, Version,
 };
 use tradewind_gateway::control::validate::{Setting, check_program};
 use tradewind_gateway::schema;
@@ -89,6 +90,12 @@ fn examples_are_understood_whole() {
             _ if name.starts_with("job-status-") => drop(survives::<JobStatus>(&name, &text)),
             _ if name.starts_with("task-") => drop(survives::<Task>(&name, &text)),
             _ if name.starts_with("ready-") => drop(survives::<Ready>(&name, &text)),
+            _ if name.starts_with("join-") => drop(survives::<Join>(&name, &text)),
+            "key-request" => drop(survives::<KeyRequest>(&name, &text)),
+            "identity-grant" => drop(survives::<IdentityGrant>(&name, &text)),
+            "owner-ready" => drop(survives::<OwnerReady>(&name, &text)),
+            "gateway-entry" => drop(survives::<GatewayEntry>(&name, &text)),
+            "gateway-states" => drop(survives::<GatewayStates>(&name, &text)),
             "routes" => drop(survives::<Routes>(&name, &text)),
             "version" => drop(survives::<Version>(&name, &text)),
             "receive-request" => drop(survives::<ReceiveRequest>(&name, &text)),

@@ -1,4 +1,4 @@
-//! Drives the fuzz entries of manifests, orders, records, connections, JSON and the journal with mutated good input, so that
+//! Drives the fuzz entries of manifests, orders, records, connections, enrolments, JSON and the journal with mutated good input, so that
 //! every test run covers them on stable.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -8,6 +8,8 @@ mod bodies;
 mod connection;
 #[path = "../../../fuzz/entries/documents.rs"]
 mod documents;
+#[path = "../../../fuzz/entries/enrolment.rs"]
+mod enrolment;
 #[path = "../../../fuzz/entries/journal.rs"]
 mod journal;
 #[path = "../../../fuzz/entries/records.rs"]
@@ -19,6 +21,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 use tradewind_contract::VerifyMode;
+use tradewind_gateway::enrol::NewKey;
+use tradewind_gateway::enrol::messages::{Claim, Grant, Opening};
 use tradewind_gateway::node::work::{
     Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, Unsynced, WholePlace,
 };
@@ -246,6 +250,29 @@ fn documents_survive_any_bytes() {
         documents::run(seed);
         for _ in 0..DOCUMENTS {
             documents::run(&mutated(seed, &mut random));
+        }
+    }
+}
+
+#[test]
+fn messages_of_an_enrolment_survive_any_bytes() {
+    let (fleet, proof_hex) = ("fleet-1".to_owned(), "0f".repeat(32));
+    let key = NewKey::generate("relay").unwrap().request().clone();
+    let opening = Opening { fleet: fleet.clone(), name: "relay".to_owned(), proof_hex: proof_hex.clone() };
+    let grant = Grant { proof_hex: proof_hex.clone(), certificate_pem: "-----BEGIN".to_owned() };
+    let claim = Claim { fleet, proof_hex, key };
+    let seeds = [
+        serde_json::to_vec(&opening).unwrap(),
+        serde_json::to_vec(&claim).unwrap(),
+        serde_json::to_vec(&grant).unwrap(),
+        b"{}\n".to_vec(),
+    ];
+    seeds::keep("enrolment", &seeds);
+    let mut random = StdRng::seed_from_u64(20_261_126);
+    for seed in &seeds {
+        enrolment::run(seed);
+        for _ in 0..SCRIPTS {
+            enrolment::run(&mutated(seed, &mut random));
         }
     }
 }

@@ -7,15 +7,19 @@ use super::load;
 use super::metrics::{MetricsSnapshot, add_progress};
 use super::runner::{Runner, Running};
 use super::validate::{Setting, check_program};
+use crate::enrol::NewKey;
 use crate::net::DataPort;
 use crate::tls::{Identity, Security};
 use axum::http::StatusCode;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use tokio::sync::Mutex;
 use tradewind_contract::{
-    CONTRACT_VERSION, JobSpec, Program, ReceiveReport, ReceiveRequest, Refusal, RouteSpec, Routes, Version,
+    CONTRACT_VERSION, IdentityGrant, JobSpec, KeyRequest, Program, ReceiveReport, ReceiveRequest, Refusal, RouteSpec,
+    Routes, Version,
 };
 
 /// What the gateway was started with.
@@ -31,10 +35,22 @@ pub struct Equipment {
     pub lease: Option<Lease>,
 }
 
+impl Equipment {
+    /// Address of the data port.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn data_address(&self) -> std::io::Result<Option<SocketAddr>> {
+        self.data_listener.as_ref().map(TcpListener::local_addr).transpose()
+    }
+}
+
 /// A gateway, from start to end.
 pub struct Gateway {
     runner: Box<dyn Runner>,
     identity: Option<Arc<Identity>>,
+    /// Made for a renewal of the identity, and not certified yet.
+    new_key: std::sync::Mutex<Option<NewKey>>,
     plain: bool,
     data_address: Option<SocketAddr>,
     teller: EventSender,
@@ -70,11 +86,12 @@ impl Gateway {
     /// # Errors
     /// The data port's address cannot be read.
     pub fn new(runner: Box<dyn Runner>, equipment: Equipment) -> std::io::Result<Self> {
+        let data_address = equipment.data_address()?;
         let Equipment { identity, plain, data_listener, lease } = equipment;
-        let data_address = data_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let (teller, log) = events::channel();
         let life = Mutex::new(Life::Waiting(data_listener));
-        Ok(Self { runner, identity, plain, data_address, teller, log, lease, measuring: Mutex::new(()), life })
+        let (new_key, measuring) = (std::sync::Mutex::new(None), Mutex::new(()));
+        Ok(Self { runner, identity, new_key, plain, data_address, teller, log, lease, measuring, life })
     }
 
     /// Answer of `GET /v1/version`.
@@ -99,6 +116,36 @@ impl Gateway {
     /// Who the gateway is to its peers.
     pub(super) fn identity(&self) -> Option<&Arc<Identity>> {
         self.identity.as_ref()
+    }
+
+    /// A new key, to be certified; the one of an earlier request is forgotten.
+    pub(super) fn request_identity(&self) -> Result<KeyRequest, Refused> {
+        let identity = self.identity.as_deref().ok_or_else(without_identity)?;
+        let key = NewKey::generate(identity.name()).map_err(|error| {
+            Refused::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("no key: {error}"),
+                "has the machine random numbers?",
+            )
+        })?;
+        let request = key.request().clone();
+        *self.new_key.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        Ok(request)
+    }
+
+    /// Uses the certificate of the key that was last requested, for all connections from now on. Open ones go on.
+    pub(super) fn renew_identity(&self, grant: &IdentityGrant) -> Result<(), Refused> {
+        let identity = self.identity.as_deref().ok_or_else(without_identity)?;
+        let unusable = |error: String| Refused::unprocessable(Refusal { error, hint: Some(RENEWAL_HINT.to_owned()) });
+        let mut new_key = self.new_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = new_key.as_ref().map(NewKey::key_der);
+        let key = key.ok_or_else(|| Refused::new(StatusCode::CONFLICT, "no key was requested", RENEWAL_HINT))?;
+        let certificate = CertificateDer::from_pem_slice(grant.certificate_pem.as_bytes());
+        let certificate =
+            certificate.map_err(|error| unusable(format!("certificate_pem is no certificate: {error}")))?;
+        identity.renew(certificate, key).map_err(|error| unusable(error.to_string()))?;
+        *new_key = None;
+        Ok(())
     }
 
     /// Checks and starts a program. The same program again is a success that changes nothing, so that a client that
@@ -224,6 +271,12 @@ impl Job {
         let Routes { routes, hops, dials, .. } = routes;
         Ok((Program { routes, hops, dials, lead, ..self.program.clone() }, past))
     }
+}
+
+const RENEWAL_HINT: &str = "the fleet's owner signs the key of POST /v1/identity";
+
+fn without_identity() -> Refused {
+    Refused::new(StatusCode::CONFLICT, "this gateway has no identity", "only gateways with hops have one")
 }
 
 fn unusable_port(error: &std::io::Error) -> Refused {

@@ -10,7 +10,7 @@
 //! version and the metrics, and only the identities named as controllers may do the rest. A gateway takes one program in
 //! its life. `docs/reference/control-api.md` is the description for users.
 
-mod answer;
+pub(crate) mod answer;
 mod connections;
 #[cfg(test)]
 mod drops;

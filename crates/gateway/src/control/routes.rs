@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tradewind_contract::{
-    LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport, ReceiveRequest, Routes, SendReport, SendRequest,
-    Version,
+    IdentityGrant, KeyRequest, LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport, ReceiveRequest, Routes,
+    SendReport, SendRequest, Version,
 };
 
 /// Who is at the other end of a connection; the server puts it beside each request.
@@ -79,6 +79,7 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .route("/v1/events", get(events))
         .route("/v1/drain", post(drain))
         .route("/v1/lease", post(post_lease))
+        .route("/v1/identity", post(post_identity).put(put_identity))
         .route("/v1/probe", post(post_probe))
         .route("/v1/probe/receive", post(post_receive))
         .route("/v1/probe/send", post(post_send))
@@ -170,6 +171,15 @@ async fn post_lease(_: Controller, State(api): State<Api>, body: Body) -> Result
     }
     lease.renew(Duration::from_secs(lease_s.into()));
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn post_identity(_: Controller, State(api): State<Api>) -> Result<Json<KeyRequest>, Refused> {
+    api.gateway.request_identity().map(Json)
+}
+
+async fn put_identity(_: Controller, State(api): State<Api>, body: Body) -> Result<StatusCode, Refused> {
+    let grant: IdentityGrant = read_json(body).await?;
+    api.gateway.renew_identity(&grant).map(|()| StatusCode::NO_CONTENT)
 }
 
 async fn post_probe(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<ProbeReport>, Refused> {

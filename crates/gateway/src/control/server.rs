@@ -3,9 +3,10 @@
 use super::connections::{ConnectionPlace, ConnectionPlaces};
 use super::gateway::Gateway;
 use super::routes::{self, Peer};
+use crate::home;
 use crate::limits::{
     ACCEPT_RETRY_PAUSE, CONNECTIONS_AT_EXIT_TIMEOUT, CONTROL_HANDSHAKES_MAX, CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
-    CONTROL_PEER_CONNECTION_TIMEOUT, REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
+    CONTROL_PEER_CONNECTION_TIMEOUT, IDLE_CALLS, REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
 };
 use crate::net::gate::{Gate, GateLimits, Place};
 use crate::tls::{self, Identity};
@@ -19,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tradewind_contract::OWNER_NAME;
 
 /// Where control connections come from.
 pub enum Listener {
@@ -28,6 +30,8 @@ pub enum Listener {
     Plain(TcpListener),
     /// TCP with mutual TLS.
     Tls(TcpListener, Arc<Identity>),
+    /// Connections that the gateway opens to the owner at this address, with mutual TLS, and that the owner takes.
+    Home(String, Arc<Identity>),
 }
 
 /// The running control API.
@@ -76,6 +80,10 @@ impl Server {
 
 async fn accept_all(listener: Listener, shared: Shared, tasks: TaskTracker) {
     let stop = shared.stop.clone();
+    if let Listener::Home(owner, identity) = &listener {
+        let calling = call_home(owner, identity, &shared, &tasks);
+        return stop.run_until_cancelled(calling).await.unwrap_or_default();
+    }
     let accepting = async {
         loop {
             if let Err(error) = accept_one(&listener, &shared, &tasks).await {
@@ -103,8 +111,18 @@ async fn accept_one(listener: &Listener, shared: &Shared, tasks: &TaskTracker) -
             let (stream, from) = listener.accept().await?;
             tasks.spawn(serve_tls(stream, identity.clone(), shared.gate.enter(from.ip()), shared.clone()));
         }
+        Listener::Home(..) => std::future::pending().await,
     }
     Ok(())
+}
+
+/// Keeps [`IDLE_CALLS`] connections to the owner, and serves each that it takes.
+async fn call_home(owner: &str, identity: &Arc<Identity>, shared: &Shared, tasks: &TaskTracker) {
+    let call_one = async || loop {
+        let stream = home::call(owner, identity).await;
+        tasks.spawn(serve(stream, Peer::Fleet(OWNER_NAME.to_owned()), shared.clone()));
+    };
+    futures::future::join_all((0..IDLE_CALLS).map(|_| call_one())).await;
 }
 
 async fn serve_tls(tcp: TcpStream, identity: Arc<Identity>, place: Place, shared: Shared) {

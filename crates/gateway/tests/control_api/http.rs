@@ -48,6 +48,16 @@ impl Client {
         (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
     }
 
+    /// The same with a body that says that it is JSON.
+    pub(crate) async fn call_json(&mut self, method: Method, path: &str, body: String) -> (StatusCode, Value) {
+        let request = Request::builder().method(method).uri(path).header("host", "gateway");
+        let request = request.header("content-type", "application/json").body(Full::new(body.into())).unwrap();
+        let response = self.send(request).await;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
     pub(crate) async fn get(&mut self, path: &str) -> (StatusCode, Value) {
         self.call(Method::GET, path, "").await
     }

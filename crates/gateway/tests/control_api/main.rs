@@ -4,4 +4,5 @@
 
 mod control;
 mod http;
+mod owner;
 mod serve;

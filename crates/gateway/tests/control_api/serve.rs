@@ -15,20 +15,20 @@ use tokio::process::{Child, ChildStderr, Command};
 use tradewind_gateway::limits::CONTROL_CONNECTIONS_PER_PEER_MAX;
 use tradewind_gateway::tls::{self, Identity};
 
-fn gateway(arguments: &[&str]) -> Command {
+pub(crate) fn gateway(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind-gateway"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
 
-async fn run(arguments: &[&str]) -> Output {
+pub(crate) async fn run(arguments: &[&str]) -> Output {
     gateway(arguments).output().await.unwrap()
 }
 
 /// A gateway that has said that it is ready.
-struct Serving {
-    child: Child,
-    ready: Value,
+pub(crate) struct Serving {
+    pub(crate) child: Child,
+    pub(crate) ready: Value,
     log: Lines<BufReader<ChildStderr>>,
 }
 
@@ -40,14 +40,24 @@ impl Serving {
     /// With these variables in its environment.
     async fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = gateway(&[&["serve"], arguments].concat());
-        let mut child = command.envs(variables.iter().copied()).spawn().unwrap();
+        Self::ready(command.envs(variables.iter().copied()).spawn().unwrap()).await
+    }
+
+    /// With this text on its standard input, which stays open.
+    pub(crate) async fn start_told(arguments: &[&str], text: &str) -> Self {
+        let mut child = gateway(&[&["serve"], arguments].concat()).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(text.as_bytes()).await.unwrap();
+        Self::ready(child).await
+    }
+
+    async fn ready(mut child: Child) -> Self {
         let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let log = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = stdout.next_line().await.unwrap().expect("a readiness line");
         Self { child, ready: serde_json::from_str(&line).unwrap(), log }
     }
 
-    fn control(&self) -> &str {
+    pub(crate) fn control(&self) -> &str {
         self.ready["control"].as_str().unwrap()
     }
 
@@ -56,7 +66,7 @@ impl Serving {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    async fn log_says(&mut self, text: &str) {
+    pub(crate) async fn log_says(&mut self, text: &str) {
         loop {
             let line = self.log.next_line().await.unwrap().unwrap_or_else(|| panic!("the log never said {text:?}"));
             if line.contains(text) {
@@ -65,20 +75,20 @@ impl Serving {
         }
     }
 
-    async fn end_of_stdin(mut self) -> ExitStatus {
+    pub(crate) async fn end_of_stdin(mut self) -> ExitStatus {
         drop(self.child.stdin.take());
         self.child.wait().await.unwrap()
     }
 }
 
-struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 

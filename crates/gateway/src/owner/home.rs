@@ -1,0 +1,77 @@
+//! The port where gateways call home: those without an identity enrol, those with one wait to be taken.
+
+use super::fleet::Fleet;
+use crate::enrol::EnrolError;
+use crate::limits::{ACCEPT_RETRY_PAUSE, CONTROL_HANDSHAKES_MAX, CONTROL_HANDSHAKES_PER_ADDRESS_MAX};
+use crate::net::gate::{Gate, GateLimits, Place};
+use crate::tls;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::server::TlsStream;
+
+/// Accepts until the owner ends.
+pub(super) async fn accept_all(fleet: Arc<Fleet>, listener: TcpListener) {
+    let gate = Gate::new(GateLimits {
+        handshakes_max: CONTROL_HANDSHAKES_MAX,
+        per_address_max: CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
+    });
+    loop {
+        match listener.accept().await {
+            Ok((tcp, from)) => {
+                let (place, stop) = (gate.enter(from.ip()), fleet.stop.clone());
+                let serving = serve(fleet.clone(), tcp, from, place);
+                fleet.tasks.spawn(async move { stop.run_until_cancelled(serving).await.unwrap_or_default() });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a call could not be accepted");
+                gate.evict();
+                tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(fleet: Arc<Fleet>, tcp: TcpStream, from: SocketAddr, place: Place) {
+    drop(tcp.set_nodelay(true));
+    match place.hold(enrol_or_name(&fleet, tcp)).await {
+        Ok(Ok(Some((stream, name)))) => keep(&fleet, stream, &name).await,
+        Ok(Ok(None)) => {}
+        Ok(Err(error)) => tracing::warn!(%from, %error, "call refused"),
+        Err(evicted) => tracing::debug!(%from, %evicted, "call refused"),
+    }
+}
+
+/// Enrols a peer without an identity, and gives the name of one that has one.
+async fn enrol_or_name(fleet: &Fleet, tcp: TcpStream) -> Result<Option<(TlsStream<TcpStream>, String)>, EnrolError> {
+    let (mut stream, name) = tls::accept_any(&fleet.identity, tcp).await?;
+    if let Some(name) = name {
+        return Ok(Some((stream, name)));
+    }
+    let enrolling = fleet.registrar.enrol_caller(&mut stream, |granted| {
+        if let Some(member) = fleet.member(&granted.name) {
+            member.granted(granted.expires_unix_s);
+            tracing::info!(gateway = granted.name, "enrolled");
+        }
+    });
+    enrolling.await.map(|()| None)
+}
+
+/// Keeps the connection of a gateway until somebody takes it.
+async fn keep(fleet: &Fleet, stream: TlsStream<TcpStream>, name: &str) {
+    let Some(member) = fleet.member(name).filter(|member| member.calls_home) else {
+        return tracing::warn!(gateway = name, "call refused: no such gateway calls home");
+    };
+    let Ok(_place) = member.idle.clone().try_acquire_owned() else {
+        return tracing::debug!(gateway = name, "call refused: it has enough idle connections");
+    };
+    member.heard();
+    match member.stop.run_until_cancelled(member.calls.keep(stream)).await {
+        Some(Err(error)) => {
+            tracing::debug!(gateway = name, %error, "an idle connection ended");
+            member.lost();
+        }
+        Some(Ok(())) => member.heard(),
+        None => {}
+    }
+}
