@@ -37,6 +37,12 @@ def test_machines_have_names_and_addresses() -> None:
     assert {machine.congestion_control for machine in machines} == {"cubic"}
 
 
+def test_a_region_may_refuse_connections_from_others() -> None:
+    sky = network(regions={"aws:us-east-1": {"machines": 2, "inbound": False}, "azure:westus": {}})
+    assert [machine.inbound for machine in sky.machines] == [False, False, True]
+    assert [machine["inbound"] for machine in sky.document()["machines"]] == [False, False, True]
+
+
 def test_the_scale_changes_rates_and_never_times() -> None:
     sky = network(scale=0.05, regions={"aws:us-east-1": {"egress": "5Gbit/s"}, "azure:westus": {}})
     there = pipe_between(sky, "aws-us-east-1-1", "azure-westus-1")
@@ -104,6 +110,7 @@ def test_regions_without_a_link_cannot_reach_each_other() -> None:
         ({"regions": {"site:a": {"machines": 1.5}}}, "machines must be a whole number, not 1.5"),
         ({"regions": {"site:a": {"name": "A"}}}, "'A-1' is not a unique"),
         ({"regions": {"site:a": {"name": "x"}, "site:b": {"name": "x"}}}, "'x-1' is not a unique, valid name"),
+        ({"regions": {"site:a": {"inbound": "no"}}}, "inbound must be true or false"),
         ({"regions": {"site:a": {"egress": 5}}, "links": []}, "a rate is a string"),
         ({"links": [{"between": ["aws:us-east-1", "azure:westus"], "rate": "1Gbit/s"}]}, "has no rtt_ms"),
         ({"links": [{"between": ["aws:us-east-1", "azure:westus"], "rtt_ms": 1}]}, "has no rate"),

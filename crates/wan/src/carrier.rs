@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, Parcel};
 use crate::fault::Fault;
+use crate::network::Network;
 use crate::packet::{Packet, READ_BYTES_MAX};
 use crate::{Nanos, realtime};
 use nix::errno::Errno;
@@ -10,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::{read, write};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -42,14 +43,13 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// Starts the thread. `devices` and `addresses` are those of the machines, in the order of the engine.
-    pub fn start(engine: Engine<Packet>, devices: Vec<OwnedFd>, addresses: &[Ipv4Addr]) -> Result<Self, Fault> {
+    /// Starts the thread. `devices` and those of the network are the machines, in the order of the engine.
+    pub fn start(engine: Engine<Packet>, devices: Vec<OwnedFd>, network: &Network) -> Result<Self, Fault> {
         let (commands, inbox) = sync_channel(COMMANDS_MAX);
         let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(failed("an event descriptor"))?;
         let bell = Arc::new(bell);
-        let machines = addresses.iter().enumerate().map(|(index, address)| (*address, index)).collect();
-        let mut work = Work::new(engine, devices, machines, inbox, Arc::clone(&bell))?;
+        let mut work = Work::new(engine, devices, network, inbox, Arc::clone(&bell))?;
         let (started, realtime) = sync_channel(1);
         let thread = thread::Builder::new().name("carrier".into()).spawn(move || {
             // The receiver waits for exactly this.
@@ -92,6 +92,8 @@ struct Work {
     engine: Engine<Packet>,
     devices: Vec<OwnedFd>,
     machines: HashMap<Ipv4Addr, usize>,
+    /// Pairs of which the first cannot open connections to the second.
+    closed: HashSet<(usize, usize)>,
     inbox: Receiver<Command>,
     bell: Arc<EventFd>,
     poll: Epoll,
@@ -107,7 +109,7 @@ impl Work {
     fn new(
         engine: Engine<Packet>,
         devices: Vec<OwnedFd>,
-        machines: HashMap<Ipv4Addr, usize>,
+        network: &Network,
         inbox: Receiver<Command>,
         bell: Arc<EventFd>,
     ) -> Result<Self, Fault> {
@@ -122,7 +124,9 @@ impl Work {
         poll.add(&timer, on_expiry).map_err(failed("epoll"))?;
         poll.add(bell.as_ref(), EpollEvent::new(EpollFlags::EPOLLIN, COMMAND)).map_err(failed("epoll"))?;
         let buffer = vec![0; READ_BYTES_MAX].into_boxed_slice();
-        Ok(Self { engine, devices, machines, inbox, bell, poll, timer, alarm: None, began: Instant::now(), buffer })
+        let machines = network.machines.iter().enumerate().map(|(index, machine)| (machine.address, index)).collect();
+        let (closed, began) = (network.closed_pairs(), Instant::now());
+        Ok(Self { engine, devices, machines, closed, inbox, bell, poll, timer, alarm: None, began, buffer })
     }
 
     /// Until the other end of the inbox is gone.
@@ -193,7 +197,9 @@ impl Work {
             let Ok(length) = read(&self.devices[machine], &mut self.buffer) else { return };
             let now = self.now();
             let Some(packet) = Packet::parse(&self.buffer[..length]) else { continue };
-            if let Some(&destination) = self.machines.get(&packet.destination()) {
+            let Some(&destination) = self.machines.get(&packet.destination()) else { continue };
+            let is_closed = !self.closed.is_empty() && self.closed.contains(&(machine, destination));
+            if !(is_closed && packet.opens_connection()) {
                 self.engine.accept(now, machine, destination, packet);
             }
         }

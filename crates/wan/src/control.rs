@@ -91,12 +91,11 @@ impl World {
     /// Starts to carry.
     pub fn start(network: Network, namespaces: Vec<Namespace>) -> Result<Self, Fault> {
         let engine = Engine::<Packet>::new(&network);
-        let addresses: Vec<_> = network.machines.iter().map(|machine| machine.address).collect();
         let (netns, devices): (Vec<_>, Vec<_>) = namespaces.into_iter().map(|made| (made.netns, made.device)).unzip();
         let ids = netns.iter().map(|netns| namespace_id(&format!("/proc/self/fd/{}", netns.as_raw_fd())));
         let ids: Option<Vec<_>> = ids.collect();
         let ids = ids.ok_or_else(|| Fault::failed("/proc is not mounted"))?;
-        let carrier = Carrier::start(engine, devices, &addresses)?;
+        let carrier = Carrier::start(engine, devices, &network)?;
         Ok(Self { network: Arc::new(network), netns, ids, carrier, counting_since: Instant::now() })
     }
 
@@ -139,6 +138,7 @@ impl World {
                 name: machine.name.clone(),
                 region: machine.region.clone(),
                 address: machine.address.to_string(),
+                inbound: machine.inbound,
                 netns_fd: netns.as_raw_fd(),
                 state: report::state_word(state),
             }

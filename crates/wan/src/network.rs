@@ -48,6 +48,13 @@ pub struct Machine {
     pub egress: Option<PipeSpec>,
     /// Cap from all others together.
     pub ingress: Option<PipeSpec>,
+    /// False if machines of other regions cannot open TCP connections to it, as behind NAT or a firewall.
+    #[serde(default = "reachable")]
+    pub inbound: bool,
+}
+
+fn reachable() -> bool {
+    true
 }
 
 /// One ordered pair of machines.
@@ -75,6 +82,15 @@ impl Network {
             Some(what) => Err(Fault::usage(format!("the network: {what}"))),
             None => Ok(network),
         }
+    }
+
+    /// The ordered pairs of machines of which the first cannot open TCP connections to the second.
+    pub fn closed_pairs(&self) -> HashSet<(usize, usize)> {
+        let pairs = self.paths.iter().map(|path| (path.src, path.dst));
+        let is_closed = |&(src, dst): &(usize, usize)| {
+            !self.machines[dst].inbound && self.machines[src].region != self.machines[dst].region
+        };
+        pairs.filter(is_closed).collect()
     }
 
     fn wrong(&self) -> Option<String> {
@@ -147,6 +163,16 @@ mod tests {
     fn a_good_document_is_read() {
         let network = Network::from_json(GOOD).unwrap();
         assert_eq!(network.machines[1].egress.unwrap().rate_bps, 8_000_000);
+    }
+
+    #[test]
+    fn a_machine_without_inbound_is_closed_to_other_regions_alone() {
+        let inbound = |text: &str| GOOD.replacen(r#""ingress": null}],"#, text, 1);
+        assert!(Network::from_json(GOOD).unwrap().closed_pairs().is_empty());
+        let closed = Network::from_json(&inbound(r#""ingress": null, "inbound": false}],"#)).unwrap();
+        assert_eq!(closed.closed_pairs(), HashSet::from([(0, 1)]));
+        let text = inbound(r#""ingress": null, "inbound": false}],"#).replacen("site:b", "site:a", 1);
+        assert!(Network::from_json(&text).unwrap().closed_pairs().is_empty());
     }
 
     #[test]

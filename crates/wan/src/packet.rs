@@ -25,6 +25,8 @@ const IPV4_HEADER_BYTES_MIN: usize = 20;
 const TCP_HEADER_BYTES_MIN: usize = 20;
 const PROTOCOL_TCP: u8 = 6;
 const TCP_FIN_PSH: u8 = 0x09;
+const TCP_SYN: u8 = 0x02;
+const TCP_ACK: u8 = 0x10;
 const TCP_CWR: u8 = 0x80;
 
 /// One IPv4 packet or super-packet.
@@ -74,6 +76,13 @@ impl Packet {
     pub fn destination(&self) -> Ipv4Addr {
         let ip = &self.bytes[VIRTIO_HEADER_BYTES..];
         Ipv4Addr::new(ip[16], ip[17], ip[18], ip[19])
+    }
+
+    /// Returns whether it asks for a new TCP connection.
+    pub fn opens_connection(&self) -> bool {
+        let ip = &self.bytes[VIRTIO_HEADER_BYTES..];
+        let flags = ip.get(usize::from(ip[0] & 0x0f) * 4 + 13);
+        ip[9] == PROTOCOL_TCP && flags.is_some_and(|flags| flags & (TCP_SYN | TCP_ACK) == TCP_SYN)
     }
 
     fn payload_bytes(&self) -> usize {
@@ -213,6 +222,16 @@ mod tests {
         for length in 0..VIRTIO_HEADER_BYTES + 20 {
             assert_eq!(Packet::parse(&good[..length]), None, "{length} bytes");
         }
+    }
+
+    #[test]
+    fn only_a_syn_without_an_ack_opens_a_connection() {
+        let opens = |flags| Packet::parse(&super_packet(0, 1448, flags)).unwrap().opens_connection();
+        assert!(opens(TCP_SYN) && opens(TCP_SYN | TCP_CWR));
+        assert!(!opens(TCP_SYN | TCP_ACK) && !opens(TCP_ACK) && !opens(0));
+        let mut other = super_packet(0, 1448, TCP_SYN);
+        other[VIRTIO_HEADER_BYTES + 9] = 17;
+        assert!(!Packet::parse(&other).unwrap().opens_connection());
     }
 
     #[test]

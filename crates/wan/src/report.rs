@@ -24,6 +24,8 @@ pub struct MachineDescription {
     pub region: String,
     /// Its IPv4 address.
     pub address: String,
+    /// True if machines of other regions can open connections to it.
+    pub inbound: bool,
     /// Descriptor of its network namespace in the emulator.
     pub netns_fd: i32,
     /// `running`, `frozen` or `gone`.

@@ -53,6 +53,7 @@ fn mesh(count: usize, pipe: PipeSpec, delay_us: u64, loss: f64) -> Network {
         congestion_control: "cubic".into(),
         egress: None,
         ingress: None,
+        inbound: true,
     });
     let pairs = (0..count).flat_map(|src| (0..count).filter(move |dst| *dst != src).map(move |dst| (src, dst)));
     let paths: Vec<Path> =

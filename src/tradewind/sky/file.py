@@ -33,7 +33,7 @@ CONGESTION_CONTROLS = ("cubic", "bbr", "reno")
 SHARINGS = ("pair", "machine", "regions")
 
 _TOP = {"description", "scale", "seed", "mtu", "congestion_control", "regions", "grid", "links", "local", "shared_by"}
-_REGION = {"machines", "name", "egress", "ingress", "congestion_control"}
+_REGION = {"machines", "name", "egress", "ingress", "congestion_control", "inbound"}
 _GRID = {"rates", "rate_column", "rtts", "rtt_column"}
 _LINK = {"rtt_ms", "rate", "queue_ms", "loss"}
 
@@ -91,6 +91,9 @@ def _machines(document: Any, scale: float) -> Iterator[MachineSpec]:
         _known(entry, text, _REGION)
         prefix = entry.get("name", f"{region.provider}-{region.name}".lower())
         caps = [_cap(entry, which, scale) for which in ("egress", "ingress")]
+        inbound = entry.get("inbound", True)
+        if not isinstance(inbound, bool):
+            raise SkyFileError(f"{text}: inbound must be true or false, not {inbound!r}")
         for index in range(1, _whole(entry, "machines", 1, MACHINES_MAX, 1) + 1):
             name = f"{prefix}-{index}"
             if not _is_name(name) or name in names:
@@ -98,7 +101,7 @@ def _machines(document: Any, scale: float) -> Iterator[MachineSpec]:
             names.add(name)
             if len(names) > MACHINES_MAX:
                 raise SkyFileError(f"more than {MACHINES_MAX} machines")
-            yield MachineSpec(name, region, f"10.77.{number}.{index}", _control(entry, default_control), *caps)
+            yield MachineSpec(name, region, f"10.77.{number}.{index}", _control(entry, default_control), *caps, inbound)
 
 
 def _links(document: Any, folder: FilePath, regions: set[Region]) -> dict[tuple[Region, Region], _Link]:

@@ -29,6 +29,8 @@ class MachineSpec:
     congestion_control: str
     egress: Pipe | None = None
     ingress: Pipe | None = None
+    inbound: bool = True
+    """False if machines of other regions cannot open TCP connections to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class EmulatedNetwork:
                     "congestion_control": machine.congestion_control,
                     "egress": _pipe(machine.egress),
                     "ingress": _pipe(machine.ingress),
+                    "inbound": machine.inbound,
                 }
                 for machine in self.machines
             ],

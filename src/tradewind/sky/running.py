@@ -59,6 +59,8 @@ class SkyMachine:
     address: str
     netns: str
     state: str
+    inbound: bool = True
+    """False if machines of other regions cannot open TCP connections to it."""
 
 
 class Sky:
@@ -262,6 +264,7 @@ def _machines(ready: Mapping[str, Any]) -> dict[str, SkyMachine]:
             machine["address"],
             f"/proc/{ready['pid']}/fd/{machine['netns_fd']}",
             machine["state"],
+            machine["inbound"],
         )
         for machine in ready["machines"]
     }
