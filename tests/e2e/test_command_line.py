@@ -430,8 +430,8 @@ def test_a_topology_is_announced_with_its_cost(command: Command, tree: Path, tmp
     assert "via     3 gateways (1 relaying) on 2 routes; $0.05 per GB" in done.expect(0).stderr
     (job,) = command.jobs()
     folder = command.state / "jobs" / job["id"]
-    assert sorted(path.name for path in (folder / "logs").iterdir()) == ["dst.log", "lead.log", "mid.log", "src.log"]
-    assert not (folder / "identities").exists()
+    logs = {path.stem for path in (folder / "logs").iterdir()}
+    assert logs == {"dst", "lead", "mid", "src", "tradewind-owner"}
     assert not (folder / "control").exists()
 
 

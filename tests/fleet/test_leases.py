@@ -1,9 +1,8 @@
-"""Leases over TCP: renewed with the fleet's own identity, all at once, and a failure is reported."""
+"""Leases: renewed through the fleet's owner, all at once, and a failure is reported."""
 
 from __future__ import annotations
 
 import queue
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,26 +14,13 @@ from tests.fleet.worlds import plan_between
 from tradewind.errors import GatewayError
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import LaunchOrder
 from tradewind.fleet.providers.local import LocalProvider
-from tradewind.fleet.sockets import ControlFolder
 from tradewind.gateway.binary import find_gateway
-from tradewind.gateway.client import CLIENT_NAME, FleetIdentity, GatewayClient
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.owner import OWNER_NAME
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 LEASE_S = 3
-
-
-class TcpProvider(LocalProvider):
-    """Processes of this host that are controlled as machines elsewhere would be: over TCP, with mutual TLS."""
-
-    def _control_address(self, order: LaunchOrder, control: ControlFolder) -> str:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            return f"127.0.0.1:{free.getsockname()[1]}"
-
-
-def provider_of(journal: FleetJournal, binary: str) -> TcpProvider:
-    return TcpProvider(binary, journal.folder)
 
 
 @contextmanager
@@ -42,7 +28,7 @@ def fleet_of(tmp_path: Path, reports: queue.SimpleQueue[str] | None = None) -> I
     journal, binary = FleetJournal(tmp_path / "state"), find_gateway()
     told = queue.SimpleQueue[str]() if reports is None else reports
     fleet = Fleet(
-        provider_of(journal, binary),
+        LocalProvider(binary, journal.folder),
         journal,
         plan_between("site:here", "site:there"),
         binary,
@@ -56,30 +42,24 @@ def fleet_of(tmp_path: Path, reports: queue.SimpleQueue[str] | None = None) -> I
         fleet.close(grace_s=0.0)
 
 
-def test_leases_are_renewed_over_tcp(tmp_path: Path) -> None:
+def test_leases_are_renewed_through_the_owner(tmp_path: Path) -> None:
     reports: queue.SimpleQueue[str] = queue.SimpleQueue()
     with fleet_of(tmp_path, reports) as fleet:
+        controls = {name: machine.control or "" for name, machine in fleet.machines.items()}
+        assert all(control.startswith("127.0.0.1:") for control in controls.values()), "the owner dials them"
         addresses = fleet.deployment().addresses
-        assert all(addresses[name].control.startswith("127.0.0.1:") for name in fleet.machines)
-        assert addresses["lead"].control.startswith("unix:"), "the lead is beside the client"
+        assert all(address.control.startswith("unix:") for address in addresses.values())
         time.sleep(1.5 * LEASE_S)
         assert fleet.living() == {"lead", "source", "sink"}, "a lease expired"
     assert reports.empty()
 
 
-def test_only_the_client_and_no_gateway_of_the_fleet_controls_it(tmp_path: Path) -> None:
+def test_a_lead_has_no_lease(tmp_path: Path) -> None:
     with fleet_of(tmp_path) as fleet:
         deployment = fleet.deployment()
-        assert deployment.identities is not None
-        client = GatewayClient.of(deployment, "sink")
-        assert client.version()["contract"] == 1
-        client.renew_lease(LEASE_S)
+        GatewayClient.of(deployment, "sink").renew_lease(LEASE_S)
         with pytest.raises(GatewayError, match="has no lease"):
             GatewayClient.of(deployment, "lead").renew_lease(LEASE_S)
-        for other in ("source", "lead"):
-            identity = FleetIdentity(deployment.identities, other, "sink")
-            with pytest.raises(GatewayError, match=f"{other} may not control"):
-                GatewayClient(client.control, identity).renew_lease(LEASE_S)
 
 
 def test_a_renewal_that_fails_is_reported_once(tmp_path: Path) -> None:
@@ -93,13 +73,13 @@ def test_a_renewal_that_fails_is_reported_once(tmp_path: Path) -> None:
     assert reports.empty()
 
 
-def test_a_gateway_cannot_have_the_name_of_the_client(tmp_path: Path) -> None:
+def test_a_gateway_cannot_have_the_name_of_the_owner(tmp_path: Path) -> None:
     journal, binary = FleetJournal(tmp_path / "state"), find_gateway()
     gateways = (
         PlannedGateway("lead", "site:a"),
         PlannedGateway("source", "site:a"),
-        PlannedGateway(CLIENT_NAME, "b:c"),
+        PlannedGateway(OWNER_NAME, "b:c"),
     )
-    plan = Plan(gateways, (PlannedHop("source", CLIENT_NAME, 2),), (PlannedRoute(("source", CLIENT_NAME), 1.0),))
+    plan = Plan(gateways, (PlannedHop("source", OWNER_NAME, 2),), (PlannedRoute(("source", OWNER_NAME), 1.0),))
     with pytest.raises(GatewayError, match="a gateway cannot be called"):
-        Fleet(provider_of(journal, binary), journal, plan, binary, purpose="a test")
+        Fleet(LocalProvider(binary, journal.folder), journal, plan, binary, purpose="a test")

@@ -72,7 +72,7 @@ def write_record(journal: FleetJournal, fleet_id: str, changes: dict[str, Any] |
 def mark_of_machine(folder: Path) -> dict[str, str]:
     """The environment of a process that is a machine of the fleet of a folder."""
     order = LaunchOrder(folder.name, "local", "site:a", "a-key", 1, Lease(600, "an-owner"))
-    mark = machine_mark("local", order, Placement(), folder, folder, "unix:")
+    mark = machine_mark("local", order, Placement(), folder, folder)
     return {**os.environ, MACHINE_VARIABLE: json.dumps(mark)}
 
 

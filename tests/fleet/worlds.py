@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import stat
 import time
@@ -11,7 +12,8 @@ from pathlib import Path
 
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG, LaunchOrder, Lease, Machine, Provider
+from tradewind.fleet.process_table import MACHINE_VARIABLE
+from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, LaunchOrder, Lease, Machine, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
@@ -76,7 +78,9 @@ def late_binary(folder: Path, late: str) -> str:
     script, nothing = folder / "gateway", folder / "nothing"
     nothing.touch()
     real = find_gateway()
-    script.write_text(f'#!/bin/sh\ncase "$*" in *unix:*/{late}\\ *) exec tail -f {nothing};; esac\nexec {real} "$@"\n')
+    named = json.dumps({NAME_TAG: late}).strip("{}")
+    test = f"case \"${MACHINE_VARIABLE}\" in *'{named}'*) exec tail -f {nothing};; esac"
+    script.write_text(f'#!/bin/sh\n{test}\nexec {real} "$@"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return str(script)
 

@@ -2,9 +2,10 @@
 
 import os
 import signal
-import stat
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,9 @@ import pytest
 from tradewind.errors import GatewayError, GatewayLost, UsageError
 from tradewind.gateway import binary, client
 from tradewind.gateway.binary import find_gateway
-from tradewind.gateway.client import FleetIdentity, GatewayClient
-from tradewind.gateway.identities import make_identities
-from tradewind.gateway.process import GatewayProcess
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.owner import FleetOwner, JoinToken
+from tradewind.gateway.process import STOP_S, GatewayProcess
 from tradewind.gateway.task import try_task
 
 BINARY = find_gateway()
@@ -41,20 +42,70 @@ def test_a_gateway_that_is_silent_is_lost_and_its_reader_does_not_hang(
         os.kill(local.pid, signal.SIGCONT)
 
 
-@pytest.fixture(scope="module")
-def identities(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("fleet") / "identities"
-    make_identities(BINARY, folder, ["lead", "node", "stranger"])
-    return folder
-
-
 @pytest.fixture
-def networked(tmp_path: Path, identities: Path) -> Iterator[GatewayProcess]:
-    arguments = ["--control", "127.0.0.1:0", "--data", "127.0.0.1:0", "--identity", str(identities / "node")]
-    process = GatewayProcess(BINARY, "node", arguments, str(tmp_path / "log"))
+def owner(tmp_path: Path) -> Iterator[FleetOwner]:
+    folder = tmp_path / "fleet"
+    folder.mkdir(mode=0o700)
+    owner = FleetOwner(
+        BINARY, "fleet-1", folder, str(tmp_path / "owner.log"), listen="127.0.0.1:0", enter=(), environment=os.environ
+    )
+    yield owner
+    owner.close(STOP_S)
+
+
+def joined(owner: FleetOwner, tmp_path: Path, name: str, *, calls_home: bool) -> GatewayProcess:
+    """A gateway that joins the owner's fleet, in one direction or the other."""
+    token = JoinToken.new()
+    join = owner.join(name, token)
+    if calls_home:
+        owner.add(name, token, calls_home=True)
+    line = join.calling("127.0.0.1:0") if calls_home else join.listening("127.0.0.1:0", "127.0.0.1:0")
+    process = GatewayProcess(BINARY, name, ["--join", "-"], str(tmp_path / f"{name}.log"), input_line=line)
     process.wait_ready()
-    yield process
-    process.stop()
+    if not calls_home:
+        owner.add(name, token, dial=process.control)
+    return process
+
+
+@pytest.mark.parametrize("calls_home", [False, True], ids=["dialled", "calls home"])
+def test_a_gateway_joins_a_fleet_and_is_reached_through_its_owner(
+    owner: FleetOwner, tmp_path: Path, calls_home: bool
+) -> None:
+    process = joined(owner, tmp_path, "relay", calls_home=calls_home)
+    try:
+        client = GatewayClient(f"unix:{tmp_path}/fleet/control/relay")
+        assert client.version()["data_address"] == process.data_address
+        assert (process.control == "") == calls_home
+        state = owner.states()["relay"]
+        assert (state["enrolled"], state["reachable"], state["failure"]) == (True, True, None)
+        assert 23 * 3600 < state["expires_unix_s"] - time.time() <= 24 * 3600
+        assert not list((tmp_path / "fleet").rglob("*.pem"))
+        owner.remove("relay")
+        with pytest.raises(GatewayLost):
+            client.version()
+        assert owner.states() == {}
+    finally:
+        process.stop()
+
+
+def test_a_gateway_that_is_not_there_is_lost_and_the_owner_knows_why(owner: FleetOwner, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    owner.add("relay", JoinToken.new(), dial=address)
+    with pytest.raises(GatewayLost):
+        GatewayClient(f"unix:{tmp_path}/fleet/control/relay").version(1.0)
+    assert "refused" in (owner.failure("relay") or "")
+
+
+def test_tokens_are_not_printed(owner: FleetOwner) -> None:
+    token = JoinToken.new()
+    assert token.hex not in f"{token} {owner.join('relay', token)}"
+    assert token.hex != JoinToken.new().hex
+
+
+def test_an_owner_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(GatewayError, match=r"did not start: .*cannot listen at 203\.0\.113\.1:0"):
+        FleetOwner(BINARY, "f", tmp_path, f"{tmp_path}/log", listen="203.0.113.1:0", enter=(), environment=os.environ)
 
 
 def test_over_a_unix_socket(local: GatewayProcess) -> None:
@@ -69,29 +120,9 @@ def test_a_refused_program_says_why(local: GatewayProcess) -> None:
     assert not isinstance(caught.value, GatewayLost)
 
 
-def test_over_https_with_the_fleets_identity(networked: GatewayProcess, identities: Path) -> None:
-    client = GatewayClient(networked.control, FleetIdentity(identities, "lead", "node"))
-    assert client.version()["data_address"] == networked.data_address
-
-
-def test_another_name_than_expected_is_no_peer(networked: GatewayProcess, identities: Path) -> None:
-    with pytest.raises(GatewayLost, match="certificate"):
-        GatewayClient(networked.control, FleetIdentity(identities, "lead", "other")).version()
-
-
-def test_another_fleet_is_no_peer(networked: GatewayProcess, tmp_path: Path) -> None:
-    make_identities(BINARY, tmp_path / "fake", ["lead"])
-    with pytest.raises(GatewayLost):
-        GatewayClient(networked.control, FleetIdentity(tmp_path / "fake", "lead", "node")).version()
-
-
-def test_without_an_identity_https_is_not_tried() -> None:
-    with pytest.raises(GatewayError, match="identity"):
+def test_tcp_is_reached_through_an_owner_alone() -> None:
+    with pytest.raises(GatewayError, match="not the path of a Unix socket"):
         GatewayClient("127.0.0.1:1").version()
-
-
-def test_keys_are_for_us_alone(identities: Path) -> None:
-    assert stat.S_IMODE((identities / "node" / "key.pem").stat().st_mode) == 0o600
 
 
 def test_a_dead_gateway_is_lost(local: GatewayProcess) -> None:

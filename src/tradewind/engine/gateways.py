@@ -16,7 +16,7 @@ from tradewind.model.plan import Deployment, Plan
 
 
 class JobGateways:
-    """The running gateways of one plan. Closing them removes sockets and identities; logs stay if requested.
+    """The running gateways of one plan. Closing them removes their sockets; logs stay if requested.
 
     `folder` is the job's, `state_dir` the one in which fleets are recorded. `report` gets one line about each problem
     of the machines while they run; `meter` counts how long they live.

@@ -6,7 +6,6 @@ The lead is not one of them: it runs at home, beside this process.
 from __future__ import annotations
 
 import math
-import shutil
 import threading
 import time
 from collections import Counter
@@ -15,17 +14,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
 from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight, each_of
 from tradewind.fleet.ending import list_machines, terminate
-from tradewind.fleet.home import HomeGateway
+from tradewind.fleet.home import HomeGateway, start_owner
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.launching import Launcher, offer_for
 from tradewind.fleet.leases import RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.owner import HEARTBEAT_S, here
 from tradewind.fleet.provider import (
+    KEY_TAG,
     CallRefused,
     LaunchOrder,
     Lease,
@@ -36,8 +36,9 @@ from tradewind.fleet.provider import (
     Role,
 )
 from tradewind.fleet.readiness import Readiness
-from tradewind.gateway.client import CLIENT_NAME, GatewayClient
-from tradewind.gateway.identities import make_identities
+from tradewind.fleet.sockets import HOME, ControlFolder
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.owner import OWNER_NAME, FleetOwner, Join, JoinToken
 from tradewind.gateway.process import READY_S, STOP_S
 from tradewind.model.latch import Latch
 from tradewind.model.ledger import MachinePrice
@@ -64,7 +65,7 @@ class FleetSettings:
     ready_s: float = READY_S
     """Timeout for the answers of all machines; after it the fleet is ended."""
     heals: bool = False
-    """True if dead machines may be replaced: the key that signs their certificates is kept in the fleet's folder."""
+    """True if dead machines may be replaced."""
     grows: bool = False
     """True if machines may be added later, and the roles of those that run may change."""
     led: bool = True
@@ -150,6 +151,13 @@ class Fleet:
         self._launched_s: dict[str, float] = {}
         self._renewer: threading.Thread | None = None
         self._home: HomeGateway | None = None
+        #: The process that enrols the gateways and carries control to them, if they have identities.
+        self._gateway_owner: FleetOwner | None = None
+        self._sockets: ControlFolder | None = None
+        #: Join tokens by the key of the order: a repeated order is the same order.
+        self._tokens: dict[str, JoinToken] = {}
+        #: The machines that the owner was told of, and where, by name.
+        self._admitted: dict[str, tuple[str, str | None]] = {}
         self._owner = here().label
         self._generation = 1
         self._check_names()
@@ -166,8 +174,7 @@ class Fleet:
         return self._deployment(self.plan)
 
     def _deployment(self, plan: Plan) -> Deployment:
-        identities = self._identities if self._secured else None
-        return Deployment(plan, self._addresses, self._settings.detours, identities)
+        return Deployment(plan, self._addresses, self._settings.detours)
 
     def _client_of(self, name: str) -> GatewayClient:
         return GatewayClient.of(self.deployment(), name)
@@ -191,7 +198,6 @@ class Fleet:
                 self.plan = replace(plan, gateways=tuple(there.values()))
                 self._check_names()
                 self._generation = self._journal.intend(self.id, self._wanted())
-                self._identify(fresh)
                 lease_s = self._lease_s(ready_s)
                 orders = [order for order in self._orders(lease_s) if order.name in fresh]
             self._launch(orders)
@@ -367,6 +373,10 @@ class Fleet:
         finally:
             if self._home is not None:
                 self._home.close(max(0.0, deadline_s - time.monotonic()))
+            if self._gateway_owner is not None:
+                self._gateway_owner.close(grace_s)
+            if self._sockets is not None:
+                self._sockets.close()
         if self._meter is not None:
             self._meter.ended(self.id)
         self._journal.close(self.id)
@@ -415,6 +425,7 @@ class Fleet:
                 for answer in terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight):
                     self._tell_ended(names[answer.id], answer.ended_unix_s)
                     self._endings[names[answer.id]] += 1
+                    self._dismiss(names[answer.id])
 
     def _wanted(self) -> dict[str, str]:
         return {gateway.name: gateway.region for gateway in self._rented(self.plan)}
@@ -441,10 +452,13 @@ class Fleet:
             self._tell_ended(name)
             self._leases.end(name)
             self._addresses.pop(name, None)
+            self._dismiss(name)
 
     def _check_names(self) -> None:
-        if CLIENT_NAME in _named(self.plan):
-            raise GatewayError(f"a gateway cannot be called {CLIENT_NAME}", hint="this name belongs to the client")
+        if OWNER_NAME in _named(self.plan):
+            raise GatewayError(
+                f"a gateway cannot be called {OWNER_NAME}", hint="this name belongs to the fleet's owner"
+            )
 
     def _look_up_offers(self, fresh: Sequence[PlannedGateway]) -> None:
         """Learn what can be rented for new machines. Raises ProviderRefused if there are too few in a region."""
@@ -475,8 +489,10 @@ class Fleet:
             )
 
     def _start(self) -> None:
-        shutil.rmtree(self._identities, ignore_errors=True)
-        self._identify(_named(self.plan))
+        if self._secured:
+            region = next(gateway.region for gateway in self.plan.gateways if gateway.name == self.plan.lead)
+            self._sockets = ControlFolder(self.folder, make=True)
+            self._gateway_owner = start_owner(self._binary, self.folder, self._provider.home(region), self._logs)
         if self._settings.led:
             self._start_lead()
         self.reconcile()
@@ -490,23 +506,55 @@ class Fleet:
     def _start_lead(self) -> None:
         """Start the lead at home: beside this process, or in the sky where the client is said to be."""
         lead = next(gateway for gateway in self.plan.gateways if gateway.name == self.plan.lead)
+        join = None
+        if self._gateway_owner is not None:
+            token = JoinToken.new()
+            join = self._gateway_owner.join(lead.name, token)
+            self._gateway_owner.add(lead.name, token, calls_home=True, dial=f"unix:{HOME}/{lead.name}")
         self._home = HomeGateway(
             self._binary,
             self.folder,
             lead.name,
             self._provider.home(lead.region),
             listen=self._settings.listen.get(lead.name, "") if lead.name in self._dialled else None,
-            identity=str(self._identities / lead.name) if self._secured else None,
-            controller=CLIENT_NAME if self._secured else None,
+            join=join,
             logs=self._logs,
         )
 
-    def _identify(self, names: set[str]) -> None:
-        """Makes certificates, for those who need one and have none."""
-        fresh = [name for name in sorted({*names, CLIENT_NAME}) if not (self._identities / name).exists()]
-        if fresh and self._secured:
-            more_later = self._settings.grows or self._settings.heals
-            make_identities(self._binary, self._identities, fresh, grows=more_later)
+    def _join(self, name: str) -> Join | None:
+        """Return what the next machine of a name needs to join the fleet."""
+        if self._gateway_owner is None:
+            return None
+        return self._gateway_owner.join(name, self._tokens.setdefault(self._key(name), JoinToken.new()))
+
+    def _reach(self, machine: Machine) -> str | None:
+        """Let a machine enrol, if it has not yet, and return where it is controlled; None while that is unknown.
+
+        The owner dials it, or it calls the owner; a socket on this host is used directly.
+        """
+        owner, sockets = self._gateway_owner, self._sockets
+        if owner is None or sockets is None or (machine.control or "").startswith("unix:"):
+            return machine.control
+        if machine.inbound and machine.control is None:
+            return None
+        if self._admitted.get(machine.name) != (machine.id, machine.control):
+            token = self._tokens[machine.tags[KEY_TAG]]
+            owner.add(machine.name, token, dial=machine.control, calls_home=not machine.inbound)
+            self._admitted[machine.name] = (machine.id, machine.control)
+        return sockets.address(machine.name)
+
+    def _dismiss(self, name: str) -> None:
+        """Let a gateway neither enrol nor be reached any more."""
+        if self._gateway_owner is not None and self._admitted.pop(name, None) is not None:
+            self._gateway_owner.remove(name)
+
+    def gateway_states(self) -> dict[str, dict[str, Any]]:
+        """Return what the owner knows of each gateway, by name; empty without identities. Raises GatewayError."""
+        return {} if self._gateway_owner is None else self._gateway_owner.states()
+
+    def _trouble(self, machine: Machine) -> str | None:
+        """Return why the owner does not reach a machine, if it knows."""
+        return None if self._gateway_owner is None else self._gateway_owner.failure(machine.name)
 
     def _wait_ready(self, names: Collection[str], ready_s: float) -> None:
         """Wait for the gateways that do not answer yet, all at the same time."""
@@ -522,9 +570,9 @@ class Fleet:
             self._addresses[self.plan.lead] = self._home.wait_ready(ready_s)
         if not waited:
             return
-        identities = self._identities if self._secured else None
+        readiness = Readiness(self._provider, self._listed, self._ended, self._reach, self._trouble)
         try:
-            Readiness(self._provider, self._listed, identities, self._ended).wait(waited, deadline_s, on_ready)
+            readiness.wait(waited, deadline_s, on_ready)
         except GatewayLost as error:
             late = [machine for machine in waited if machine.name not in self._addresses]
             first = late[0]
@@ -554,8 +602,7 @@ class Fleet:
                 peers=self._peers(gateway.name),
                 needs_stores=gateway.name in with_stores,
                 network=NetworkChoice(listen=self._settings.listen.get(gateway.name)),
-                identity=str(self._identities / gateway.name) if self._secured else None,
-                controller=CLIENT_NAME if self._secured else None,
+                join=self._join(gateway.name),
             )
             for gateway in self._rented(self.plan)
         ]
@@ -613,10 +660,6 @@ class Fleet:
     def _secured(self) -> bool:
         """True if the gateways have certificates: those of a plan without hops, or with plain ones, have none."""
         return bool(self._dialled) and not self._settings.plain
-
-    @property
-    def _identities(self) -> Path:
-        return self.folder / "identities"
 
     def _lease_s(self, least_s: float = 0.0) -> int:
         """Return for how long machines may live if this process stands still, but `least_s` or more.

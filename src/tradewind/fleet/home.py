@@ -1,7 +1,7 @@
 """Home: where the lead of a fleet runs, beside the client.
 
 The lead is not a rented machine: nobody orders, leases or charges it. It ends with its client, or is ended by whoever
-ends the fleet.
+ends the fleet. The owner of the fleet's gateways runs beside it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from tradewind.fleet.provider import Home
 from tradewind.fleet.running import POLL_S
 from tradewind.fleet.sockets import DESCRIPTORS, HOME, ControlFolder, answers, socket_names
 from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.owner import OWNER_NAME, FleetOwner, Join
 from tradewind.gateway.process import READY_S, STOP_S, GatewayProcess
 from tradewind.model.files import private_folder
 from tradewind.model.plan import GatewayAddress
 
-__all__ = ["HomeGateway", "drain_home", "end_home"]
+__all__ = ["HomeGateway", "drain_home", "end_home", "start_owner"]
 
 
 class HomeGateway:
@@ -37,21 +38,23 @@ class HomeGateway:
         home: Home,
         *,
         listen: str | None,
-        identity: str | None,
-        controller: str | None,
+        join: Join | None,
         logs: Path | None = None,
     ) -> None:
-        """Start it; `listen` is its data port, empty for any, None for none. Raises GatewayError."""
+        """Start it; `listen` is its data port, empty for any, None for none; `join` is for a fleet with identities.
+
+        Raises GatewayError.
+        """
         self._sockets = ControlFolder(folder, make=True, name=HOME)
         self._control = self._sockets.address(name)
-        arguments = ["--control", self._control]
-        if controller is not None:
-            arguments += ["--controller", controller]
-        if listen is not None:
-            arguments += ["--data", listen or f"{home.address}:0"]
-        arguments += ["--identity", identity] if identity else ["--plain"]
+        self._is_joining = join is not None
+        data = None if listen is None else listen or f"{home.address}:0"
+        arguments, input_line = ["--control", self._control, "--plain"], None
+        if join is not None:
+            arguments, input_line = ["--join", "-"], join.beside(self._control.removeprefix("unix:"), data)
+        elif data is not None:
+            arguments += ["--data", data]
         log_folder = private_folder(logs or folder / "logs")
-        mark = json.dumps({"fleet": folder.name, "name": name})
         try:
             self._process = GatewayProcess(
                 binary,
@@ -60,7 +63,8 @@ class HomeGateway:
                 str(log_folder / f"{name}.log"),
                 self._sockets.descriptors,
                 home.enter,
-                {**os.environ, HOME_VARIABLE: mark},
+                home_environment(folder, name),
+                input_line,
             )
         except BaseException:
             self._sockets.close()
@@ -74,6 +78,10 @@ class HomeGateway:
         reached = self._process.control
         if reached.startswith(f"unix:{DESCRIPTORS}"):
             reached = self._control
+        if self._is_joining:
+            # It says its addresses before it has enrolled, and answers afterwards.
+            GatewayClient(reached).version(timeout_s)
+            self._is_joining = False
         return GatewayAddress(reached, self._process.data_address)
 
     @property
@@ -102,6 +110,25 @@ class HomeGateway:
         self._sockets.close()
 
 
+def start_owner(binary: str, folder: Path, home: Home, logs: Path | None) -> FleetOwner:
+    """Start the owner of a fleet, beside its lead. Raises GatewayError."""
+    log_folder = private_folder(logs or folder / "logs")
+    return FleetOwner(
+        binary,
+        folder.name,
+        folder,
+        str(log_folder / f"{OWNER_NAME}.log"),
+        listen=f"{home.address}:0",
+        enter=home.enter,
+        environment=home_environment(folder, OWNER_NAME),
+    )
+
+
+def home_environment(folder: Path, name: str) -> dict[str, str]:
+    """Return the environment of a process at the home of a fleet, by which it is found."""
+    return {**os.environ, HOME_VARIABLE: json.dumps({"fleet": folder.name, "name": name})}
+
+
 def drain_home(folder: Path, name: str) -> None:
     """Let the lead of a fleet checkpoint and stop, whichever process started it. Raises GatewayError, OSError."""
     sockets = ControlFolder(folder, name=HOME)
@@ -112,7 +139,7 @@ def drain_home(folder: Path, name: str) -> None:
 
 
 def end_home(folder: Path) -> int:
-    """End the lead of a fleet that another process started, and return how many there were.
+    """End the lead and the owner of a fleet that another process started, and return how many there were.
 
     Raises GatewayError if it runs in a PID namespace that we cannot see, and does not end when it is drained.
     """

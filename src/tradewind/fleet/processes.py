@@ -53,6 +53,8 @@ __all__ = ["Placement", "ProcessProvider", "machine_mark"]
 LAPSE_S = 5.0
 #: A process that was started has its own environment within so long; without /proc it never shows.
 MARKED_S = 1.0
+#: A process that starts says its address within so long, or it is listed without.
+ADDRESS_S = 1.0
 #: What a command on a host prints is cut to this.
 OUTPUT_BYTES_MAX = 1 << 20
 #: Exit code of a command that is missing, as shells have it.
@@ -69,12 +71,16 @@ RELAY_VARIABLE_PREFIXES = ("LC_", "RUST_", "MIMALLOC_")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a process runs: the words of the command that brings it there, its network, address and zone."""
+    """Where a process runs: the words of the command that brings it there, its network, address and zone.
+
+    With `inbound` False nobody outside its network can open a connection to it.
+    """
 
     enter: tuple[str, ...] = ()
     network: str = "loopback"
     address: str = "127.0.0.1"
     zone: str | None = None
+    inbound: bool = True
 
 
 class ProcessProvider(ABC):
@@ -116,10 +122,6 @@ class ProcessProvider(ABC):
     def _place(self, order: LaunchOrder, taken: Collection[str]) -> Placement:
         """Return where a machine goes; the fleet has machines in the zones `taken`. Raises CallRefused."""
 
-    def _control_address(self, order: LaunchOrder, control: ControlFolder) -> str:
-        """Return the address of its control API."""
-        return control.address(order.name)
-
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Start processes, or find those that were ordered with the same keys."""
         with self._placing:
@@ -160,31 +162,36 @@ class ProcessProvider(ABC):
 
     def _start(self, order: LaunchOrder, placement: Placement) -> Machine:
         folder = self._folder / order.fleet_id
-        control = self._control(folder, make=True)
-        arguments = ["--control", self._control_address(order, control), "--lease-s", str(order.lease.seconds)]
-        if order.controller is not None:
-            arguments += ["--controller", order.controller]
-        if order.peers:
-            arguments += ["--data", order.network.listen or f"{placement.address}:0"]
-        arguments += ["--identity", order.identity] if order.identity else ["--plain"]
+        data = (order.network.listen or f"{placement.address}:0") if order.peers else None
+        arguments, descriptors, input_line = ["--lease-s", str(order.lease.seconds)], tuple[int, ...](), None
+        if order.join is None:
+            control = self._control(folder, make=True)
+            arguments += ["--control", control.address(order.name), "--plain"]
+            arguments += [] if data is None else ["--data", data]
+            descriptors = control.descriptors
+        else:
+            arguments += ["--join", "-"]
+            listening = order.join.listening(f"{placement.address}:0", data)
+            input_line = listening if placement.inbound else order.join.calling(data)
         logs = self._logs or folder / "logs"
         private_folder(logs)
-        mark = machine_mark(self.kind, order, placement, folder, logs, arguments[1])
+        mark = machine_mark(self.kind, order, placement, folder, logs)
         environment = os.environ if order.needs_stores else relay_environment(os.environ)
         process = GatewayProcess(
             self._binary,
             order.name,
             arguments,
             mark["log"],
-            control.descriptors,
+            descriptors,
             placement.enter,
             {**environment, MACHINE_VARIABLE: json.dumps(mark)},
+            input_line,
         )
         started = find_process(process.pid)
         _wait_marked(started)
-        machine = self._machine(started, mark)
-        self._children[machine.id] = _Child(process, machine, mark)
-        return machine
+        child = _Child(process, self._machine(started, mark), mark, is_joining=order.join is not None)
+        self._children[child.machine.id] = child
+        return child.present(ADDRESS_S)
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
         """Return those whose processes live, and those that ended and were started by this object."""
@@ -194,7 +201,8 @@ class ProcessProvider(ABC):
                 KeyError, TypeError, AttributeError, OSError
             ):  # Another version wrote it, or its folder is gone.
                 if tags.items() <= mark["tags"].items():
-                    found[_id_of(process)] = self._machine(process, mark)
+                    child = self._children.get(_id_of(process))
+                    found[_id_of(process)] = self._machine(process, mark) if child is None else child.present()
         for machine_id, child in list(self._children.items()):
             if machine_id not in found and tags.items() <= child.machine.tags.items():
                 found[machine_id] = child.present()
@@ -263,9 +271,10 @@ class ProcessProvider(ABC):
     def _machine(self, process: RunningProcess, mark: Mapping[str, Any]) -> Machine:
         tags = mark["tags"]
         lease = Lease(mark["lease_s"], mark["owner"])
-        control = mark["control"]
+        control = None
         with suppress(OSError):  # The folder of its fleet may be gone; it can still be ended.
-            control = control or self._control(Path(mark["fleet_folder"])).address(tags[NAME_TAG])
+            # Its own socket, or that of the fleet's owner, who carries control to it.
+            control = self._control(Path(mark["fleet_folder"])).address(tags[NAME_TAG])
         return Machine(
             _id_of(process),
             tags[NAME_TAG],
@@ -277,6 +286,7 @@ class ProcessProvider(ABC):
             running_unix_s=mark["launched_unix_s"],
             addresses=mark["addresses"],
             control=control,
+            inbound=mark["inbound"],
             lease=lease,
             tags=tags,
         )
@@ -357,13 +367,27 @@ class ProcessHost:
 
 
 class _Child:
-    """A process that this one started: only its parent learns how it ended."""
+    """A process that this one started: only its parent learns where it listens, and how it ended.
 
-    def __init__(self, process: GatewayProcess, machine: Machine, mark: Mapping[str, Any]) -> None:
-        self.process, self.machine, self.mark = process, machine, mark
+    One that `is_joining` its fleet listens at a TCP port for the owner, unless it calls home.
+    """
 
-    def present(self) -> Machine:
-        """Return the machine as it is now. It ended when this was noticed first."""
+    def __init__(self, process: GatewayProcess, machine: Machine, mark: Mapping[str, Any], *, is_joining: bool) -> None:
+        self.process, self.mark, self._is_joining = process, mark, is_joining
+        self.machine = replace(machine, control=None) if is_joining else machine
+        self._looking = threading.Lock()
+
+    def present(self, wait_s: float = 0.0) -> Machine:
+        """Return the machine as it is now; one that starts is waited for. It ended when this was noticed first."""
+        with self._looking:
+            return self._look(wait_s)
+
+    def _look(self, wait_s: float) -> Machine:
+        if self._is_joining and self.machine.inbound and self.machine.control is None and not self.machine.ended:
+            # One that does not start is asked how it ended.
+            with suppress(GatewayError):
+                self.process.poll_ready(wait_s)
+            self.machine = replace(self.machine, control=self.process.control or None)
         running = _process(self.machine.id)
         # A process whose first thread has ended is gone, though its parent may not learn that yet.
         over = self.process.exit_code is not None or running is None or not running.alive
@@ -441,9 +465,7 @@ def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def machine_mark(
-    kind: str, order: LaunchOrder, placement: Placement, fleet_folder: Path, logs: Path, control: str
-) -> dict[str, Any]:
+def machine_mark(kind: str, order: LaunchOrder, placement: Placement, fleet_folder: Path, logs: Path) -> dict[str, Any]:
     """Return what the environment of a machine says of it, as JSON."""
     return {
         "kind": kind,
@@ -456,8 +478,7 @@ def machine_mark(
         "lease_s": order.lease.seconds,
         "owner": order.lease.owner,
         "fleet_folder": str(fleet_folder),
-        # The path of a socket may hold only in this process: it is found in the folder.
-        "control": None if control.startswith("unix:") else control,
+        "inbound": placement.inbound,
         "log": str(logs / f"{order.name}.log"),
         "enter": placement.enter,
         "tags": order.tags,

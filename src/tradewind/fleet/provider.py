@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from tradewind.errors import GatewayError
+from tradewind.gateway.owner import Join
 
 __all__ = [
     "ANY_TYPE",
@@ -166,12 +167,10 @@ class LaunchOrder:
     needs_stores: bool = True
     """True if it lists, reads or writes a store, and so needs the credentials for one. A relay does not."""
     network: NetworkChoice = field(default_factory=NetworkChoice)
-    identity: str | None = None
-    """Folder with its certificate and key; None if there are no hops, or plain ones."""
-    controller: str | None = None
-    """Name in the fleet's certificates of the peer that may control it over TCP; None if there are no certificates."""
-    join: Mapping[str, Any] | None = None
-    """Document with which its gateway joins the fleet; a cloud passes it as user data, so it has no secrets."""
+    join: Join | None = None
+    """What its gateway needs to join the fleet; None if there are no hops, or plain ones. A cloud passes it as user
+    data, which others may read: its token works once, and for minutes.
+    """
 
     @property
     def tags(self) -> dict[str, str]:
@@ -204,7 +203,11 @@ class Machine:
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Its address on each of its networks, by the network's name."""
     control: str | None = None
-    """Where this host reaches the control API of its gateway (`unix:PATH`, `ip:port`); None while that is unknown."""
+    """Where its gateway listens for control: `host:port` for the owner, or `unix:PATH` on this host; None while that is
+    unknown, and if the gateway calls home.
+    """
+    inbound: bool = True
+    """False if nobody outside its network can open a connection to it: its gateway calls home."""
     lease: Lease | None = None
     """The lease that it was launched with."""
     tags: Mapping[str, str] = field(default_factory=dict)

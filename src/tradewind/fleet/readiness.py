@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tradewind.errors import GatewayError, GatewayLost, TradewindError
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import Machine, Provider
-from tradewind.gateway.client import CLIENT_NAME, FleetIdentity, GatewayClient
+from tradewind.gateway.client import GatewayClient
 from tradewind.model.latch import Latch
 from tradewind.model.plan import GatewayAddress
 
@@ -20,7 +19,9 @@ __all__ = ["Readiness"]
 POLL_S_MIN = 0.005
 POLL_S_MAX = 0.25
 #: A machine is waited for this long before it is tried again; one that boots may accept connections and not answer.
-ANSWER_S = 5.0
+ANSWER_S_MAX = 5.0
+#: The first time it is waited for only so long, because it may have ended instead.
+ANSWER_S_MIN = 1.0
 #: Interval at which the provider is asked for what it does not know yet: addresses, and whether a machine has ended.
 LIST_S = 1.0
 #: End of a gateway's log that is shown if it does not start.
@@ -30,16 +31,22 @@ AT_ONCE_MAX = 1024
 
 
 class Readiness:
-    """Waits for machines of a fleet. `listed` asks the provider for all of them; `identities` is the fleet's folder."""
+    """Waits for machines of a fleet.
+
+    `listed` asks the provider for all of them; `reach` returns the control address of one, or None while there is none;
+    `trouble` returns what else is known of one that does not answer.
+    """
 
     def __init__(
         self,
         provider: Provider,
         listed: Callable[[], Sequence[Machine]],
-        identities: Path | None,
         closed: Latch,
+        reach: Callable[[Machine], str | None] = lambda machine: machine.control,
+        trouble: Callable[[Machine], str | None] = lambda _: None,
     ) -> None:
-        self._provider, self._listed, self._identities, self._closed = provider, listed, identities, closed
+        self._provider, self._listed, self._closed = provider, listed, closed
+        self._reach, self._trouble = reach, trouble
         self._failed = threading.Event()
         self._errors: list[TradewindError] = []
         self._listing = threading.Lock()
@@ -67,31 +74,25 @@ class Readiness:
             raise self._errors[0]
 
     def _wait_one(self, machine: Machine, deadline_s: float) -> tuple[Machine, GatewayAddress]:
-        poll_s, why = POLL_S_MIN, "its address is not known"
+        poll_s, answer_s, why = POLL_S_MIN, ANSWER_S_MIN, "its address is not known"
         while not self._failed.is_set():
             if self._closed.is_set():
                 raise GatewayError(f"machine {machine.name}: the fleet is closed")
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                raise GatewayLost(why)
-            if machine.control is not None:
+                raise GatewayLost(self._trouble(machine) or why)
+            if (control := self._reach(machine)) is not None:
                 try:
-                    said = self._client(machine).version(min(left_s, ANSWER_S))
-                    return self._present(machine), GatewayAddress(machine.control, said.get("data_address"))
+                    said = GatewayClient(control).version(min(left_s, answer_s))
+                    return self._present(machine), GatewayAddress(control, said.get("data_address"), machine.inbound)
                 except GatewayLost as error:
                     why = str(error)
+                answer_s = min(ANSWER_S_MAX, answer_s * 1.5)
             self._require_alive(machine)
             self._failed.wait(min(poll_s, max(0.0, deadline_s - time.monotonic())))
             poll_s = min(POLL_S_MAX, poll_s * 1.5)
             machine = self._present(machine)
         raise GatewayError(f"machine {machine.name}: another machine of the fleet failed")
-
-    def _client(self, machine: Machine) -> GatewayClient:
-        assert machine.control is not None
-        identity = None
-        if self._identities is not None:
-            identity = FleetIdentity(self._identities, CLIENT_NAME, machine.name)
-        return GatewayClient(machine.control, identity)
 
     def _require_alive(self, machine: Machine) -> None:
         """Raises GatewayError, with the end of its log if it can be read, for a machine that has ended."""

@@ -1,12 +1,10 @@
-"""Client of one gateway's control API, over a Unix socket or over HTTPS with the fleet's identities."""
+"""Client of one gateway's control API."""
 
 from __future__ import annotations
 
 import json
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tradewind.errors import GatewayError, GatewayLost
@@ -22,37 +20,21 @@ ANSWER_BYTES_MAX = 16 << 20
 EVENT_BYTES_MAX = 4 << 20
 #: A gateway without events sends an empty line every 5 s. It is lost after this time of silence.
 EVENT_SILENCE_S = 60.0
-#: The client's own name in a fleet's certificates. No gateway may have it.
-CLIENT_NAME = "tradewind-client"
-
-
-@dataclass(frozen=True, slots=True)
-class FleetIdentity:
-    """Identity of this client for a gateway over HTTPS: folder made by `make_identities`, our name, and the gateway's
-    name.
-    """
-
-    folder: Path
-    own_name: str
-    peer_name: str
 
 
 class GatewayClient:
-    """One gateway's control API. Each request has its own connection, so that any thread and a signal handler may call.
+    """One gateway's control API, over HTTP at a Unix socket: its own, or that of its fleet's owner, who carries it.
 
-    `control` is `unix:PATH` or `ip:port`; the latter needs `identity`.
+    Each request has its own connection, so that any thread and a signal handler may call. `control` is `unix:PATH`.
     """
 
-    def __init__(self, control: str, identity: FleetIdentity | None = None) -> None:
+    def __init__(self, control: str) -> None:
         self.control = control
-        self._identity = identity
 
     @classmethod
     def of(cls, deployment: Deployment, name: str) -> GatewayClient:
-        """The client of a gateway of a fleet, with the fleet's identity where there is one. Raises KeyError."""
-        identities = deployment.identities
-        identity = None if identities is None else FleetIdentity(identities, CLIENT_NAME, name)
-        return cls(deployment.addresses[name].control, identity)
+        """The client of a gateway of a fleet. Raises KeyError."""
+        return cls(deployment.addresses[name].control)
 
     def version(self, timeout_s: float = REQUEST_S) -> dict[str, Any]:
         """`GET /v1/version`. Raises GatewayError if the gateway speaks another major version of the contract."""
@@ -120,30 +102,30 @@ class GatewayClient:
             raise GatewayLost(f"the gateway at {self.control} is gone: {error}") from error
 
     def _request(self, method: str, path: str, body: bytes | None = None, timeout_s: float = REQUEST_S) -> bytes:
-        try:
-            with self._exchange(method, path, body, timeout_s) as answer:
-                if answer.status >= 300:
-                    raise _refused(f"{method} {path}", answer)
-                return answer.read(ANSWER_BYTES_MAX)
-        except OSError as error:
-            raise GatewayLost(f"the gateway at {self.control} does not answer: {error}") from error
+        return request(self.control, method, path, body, timeout_s, f"the gateway at {self.control}")
 
     def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Exchange:
-        return Exchange(self._connect(timeout_s), method, path, body)
-
-    def _connect(self, timeout_s: float) -> socket.socket:
-        if self.control.startswith("unix:"):
-            return _connect_unix(self.control.removeprefix("unix:"), timeout_s)
-        if self._identity is None:
-            raise GatewayError(f"the gateway at {self.control} is reached over HTTPS only with a fleet identity")
-        from tradewind.gateway.tls import connect_tls  # A job on this machine needs no TLS.
-
-        host, _, port = self.control.rpartition(":")
-        identity = self._identity
-        return connect_tls((host, int(port)), timeout_s, identity.folder, identity.own_name, identity.peer_name)
+        return Exchange(_connect_unix(self.control, timeout_s), method, path, body)
 
 
-def _connect_unix(path: str, timeout_s: float) -> socket.socket:
+def request(control: str, method: str, path: str, body: bytes | None, timeout_s: float, whom: str) -> bytes:
+    """Send one request to `unix:PATH` and return the body of its answer.
+
+    Raises GatewayError if it is refused, GatewayLost if there is no answer; their words say `whom` was asked.
+    """
+    try:
+        with Exchange(_connect_unix(control, timeout_s), method, path, body) as answer:
+            if answer.status >= 300:
+                raise _refused(f"{method} {path}", answer)
+            return answer.read(ANSWER_BYTES_MAX)
+    except OSError as error:
+        raise GatewayLost(f"{whom} does not answer: {error}") from error
+
+
+def _connect_unix(control: str, timeout_s: float) -> socket.socket:
+    path = control.removeprefix("unix:")
+    if path == control:
+        raise GatewayError(f"{control} is not the path of a Unix socket")
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)

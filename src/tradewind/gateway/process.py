@@ -1,4 +1,4 @@
-"""One gateway process on this machine."""
+"""One process of the gateway program on this machine: a gateway, or the owner of a fleet."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from tradewind.errors import GatewayError
 from tradewind.gateway.binary import IMPLIED_CONTRACT, require_contract
@@ -39,14 +40,16 @@ def kill_started() -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-class GatewayProcess:
-    """A running `tradewind-gateway serve`.
+class BinaryProcess:
+    """A running `tradewind-gateway`; subclasses name its command.
 
     It has its own process group, so that Ctrl-C in the terminal reaches only the client. Its standard input is a pipe
     that we hold: when we die, however we die, it reads end of file and ends too. Its standard error goes to `log_file`.
     `enter` are the words of a command that becomes the one behind it, elsewhere: in another network namespace.
-    `environment` is ours unless given.
+    `environment` is ours unless given; `input_line` is the first line of its standard input, where nobody else sees it.
     """
+
+    command = ""
 
     def __init__(
         self,
@@ -57,15 +60,15 @@ class GatewayProcess:
         descriptors: tuple[int, ...] = (),
         enter: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        input_line: str | None = None,
     ) -> None:
         self.name = name
         self.log_file = log_file
-        self.control = ""
-        self.data_address: str | None = None
+        self._line = b""
         with open(log_file, "ab") as log:
             try:
                 self._process = subprocess.Popen(
-                    [*enter, binary, "serve", *arguments, "--exit-with-stdin"],
+                    [*enter, binary, self.command, *arguments, "--exit-with-stdin"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -76,6 +79,12 @@ class GatewayProcess:
             except OSError as error:
                 raise GatewayError(f"{enter[0] if enter else binary} cannot be started: {error}") from error
         _started[self._process.pid] = name
+        if input_line is not None:
+            assert self._process.stdin is not None
+            # Shorter than what a pipe holds. One that has ended already shows it by its exit code.
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(f"{input_line}\n".encode())
+                self._process.stdin.flush()
 
     @property
     def pid(self) -> int:
@@ -93,37 +102,38 @@ class GatewayProcess:
             _started.pop(self._process.pid, None)
         return code
 
-    def wait_ready(self, timeout_s: float = READY_S) -> None:
-        """Wait for the readiness line and read the addresses from it.
+    def read_ready(self, timeout_s: float) -> dict[str, Any]:
+        """Wait for the readiness line and return it.
 
         Raises GatewayError if the process ends before, sends nothing within the timeout, or speaks another contract;
         the process is then ended.
         """
-        line = self._first_line(timeout_s)
-        try:
-            ready = json.loads(line)
-            self.control, self.data_address = ready["control"], ready.get("data_address")
-        except (ValueError, KeyError, TypeError) as error:
+        if not self._is_line_there(timeout_s):
             self.kill()
-            raise GatewayError(f"gateway {self.name} did not start: {self.log_tail() or line!r}") from error
+            raise GatewayError(f"gateway {self.name} was not ready within {timeout_s:.0f} s: {self.log_tail()}")
         try:
+            ready: dict[str, Any] = json.loads(self._line)
             require_contract(ready.get("gateway", "of an unknown version"), ready.get("contract", IMPLIED_CONTRACT))
+        except (ValueError, AttributeError) as error:
+            self.kill()
+            raise GatewayError(f"gateway {self.name} did not start: {self.log_tail() or self._line!r}") from error
         except GatewayError:
             self.kill()
             raise
+        return ready
 
-    def _first_line(self, timeout_s: float) -> bytes:
+    def _is_line_there(self, timeout_s: float) -> bool:
+        """Return whether the readiness line, or the end of the output, has arrived within the timeout."""
         assert self._process.stdout is not None
-        descriptor, line, deadline = self._process.stdout.fileno(), b"", time.monotonic() + timeout_s
-        while not line.endswith(b"\n") and len(line) < READY_BYTES_MAX:
-            if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                self.kill()
-                raise GatewayError(f"gateway {self.name} was not ready within {timeout_s:.0f} s: {self.log_tail()}")
+        descriptor, deadline_s = self._process.stdout.fileno(), time.monotonic() + timeout_s
+        while not self._line.endswith(b"\n") and len(self._line) < READY_BYTES_MAX:
+            if not select.select([descriptor], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+                return False
             piece = os.read(descriptor, 4096)
             if not piece:
-                break
-            line += piece
-        return line
+                return True
+            self._line += piece
+        return True
 
     def log_tail(self) -> str:
         """The end of what it wrote to standard error."""
@@ -172,6 +182,28 @@ class GatewayProcess:
     def _close_output(self) -> None:
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+class GatewayProcess(BinaryProcess):
+    """A running gateway. `control` is empty before it is ready, and for one that calls home."""
+
+    command = "serve"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Start it; see BinaryProcess."""
+        super().__init__(*arguments, **options)
+        self.control = ""
+        self.data_address: str | None = None
+
+    def wait_ready(self, timeout_s: float = READY_S) -> None:
+        """Wait for the readiness line and read the addresses from it. Raises GatewayError, as `read_ready`."""
+        ready = self.read_ready(timeout_s)
+        self.control, self.data_address = ready["control"] or "", ready.get("data_address")
+
+    def poll_ready(self, timeout_s: float) -> None:
+        """Read the addresses if the process says them within the timeout, and leave it alone if it does not."""
+        if not self.control and self.exit_code is None and self._is_line_there(timeout_s):
+            self.wait_ready(0.0)
 
 
 def log_tail(log_file: str, bytes_max: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind.errors import GatewayError, TopologyError
@@ -158,6 +157,8 @@ class GatewayAddress:
 
     control: str
     data: str | None = None
+    inbound: bool = True
+    """False if gateways of other regions cannot open connections to its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +166,12 @@ class Deployment:
     """`addresses` by gateway name.
 
     `detours` gives, for (caller, called), an address to dial instead of the data port: a tunnel or a proxy between the
-    two. `identities` is the folder of the fleet's certificates, which a control API over
-    HTTPS requires; None if there are none.
+    two.
     """
 
     plan: Plan
     addresses: Mapping[str, GatewayAddress]
     detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    identities: Path | None = None
 
     def upstream_dials(self, upstream: str, downstream: str) -> bool:
         """Return whether the upstream end of a hop opens its connections, and not the downstream end.
@@ -196,4 +195,10 @@ class Deployment:
         return address
 
     def _address(self, caller: str, called: str) -> str | None:
-        return self.detours.get((caller, called)) or self.addresses[called].data
+        there = self.addresses[called]
+        if (detour := self.detours.get((caller, called))) is not None:
+            return detour
+        return there.data if there.inbound or self._region(caller) == self._region(called) else None
+
+    def _region(self, name: str) -> str:
+        return next(gateway.region for gateway in self.plan.gateways if gateway.name == name)

@@ -19,6 +19,6 @@ packet between them and gives each link its delay, rate, queue and loss. What ru
 - `file.read_sky_file`: a sky file → `network.EmulatedNetwork`, the resolved numbers for the emulator
 - `control.SkyControl`: the emulator's control socket
 
-Unix sockets with a path cross namespaces: the control API of a gateway in a machine is reached from the host by
-`unix:PATH` as ever. TCP does not: the host has no address in the sky.
+Unix sockets with a path cross namespaces, so the host reaches what listens at one in a machine. TCP does not: the host
+has no address in the sky.
 """

@@ -90,7 +90,7 @@ def _machines(document: Any, scale: float) -> Iterator[MachineSpec]:
         region = _region(text)
         _known(entry, text, _REGION)
         prefix = entry.get("name", f"{region.provider}-{region.name}".lower())
-        caps = [_cap(entry, which, scale) for which in ("egress", "ingress")]
+        egress, ingress = (_cap(entry, which, scale) for which in ("egress", "ingress"))
         inbound = entry.get("inbound", True)
         if not isinstance(inbound, bool):
             raise SkyFileError(f"{text}: inbound must be true or false, not {inbound!r}")
@@ -101,7 +101,8 @@ def _machines(document: Any, scale: float) -> Iterator[MachineSpec]:
             names.add(name)
             if len(names) > MACHINES_MAX:
                 raise SkyFileError(f"more than {MACHINES_MAX} machines")
-            yield MachineSpec(name, region, f"10.77.{number}.{index}", _control(entry, default_control), *caps, inbound)
+            control = _control(entry, default_control)
+            yield MachineSpec(name, region, f"10.77.{number}.{index}", control, egress, ingress, inbound)
 
 
 def _links(document: Any, folder: FilePath, regions: set[Region]) -> dict[tuple[Region, Region], _Link]:

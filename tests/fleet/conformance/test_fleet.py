@@ -37,6 +37,9 @@ def test_a_fleet_answers_and_leaves_nothing(world: World) -> None:
     deployment = fleet.deployment()
     assert set(deployment.addresses) == fleet.living() == {"lead", "source", "sink"}
     assert set(fleet.machines) == {"source", "sink"}, "the lead has no machine"
+    states = fleet.gateway_states()
+    assert {name for name, state in states.items() if state["enrolled"]} == set(deployment.addresses)
+    assert not list(fleet.folder.rglob("*.pem")), "a key or certificate is on disk"
     for name in deployment.addresses:
         assert GatewayClient.of(deployment, name).version()["contract"] == 1
     assert deployment.addresses["lead"].data is None

@@ -32,7 +32,7 @@ def answering(world: World, machines: list[Machine]) -> dict[str, GatewayAddress
         found[machine.name] = address
 
     listed = lambda: world.provider.machines({FLEET_TAG: world.fleet_id()})  # noqa: E731
-    Readiness(world.provider, listed, None, Latch()).wait(machines, time.monotonic() + 60.0, ready)
+    Readiness(world.provider, listed, Latch()).wait(machines, time.monotonic() + 60.0, ready)
     return found
 
 
@@ -107,7 +107,7 @@ def test_a_program_that_is_missing_is_a_bad_request(world: World, tmp_path: Path
         assert result.refusal is not None and result.refusal.kind == "bad request"
         return
     with pytest.raises(GatewayError, match="one did not start"):
-        Readiness(provider, lambda: living(provider, world.fleet_id()), None, Latch()).wait(
+        Readiness(provider, lambda: living(provider, world.fleet_id()), Latch()).wait(
             [result.machine], time.monotonic() + 60.0, lambda _, __: None
         )
     provider.terminate([result.machine.id])

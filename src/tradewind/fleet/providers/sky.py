@@ -81,7 +81,9 @@ class SkyProvider(ProcessProvider):
             names = ", ".join(f"{machine.name} is {states[machine.name]}" for machine in free)
             raise CallRefused(Refusal("capacity", f"no machine starts in {order.region}: {names}"))
         machine = running[0]
-        return Placement(tuple(self._sky.command(machine.name, [])), "sky", machine.address, machine.name)
+        return Placement(
+            tuple(self._sky.command(machine.name, [])), "sky", machine.address, machine.name, machine.inbound
+        )
 
 
 def _no_more(region: str, count: int) -> Refusal:

@@ -1,0 +1,167 @@
+"""The owner of a fleet's gateways: a process beside this one that enrols them and carries control to them.
+
+The gateways are reached through its sockets, `control/NAME` in the fleet's folder, by HTTP as on one machine. It ends
+with this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import GatewayError, GatewayLost
+from tradewind.gateway.client import request
+from tradewind.gateway.process import READY_S, BinaryProcess
+from tradewind.model.program import CONTRACT_VERSION
+
+__all__ = ["OWNER_NAME", "FleetOwner", "Join", "JoinToken"]
+
+#: The owner's name in the certificates of its fleet. No gateway may have it.
+OWNER_NAME = "tradewind-owner"
+#: The admin socket, in the fleet's folder.
+ADMIN_SOCKET = "owner.sock"
+#: An owner answers its admin socket within so long.
+ADMIN_S = 10.0
+#: A join token works for so long: the time in which a machine must boot. The owner accepts no longer one.
+TOKEN_S = 600
+TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class JoinToken:
+    """The secret with which one gateway enrols, once."""
+
+    hex: str = field(repr=False)
+    expires_unix_s: int
+
+    @classmethod
+    def new(cls) -> JoinToken:
+        """Return a random one that works from now on."""
+        return cls(os.urandom(TOKEN_BYTES).hex(), int(time.time()) + TOKEN_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """All that a machine needs so that its gateway joins the fleet (`Join` of the contract). It holds the token.
+
+    `owner` is the address of the owner, `host:port`, for a gateway that calls home.
+    """
+
+    fleet_id: str
+    name: str
+    token: JoinToken
+    ca_pem: str = field(repr=False)
+    owner: str
+
+    def listening(self, address: str, data: str | None) -> str:
+        """Return the document, as JSON on one line, of a gateway that the owner dials at `address`, `ip:port`.
+
+        `data` is where the gateway listens for others, `ip:port`, or None.
+        """
+        return self._document({"kind": "listen", "address": address}, data)
+
+    def calling(self, data: str | None) -> str:
+        """Return the document of a gateway that calls home."""
+        return self._document({"kind": "call", "owner": self.owner}, data)
+
+    def beside(self, socket: str, data: str | None) -> str:
+        """Return the document of a gateway beside the owner, which has its own control socket at this path."""
+        return self._document({"kind": "beside", "owner": self.owner, "socket": socket}, data)
+
+    def _document(self, control: dict[str, str], data: str | None) -> str:
+        document: dict[str, Any] = {
+            "contract": CONTRACT_VERSION,
+            "fleet": self.fleet_id,
+            "name": self.name,
+            "token_hex": self.token.hex,
+            "expires_unix_s": self.token.expires_unix_s,
+            "ca_pem": self.ca_pem,
+            "control": control,
+        }
+        return json.dumps(document if data is None else {**document, "data": data})
+
+
+class _OwnerProcess(BinaryProcess):
+    command = "owner"
+
+
+class FleetOwner:
+    """A running owner. `ca_pem` is the certificate of the fleet's CA, `home` where gateways that call home reach it."""
+
+    def __init__(
+        self,
+        binary: str,
+        fleet_id: str,
+        folder: Path,
+        log_file: str,
+        *,
+        listen: str,
+        enter: Sequence[str],
+        environment: Mapping[str, str],
+    ) -> None:
+        """Start it with the fleet's private folder, and return when it answers.
+
+        `listen` is its address for gateways that call home, `ip:port`; `enter` and `environment` are those of
+        BinaryProcess. Raises GatewayError.
+        """
+        self._fleet_id = fleet_id
+        arguments = ["--fleet", fleet_id, "--folder", str(folder), "--home", listen]
+        self._process = _OwnerProcess(binary, OWNER_NAME, arguments, log_file, (), enter, environment)
+        #: The folder may be deeper than a socket's path can be long.
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            ready = self._process.read_ready(READY_S)
+            self.ca_pem: str = ready["ca_pem"]
+            self.home: str = ready["home"]
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    def join(self, name: str, token: JoinToken) -> Join:
+        """Return what a machine needs to join this fleet."""
+        return Join(self._fleet_id, name, token, self.ca_pem, self.home)
+
+    def add(self, name: str, token: JoinToken, *, dial: str | None = None, calls_home: bool = False) -> None:
+        """Let a gateway enrol; again with its address once that is known. Raises GatewayError.
+
+        `dial` is `host:port`, or for a gateway beside the owner `unix:PATH`, relative to the fleet's folder.
+        """
+        entry = {"token_hex": token.hex, "expires_unix_s": token.expires_unix_s, "calls_home": calls_home, "dial": dial}
+        self._ask("PUT", f"/v1/gateways/{name}", entry)
+
+    def remove(self, name: str) -> None:
+        """Forget a gateway. One that was not added, and an owner that has ended, are no errors."""
+        with suppress(GatewayLost):
+            self._ask("DELETE", f"/v1/gateways/{name}")
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """Return what is known of each gateway (`GatewayState` of the contract), by name. Raises GatewayError."""
+        found = json.loads(self._ask("GET", "/v1/gateways"))["gateways"]
+        return {state["name"]: state for state in found}
+
+    def failure(self, name: str) -> str | None:
+        """Return why a gateway did not enrol or cannot be reached; None if nothing is known."""
+        with suppress(GatewayError):
+            state = self.states().get(name)
+            return None if state is None else state["failure"]
+        return self._process.ending(0.0)
+
+    def close(self, grace_s: float) -> None:
+        """End it within `grace_s`; may be called more than once."""
+        if grace_s > 0:
+            self._process.begin_stop()
+            self._process.wait_exit(grace_s)
+        self._process.kill()
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        admin = f"unix:/proc/self/fd/{self._folder}/{ADMIN_SOCKET}"
+        return request(admin, method, path, None if body is None else json.dumps(body).encode(), ADMIN_S, "the owner")
