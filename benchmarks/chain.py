@@ -20,6 +20,7 @@ from benchmarks.peers import debian_program
 from benchmarks.tables import GB, OURS, Cell, Entry
 from testbed.chains import chain, write
 from testbed.drive import find_binary
+from testbed.processes import gateway_name
 from testbed.servers.process import free_port, guarded
 
 RELAYS = (0, 1, 2)
@@ -105,7 +106,7 @@ def _tradewind(
         topology,
         "--quiet",
     ]
-    watched = CpuByName(_gateway_name)
+    watched = CpuByName(gateway_name)
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
     cost = run(command, environment, sizes.timeout_s, watched.watch)
     shares = {
@@ -113,12 +114,6 @@ def _tradewind(
         for name in sorted(watched.cpu_s)
     }
     return cost, shares
-
-
-def _gateway_name(arguments: list[str]) -> str | None:
-    if len(arguments) > 1 and arguments[1] == "serve" and "--control" in arguments:
-        return arguments[arguments.index("--control") + 1].rpartition("/")[2]
-    return None
 
 
 def _iperf3(program: str, connections: int, load: Load, sizes: Sizes) -> Cost:

@@ -133,9 +133,9 @@ class _Tail:
 
 
 class CpuByName:
-    """The CPU of the children of a command, by a name taken from their command lines. Give :meth:`watch` to `run`."""
+    """The CPU of the children of a command, by the name of each. Give :meth:`watch` to `run`."""
 
-    def __init__(self, name_of: Callable[[list[str]], str | None]) -> None:
+    def __init__(self, name_of: Callable[[int], str | None]) -> None:
         self._name_of = name_of
         self.cpu_s: dict[str, float] = {}
         self.rss_bytes: dict[str, int] = {}
@@ -149,8 +149,7 @@ class CpuByName:
 
     def _sample(self, pid: int) -> None:
         try:
-            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            name = self._name_of(arguments)
+            name = self._name_of(pid)
             if name is not None:
                 self.cpu_s[name] = process_cpu_s(pid)
                 self.rss_bytes[name] = _peak_rss_bytes(pid)

@@ -16,11 +16,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from testbed.processes import gateway_name
 from testbed.servers.process import guarded, process_cpu_s
 
 MARK = "LC_TESTBED_TRADEWIND_RUN"
@@ -207,12 +209,12 @@ class Running:
         return self.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= count)
 
     def gateways(self) -> dict[str, int]:
-        """Process id by gateway name: the last part of ``--control unix:…/NAME``."""
+        """Process id by gateway name."""
         found = {}
         for pid in self._command.processes():
-            arguments = _read(Path(f"/proc/{pid}/cmdline")).decode(errors="replace").split("\0")
-            if len(arguments) > 1 and arguments[1] == "serve" and "--control" in arguments:
-                found[arguments[arguments.index("--control") + 1].rpartition("/")[2]] = pid
+            with suppress(OSError):
+                if (name := gateway_name(pid)) is not None:
+                    found[name] = pid
         return found
 
     def signal(self, number: signal.Signals) -> None:

@@ -31,16 +31,15 @@ CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 5000), 2.0
 
 def connects(sky: Sky, src: str, dst: str) -> bool:
     """Whether a TCP connection from one machine to another can be opened."""
-    listening = sky.popen(dst, [sys.executable, "-c", LISTEN], stdout=subprocess.PIPE, text=True)
-    try:
-        assert listening.stdout is not None and listening.stdout.readline() == "up\n"
-        address = sky.machines[dst].address
-        done = sky.run(src, [sys.executable, "-c", CONNECT, address], stderr=subprocess.PIPE, text=True)
-        assert done.returncode == 0 or "timed out" in done.stderr, done.stderr
-        return done.returncode == 0
-    finally:
-        listening.kill()
-        listening.wait()
+    with sky.popen(dst, [sys.executable, "-c", LISTEN], stdout=subprocess.PIPE, text=True) as listening:
+        try:
+            assert listening.stdout is not None and listening.stdout.readline() == "up\n"
+            address = sky.machines[dst].address
+            done = sky.run(src, [sys.executable, "-c", CONNECT, address], stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 0 or "timed out" in done.stderr, done.stderr
+            return done.returncode == 0
+        finally:
+            listening.kill()
 
 
 def test_a_region_without_inbound_opens_connections_and_accepts_none_from_outside(make_sky: Make) -> None:
