@@ -25,6 +25,7 @@ TYPES = {
     "event": "Event",
     "gateway-entry": "GatewayEntry",
     "gateway-states": "GatewayStates",
+    "gateway-stores": "GatewayStores",
     "identity-grant": "IdentityGrant",
     "job-status": "JobStatus",
     "join": "Join",
@@ -41,6 +42,7 @@ TYPES = {
     "routes": "Routes",
     "send-report": "SendReport",
     "send-request": "SendRequest",
+    "store-credentials": "StoreCredentials",
     "task": "Task",
     "version": "Version",
 }

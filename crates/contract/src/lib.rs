@@ -1,10 +1,12 @@
 //! What Python and a gateway say to each other: the types behind `contract/gateway-v1.schema.json`.
 //!
 //! Every document is JSON. Units stand last in the names. Unknown fields are refused, so that a typing error in a
-//! program is an error and not a silent default. No document ever holds a cloud credential. [`Program::seal_key_hex`]
-//! travels only over the control API and is never written to disk or logged; the token of a [`Join`] works once.
+//! program is an error and not a silent default. [`Program::seal_key_hex`] and [`StoreCredentials`] travel only over the
+//! control API and are never written to disk or logged; the token of a [`Join`] works once. No other document holds a
+//! secret.
 
 mod control;
+mod credentials;
 mod enrol;
 mod event;
 mod job;
@@ -15,6 +17,7 @@ mod task;
 pub use control::{
     LeaseRequest, ProbeReport, ProbeRequest, Ready, ReceiveReport, ReceiveRequest, Refusal, SendReport, SendRequest,
 };
+pub use credentials::{Authority, GatewayStores, StoreAccess, StoreCredentials};
 pub use enrol::{
     GatewayEntry, GatewayState, GatewayStates, IdentityGrant, Join, JoinControl, KeyRequest, OWNER_NAME, OwnerReady,
 };

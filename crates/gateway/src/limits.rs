@@ -147,6 +147,13 @@ pub const IDLE_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub const RENEWAL_PAUSE: Duration = Duration::from_secs(60);
 /// A renewal that takes longer has failed.
 pub const RENEWAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Stores whose credentials a gateway takes; more are refused (422).
+pub const DELEGATED_STORES_MAX: usize = 64;
+/// The owner waits so long for the credentials of a gateway's stores; an assumed role may need several requests.
+pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(60);
+/// The owner looks so often for renewed credentials. Providers renew five minutes before the end, so a gateway has them
+/// in time.
+pub const CREDENTIALS_INTERVAL: Duration = Duration::from_secs(60);
 /// Bytes of a gateway's answer to a renewal; a longer one is a failure.
 pub const RENEWAL_ANSWER_BYTES_MAX: usize = 64 << 10;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 use tradewind_gateway::limits::{BLOCKING_THREADS_MAX, IDENTITY_DAYS_DEFAULT, WORKERS_MAX, WORKERS_MIN};
-use tradewind_gateway::program::NodeRunner;
+use tradewind_gateway::program::{Environment, NodeRunner};
 use tradewind_gateway::{identity, owner, schema, serve, task};
 
 /// Data-plane buffers come and go in megabytes on all threads; see docs/decisions/0004-mimalloc.md.
@@ -128,7 +128,8 @@ fn run_gateway(args: &serve::ServeArgs, workers: Option<u16>) -> ExitCode {
     refuse_huge_pages();
     let served = serve::Bound::new(args).and_then(|bound| {
         let runtime = runtime(workers)?;
-        let code = runtime.block_on(bound.run(NodeRunner::default()));
+        let runner = NodeRunner::new(Environment { stores: bound.stores(), ..Environment::default() });
+        let code = runtime.block_on(bound.run(runner));
         // What still runs (a blocked system call of a store, a thread on stdin) ends with the process.
         runtime.shutdown_background();
         code

@@ -3,9 +3,9 @@
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use tradewind_contract::{
-    CONTRACT_VERSION, Event, GatewayEntry, GatewayStates, IdentityGrant, JobStatus, Join, KeyRequest, LeaseRequest,
-    OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal, Routes, SendReport,
-    SendRequest, Task, Version,
+    CONTRACT_VERSION, Event, GatewayEntry, GatewayStates, GatewayStores, IdentityGrant, JobStatus, Join, KeyRequest,
+    LeaseRequest, OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal,
+    Routes, SendReport, SendRequest, StoreCredentials, Task, Version,
 };
 
 /// The schema: `$defs` holds every document that Python and a gateway exchange, and all that they are made of.
@@ -18,6 +18,7 @@ pub fn document() -> Value {
         document_of::<Version>(&mut generator, "answer of GET /v1/version"),
         document_of::<KeyRequest>(&mut generator, "answer of POST /v1/identity"),
         document_of::<IdentityGrant>(&mut generator, "body of PUT /v1/identity"),
+        document_of::<StoreCredentials>(&mut generator, "body of PUT /v1/stores"),
         document_of::<LeaseRequest>(&mut generator, "body of POST /v1/lease"),
         document_of::<ProbeRequest>(&mut generator, "body of POST /v1/probe"),
         document_of::<ProbeReport>(&mut generator, "answer of POST /v1/probe"),
@@ -30,6 +31,7 @@ pub fn document() -> Value {
         document_of::<Join>(&mut generator, "read by tradewind-gateway serve --join"),
         document_of::<OwnerReady>(&mut generator, "stdout of tradewind-gateway owner"),
         document_of::<GatewayEntry>(&mut generator, "body of PUT /v1/gateways/NAME of an owner"),
+        document_of::<GatewayStores>(&mut generator, "body of PUT /v1/gateways/NAME/stores of an owner"),
         document_of::<GatewayStates>(&mut generator, "answer of GET /v1/gateways of an owner"),
         document_of::<JobStatus>(&mut generator, "status.json in a job's folder"),
         document_of::<Task>(&mut generator, "stdin of tradewind-gateway task"),

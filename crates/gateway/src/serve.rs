@@ -15,6 +15,7 @@ use crate::endings::Endings;
 use crate::enrol::{Candidate, JoinError};
 use crate::join::{self, NotJoined};
 use crate::limits::{DRAIN_AT_EXIT_TIMEOUT, LEASE_S_MAX};
+use crate::stores::{DelegatedStores, RealStores, Stores};
 use crate::tls::{Identity, TlsError, machine_clock};
 use std::fmt;
 use std::io::{self, Write};
@@ -206,7 +207,7 @@ impl Bound {
             (ControlAddress::Tcp(address), None) => BoundControl::Plain(bind_tcp(*address)?),
             (ControlAddress::Tcp(address), Some(identity)) => BoundControl::Tls(bind_tcp(*address)?, identity.clone()),
         };
-        let equipment = Equipment { identity, plain: args.plain, data_listener, lease: None };
+        let equipment = Equipment { identity, plain: args.plain, data_listener, ..Equipment::default() };
         let controllers = args.controllers.clone().into();
         Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease_s: args.lease_s })
     }
@@ -225,9 +226,22 @@ impl Bound {
                 BoundControl::Beside(listener, file, owner.clone(), candidate)
             }
         };
-        let equipment = Equipment { data_listener, ..Equipment::default() };
+        // Beside the owner are also the owner's credentials.
+        let stores = match control {
+            BoundControl::Beside(..) => None,
+            _ => Some(Arc::new(DelegatedStores::default())),
+        };
+        let equipment = Equipment { data_listener, stores, ..Equipment::default() };
         let controllers = [OWNER_NAME.to_owned()].into();
         Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease_s: args.lease_s })
+    }
+
+    /// The stores that its programs may open.
+    pub fn stores(&self) -> Arc<dyn Stores> {
+        match &self.equipment.stores {
+            Some(stores) => stores.clone(),
+            None => Arc::new(RealStores),
+        }
     }
 
     /// Serves until the end, on the runtime that it is awaited on. The addresses are said before it has joined its fleet,

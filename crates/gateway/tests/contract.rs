@@ -9,9 +9,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tradewind_contract::{
-    Event, GatewayEntry, GatewayStates, IdentityGrant, JobStatus, Join, KeyRequest, LeaseRequest, OwnerReady,
-    ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal, Routes, SendReport, SendRequest,
-    Task, Version,
+    Event, GatewayEntry, GatewayStates, GatewayStores, IdentityGrant, JobStatus, Join, KeyRequest, LeaseRequest,
+    OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal, Routes, SendReport,
+    SendRequest, StoreCredentials, Task, Version,
 };
 use tradewind_gateway::control::validate::{Setting, check_program};
 use tradewind_gateway::schema;
@@ -96,6 +96,8 @@ fn examples_are_understood_whole() {
             "owner-ready" => drop(survives::<OwnerReady>(&name, &text)),
             "gateway-entry" => drop(survives::<GatewayEntry>(&name, &text)),
             "gateway-states" => drop(survives::<GatewayStates>(&name, &text)),
+            "gateway-stores" => drop(survives::<GatewayStores>(&name, &text)),
+            "store-credentials" => drop(survives::<StoreCredentials>(&name, &text)),
             "routes" => drop(survives::<Routes>(&name, &text)),
             "version" => drop(survives::<Version>(&name, &text)),
             "receive-request" => drop(survives::<ReceiveRequest>(&name, &text)),

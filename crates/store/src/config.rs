@@ -1,9 +1,12 @@
 //! How to reach one store.
 
+use crate::Delegated;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-/// Everything needed to reach one side of a job. Holds names of credentials (a profile), never credentials.
+/// Everything needed to reach one side of a job. Holds the name of a credential profile, or credentials from another
+/// process, which are never printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Root of the store: `s3://bucket`, `gs://bucket`, `az://account/container`, `r2://account/bucket`, `file:///dir`
@@ -23,10 +26,21 @@ pub struct StoreConfig {
     pub requester_pays: bool,
     /// PEM file with a private CA for HTTPS endpoints.
     pub ca_file: Option<PathBuf>,
+    /// The private CA's certificates themselves, in PEM, where its file is on another machine.
+    pub ca_pem: Option<String>,
+    /// Credentials to use in place of this machine's own.
+    pub delegated: Option<Arc<Delegated>>,
     /// For `file:`: also flush data and directory entries to the disk before a write counts as done.
     pub fsync: bool,
     /// For `file:`: follow symbolic links (otherwise they are reported and left out).
     pub follow_symlinks: bool,
     /// Options of one kind of store only (`mem:` objects and sizes).
     pub extra: BTreeMap<String, String>,
+}
+
+impl StoreConfig {
+    /// Returns whether the store is reached over a network, so that it may want credentials.
+    pub fn is_remote(&self) -> bool {
+        self.url != "mem:" && !self.url.starts_with("file:")
+    }
 }

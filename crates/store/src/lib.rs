@@ -11,6 +11,8 @@ mod azure;
 mod checksum;
 mod cloud;
 mod config;
+mod delegated;
+mod delegation;
 mod error;
 mod file;
 #[doc(hidden)]
@@ -32,6 +34,8 @@ mod xml;
 pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme, may_be_md5};
 pub use cloud::{CloudReport, CredentialState, look_at_cloud};
 pub use config::StoreConfig;
+pub use delegated::{Delegated, StoreAuthority};
+pub use delegation::Delegation;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Disk, Kernel};
 pub use identity::{BucketIdentity, Identity, Kinship, Likeness, Relation};

@@ -3,33 +3,49 @@
 use crate::azure::AzureStore;
 use crate::file::{Disk, FileStore, Kernel};
 use crate::mem::MemStore;
-use crate::s3::{open_gcs, open_r2, open_s3};
+use crate::s3::{Bucket, open_gcs, open_r2, open_s3};
 use crate::{Error, ErrorKind, Result, Store, StoreConfig};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Opens a store. Makes no request: a wrong bucket shows at the first call, a wrong configuration here.
 pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
-    let wrong = |why: String| Error::new(ErrorKind::Configuration, "open", config.url.clone(), why);
     if config.url == "mem:" {
         return Ok(Arc::new(MemStore::new(config)?));
     }
-    let (scheme, rest) = config.url.split_once("://").ok_or_else(|| wrong("the URL has no scheme".to_owned()))?;
-    if scheme == "file" {
+    if config.url.starts_with("file://") {
         return open_on(config, Arc::new(Kernel));
     }
+    Ok(match open_remote(config)? {
+        Remote::Bucket(bucket) => bucket,
+        Remote::Azure(container) => container,
+    })
+}
+
+/// A store that is reached over a network.
+pub(crate) enum Remote {
+    /// Of S3, or of a relative that speaks its protocol.
+    Bucket(Arc<Bucket>),
+    /// A container of Azure.
+    Azure(Arc<AzureStore>),
+}
+
+/// Opens a store that is reached over a network. Makes no request.
+pub(crate) fn open_remote(config: &StoreConfig) -> Result<Remote> {
+    let wrong = |why: String| Error::new(ErrorKind::Configuration, "open", config.url.clone(), why);
+    let (scheme, rest) = config.url.split_once("://").ok_or_else(|| wrong("the URL has no scheme".to_owned()))?;
     let name = rest.strip_suffix('/').unwrap_or(rest);
     let pair = || name.split_once('/').ok_or_else(|| wrong(format!("a root here is {scheme}://account/bucket")));
     Ok(match scheme {
-        "s3" => Arc::new(open_s3(config, name)?),
-        "gs" => Arc::new(open_gcs(config, name)?),
+        "s3" => Remote::Bucket(Arc::new(open_s3(config, name)?)),
+        "gs" => Remote::Bucket(Arc::new(open_gcs(config, name)?)),
         "r2" => {
             let (account, bucket) = pair()?;
-            Arc::new(open_r2(config, account, bucket)?)
+            Remote::Bucket(Arc::new(open_r2(config, account, bucket)?))
         }
         "az" => {
             let (account, container) = pair()?;
-            Arc::new(AzureStore::open(config, account, container)?)
+            Remote::Azure(Arc::new(AzureStore::open(config, account, container)?))
         }
         other => return Err(wrong(format!("stores of kind `{other}` are not known"))),
     })

@@ -361,7 +361,7 @@ class Adaptation:
             if name == plan.lead:
                 client.put_routes(_routes(alone[name], spec), ROUTES_S)
             elif name not in known:
-                client.put_program(to_document(with_old[name]))
+                self._gateways.give_program(deployment, with_old[name])
             elif name in staying:
                 client.put_routes(_routes(with_old[name]), ROUTES_S)
             else:

@@ -12,7 +12,10 @@ from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet, FleetSettings, Meter
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
+from tradewind.gateway.client import GatewayClient
+from tradewind.model.document import to_document
 from tradewind.model.plan import Deployment, Plan
+from tradewind.model.program import Program
 
 
 class JobGateways:
@@ -80,6 +83,12 @@ class JobGateways:
     def deployment(self) -> Deployment:
         """Return the plan with the addresses that the gateways reported."""
         return self._fleet.deployment()
+
+    def give_program(self, deployment: Deployment, program: Program) -> None:
+        """Give a gateway its program, and before it the credentials of its stores. Raises GatewayError."""
+        stores = [*program.sinks] if program.source is None else [program.source, *program.sinks]
+        self._fleet.delegate(program.node, stores)
+        GatewayClient.of(deployment, program.node).put_program(to_document(program))
 
     def ending(self, name: str, timeout_s: float) -> str:
         """Describe how a gateway ended that should be running; waits for its end up to the timeout."""

@@ -22,9 +22,7 @@ from tradewind.engine.stored import plan_document
 from tradewind.engine.topology import topology_document
 from tradewind.errors import CeilingReached, GatewayError, ProviderRefused
 from tradewind.fleet.fleet import LEASE_S_MIN
-from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S
-from tradewind.model.document import to_document
 from tradewind.model.job import JobSpec
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
@@ -160,8 +158,8 @@ class RunStarter:
         """Give the gateways their programs; the lead begins to work."""
         try:
             deployment = gateways.deployment()
-            for name, program in compile_programs(deployment, spec, run).items():
-                GatewayClient.of(deployment, name).put_program(to_document(program))
+            for program in compile_programs(deployment, spec, run).values():
+                gateways.give_program(deployment, program)
             if self._is_recorded:
                 self._store.set_lead(self._job_id, {"lead": plan.lead, "fleet": gateways.fleet_id})
         except BaseException:

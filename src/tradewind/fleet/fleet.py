@@ -43,6 +43,7 @@ from tradewind.gateway.process import READY_S, STOP_S
 from tradewind.model.latch import Latch
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway
+from tradewind.model.store import StoreSpec
 from tradewind.model.units import format_count
 
 __all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter"]
@@ -548,6 +549,15 @@ class Fleet:
         if self._gateway_owner is not None and self._admitted.pop(name, None) is not None:
             self._gateway_owner.remove(name)
 
+    def delegate(self, name: str, stores: Sequence[StoreSpec]) -> None:
+        """Give a gateway the credentials of the stores in its program, by its owner.
+
+        The lead has those of this machine, and so has a gateway without identities, which runs here. Raises
+        GatewayError.
+        """
+        if self._gateway_owner is not None and name != self.plan.lead and stores:
+            self._gateway_owner.delegate(name, stores)
+
     def gateway_states(self) -> dict[str, dict[str, Any]]:
         """Return what the owner knows of each gateway, by name; empty without identities. Raises GatewayError."""
         return {} if self._gateway_owner is None else self._gateway_owner.states()
@@ -587,7 +597,7 @@ class Fleet:
 
     def _orders(self, lease_s: int) -> list[LaunchOrder]:
         """Return the orders of all machines that the plan wants."""
-        with_stores, types = self._gateways_with_stores(), self._types()
+        types = self._types()
         return [
             LaunchOrder(
                 self.id,
@@ -600,7 +610,6 @@ class Fleet:
                 type=types.get(gateway.name, (None, False))[0],
                 spot=types.get(gateway.name, (None, False))[1],
                 peers=self._peers(gateway.name),
-                needs_stores=gateway.name in with_stores,
                 network=NetworkChoice(listen=self._settings.listen.get(gateway.name)),
                 join=self._join(gateway.name),
             )
@@ -641,14 +650,6 @@ class Fleet:
         if name != self.plan.lead and any(route.nodes[0] == name for route in self.plan.routes):
             found[self.plan.lead] = None
         return tuple(found)
-
-    def _gateways_with_stores(self) -> set[str]:
-        """Lead, sources and sinks. Where the routes may change, all gateways of their regions."""
-        ends = {end for route in self.plan.routes for end in (route.nodes[0], route.nodes[-1])}
-        if self._settings.grows:
-            regions = {gateway.region for gateway in self.plan.gateways if gateway.name in ends}
-            ends |= {gateway.name for gateway in self.plan.gateways if gateway.region in regions}
-        return ends | {self.plan.lead}
 
     @property
     def _dialled(self) -> set[str]:

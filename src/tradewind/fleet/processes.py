@@ -64,9 +64,11 @@ SOCKET_ID = "socket:"
 #: What is missing to end such a machine if it does not listen.
 ELSEWHERE = "access to its processes: run `tradewind fleet down` where it was started, or on the host"
 
-#: Variables that a gateway without stores inherits: search path, language, time zone, settings of its runtime.
-RELAY_VARIABLES = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
-RELAY_VARIABLE_PREFIXES = ("LC_", "RUST_", "MIMALLOC_")
+#: Variables that a gateway inherits: search path, language, time zone, trusted certificates, settings of its runtime.
+MACHINE_SETTINGS = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"})
+MACHINE_SETTING_PREFIXES = ("LC_", "RUST_", "MIMALLOC_")
+#: Proxies of the machine's network, in capitals or not.
+PROXY_SETTINGS = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,8 @@ class ProcessProvider(ABC):
         logs = self._logs or folder / "logs"
         private_folder(logs)
         mark = machine_mark(self.kind, order, placement, folder, logs)
-        environment = os.environ if order.needs_stores else relay_environment(os.environ)
+        # Without identities there is no channel for credentials.
+        environment = os.environ if order.join is None else machine_environment(os.environ)
         process = GatewayProcess(
             self._binary,
             order.name,
@@ -456,12 +459,12 @@ def _end_within(endings: Sequence[_Ending], grace_s: float) -> None:
         ending.kill()
 
 
-def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a gateway without stores: no credentials, and only variables that it uses."""
+def machine_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a gateway inherits: settings of the machine, and no credentials of stores."""
     return {
         name: text
         for name, text in environment.items()
-        if name in RELAY_VARIABLES or name.startswith(RELAY_VARIABLE_PREFIXES)
+        if name in MACHINE_SETTINGS or name.upper() in PROXY_SETTINGS or name.startswith(MACHINE_SETTING_PREFIXES)
     }
 
 

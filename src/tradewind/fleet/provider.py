@@ -164,8 +164,6 @@ class LaunchOrder:
     spot: bool = False
     peers: tuple[str, ...] = ()
     """Names of the gateways that connect to it, for firewall rules. Without any it listens to nobody."""
-    needs_stores: bool = True
-    """True if it lists, reads or writes a store, and so needs the credentials for one. A relay does not."""
     network: NetworkChoice = field(default_factory=NetworkChoice)
     join: Join | None = None
     """What its gateway needs to join the fleet; None if there are no hops, or plain ones. A cloud passes it as user

@@ -18,7 +18,9 @@ from typing import Any
 from tradewind.errors import GatewayError, GatewayLost
 from tradewind.gateway.client import request
 from tradewind.gateway.process import READY_S, BinaryProcess
+from tradewind.model.document import to_document
 from tradewind.model.program import CONTRACT_VERSION
+from tradewind.model.store import StoreSpec
 
 __all__ = ["OWNER_NAME", "FleetOwner", "Join", "JoinToken"]
 
@@ -28,6 +30,8 @@ OWNER_NAME = "tradewind-owner"
 ADMIN_SOCKET = "owner.sock"
 #: An owner answers its admin socket within so long.
 ADMIN_S = 10.0
+#: An owner looks for the credentials of a gateway's stores for so long (`CREDENTIALS_TIMEOUT`), and gives them away.
+CREDENTIALS_S = 130.0
 #: A join token works for so long: the time in which a machine must boot. The owner accepts no longer one.
 TOKEN_S = 600
 TOKEN_BYTES = 32
@@ -135,6 +139,13 @@ class FleetOwner:
         entry = {"token_hex": token.hex, "expires_unix_s": token.expires_unix_s, "calls_home": calls_home, "dial": dial}
         self._ask("PUT", f"/v1/gateways/{name}", entry)
 
+    def delegate(self, name: str, stores: Sequence[StoreSpec]) -> None:
+        """Give a gateway the credentials of these stores that this machine has, and renew them from now on.
+
+        Raises GatewayError.
+        """
+        self._ask("PUT", f"/v1/gateways/{name}/stores", {"stores": to_document(stores)}, CREDENTIALS_S)
+
     def remove(self, name: str) -> None:
         """Forget a gateway. One that was not added, and an owner that has ended, are no errors."""
         with suppress(GatewayLost):
@@ -162,6 +173,6 @@ class FleetOwner:
             os.close(self._folder)
             self._folder = -1
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = ADMIN_S) -> bytes:
         admin = f"unix:/proc/self/fd/{self._folder}/{ADMIN_SOCKET}"
-        return request(admin, method, path, None if body is None else json.dumps(body).encode(), ADMIN_S, "the owner")
+        return request(admin, method, path, None if body is None else json.dumps(body).encode(), timeout_s, "the owner")

@@ -9,6 +9,7 @@ use super::runner::{Runner, Running};
 use super::validate::{Setting, check_program};
 use crate::enrol::NewKey;
 use crate::net::DataPort;
+use crate::stores::DelegatedStores;
 use crate::tls::{Identity, Security};
 use axum::http::StatusCode;
 use rustls_pki_types::CertificateDer;
@@ -19,7 +20,7 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::Mutex;
 use tradewind_contract::{
     CONTRACT_VERSION, IdentityGrant, JobSpec, KeyRequest, Program, ReceiveReport, ReceiveRequest, Refusal, RouteSpec,
-    Routes, Version,
+    Routes, StoreCredentials, Version,
 };
 
 /// What the gateway was started with.
@@ -31,6 +32,8 @@ pub struct Equipment {
     pub plain: bool,
     /// Its data port, bound and listening, not blocking.
     pub data_listener: Option<TcpListener>,
+    /// Its stores, if it has no credentials of its own.
+    pub stores: Option<Arc<DelegatedStores>>,
     /// Until when it lives unless somebody renews it; for ever without one.
     pub lease: Option<Lease>,
 }
@@ -56,6 +59,7 @@ pub struct Gateway {
     teller: EventSender,
     log: EventLog,
     lease: Option<Lease>,
+    stores: Option<Arc<DelegatedStores>>,
     /// Held while the data port is used for a measurement, and while a program takes it.
     measuring: Mutex<()>,
     life: Mutex<Life>,
@@ -87,11 +91,11 @@ impl Gateway {
     /// The data port's address cannot be read.
     pub fn new(runner: Box<dyn Runner>, equipment: Equipment) -> std::io::Result<Self> {
         let data_address = equipment.data_address()?;
-        let Equipment { identity, plain, data_listener, lease } = equipment;
+        let Equipment { identity, plain, data_listener, stores, lease } = equipment;
         let (teller, log) = events::channel();
         let life = Mutex::new(Life::Waiting(data_listener));
         let (new_key, measuring) = (std::sync::Mutex::new(None), Mutex::new(()));
-        Ok(Self { runner, identity, new_key, plain, data_address, teller, log, lease, measuring, life })
+        Ok(Self { runner, identity, new_key, plain, data_address, teller, log, lease, stores, measuring, life })
     }
 
     /// Answer of `GET /v1/version`.
@@ -146,6 +150,15 @@ impl Gateway {
         identity.renew(certificate, key).map_err(|error| unusable(error.to_string()))?;
         *new_key = None;
         Ok(())
+    }
+
+    /// Takes the credentials of its stores from the fleet's owner.
+    pub(super) fn take_credentials(&self, credentials: StoreCredentials) -> Result<(), Refused> {
+        let stores = self.stores.as_ref().ok_or_else(|| {
+            let error = "this gateway has the credentials of its own machine";
+            Refused::new(StatusCode::CONFLICT, error, "only gateways that joined a fleet take others")
+        })?;
+        stores.replace(credentials).map_err(Refused::unprocessable)
     }
 
     /// Checks and starts a program. The same program again is a success that changes nothing, so that a client that

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tradewind_contract::{
     IdentityGrant, KeyRequest, LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport, ReceiveRequest, Routes,
-    SendReport, SendRequest, Version,
+    SendReport, SendRequest, StoreCredentials, Version,
 };
 
 /// Who is at the other end of a connection; the server puts it beside each request.
@@ -80,6 +80,7 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .route("/v1/drain", post(drain))
         .route("/v1/lease", post(post_lease))
         .route("/v1/identity", post(post_identity).put(put_identity))
+        .route("/v1/stores", put(put_stores))
         .route("/v1/probe", post(post_probe))
         .route("/v1/probe/receive", post(post_receive))
         .route("/v1/probe/send", post(post_send))
@@ -180,6 +181,16 @@ async fn post_identity(_: Controller, State(api): State<Api>) -> Result<Json<Key
 async fn put_identity(_: Controller, State(api): State<Api>, body: Body) -> Result<StatusCode, Refused> {
     let grant: IdentityGrant = read_json(body).await?;
     api.gateway.renew_identity(&grant).map(|()| StatusCode::NO_CONTENT)
+}
+
+async fn put_stores(_: Controller, State(api): State<Api>, body: Body) -> Result<StatusCode, Refused> {
+    // The text of the error could repeat a secret.
+    let not_understood = |refused: Refused| match refused.status {
+        StatusCode::BAD_REQUEST => Refused::new(StatusCode::BAD_REQUEST, "not understood: no credentials", API_HINT),
+        _ => refused,
+    };
+    let credentials: StoreCredentials = read_json(body).await.map_err(not_understood)?;
+    api.gateway.take_credentials(credentials).map(|()| StatusCode::NO_CONTENT)
 }
 
 async fn post_probe(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<ProbeReport>, Refused> {

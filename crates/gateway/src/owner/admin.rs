@@ -1,5 +1,6 @@
 //! The owner's admin socket: HTTP for the client alone.
 
+use super::credentials;
 use super::fleet::Fleet;
 use crate::control::answer::Refused;
 use crate::limits::{ACCEPT_RETRY_PAUSE, ADMIN_BODY_BYTES_MAX, ADMIN_CONNECTIONS_MAX, REQUEST_HEAD_TIMEOUT};
@@ -14,7 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
-use tradewind_contract::{GatewayEntry, GatewayStates};
+use tradewind_contract::{GatewayEntry, GatewayStates, GatewayStores};
 
 const HINT: &str = "see docs/reference/control-api.md";
 
@@ -22,6 +23,7 @@ fn router(fleet: Arc<Fleet>) -> Router {
     Router::new()
         .route("/v1/gateways", get(states))
         .route("/v1/gateways/{name}", put(put_gateway).delete(delete_gateway))
+        .route("/v1/gateways/{name}/stores", put(put_stores))
         .fallback(async || Refused::new(StatusCode::NOT_FOUND, "there is no such path", HINT))
         .layer(DefaultBodyLimit::max(ADMIN_BODY_BYTES_MAX))
         .with_state(fleet)
@@ -68,6 +70,19 @@ async fn put_gateway(
     let Json(entry) =
         entry.map_err(|error| Refused::new(error.status(), "not understood: not a gateway's entry", HINT))?;
     fleet.put(&name, entry).map(|()| StatusCode::NO_CONTENT)
+}
+
+async fn put_stores(
+    State(fleet): State<Arc<Fleet>>,
+    Path(name): Path<String>,
+    stores: Result<Json<GatewayStores>, JsonRejection>,
+) -> Result<StatusCode, Refused> {
+    let Json(GatewayStores { stores }) =
+        stores.map_err(|error| Refused::new(error.status(), error.body_text(), HINT))?;
+    let member = fleet.member(&name).ok_or_else(|| {
+        Refused::new(StatusCode::NOT_FOUND, format!("this fleet has no gateway {name}"), "add it first")
+    })?;
+    credentials::delegate(&fleet, &member, stores).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 async fn delete_gateway(State(fleet): State<Arc<Fleet>>, Path(name): Path<String>) -> StatusCode {

@@ -49,6 +49,8 @@ pub(super) struct Member {
     pub(super) idle: Arc<Semaphore>,
     /// Ends all that is done for it.
     pub(super) stop: CancellationToken,
+    /// Ends the renewal of its stores' credentials.
+    pub(super) delegating: Mutex<CancellationToken>,
     news: Mutex<News>,
 }
 
@@ -189,6 +191,7 @@ impl Member {
             expires_unix_s: watch::Sender::new(None),
             calls: Calls::new(TUNNELS_PER_GATEWAY_MAX),
             idle: Arc::new(Semaphore::new(IDLE_CALLS_MAX)),
+            delegating: Mutex::new(stop.child_token()),
             stop,
             news: Mutex::default(),
         }

@@ -4,7 +4,7 @@
 //!  client ── control/NAME (Unix socket) ── tunnel ── reach ──mutual TLS──▶ gateway that is dialled
 //!         ── owner.sock (Unix socket) ── admin        │
 //!                                          │           └── idle connections ◀── home ◀── gateway that calls
-//!                                        fleet ── enrolling, renewal
+//!                                        fleet ── enrolling, renewal, credentials
 //! ```
 //!
 //! [`fleet`] knows the gateways and is the only one that does. The client speaks HTTP over a Unix socket per gateway
@@ -12,7 +12,9 @@
 //! own. It keeps the CA's key in memory, unless the fleet is to outlive it (`--keep-ca`).
 
 mod admin;
+mod credentials;
 mod enrolling;
+mod exchange;
 mod fleet;
 mod home;
 mod reach;

@@ -1,23 +1,19 @@
 //! Renews identities when half of their life has passed: those of the gateways over the control channel, and the owner's.
 
+use super::exchange::{Failure, ask, exchange};
 use super::fleet::{Fleet, Member};
-use super::reach::reach;
 use crate::enrol::{Granted, NewKey, Registrar};
-use crate::limits::{RENEWAL_ANSWER_BYTES_MAX, RENEWAL_PAUSE, RENEWAL_TIMEOUT};
+use crate::limits::{RENEWAL_PAUSE, RENEWAL_TIMEOUT};
 use crate::tls::{Identity, TlsError};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Method, Request, header};
-use hyper_util::rt::TokioIo;
+use hyper::Method;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tradewind_contract::{IdentityGrant, KeyRequest, OWNER_NAME};
 
-type Failure = Box<dyn Error + Send + Sync>;
+const IDENTITY: &str = "/v1/identity";
 
 /// Renews a gateway's identity whenever half of its life has passed.
 pub(super) async fn keep_fresh(fleet: Arc<Fleet>, member: Arc<Member>) {
@@ -59,37 +55,15 @@ async fn sleep_until(registrar: &Registrar, due_unix_s: u64) {
 }
 
 async fn renew(fleet: &Fleet, member: &Member) -> Result<Granted, Failure> {
-    let stream = reach(fleet, member).await?;
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    let asking = async {
-        let request: KeyRequest = serde_json::from_slice(&ask(&mut sender, Method::POST, Bytes::new()).await?)?;
+    exchange(fleet, member, async |mut sender| {
+        let request: KeyRequest =
+            serde_json::from_slice(&ask(&mut sender, Method::POST, IDENTITY, Bytes::new()).await?)?;
         let granted = fleet.registrar.renew(&member.name, &request)?;
         let grant = IdentityGrant { certificate_pem: granted.certificate_pem.clone() };
-        ask(&mut sender, Method::PUT, serde_json::to_vec(&grant)?.into()).await?;
-        drop(sender);
+        ask(&mut sender, Method::PUT, IDENTITY, serde_json::to_vec(&grant)?.into()).await?;
         Ok(granted)
-    };
-    let (granted, ended) = tokio::join!(asking, connection);
-    if let Err(error) = ended {
-        tracing::debug!(%error, "the connection of a renewal ended");
-    }
-    granted
-}
-
-async fn ask(sender: &mut SendRequest<Full<Bytes>>, method: Method, body: Bytes) -> Result<Bytes, Failure> {
-    let request = Request::builder()
-        .method(method)
-        .uri("/v1/identity")
-        .header(header::HOST, "gateway")
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(body))?;
-    let answer = sender.send_request(request).await?;
-    let status = answer.status();
-    let bytes = Limited::new(answer.into_body(), RENEWAL_ANSWER_BYTES_MAX).collect().await?.to_bytes();
-    if status.is_success() {
-        return Ok(bytes);
-    }
-    Err(format!("the gateway answered {status}: {}", String::from_utf8_lossy(&bytes)).into())
+    })
+    .await
 }
 
 /// Signs a new key for the owner itself.

@@ -12,9 +12,9 @@ use tokio::process::Child;
 
 const TOKEN: &str = "5f5e5d5c5b5a59585756555453525150404142434445464748494a4b4c4d4e4f";
 /// Longest time that anything here may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Owner {
+pub(crate) struct Owner {
     child: Child,
     folder: PathBuf,
     ready: Value,
@@ -22,10 +22,16 @@ struct Owner {
 
 impl Owner {
     async fn start(folder: &Folder, more: &[&str]) -> Self {
+        Self::start_with(folder, more, &[]).await
+    }
+
+    /// With these variables in its environment.
+    pub(crate) async fn start_with(folder: &Folder, more: &[&str], variables: &[(&str, &str)]) -> Self {
         let place = folder.path("fleet");
         std::fs::create_dir_all(&place).unwrap();
         let fixed = ["owner", "--fleet", "fleet-1", "--home", "127.0.0.1:0", "--exit-with-stdin", "--folder"];
-        let mut child = gateway(&[&fixed[..], &[place.to_str().unwrap()], more].concat()).spawn().unwrap();
+        let mut command = gateway(&[&fixed[..], &[place.to_str().unwrap()], more].concat());
+        let mut child = command.envs(variables.iter().copied()).spawn().unwrap();
         let line = BufReader::new(child.stdout.take().unwrap()).lines().next_line().await.unwrap();
         let ready = serde_json::from_str(&line.expect("a readiness line")).unwrap();
         Self { child, folder: place, ready }
@@ -37,7 +43,7 @@ impl Owner {
         client.call_json(method, path, body).await
     }
 
-    async fn put(&self, name: &str, entry: &Value) -> (StatusCode, Value) {
+    pub(crate) async fn put(&self, name: &str, entry: &Value) -> (StatusCode, Value) {
         self.admin(Method::PUT, &format!("/v1/gateways/{name}"), entry).await
     }
 
@@ -47,7 +53,7 @@ impl Owner {
     }
 
     /// Waits until a gateway's state is as wanted.
-    async fn wait(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn wait(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let waiting = async {
             loop {
                 let state = self.state(name).await;
@@ -60,7 +66,7 @@ impl Owner {
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{name}: {what} never came"))
     }
 
-    fn socket(&self, name: &str) -> PathBuf {
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.folder.join("control").join(name)
     }
 
@@ -80,7 +86,7 @@ impl Owner {
     }
 
     /// Enrols a gateway, in either direction.
-    async fn enrol(&self, name: &str, calls_home: bool) -> Serving {
+    pub(crate) async fn enrol(&self, name: &str, calls_home: bool) -> Serving {
         let joining = if calls_home {
             let added =
                 self.put(name, &json!({ "token_hex": TOKEN, "expires_unix_s": soon(), "calls_home": true })).await;
@@ -96,7 +102,7 @@ impl Owner {
         joining
     }
 
-    async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         drop(self.child.stdin.take());
         assert_eq!(self.child.wait().await.unwrap().code(), Some(0));
         assert!(!self.folder.join("owner.sock").exists());

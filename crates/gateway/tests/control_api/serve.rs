@@ -43,6 +43,11 @@ impl Serving {
         Self::ready(command.envs(variables.iter().copied()).spawn().unwrap()).await
     }
 
+    /// With its control socket at this path.
+    pub(crate) async fn start_at(socket: &Path) -> Self {
+        Self::start(&["--control", &format!("unix:{}", socket.display())]).await
+    }
+
     /// With this text on its standard input, which stays open.
     pub(crate) async fn start_told(arguments: &[&str], text: &str) -> Self {
         let mut child = gateway(&[&["serve"], arguments].concat()).spawn().unwrap();
@@ -531,7 +536,7 @@ async fn two_gateways_measure_what_the_way_between_them_carries() {
 }
 
 /// A job that moves objects within a store that accepts connections and never answers.
-fn silent_move(endpoint: &str) -> Value {
+pub(crate) fn silent_move(endpoint: &str) -> Value {
     let store = |bucket: &str| json!({ "url": format!("s3://{bucket}"), "endpoint": endpoint, "path_style": true });
     json!({
         "contract": 1,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tradewind_contract::StoreSpec;
-use tradewind_gateway::program::environment::Stores;
+use tradewind_gateway::stores::Stores;
 use tradewind_store::{
     Attributes, BucketIdentity, Checksums, Download, Error, ErrorKind, Expect, Identity, ListPage, ListRequest,
     ObjectDeletion, ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store,

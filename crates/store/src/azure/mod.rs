@@ -20,6 +20,8 @@ mod source;
 mod write;
 pub(crate) mod xml;
 
+pub(crate) use open::{account_key, with_environment};
+
 use crate::rest::{Http, Unreachable};
 use crate::{
     BucketIdentity, Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
@@ -27,8 +29,9 @@ use crate::{
     Written,
 };
 use async_trait::async_trait;
-use object_store::azure::AzureCredentialProvider;
+use object_store::azure::{AzureCredential, AzureCredentialProvider};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 const MIB: u64 = 1024 * 1024;
@@ -86,10 +89,15 @@ impl AzureStore {
         self.credentials.is_some() && self.credential_source != source::MANAGED_IDENTITY
     }
 
+    /// What requests are authorised with now; `None` where they go unsigned.
+    pub(crate) async fn credential(&self) -> Result<Option<Arc<AzureCredential>>, String> {
+        let Some(provider) = &self.credentials else { return Ok(None) };
+        provider.get_credential().await.map(Some).map_err(|error| crate::error::innermost(&error))
+    }
+
     /// Goes through the chain; false where requests go unsigned.
     pub(crate) async fn has_credentials(&self) -> Result<bool, String> {
-        let Some(provider) = &self.credentials else { return Ok(false) };
-        provider.get_credential().await.map(|_| true).map_err(|error| crate::error::innermost(&error))
+        Ok(self.credential().await?.is_some())
     }
 
     /// The link of the chain that answers, for people.

@@ -2,6 +2,7 @@
 
 use super::AzureStore;
 use super::source::{ANONYMOUS, AZ_LOGIN, CERTIFICATE, Surroundings, credential_source};
+use crate::delegated::DELEGATED;
 use crate::error::innermost;
 use crate::rest::split_endpoint;
 use crate::rest::{Http, TlsRoots};
@@ -30,13 +31,13 @@ impl AzureStore {
         if config.profile.is_some() {
             return Err(wrong("Azure has no profiles: its credentials come from AZURE_* or `az login`".to_owned()));
         }
-        let endpoint = config
-            .endpoint
-            .clone()
-            .or_else(|| std::env::var(ENDPOINT_VARIABLE).ok().filter(|endpoint| !endpoint.is_empty()))
-            .unwrap_or_else(|| format!("https://{account}.blob.core.windows.net"));
+        let config = &with_environment(config);
+        let endpoint = config.endpoint.clone();
+        let endpoint = endpoint.unwrap_or_else(|| format!("https://{account}.blob.core.windows.net"));
         let (scheme, authority, account_root) = split_endpoint(&endpoint)?;
-        let (credentials, credential_source) = if config.anonymous {
+        let (credentials, credential_source) = if let Some(delegated) = &config.delegated {
+            (Some(Arc::clone(delegated) as AzureCredentialProvider), DELEGATED)
+        } else if config.anonymous {
             (None, ANONYMOUS)
         } else {
             let builder = MicrosoftAzureBuilder::from_env()
@@ -55,7 +56,7 @@ impl AzureStore {
             let store = builder.build().map_err(|error| wrong(format!("{source}: {}", innermost(&error))))?;
             (Some(Arc::clone(store.credentials())), source)
         };
-        let roots = TlsRoots { ca_files: config.ca_file.clone().into_iter().collect(), needed: scheme == "https" };
+        let roots = TlsRoots::of(config, scheme == "https");
         Ok(Self {
             url: format!("az://{account}/{container}"),
             account: account.to_owned(),
@@ -70,12 +71,22 @@ impl AzureStore {
     }
 }
 
+/// The configuration of a container, with the endpoint of this machine's environment if it has none.
+pub(crate) fn with_environment(config: &StoreConfig) -> StoreConfig {
+    let endpoint = config.endpoint.clone().or_else(|| environment(ENDPOINT_VARIABLE));
+    StoreConfig { endpoint, ..config.clone() }
+}
+
+/// The account key of this machine's environment.
+pub(crate) fn account_key() -> Option<String> {
+    MicrosoftAzureBuilder::from_env().get_config_value(&AzureConfigKey::AccessKey)
+}
+
 /// The client certificate of `AZURE_CLIENT_CERTIFICATE_PATH`.
 fn certificate(config: &StoreConfig, builder: &MicrosoftAzureBuilder) -> Result<AzureCredentialProvider, String> {
     let value = |key| builder.get_config_value(&key);
-    let ca_files = config.ca_file.clone().into_iter().collect();
     let certificate = ClientCertificate::new(
-        TokenClient::new(TlsRoots { ca_files, needed: true }),
+        TokenClient::new(TlsRoots::of(config, true)),
         environment("AZURE_CLIENT_CERTIFICATE_PATH").unwrap_or_default(),
         &value(AzureConfigKey::AuthorityId).unwrap_or_default(),
         &value(AzureConfigKey::ClientId).unwrap_or_default(),

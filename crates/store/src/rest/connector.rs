@@ -1,5 +1,6 @@
 //! Connections: TCP, TLS by rustls, and the proxy that the environment names.
 
+use crate::StoreConfig;
 use crate::{Error, ErrorKind, Result};
 use futures::future::BoxFuture;
 use http::Uri;
@@ -11,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -34,10 +35,19 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 /// Whom to trust.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsRoots {
-    /// PEM files added to what the system trusts.
-    pub(crate) ca_files: Vec<PathBuf>,
+    /// A PEM file added to what the system trusts.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// The same, as its text.
+    pub(crate) ca_pem: Option<String>,
     /// True if any connection will be HTTPS; reading the system's certificates costs some milliseconds.
     pub(crate) needed: bool,
+}
+
+impl TlsRoots {
+    /// Those of a store; `needed` as the field.
+    pub(crate) fn of(config: &StoreConfig, needed: bool) -> Self {
+        Self { ca_file: config.ca_file.clone(), ca_pem: config.ca_pem.clone(), needed }
+    }
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -82,10 +92,21 @@ fn tls_config(roots: &TlsRoots) -> Result<rustls::ClientConfig> {
     if roots.needed {
         store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
-    for file in &roots.ca_files {
-        for certificate in read_certificates(file)? {
-            store.add(certificate).map_err(|error| ca_file_error(file, error))?;
+    let mut trust = |pem: &str, origin: &str| {
+        let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|error| ca_file_error(origin, error))?;
+        if certificates.is_empty() {
+            return Err(ca_file_error(origin, "holds no PEM certificate"));
         }
+        certificates.into_iter().try_for_each(|one| store.add(one).map_err(|error| ca_file_error(origin, error)))
+    };
+    if let Some(file) = &roots.ca_file {
+        let origin = file.display().to_string();
+        trust(&std::fs::read_to_string(file).map_err(|error| ca_file_error(&origin, error))?, &origin)?;
+    }
+    if let Some(pem) = &roots.ca_pem {
+        trust(pem, "certificates of another machine")?;
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -96,18 +117,8 @@ fn tls_config(roots: &TlsRoots) -> Result<rustls::ClientConfig> {
     Ok(config)
 }
 
-fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
-        .and_then(|certificates| certificates.collect())
-        .map_err(|error| ca_file_error(file, error))?;
-    if certificates.is_empty() {
-        return Err(ca_file_error(file, "holds no PEM certificate"));
-    }
-    Ok(certificates)
-}
-
-fn ca_file_error(file: &Path, message: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Configuration, "open", file.display().to_string(), format!("CA file: {message}"))
+fn ca_file_error(origin: &str, message: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Configuration, "open", origin, format!("CA file: {message}"))
 }
 
 impl Connector {

@@ -2,9 +2,10 @@
 
 use super::profile::ProfileChain;
 use super::source::{INSTANCE_METADATA, container_variable, machine_source};
+use crate::delegated::DELEGATED;
 use crate::error::innermost;
 use crate::token::environment;
-use crate::{Error, ErrorKind, Result, StoreConfig};
+use crate::{Delegated, Error, ErrorKind, Result, StoreAuthority, StoreConfig};
 use object_store::aws::{AmazonS3Builder, AwsCredential, AwsCredentialProvider};
 use object_store::gcp::GcpCredentialProvider;
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,8 @@ pub(crate) enum Credentials {
     WebIdentity(OnceLock<AwsCredentialProvider>),
     /// Container credentials or instance metadata.
     Machine(ProfileChain),
+    /// From another process.
+    Delegated(Arc<Delegated>),
     /// OAuth of Google Cloud, and which link of its chain gives the tokens.
     Google(GcpCredentialProvider, String),
 }
@@ -40,6 +43,7 @@ impl std::fmt::Debug for Credentials {
             Self::Profile(_) => "Profile",
             Self::WebIdentity(_) => "WebIdentity",
             Self::Machine(_) => "Machine",
+            Self::Delegated(_) => "Delegated",
             Self::Google(..) => "Google",
         })
     }
@@ -49,6 +53,9 @@ impl Credentials {
     /// Chooses in the order of AWS's own tools: a named profile, keys in the environment, shared files, web identity,
     /// container credentials, instance metadata.
     pub(crate) fn of_aws(config: &StoreConfig) -> Self {
+        if let Some(delegated) = &config.delegated {
+            return Self::Delegated(Arc::clone(delegated));
+        }
         if config.anonymous {
             return Self::Anonymous;
         }
@@ -73,7 +80,7 @@ impl Credentials {
     pub(super) fn are_set_up(&self) -> bool {
         match self {
             Self::Anonymous => false,
-            Self::Keys(_) | Self::WebIdentity(_) => true,
+            Self::Keys(_) | Self::WebIdentity(_) | Self::Delegated(_) => true,
             Self::Profile(chain) => chain.is_named(),
             Self::Machine(_) => container_variable().is_some(),
             Self::Google(_, source) => source != INSTANCE_METADATA,
@@ -88,6 +95,7 @@ impl Credentials {
             Self::Profile(chain) => chain.source().await,
             Self::WebIdentity(_) => "web identity".to_owned(),
             Self::Machine(_) => machine_source().to_owned(),
+            Self::Delegated(_) => DELEGATED.to_owned(),
             Self::Google(_, source) => source.clone(),
         }
     }
@@ -109,6 +117,7 @@ impl Credentials {
                     .map(Authority::Aws)
                     .map_err(|error| format!("web identity (AWS_WEB_IDENTITY_TOKEN_FILE): {}", innermost(&error)))
             }
+            Self::Delegated(delegated) => delegated_authority(delegated.now()?),
             Self::Google(provider, _) => {
                 let credential = provider.get_credential().await.map_err(|error| innermost(&error))?;
                 if credential.bearer.is_empty() {
@@ -116,6 +125,19 @@ impl Credentials {
                 }
                 Ok(Authority::Bearer(credential.bearer.clone()))
             }
+        }
+    }
+}
+
+fn delegated_authority(authority: StoreAuthority) -> Result<Authority, String> {
+    match authority {
+        StoreAuthority::Nobody => Ok(Authority::Nobody),
+        StoreAuthority::Bearer(token) => Ok(Authority::Bearer(token)),
+        StoreAuthority::Aws { key_id, secret_key, token } => {
+            Ok(Authority::Aws(Arc::new(AwsCredential { key_id, secret_key, token })))
+        }
+        StoreAuthority::AzureKey(_) | StoreAuthority::AzureSas(_) => {
+            Err("delegated credentials are for another cloud".to_owned())
         }
     }
 }

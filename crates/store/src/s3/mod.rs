@@ -22,7 +22,8 @@ mod source;
 mod write;
 pub(crate) mod xml;
 
-pub(crate) use open::{open_gcs, open_r2, open_s3};
+pub(crate) use credentials::Authority;
+pub(crate) use open::{open_gcs, open_r2, open_s3, with_environment};
 
 use crate::rest::{Http, Unreachable};
 use crate::{
@@ -208,6 +209,11 @@ impl Bucket {
 
     pub(crate) fn http(&self) -> &Http {
         &self.http
+    }
+
+    /// What requests are authorised with now.
+    pub(crate) async fn authority(&self) -> Result<Authority, String> {
+        self.credentials.authority().await
     }
 
     /// Whether anything on this machine names credentials, other than that the cloud's machines have some.

@@ -40,19 +40,32 @@ const GCS_LIMITS: StoreLimits =
 
 /// Opens `s3://bucket`.
 pub(crate) fn open_s3(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
-    let endpoint = config.endpoint.clone().or_else(configured_endpoint);
-    let region =
-        config.region.clone().or_else(|| environment("AWS_REGION")).or_else(|| environment("AWS_DEFAULT_REGION"));
-    let region_given = region.is_some();
-    let region = region.unwrap_or_else(|| "us-east-1".to_owned());
-    let place = match &endpoint {
-        Some(endpoint) => Place::custom(endpoint, bucket, &region, config.path_style)?,
-        None => Place::aws(bucket, &region, config.path_style),
+    let config = &with_environment(config);
+    let region = config.region.as_deref().unwrap_or("us-east-1");
+    let place = match &config.endpoint {
+        Some(endpoint) => Place::custom(endpoint, bucket, region, config.path_style)?,
+        None => Place::aws(bucket, region, config.path_style),
     };
     let mut store = new_bucket(config, &S3, bucket, place, Credentials::of_aws(config), S3_LIMITS)?;
-    store.at_aws = endpoint.is_none();
-    store.region_known = known(!store.at_aws || region_given);
+    store.at_aws = config.endpoint.is_none();
+    store.region_known = known(!store.at_aws || config.region.is_some());
     Ok(store)
+}
+
+/// The configuration of a bucket, with endpoint, region and CA file of this machine's environment where it has none.
+pub(crate) fn with_environment(config: &StoreConfig) -> StoreConfig {
+    let mut full = config.clone();
+    if full.ca_pem.is_none() {
+        full.ca_file = full.ca_file.or_else(|| environment("AWS_CA_BUNDLE").map(PathBuf::from));
+    }
+    if config.url.starts_with("s3:") {
+        full.endpoint = full.endpoint.or_else(configured_endpoint);
+        let region = || environment("AWS_REGION").or_else(|| environment("AWS_DEFAULT_REGION"));
+        full.region = full.region.or_else(region);
+    } else if config.url.starts_with("gs:") {
+        full.endpoint = full.endpoint.or_else(|| environment("STORAGE_EMULATOR_HOST").map(|host| with_scheme(&host)));
+    }
+    full
 }
 
 /// AWS's variables, unless they are to be ignored. What its configuration file says comes with the configuration.
@@ -65,6 +78,7 @@ fn configured_endpoint() -> Option<String> {
 
 /// Opens `r2://account/bucket`, which is S3 at Cloudflare.
 pub(crate) fn open_r2(config: &StoreConfig, account: &str, bucket: &str) -> Result<Bucket> {
+    let config = &with_environment(config);
     let endpoint = config.endpoint.clone().unwrap_or_else(|| format!("https://{account}.r2.cloudflarestorage.com"));
     let region = config.region.as_deref().unwrap_or("auto");
     let place = Place::custom(&endpoint, bucket, region, config.path_style)?;
@@ -76,14 +90,15 @@ pub(crate) fn open_r2(config: &StoreConfig, account: &str, bucket: &str) -> Resu
 
 /// Opens `gs://bucket` over the XML API.
 pub(crate) fn open_gcs(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
+    let config = &with_environment(config);
     let url = format!("gs://{bucket}");
-    let endpoint = config
-        .endpoint
-        .clone()
-        .or_else(|| environment("STORAGE_EMULATOR_HOST").map(|host| with_scheme(&host)))
-        .unwrap_or_else(|| "https://storage.googleapis.com".to_owned());
-    let place = Place::custom(&endpoint, bucket, "auto", config.path_style)?;
-    let credentials = if config.anonymous { Credentials::Anonymous } else { google_credentials(config, bucket, &url)? };
+    let endpoint = config.endpoint.as_deref().unwrap_or("https://storage.googleapis.com");
+    let place = Place::custom(endpoint, bucket, "auto", config.path_style)?;
+    let credentials = match &config.delegated {
+        Some(delegated) => Credentials::Delegated(Arc::clone(delegated)),
+        None if config.anonymous => Credentials::Anonymous,
+        None => google_credentials(config, bucket, &url)?,
+    };
     new_bucket(config, &GCS, bucket, place, credentials, GCS_LIMITS)
 }
 
@@ -113,8 +128,7 @@ fn google_credentials(config: &StoreConfig, bucket: &str, url: &str) -> Result<C
         let builder = GoogleCloudStorageBuilder::new().with_bucket_name(bucket).with_service_account_key(text);
         return build(builder, format!("service account file {file}"));
     }
-    let ca_files = config.ca_file.clone().into_iter().collect();
-    let client = Arc::new(TokenClient::new(TlsRoots { ca_files, needed: true }));
+    let client = Arc::new(TokenClient::new(TlsRoots::of(config, true)));
     let account = GoogleFile::parse(&file, account, client).map_err(wrong)?;
     Ok(Credentials::Google(Arc::new(Renewing::new(account, |bearer| GcpCredential { bearer })), source))
 }
@@ -140,7 +154,7 @@ fn new_bucket(
         dialect,
         url,
         bucket: bucket.to_owned(),
-        http: Http::new(&roots(config, &place))?,
+        http: Http::new(&TlsRoots::of(config, place.origin.starts_with("https:")))?,
         credentials,
         signer: sigv4::Signer::default(),
         place: RwLock::new(Arc::new(place)),
@@ -155,12 +169,6 @@ fn new_bucket(
         refuses_delete_conditions: AtomicBool::new(false),
         write_conditions: Default::default(),
     })
-}
-
-fn roots(config: &StoreConfig, place: &Place) -> TlsRoots {
-    let bundle = environment("AWS_CA_BUNDLE").map(PathBuf::from);
-    let ca_files = config.ca_file.clone().or(bundle).into_iter().collect();
-    TlsRoots { ca_files, needed: place.origin.starts_with("https:") }
 }
 
 fn known(known: bool) -> OnceCell<()> {

@@ -1,0 +1,115 @@
+//! Credentials of stores, from a fleet's owner to a gateway. They travel over the control channel only, and are kept in
+//! memory only.
+
+use crate::StoreSpec;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Body of `PUT /v1/gateways/NAME/stores` on the owner's admin socket: the stores whose credentials the gateway gets, now
+/// and whenever they are renewed. They replace those of an earlier request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GatewayStores {
+    /// As in the gateway's program. Stores of files and memory need no credentials and may be here all the same.
+    pub stores: Vec<StoreSpec>,
+}
+
+/// Body of `PUT /v1/stores`: all stores that the gateway may open. Only a gateway without credentials of its own takes
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoreCredentials {
+    /// Each store once.
+    pub stores: Vec<StoreAccess>,
+}
+
+/// How to open one store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoreAccess {
+    /// The store as the program names it.
+    pub store: StoreSpec,
+    /// Its endpoint, where the owner's environment names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Its region, where the owner's environment names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Certificates of a private CA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_pem: Option<String>,
+    /// Its credentials.
+    pub authority: Authority,
+}
+
+/// What requests to a store are authorised with. Secret.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Authority {
+    /// Nothing: requests are sent unsigned.
+    Nobody,
+    /// An access key of AWS, which signs requests.
+    Aws {
+        /// Id of the key.
+        key_id: String,
+        /// The key.
+        secret_key: String,
+        /// Session token of a temporary key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<String>,
+    },
+    /// An OAuth token of Google or Azure.
+    Bearer {
+        /// The token.
+        token: String,
+    },
+    /// The account key of Azure, in Base64.
+    AzureKey {
+        /// The key.
+        key: String,
+    },
+    /// A shared access signature of Azure.
+    AzureSas {
+        /// The names and values of its query.
+        query: Vec<(String, String)>,
+    },
+    /// There are none.
+    Missing {
+        /// One line without secrets: why.
+        reason: String,
+    },
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nobody => "Nobody",
+            Self::Aws { .. } => "Aws",
+            Self::Bearer { .. } => "Bearer",
+            Self::AzureKey { .. } => "AzureKey",
+            Self::AzureSas { .. } => "AzureSas",
+            Self::Missing { .. } => "Missing",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_is_printed() {
+        let secret = || "the-secret".to_owned();
+        for authority in [
+            Authority::Aws { key_id: "id".to_owned(), secret_key: secret(), token: Some(secret()) },
+            Authority::Bearer { token: secret() },
+            Authority::AzureKey { key: secret() },
+            Authority::AzureSas { query: vec![("sig".to_owned(), secret())] },
+        ] {
+            let access =
+                StoreAccess { store: StoreSpec::default(), endpoint: None, region: None, ca_pem: None, authority };
+            assert!(!format!("{:?}", StoreCredentials { stores: vec![access] }).contains("the-secret"));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The credentials of stores on their way from the owner's machine to a gateway that has none.
+
+use crate::http::Client;
+use crate::owner::{Owner, PATIENCE};
+use crate::serve::{Folder, Serving, silent_move};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Response};
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A server that gives each caller a new key that is about to expire, and is a store that is always too busy.
+#[derive(Clone, Default)]
+struct Cloud {
+    given: Arc<Mutex<u32>>,
+    used: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Cloud {
+    async fn start(&self) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(answer).with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        origin
+    }
+
+    /// Ids of the keys that requests to the store were signed with.
+    fn used(&self) -> BTreeSet<String> {
+        self.used.lock().unwrap().clone()
+    }
+}
+
+async fn answer(State(cloud): State<Cloud>, uri: Uri, headers: HeaderMap) -> Response {
+    if uri.path() == "/token" {
+        let mut given = cloud.given.lock().unwrap();
+        *given += 1;
+        // Providers ask for another key 300 s before the end.
+        let date = std::process::Command::new("date").args(["-u", "-d", "+301 seconds", "+%FT%TZ"]).output().unwrap();
+        let key = json!({
+            "AccessKeyId": format!("KEY{given}"), "SecretAccessKey": "the-secret", "Token": "the-token",
+            "Expiration": String::from_utf8(date.stdout).unwrap().trim(),
+        });
+        return axum::Json(key).into_response();
+    }
+    let signed = headers.get("authorization").map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+    let key = signed.split_once("Credential=").and_then(|(_, rest)| rest.split_once('/')).map(|(key, _)| key);
+    cloud.used.lock().unwrap().insert(key.unwrap_or("nobody").to_owned());
+    StatusCode::SERVICE_UNAVAILABLE.into_response()
+}
+
+async fn delegate(owner: &Owner, name: &str, stores: &Value) -> (StatusCode, Value) {
+    owner.put(&format!("{name}/stores"), &json!({ "stores": stores })).await
+}
+
+#[tokio::test]
+async fn a_running_job_signs_with_the_keys_that_were_renewed_on_the_owner_s_machine() {
+    let (folder, cloud) = (Folder::new(), Cloud::default());
+    let origin = cloud.start().await;
+    let token_url = format!("{origin}/token");
+    let variables = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", token_url.as_str()), ("AWS_REGION", "us-east-1")];
+    let home = folder.path("home");
+    let variables = [&variables[..], &[("HOME", home.to_str().unwrap())]].concat();
+    let owner = Owner::start_with(&folder, &["--identity-s", "10"], &variables).await;
+    for (name, calls_home) in [("dialled", false), ("calling", true)] {
+        let gateway = owner.enrol(name, calls_home).await;
+        let mut program = silent_move(&origin);
+        program["node"] = name.into();
+        program["routes"][0]["nodes"] = json!([name, name, name]);
+        let stores = json!([program["source"], program["sinks"][0]]);
+        let given = delegate(&owner, name, &stores).await;
+        assert_eq!(given.0, StatusCode::NO_CONTENT, "{}", given.1);
+        let mut client = Client::unix(&owner.socket(name)).await;
+        assert_eq!(client.put_program(&program).await, (StatusCode::OK, json!({})));
+        let before = cloud.used();
+        let renewed = async {
+            while cloud.used().difference(&before).count() < 2 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, renewed).await.expect("requests signed with a second key");
+        assert!(!cloud.used().contains("nobody"));
+        holds_no_secret(&gateway);
+    }
+    owner.end().await;
+}
+
+/// Neither the arguments nor the environment of a gateway have a secret or the address of one.
+fn holds_no_secret(gateway: &Serving) {
+    let pid = gateway.child.id().unwrap();
+    for file in ["cmdline", "environ"] {
+        let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap();
+        let text = String::from_utf8_lossy(&text);
+        assert!(!text.contains("the-secret") && !text.contains("/token"), "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_chain_without_credentials_is_reported_by_the_job() {
+    let folder = Folder::new();
+    let variables = [("AWS_EC2_METADATA_DISABLED", "true"), ("HOME", "/nowhere"), ("AWS_REGION", "us-east-1")];
+    let owner = Owner::start_with(&folder, &[], &variables).await;
+    let _gateway = owner.enrol("local", false).await;
+    let program = silent_move("http://127.0.0.1:9");
+    assert_eq!(delegate(&owner, "local", &json!([program["source"], program["sinks"][0]])).await.0, 204);
+    let mut client = Client::unix(&owner.socket("local")).await;
+    assert_eq!(client.put_program(&program).await, (StatusCode::OK, json!({})));
+    let mut events = Client::unix(&owner.socket("local")).await.events().await;
+    let done = loop {
+        match events.next().await.expect("the job says how it ended") {
+            event if event["event"] == "done" => break event,
+            _ => {}
+        }
+    };
+    assert_eq!(done["outcome"], "unauthorised", "{done}");
+    assert!(done.to_string().contains("AWS_EC2_METADATA_DISABLED"), "{done}");
+    owner.end().await;
+}
+
+#[tokio::test]
+async fn credentials_are_refused_where_they_do_not_belong_and_never_repeated() {
+    let folder = Folder::new();
+    let owner = Owner::start_with(&folder, &[], &[]).await;
+    assert_eq!(delegate(&owner, "nobody", &json!([])).await.0, StatusCode::NOT_FOUND);
+    let _gateway = owner.enrol("local", false).await;
+    let wrong = delegate(&owner, "local", &json!([{ "url": "ftp://x" }])).await;
+    assert_eq!(wrong.0, StatusCode::UNPROCESSABLE_ENTITY, "{}", wrong.1);
+    let mut client = Client::unix(&owner.socket("local")).await;
+    let unreadable = json!({ "stores": "the-secret" }).to_string();
+    let (status, answer) = client.call(Method::PUT, "/v1/stores", unreadable).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(!answer.to_string().contains("the-secret"), "{answer}");
+    // A program whose store has no credentials cannot start.
+    let (status, answer) = client.put_program(&silent_move("http://127.0.0.1:9")).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    assert!(answer["error"].as_str().unwrap().contains("no credentials were given"), "{answer}");
+    // A gateway on the user's own machine has the user's credentials.
+    let socket = folder.path("own");
+    let own = Serving::start_at(&socket).await;
+    let (status, _) =
+        Client::unix(&socket).await.call(Method::PUT, "/v1/stores", json!({"stores": []}).to_string()).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    drop(own);
+    owner.end().await;
+}

@@ -1,0 +1,147 @@
+//! Credentials that come from another process: a gateway on another machine has none of its own.
+
+use async_trait::async_trait;
+use object_store::CredentialProvider;
+use object_store::azure::{AzureAccessKey, AzureCredential};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Stands where people are told where credentials come from.
+pub(crate) const DELEGATED: &str = "the fleet's owner";
+
+/// What a store's requests are authorised with. Secret: never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreAuthority {
+    /// Requests are sent unsigned.
+    Nobody,
+    /// Requests are signed with an access key of AWS.
+    Aws {
+        /// Id of the key.
+        key_id: String,
+        /// The key.
+        secret_key: String,
+        /// Session token of a temporary key.
+        token: Option<String>,
+    },
+    /// An OAuth token of Google or Azure.
+    Bearer(String),
+    /// The account key of Azure, in Base64.
+    AzureKey(String),
+    /// A shared access signature of Azure: the parameters of its query.
+    AzureSas(Vec<(String, String)>),
+}
+
+impl fmt::Debug for StoreAuthority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nobody => "Nobody",
+            Self::Aws { .. } => "Aws",
+            Self::Bearer(_) => "Bearer",
+            Self::AzureKey(_) => "AzureKey",
+            Self::AzureSas(_) => "AzureSas",
+        })
+    }
+}
+
+/// The credentials of one store in the process that uses them. They are kept in memory only.
+pub struct Delegated(RwLock<Result<StoreAuthority, String>>);
+
+impl Delegated {
+    /// Credentials to use until others replace them, or why there are none.
+    pub fn new(authority: Result<StoreAuthority, String>) -> Self {
+        Self(RwLock::new(authority))
+    }
+
+    /// Uses other credentials from the next request on.
+    pub fn replace(&self, authority: Result<StoreAuthority, String>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = authority;
+    }
+
+    /// What to use for the next request, or why there is nothing.
+    pub(crate) fn now(&self) -> Result<StoreAuthority, String> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl fmt::Debug for Delegated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Delegated")
+    }
+}
+
+impl PartialEq for Delegated {
+    fn eq(&self, other: &Self) -> bool {
+        self.now() == other.now()
+    }
+}
+
+impl Eq for Delegated {}
+
+#[async_trait]
+impl CredentialProvider for Delegated {
+    type Credential = AzureCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<AzureCredential>> {
+        let refused = |why: String| object_store::Error::Generic { store: "credentials", source: why.into() };
+        let credential = match self.now().map_err(refused)? {
+            StoreAuthority::Bearer(token) => AzureCredential::BearerToken(token),
+            StoreAuthority::AzureSas(query) => AzureCredential::SASToken(query),
+            StoreAuthority::AzureKey(key) => {
+                let key = AzureAccessKey::try_new(&key).map_err(|_| refused("the account key is not Base64".into()))?;
+                AzureCredential::AccessKey(key)
+            }
+            StoreAuthority::Nobody | StoreAuthority::Aws { .. } => {
+                return Err(refused("delegated credentials are for another cloud".to_owned()));
+            }
+        };
+        Ok(Arc::new(credential))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(secret_key: &str) -> StoreAuthority {
+        StoreAuthority::Aws { key_id: "id".to_owned(), secret_key: secret_key.to_owned(), token: None }
+    }
+
+    #[tokio::test]
+    async fn the_next_request_uses_what_was_delegated_last() {
+        let delegated = Delegated::new(Err("nothing yet".to_owned()));
+        assert_eq!(delegated.now().err().as_deref(), Some("nothing yet"));
+        delegated.replace(Ok(keys("first")));
+        assert_eq!(delegated.now(), Ok(keys("first")));
+        delegated.replace(Ok(keys("second")));
+        assert_eq!(delegated.now(), Ok(keys("second")));
+        assert!(delegated.get_credential().await.unwrap_err().to_string().contains("another cloud"));
+    }
+
+    #[tokio::test]
+    async fn azure_takes_tokens_signatures_and_keys() {
+        let sas = vec![("sig".to_owned(), "x".to_owned())];
+        for authority in [
+            StoreAuthority::Bearer("t".to_owned()),
+            StoreAuthority::AzureSas(sas),
+            StoreAuthority::AzureKey("a2V5".to_owned()),
+        ] {
+            assert!(Delegated::new(Ok(authority)).get_credential().await.is_ok());
+        }
+        let wrong = Delegated::new(Ok(StoreAuthority::AzureKey("not Base64: secret".to_owned())));
+        assert!(!wrong.get_credential().await.unwrap_err().to_string().contains("secret"));
+    }
+
+    #[test]
+    fn nothing_that_is_delegated_is_printed() {
+        let secret = "the-secret".to_owned();
+        for authority in [
+            keys(&secret),
+            StoreAuthority::Bearer(secret.clone()),
+            StoreAuthority::AzureKey(secret.clone()),
+            StoreAuthority::AzureSas(vec![("sig".to_owned(), secret)]),
+        ] {
+            let delegated = Delegated::new(Ok(authority.clone()));
+            assert!(!format!("{authority:?} {delegated:?}").contains("the-secret"));
+        }
+    }
+}
