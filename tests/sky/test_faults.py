@@ -230,8 +230,7 @@ def test_two_transfers_share_a_relay(stage: Stage, tmp_path: Path) -> None:
 
 def test_a_machine_that_never_boots_ends_the_transfer_before_it_begins(stage: Stage, tmp_path: Path) -> None:
     script = tmp_path / "gateway"
-    late = 'case "$*" in *unix:*/azure-westus2-1\\ *) exit 3;; esac'
-    script.write_text(f'#!/bin/sh\n{late}\nexec {find_gateway()} "$@"\n')
+    script.write_text(f'#!/bin/sh\n{only("azure-westus2-1", "exit 3")}\nexec {find_gateway()} "$@"\n')
     script.chmod(0o755)
     stage.command.environment["TRADEWIND_GATEWAY"] = str(script)
     done = stage.start(tmp_path / "copy").finish(PATIENCE_S)
@@ -277,6 +276,12 @@ def test_a_clock_that_jumps_an_hour_hurts_nobody(stage: Stage, tmp_path: Path, g
     assert bytes_of(done.events[-1]["progress"], True) > bytes_of(before, True) + 1_000_000
 
 
+def only(name: str, command: str) -> str:
+    """Return a line of a shell script in the place of the gateway program: a command for the gateway of a name."""
+    marks = "$TRADEWIND_MACHINE$TRADEWIND_HOME"
+    return f'case "$1 {marks}" in serve*"\\"{name}\\""*) {command};; esac'
+
+
 def skewed_gateway(folder: Path, name: str) -> Path:
     """The gateway program; the one called `name` reads a clock that jumps when the file TESTBED_JUMP is there."""
     compiler = shutil.which("cc")
@@ -285,7 +290,6 @@ def skewed_gateway(folder: Path, name: str) -> Path:
     code, library, script = folder / "skew.c", folder / "skew.so", folder / "skewed"
     code.write_text(SKEW)
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, code, "-ldl"], check=True)
-    late = f'case "$*" in *unix:*/{name}\\ *) export LD_PRELOAD={library};; esac'
-    script.write_text(f'#!/bin/sh\n{late}\nexec {find_gateway()} "$@"\n')
+    script.write_text(f'#!/bin/sh\n{only(name, f"export LD_PRELOAD={library}")}\nexec {find_gateway()} "$@"\n')
     script.chmod(0o755)
     return script

@@ -12,8 +12,6 @@ from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet, FleetSettings, Meter
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
-from tradewind.gateway.client import GatewayClient
-from tradewind.model.document import to_document
 from tradewind.model.plan import Deployment, Plan
 from tradewind.model.program import Program
 
@@ -86,9 +84,7 @@ class JobGateways:
 
     def give_program(self, deployment: Deployment, program: Program) -> None:
         """Give a gateway its program, and before it the credentials of its stores. Raises GatewayError."""
-        stores = [*program.sinks] if program.source is None else [program.source, *program.sinks]
-        self._fleet.delegate(program.node, stores)
-        GatewayClient.of(deployment, program.node).put_program(to_document(program))
+        self._fleet.give_program(deployment, program)
 
     def ending(self, name: str, timeout_s: float) -> str:
         """Describe how a gateway ended that should be running; waits for its end up to the timeout."""

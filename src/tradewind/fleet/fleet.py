@@ -40,10 +40,11 @@ from tradewind.fleet.sockets import HOME, ControlFolder
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import OWNER_NAME, FleetOwner, Join, JoinToken
 from tradewind.gateway.process import READY_S, STOP_S
+from tradewind.model.document import to_document
 from tradewind.model.latch import Latch
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway
-from tradewind.model.store import StoreSpec
+from tradewind.model.program import Program
 from tradewind.model.units import format_count
 
 __all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter"]
@@ -549,14 +550,16 @@ class Fleet:
         if self._gateway_owner is not None and self._admitted.pop(name, None) is not None:
             self._gateway_owner.remove(name)
 
-    def delegate(self, name: str, stores: Sequence[StoreSpec]) -> None:
-        """Give a gateway the credentials of the stores in its program, by its owner.
+    def give_program(self, deployment: Deployment, program: Program) -> None:
+        """Give a gateway the credentials of the stores in its program, by its owner, and then the program.
 
-        The lead has those of this machine, and so has a gateway without identities, which runs here. Raises
+        The lead has the credentials of this machine, and so has a gateway without identities, which runs here. Raises
         GatewayError.
         """
-        if self._gateway_owner is not None and name != self.plan.lead and stores:
-            self._gateway_owner.delegate(name, stores)
+        stores = [*program.sinks] if program.source is None else [program.source, *program.sinks]
+        if self._gateway_owner is not None and program.node != self.plan.lead and stores:
+            self._gateway_owner.delegate(program.node, stores)
+        GatewayClient.of(deployment, program.node).put_program(to_document(program))
 
     def gateway_states(self) -> dict[str, dict[str, Any]]:
         """Return what the owner knows of each gateway, by name; empty without identities. Raises GatewayError."""

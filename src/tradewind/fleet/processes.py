@@ -210,8 +210,9 @@ class ProcessProvider(ABC):
             if machine_id not in found and tags.items() <= child.machine.tags.items():
                 found[machine_id] = child.present()
         if tags.keys() == {FLEET_TAG}:
-            living = {machine.name for machine in found.values() if not machine.ended}
-            for machine in self._elsewhere(tags[FLEET_TAG], living):
+            # A machine that has ended is not asked: its owner would wait for an answer.
+            known = {machine.name for machine in found.values()}
+            for machine in self._elsewhere(tags[FLEET_TAG], known):
                 found[machine.id] = machine
         return tuple(sorted(found.values(), key=lambda machine: (machine.name, machine.id)))
 
